@@ -1,0 +1,84 @@
+-- Takes back leases that ran out, then takes due jobs, oldest due first, dropping what expired.
+-- ARGV   1 most jobs to take, 2 lease ms (0: remove them), 3 receipt, 4 by whom, 5 cutoff ms ('': now), 6 most bytes
+-- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, taken back, died,
+--        then for each job id, due, attempt, payload
+-- Atomic because a job must stand in one set only, and no two drains may take the same one.
+local limit, leaseMs, receipt, by = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local cutoff, budget = math.min(now, tonumber(ARGV[5]) or now), tonumber(ARGV[6])
+local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl')
+local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), tonumber(settings[2]) or 20, tonumber(settings[3])
+if pausedUntil and pausedUntil > now then
+  return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0 }
+end
+-- Nothing is written to a queue that is not there.
+if redis.call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, 0, 0 } end
+
+-- The first write frees memory: after it a full server lets the rest through.
+redis.call('HDEL', stats, 'drained')
+redis.call('HSET', stats, 'drained', now)
+
+-- Bounded, so that a heap of lost leases does not starve what is due.
+local lost, died = redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, math.min(limit, 200)), 0
+if #lost > 0 then
+  local leases, records = redis.call('HMGET', lease, unpack(lost)), redis.call('HMGET', meta, unpack(lost))
+  redis.call('ZREM', active, unpack(lost))
+  redis.call('HDEL', lease, unpack(lost))
+  for i, id in ipairs(lost) do
+    local rec = read(records[i])
+    rec.losses = (tonumber(rec.losses) or 0) + 1
+    if rec.losses >= (tonumber(rec.maxLost) or maxLost) then
+      bury(id, rec, 'lost')
+      died = died + 1
+    else
+      redis.call('ZADD', pending, leases[i] and string.match(leases[i], '^%S+ (%S+)') or now, id)
+      write(id, rec)
+    end
+  end
+end
+
+local ids, dues = {}, {}
+for i, value in ipairs(redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit)) do
+  if i % 2 == 1 then ids[#ids + 1] = value else dues[#dues + 1] = value end
+end
+local reply, taken, gone, until_, leased = {}, {}, {}, {}, {}
+local hasMeta, bytes, seen, slice, orphaned, full = redis.call('EXISTS', meta) == 1, 0, 0, 1, 0, false
+while seen < #ids and not full do
+  -- Slices grow slowly: bodies that do not fit are read in vain, so few may be read at once until their size is known.
+  local upto = math.min(seen + slice, #ids)
+  local bodies = redis.call('HMGET', payload, unpack(ids, seen + 1, upto))
+  local records = hasMeta and redis.call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
+  for i, body in ipairs(bodies) do
+    if #taken > 0 and body and bytes + #body > budget then full = true break end
+    seen = seen + 1
+    local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
+    local ttl = rec and tonumber(rec.ttl) or queueTtl
+    if not body then
+      bury(id, rec or {}, 'orphaned')
+      orphaned = orphaned + 1
+    elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
+      gone[#gone + 1] = id
+    else
+      taken[#taken + 1], bytes = id, bytes + #body
+      reply[#reply + 1], reply[#reply + 2] = id, due
+      reply[#reply + 1], reply[#reply + 2] = 1 + (rec and (tonumber(rec.failures) or 0) + (tonumber(rec.losses) or 0) or 0), body
+      until_[#until_ + 1], until_[#until_ + 2] = now + leaseMs, id
+      leased[#leased + 1], leased[#leased + 2] = id, receipt .. ' ' .. due .. ' ' .. now .. ' ' .. by
+    end
+  end
+  slice = math.min(slice * 2, 32)
+end
+if seen > 0 then redis.call('ZREMRANGEBYRANK', pending, 0, seen - 1) end
+if #taken > 0 and leaseMs > 0 then
+  redis.call('ZADD', active, unpack(until_))
+  redis.call('HSET', lease, unpack(leased))
+end
+for _, list in ipairs({ gone, leaseMs == 0 and taken or {} }) do
+  if #list > 0 then redis.call('HDEL', payload, unpack(list)) redis.call('HDEL', meta, unpack(list)) end
+end
+count('delivered', #taken) count('removed', leaseMs == 0 and #taken or 0)
+count('expired', #gone) count('orphaned', orphaned) count('lost', #lost) count('dead', died)
+
+local due, ends = redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2], redis.call('ZRANGE', active, 0, 0, 'WITHSCORES')[2]
+local more = due and tonumber(due) <= cutoff or ends and tonumber(ends) <= now
+local soonest = math.min(tonumber(due) or math.huge, tonumber(ends) or math.huge)
+return { more and 'more' or 'idle', now, soonest < math.huge and math.ceil(soonest) or -1, #gone, orphaned, #lost, died, unpack(reply) }

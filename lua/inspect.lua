@@ -1,0 +1,15 @@
+-- Counts everything of a queue; writes nothing.
+-- ARGV   1 how many of the next due times to list
+-- Reply  now; sizes of pending, active, lease, dead, payload, meta; how many are due, how many leases ran out;
+--        oldest pending due ('': none); next due times (id, ms …); stats (name, value …); config (name, value …)
+-- Atomic because counts taken one after another need not add up, and then a sound queue looks broken.
+local oldest = redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
+return {
+  now,
+  redis.call('ZCARD', pending), redis.call('ZCARD', active), redis.call('HLEN', lease),
+  redis.call('ZCARD', dead), redis.call('HLEN', payload), redis.call('HLEN', meta),
+  redis.call('ZCOUNT', pending, '-inf', now), redis.call('ZCOUNT', active, '-inf', now),
+  oldest,
+  redis.call('ZRANGEBYSCORE', pending, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1]),
+  redis.call('HGETALL', stats), redis.call('HGETALL', config),
+}

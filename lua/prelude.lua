@@ -1,0 +1,58 @@
+-- Stands before every script. Names the keys, the same in each and in the same order; reads the clock; and refuses
+-- before the first write what would fail half-way, because Redis does not undo what a failed script has written.
+local pending, active, lease, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local payload, meta, stats, config = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+
+for i, want in ipairs({ 'zset', 'zset', 'hash', 'zset', 'hash', 'hash', 'hash', 'hash' }) do
+  local type = redis.call('TYPE', KEYS[i]).ok
+  if type ~= want and type ~= 'none' then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. type .. ', not a ' .. want)
+  end
+end
+
+-- The layout of keys and records that these scripts know. A queue without the field is of layout 1.
+local layout = redis.call('HGET', config, 'layout')
+if layout and layout ~= '1' then
+  return redis.error_reply('LAYOUT the queue has layout ' .. layout .. ', these scripts know 1')
+end
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- A job's record in meta; what cannot be read counts as none rather than stopping the queue.
+local function read(text)
+  local good, rec = pcall(cjson.decode, text or '{}')
+  return good and type(rec) == 'table' and rec or {}
+end
+
+local function write(id, rec)
+  local good, text = pcall(cjson.encode, rec)
+  redis.call('HSET', meta, id, good and text or '{}')
+end
+
+local function bury(id, rec, reason)
+  rec.reason = reason
+  redis.call('ZADD', dead, now, id)
+  write(id, rec)
+end
+
+local function count(name, n)
+  if n > 0 then redis.call('HINCRBY', stats, name, n) end
+end
+
+-- Which of the jobs ARGV[first], ARGV[first + step] … (an id, then its receipt) are still held, as a list of letters:
+-- h held, s superseded, l lost. Whoever supersedes a lease leaves the field 'receipt id' in lease to tell by.
+local function answers(first, step)
+  local ids, letters = {}, {}
+  for i = first, #ARGV, step do ids[#ids + 1] = ARGV[i] end
+  local leases = redis.call('HMGET', lease, unpack(ids))
+  for i, id in ipairs(ids) do
+    local receipt = ARGV[first + (i - 1) * step + 1]
+    if leases[i] and string.sub(leases[i], 1, #receipt + 1) == receipt .. ' ' then
+      letters[i] = 'h'
+    else
+      letters[i] = redis.call('HEXISTS', lease, receipt .. ' ' .. id) == 1 and 's' or 'l'
+    end
+  end
+  return ids, letters, leases
+end

@@ -1,0 +1,18 @@
+-- Extends leases that are still held; the receipts stay.
+-- ARGV   1 lease ms from now, then for each job id, receipt
+-- Reply  now, a letter for each job: h held, l lost, s superseded
+-- Atomic because a lease that was taken back meanwhile must not come to life again.
+local ids, letters = answers(2, 2)
+local held, ends = {}, {}
+for i, id in ipairs(ids) do
+  if letters[i] == 'h' then
+    held[#held + 1] = id
+    ends[#ends + 1], ends[#ends + 2] = now + tonumber(ARGV[1]), id
+  end
+end
+if #held > 0 then
+  -- The first write frees memory: after it a full server lets the rest through.
+  redis.call('ZREM', active, unpack(held))
+  redis.call('ZADD', active, unpack(ends))
+end
+return { now, table.concat(letters) }

@@ -1,0 +1,267 @@
+/*
+ * Glossary
+ *
+ * job       an id, a payload and a due time
+ * payload   one JSON value, kept as the bytes given; one job is one line
+ * due       the millisecond, by Redis's clock, at which the job may be delivered
+ * drain     to take due jobs, oldest due first
+ * lease     how long a taken job is hidden from other drains
+ * receipt   the word that proves who holds the current lease
+ * failure   a handler said no; counted against `tries`
+ * loss      a lease ended unanswered; counted against `maxLost`
+ * attempt   1 + failures + losses
+ * dead      out of tries or losses, or refused; kept until an operator acts
+ */
+import { isUtf8 } from 'node:buffer';
+import { randomFillSync } from 'node:crypto';
+import { DelayqError } from './errors.js';
+import { LONGEST_MS, parseDuration } from './time.js';
+
+/** The largest payload, bytes. */
+export const MAX_PAYLOAD = 8 * 1024 * 1024;
+
+/** A job to enqueue. A duration is ms, or text such as `15m`. */
+export interface NewJob {
+  /** Any value that JSON can hold, or a {@link JsonText} to keep its bytes. */
+  readonly payload: unknown;
+  /** Due this long after Redis receives it. Neither `in` nor `at` means due now. */
+  readonly in?: number | string | undefined;
+  /** Due at this time; a number is ms since 1970. */
+  readonly at?: number | Date | undefined;
+  /** Made by delayq when left out. */
+  readonly id?: string | undefined;
+  /** Failures until it is dead, instead of the queue's default. */
+  readonly tries?: number | undefined;
+  /** Losses until it is dead, instead of the queue's default. */
+  readonly maxLost?: number | undefined;
+  /** Worthless when later than this after its first due time: then it is dropped and counted as expired. */
+  readonly ttl?: number | string | undefined;
+}
+
+/** A job that was checked and is ready to be sent. Durations and times are ms. */
+export interface ReadyJob {
+  readonly id: string;
+  readonly json: string;
+  readonly in: number;
+  readonly at: number | undefined;
+  readonly tries: number | undefined;
+  readonly maxLost: number | undefined;
+  readonly ttl: number | undefined;
+}
+
+/** What became of an enqueued job: `kept` and `kept-dead` say that a job with this id was there and stays as it was. */
+export type Outcome = 'created' | 'replaced' | 'kept' | 'kept-dead';
+
+/** A job that was enqueued, or whose id was taken. */
+export interface Enqueued {
+  readonly id: string;
+  readonly outcome: Outcome;
+  /** When the job as asked for falls due, ms by Redis's clock. For `kept` that of the refused one. */
+  readonly due: number;
+}
+
+/** A job as a drain hands it out. */
+export interface Job {
+  readonly id: string;
+  /** When it fell due, ms by Redis's clock. */
+  readonly due: number;
+  /** 1 + failures + losses so far. */
+  readonly attempt: number;
+  /** Proves that the one who drained it holds its lease. */
+  readonly receipt: string;
+  /** The payload's bytes, as stored. */
+  readonly payload: Buffer;
+}
+
+/** Proof of a lease: what ack, nack and renew need of a job. */
+export interface Held {
+  readonly id: string;
+  readonly receipt: string;
+}
+
+/** Whether a lease was still held, lost (its job was taken by another) or superseded (its job was replaced or cancelled). */
+export type Answer = 'held' | 'lost' | 'superseded';
+
+/** What nack did: the job is pending again, dead now, or not ours any more. */
+export type NackAnswer = 'pending' | 'dead' | 'lost' | 'superseded';
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+const ID = /^[!-,.-~][!-~]{0,255}$/;
+
+/** Returns `name` when it may name a queue or a prefix; else throws a `usage` error. */
+export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): string {
+  if (NAME.test(name)) return name;
+  throw new DelayqError('usage', `${printable(name)} cannot name a ${what}`, {
+    why: 'a name has 1 to 128 of A-Z a-z 0-9 . _ : - and begins with a letter or digit',
+    next: 'choose such a name, for example order-close',
+  });
+}
+
+/** Returns `id` when it may be a job's id; else throws a `usage` error. */
+export function checkId(id: string): string {
+  if (ID.test(id)) return id;
+  throw new DelayqError('usage', `${printable(id)} cannot be a job's id`, {
+    why: 'an id has 1 to 256 printable ASCII characters, no space, and does not begin with a dash',
+    next: 'choose such an id, for example order:42, or leave it out and let delayq make one',
+  });
+}
+
+/** `text` quoted for an error: shortened, and with nothing in it that a terminal would obey. */
+export function printable(text: string): string {
+  const short = text.length > 60 ? `${text.slice(0, 57)}...` : text;
+  return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** JSON that was checked once, as text: a payload whose big numbers, key order and escapes stay as they are. */
+export class JsonText {
+  /** As it is stored. */
+  readonly text: string;
+
+  private constructor(text: string) {
+    this.text = text;
+  }
+
+  /**
+   * Trims outer whitespace and turns line breaks inside (in valid JSON they can only stand between tokens) into spaces;
+   * every other character is kept. Throws a `data` error when it is not one JSON value, not valid Unicode, or over
+   * {@link MAX_PAYLOAD}.
+   */
+  static parse(text: string): JsonText {
+    // A UTF-16 unit is at most three bytes of UTF-8, so most payloads need no count.
+    if (text.length * 3 > MAX_PAYLOAD && Buffer.byteLength(text) > MAX_PAYLOAD) throw tooLarge();
+    try {
+      JSON.parse(text);
+    } catch (cause) {
+      throw new DelayqError('data', 'the payload is not JSON', {
+        why: jsonFault(text, cause),
+        next: 'quote it as JSON, or pass --text to store any text as a JSON string',
+      });
+    }
+    if (!text.isWellFormed()) {
+      throw new DelayqError('data', 'the payload is not valid Unicode', {
+        why: 'it has half of a surrogate pair',
+        next: 'write the character whole, or escape it as \\uD83D\\uDE00',
+      });
+    }
+    const outer = text.charCodeAt(0) <= 32 || text.charCodeAt(text.length - 1) <= 32;
+    const trimmed = outer ? text.trim() : text;
+    return new JsonText(/[\r\n]/.test(trimmed) ? trimmed.replace(/[\r\n]/g, ' ') : trimmed);
+  }
+
+  /** The JSON of a value. Throws a `data` error when JSON cannot hold it. */
+  static from(value: unknown): JsonText {
+    let text: string | undefined;
+    try {
+      text = JSON.stringify(value);
+    } catch (cause) {
+      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: String(cause), cause });
+    }
+    if (text === undefined) {
+      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: `it is ${typeof value}` });
+    }
+    return JsonText.parse(text);
+  }
+}
+
+/** A payload as JSON text, which it may be already. Throws a `data` error when JSON cannot hold it. */
+export function jsonOf(payload: unknown): JsonText {
+  return payload instanceof JsonText ? payload : JsonText.from(payload);
+}
+
+/** The error for a payload over {@link MAX_PAYLOAD}. */
+export function tooLarge(): DelayqError {
+  return new DelayqError('data', 'the payload is too large', {
+    why: `it is over ${MAX_PAYLOAD / 1024 / 1024} MiB`,
+    next: 'store the data elsewhere and enqueue a reference to it',
+  });
+}
+
+/** Checks a job and fills in what was left out. Throws a `usage` or `data` error. */
+export function readyJob(job: NewJob): ReadyJob {
+  if (job.in !== undefined && job.at !== undefined) {
+    throw new DelayqError('usage', 'a job has one due time', {
+      why: 'both in and at are given',
+      next: 'leave one out',
+    });
+  }
+  const at = job.at === undefined ? undefined : Math.round(Number(job.at));
+  if (at !== undefined && !(Math.abs(at) <= 8.64e15)) {
+    throw new DelayqError('usage', 'at is not a time', { next: 'give a valid Date, or ms since 1970' });
+  }
+  return {
+    id: job.id === undefined ? newId() : checkId(job.id),
+    json: jsonOf(job.payload).text,
+    in: duration(job.in) ?? 0,
+    at,
+    tries: count(job.tries, 'tries'),
+    maxLost: count(job.maxLost, 'maxLost'),
+    ttl: duration(job.ttl),
+  };
+}
+
+function duration(value: number | string | undefined): number | undefined {
+  if (value === undefined || (typeof value === 'number' && value >= 0 && Number.isFinite(value))) {
+    return value === undefined ? undefined : Math.min(Math.round(value), LONGEST_MS);
+  }
+  return parseDuration(String(value));
+}
+
+function count(value: number | undefined, what: string): number | undefined {
+  if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) return value;
+  throw new DelayqError('usage', `${what} cannot be ${printable(String(value))}`, {
+    why: 'it counts from 1',
+    next: `give a whole number, such as ${what} 5`,
+  });
+}
+
+/** V8's message without the excerpt of the payload that it quotes: payloads may be secret, and may hold escape sequences. */
+function jsonFault(text: string, cause: unknown): string {
+  if (text.trim() === '') return 'it is empty';
+  const position = /at position (\d+)/.exec(String(cause))?.[1];
+  if (position !== undefined) return `it breaks at character ${Number(position) + 1}`;
+  return /end of (JSON )?(input|data)|Unterminated/i.test(String(cause)) ? 'it ends too early' : 'it is no JSON value';
+}
+
+/** Decodes bytes as UTF-8. Throws a `data` error when they are not: what came out would not be what went in. */
+export function decodeUtf8(bytes: Buffer): string {
+  if (isUtf8(bytes)) return bytes.toString('utf8');
+  throw new DelayqError('data', 'the payload is not valid UTF-8', {
+    why: 'it has bytes that no UTF-8 text has',
+    next: 'convert it to UTF-8, for example with iconv, or encode binary data as base64 in a JSON string',
+  });
+}
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const pool = Buffer.allocUnsafe(4096);
+let poolAt = pool.length;
+
+/** `length` random characters of base62, from the system's random source. */
+export function randomWord(length: number): string {
+  let word = '';
+  while (word.length < length) {
+    if (poolAt === pool.length) {
+      randomFillSync(pool);
+      poolAt = 0;
+    }
+    const byte = pool[poolAt++] as number;
+    // 248 is four times 62: larger bytes would favour the first digits.
+    if (byte < 248) word += DIGITS[byte % 62];
+  }
+  return word;
+}
+
+let lastTime = -1;
+let lastPrefix = '';
+
+/**
+ * A new job id: 13 characters of base62, 7 of the time in ms and 6 random, so that ids sort by time of making, never
+ * begin with a dash, and stay in Redis's smallest allocation. 7 digits last until the year 2081.
+ */
+export function newId(now = Date.now()): string {
+  if (now !== lastTime) {
+    lastTime = now;
+    lastPrefix = '';
+    for (let rest = now, i = 0; i < 7; i++, rest = Math.floor(rest / 62)) lastPrefix = DIGITS[rest % 62] + lastPrefix;
+  }
+  return lastPrefix + randomWord(6);
+}

@@ -1,0 +1,49 @@
+/** Replaces the namespace of every key; the command line's `--prefix`. */
+export const DEFAULT_PREFIX = 'delayq';
+
+/** The keys of one queue. Each name carries the queue's hash tag, so on Redis Cluster they share one slot. */
+export interface QueueKeys {
+  /** zset: id → due, ms */
+  readonly pending: string;
+  /** zset: id → time after which its lease may be taken back, ms */
+  readonly active: string;
+  /** hash: id → receipt, original due, taken at, by whom */
+  readonly lease: string;
+  /** zset: id → when it died, ms */
+  readonly dead: string;
+  /** hash: id → payload bytes */
+  readonly payload: string;
+  /** hash: id → JSON record, only for jobs that need one */
+  readonly meta: string;
+  /** hash: counters that only grow, and the time of the last drain */
+  readonly stats: string;
+  /** hash: layout version, paused, defaults */
+  readonly config: string;
+}
+
+/** Names of a queue's keys in the order in which every script gets them as KEYS. */
+export const KEY_ORDER = [
+  'pending',
+  'active',
+  'lease',
+  'dead',
+  'payload',
+  'meta',
+  'stats',
+  'config',
+] as const satisfies (keyof QueueKeys)[];
+
+/** The keys of the queue `queue` in the namespace `prefix`. Neither is checked here. */
+export function queueKeys(prefix: string, queue: string): QueueKeys {
+  return Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${queue}}:${name}`])) as unknown as QueueKeys;
+}
+
+/** The channel on which a queue's watchers hear that something falls due sooner than they think. */
+export function wakeChannel(prefix: string, queue: string): string {
+  return `${prefix}:{${queue}}:wake`;
+}
+
+/** set: the names of the queues that delayq has enqueued to. A hint: a queue works without being in it. */
+export function queuesKey(prefix: string): string {
+  return `${prefix}:queues`;
+}

@@ -1,0 +1,141 @@
+import { type DelayqError, isPassing } from './errors.js';
+import type { Job } from './job.js';
+import { DEFAULT_LEASE_MS, POLL_MS, type Queue } from './queue.js';
+import { type Drained, MAX_CALL } from './scripts.js';
+
+/** How a drain loop goes on. Times are ms. */
+export interface LoopOptions {
+  /** The most jobs to take in all. */
+  readonly limit?: number | undefined;
+  /** The most jobs to take at once. */
+  readonly batch?: number | undefined;
+  /** 0 removes jobs as they are taken. */
+  readonly leaseMs?: number | undefined;
+  /** Go on waiting for jobs instead of ending when none that was due at the start is left. */
+  readonly watch?: boolean | undefined;
+  /** With `watch`: stop after this long. */
+  readonly forMs?: number | undefined;
+  /** Stops the loop; what was taken by then is still yielded. */
+  readonly signal?: AbortSignal | undefined;
+  /** Hears that Redis is in trouble (once, until it is back) and that it is back. Only with `watch`. */
+  readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
+  /** Hears what each call said beside its jobs. */
+  readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
+}
+
+/** Jobs taken from one queue by one call. */
+export interface Batch {
+  readonly queue: Queue;
+  readonly jobs: Job[];
+}
+
+/**
+ * Takes due jobs from `queues`, the first of them asked again before each batch, until none that was due at the start
+ * is left; with `watch` until stopped. The loop waits for the earliest next due time that Redis told, one poll interval
+ * at most: that alone delivers. The wake channel only shortens the wait.
+ *
+ * Throws what Redis answers. With `watch` a connection that is lost and errors that pass are waited out.
+ */
+export async function* drainLoop(queues: readonly Queue[], options: LoopOptions = {}): AsyncGenerator<Batch> {
+  const { limit = Number.POSITIVE_INFINITY, batch = MAX_CALL, leaseMs = DEFAULT_LEASE_MS, watch = false } = options;
+  const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
+  const rest = new Rest(queues, options.signal);
+  const cutoffs = new Map<Queue, number>();
+  let taken = 0;
+  let troubled = 0;
+  try {
+    while (taken < limit && !options.signal?.aborted) {
+      let found = false;
+      rest.begin(Math.min(end, performance.now() + POLL_MS));
+      for (const queue of queues) {
+        let drained: Drained;
+        try {
+          drained = await queue.drain({ limit: Math.min(batch, limit - taken), leaseMs, cutoff: cutoffs.get(queue) });
+        } catch (error) {
+          if (!watch || !isPassing(error)) throw error;
+          if (troubled++ === 0) options.onTrouble?.(error);
+          rest.until(performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(troubled, 10)));
+          continue;
+        }
+        if (troubled > 0) options.onTrouble?.(undefined);
+        troubled = 0;
+        if (!watch && !cutoffs.has(queue)) cutoffs.set(queue, drained.now);
+        rest.learn(drained);
+        options.onDrained?.(queue, drained);
+        if (drained.jobs.length > 0) {
+          taken += drained.jobs.length;
+          yield { queue, jobs: drained.jobs };
+        }
+        found = drained.jobs.length > 0 || drained.state === 'more';
+        if (found) break;
+      }
+      if (found && performance.now() < end) continue;
+      if (!watch || performance.now() >= end) return;
+      await rest.take();
+    }
+  } finally {
+    rest.close();
+  }
+}
+
+/** The pause between two looks at the queues: ends at the earliest of the times it learns of. */
+class Rest {
+  readonly #queues: readonly Queue[];
+  readonly #signal: AbortSignal | undefined;
+  #end = 0;
+  #ring: (() => void) | undefined;
+  #listener: ReturnType<Queue['redis']['listen']> | undefined;
+  #listenAgain = 0;
+  /** Redis's clock minus the monotonic one, ms. */
+  #ahead = 0;
+
+  constructor(queues: readonly Queue[], signal: AbortSignal | undefined) {
+    this.#queues = queues;
+    this.#signal = signal;
+    signal?.addEventListener('abort', () => this.#ring?.());
+  }
+
+  begin(end: number): void {
+    this.#end = end;
+  }
+
+  until(end: number): void {
+    if (end >= this.#end) return;
+    this.#end = end;
+    this.#ring?.();
+  }
+
+  learn({ now, next }: Drained): void {
+    this.#ahead = now - performance.now();
+    if (next !== undefined) this.until(next - this.#ahead);
+  }
+
+  async take(): Promise<void> {
+    this.#listen();
+    for (;;) {
+      const ms = this.#end - performance.now();
+      if (ms <= 0 || this.#signal?.aborted) return;
+      await new Promise<void>((resolve) => {
+        // Rounded up: timers fire early, and to ask early is to ask twice.
+        const timer = setTimeout(resolve, Math.ceil(ms));
+        this.#ring = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      this.#ring = undefined;
+    }
+  }
+
+  #listen(): void {
+    const [first] = this.#queues;
+    if (!first || this.#listener?.alive() || performance.now() < this.#listenAgain) return;
+    this.#listenAgain = performance.now() + POLL_MS;
+    const channels = this.#queues.map((queue) => queue.wakeChannel);
+    this.#listener = first.redis.listen(channels, (due) => this.until(Number(due) - this.#ahead));
+  }
+
+  close(): void {
+    this.#listener?.close();
+  }
+}

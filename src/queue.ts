@@ -1,0 +1,292 @@
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DelayqError, isDelayqError, isPassing } from './errors.js';
+import {
+  type Answer,
+  checkName,
+  type Enqueued,
+  type Held,
+  jsonOf,
+  type NackAnswer,
+  type NewJob,
+  type Outcome,
+  type ReadyJob,
+  randomWord,
+  readyJob,
+} from './job.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeChannel } from './keys.js';
+import type { Connection } from './redis.js';
+import * as scripts from './scripts.js';
+
+/** How long a taken job is hidden from other drains when nothing else is said, ms. */
+export const DEFAULT_LEASE_MS = 60_000;
+
+/** The longest that a waiting drain sleeps before it looks again, ms. */
+export const POLL_MS = 1_000;
+
+/** Payload bytes (UTF-16 units, to be exact) from which on a batch is sent although it has room for more jobs. */
+const BATCH_UNITS = 1024 * 1024;
+
+/** Batches that may be on their way at once: enough to keep Redis busy while the next one is put together. */
+const IN_FLIGHT = 4;
+
+/** Pauses before an enqueue whose reply was lost is repeated, ms. */
+const REPEAT_AFTER_MS = [100, 1_000];
+
+/** Who takes jobs, for operators: host and process. */
+const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+
+/** What became of one batch of an {@link Queue.enqueueBatches}. */
+export type BatchResult<B> =
+  | { readonly batch: B; readonly enqueued: Enqueued[] }
+  | { readonly batch: B; readonly error: unknown };
+
+/** What happens to a job given back: a failure to try again, the end, or nothing that counts. */
+export interface NackOptions {
+  /** `retry` (default): a failure, dead once its tries are spent · `dead`: at once · `release`: counts nothing. */
+  readonly mode?: 'retry' | 'dead' | 'release';
+  /** Kept as the job's last error. */
+  readonly error?: string;
+}
+
+/** A named set of jobs: what a job lives through. What operators do is in Inspector. */
+export class Queue {
+  readonly name: string;
+  readonly redis: Connection;
+  readonly #keys: QueueKeys;
+  readonly #prefix: string;
+  #listed = false;
+
+  /** Throws a `usage` error when `name` or `prefix` cannot be a name. Talks to nobody yet. */
+  constructor(redis: Connection, name: string, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+    this.redis = redis;
+    this.name = checkName(name);
+    this.#prefix = checkName(prefix, 'prefix');
+    this.#keys = queueKeys(prefix, name);
+  }
+
+  /** The channel on which {@link Queue.enqueue} tells of a job that falls due sooner than a watcher would look. */
+  get wakeChannel(): string {
+    return wakeChannel(this.#prefix, this.name);
+  }
+
+  /**
+   * Enqueues one job, many, or as many as an async iterable yields. Many are sent in batches: each is there whole or
+   * not at all, and results come in the order of the jobs.
+   *
+   * A reply that is lost is asked for again under the same id, which makes no second job. Throws `usage` or `data` for
+   * a bad job (before any of its batch is sent), `temporary` when Redis cannot take it now, and `unknown` with `ids`
+   * when no reply could be had.
+   */
+  enqueue(job: NewJob, options?: { ifExists?: 'keep' | 'replace' }): Promise<Enqueued>;
+  enqueue(jobs: readonly NewJob[], options?: { ifExists?: 'keep' | 'replace' }): Promise<Enqueued[]>;
+  enqueue(jobs: AsyncIterable<NewJob>, options?: { ifExists?: 'keep' | 'replace' }): AsyncGenerator<Enqueued>;
+  enqueue(
+    jobs: NewJob | readonly NewJob[] | AsyncIterable<NewJob>,
+    { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
+  ): Promise<Enqueued | Enqueued[]> | AsyncGenerator<Enqueued> {
+    if (Array.isArray(jobs)) return this.#all(jobs, ifExists);
+    if (Symbol.asyncIterator in jobs) return this.#each(jobs, ifExists);
+    return this.#one(jobs as NewJob, ifExists);
+  }
+
+  async #one(job: NewJob, ifExists: 'keep' | 'replace'): Promise<Enqueued> {
+    const [enqueued] = await this.#put([job], ifExists);
+    return enqueued as Enqueued;
+  }
+
+  async #all(jobs: readonly NewJob[], ifExists: 'keep' | 'replace'): Promise<Enqueued[]> {
+    const all: Enqueued[] = [];
+    for await (const enqueued of this.#each(jobs, ifExists)) all.push(enqueued);
+    return all;
+  }
+
+  async *#each(jobs: Iterable<NewJob> | AsyncIterable<NewJob>, ifExists: 'keep' | 'replace'): AsyncGenerator<Enqueued> {
+    for await (const result of this.enqueueBatches(batches(jobs), { ifExists })) {
+      if ('error' in result) throw result.error;
+      yield* result.enqueued;
+    }
+  }
+
+  /**
+   * Enqueues batches of at most 500 jobs, several on their way at once, and yields what became of each, in order. A
+   * batch that fails does not stop the others: whoever reads decides whether to go on.
+   */
+  async *enqueueBatches<B extends readonly NewJob[]>(
+    source: AsyncIterable<B>,
+    { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
+  ): AsyncGenerator<BatchResult<B>> {
+    const flying: Promise<BatchResult<B>>[] = [];
+    for await (const batch of source) {
+      flying.push(
+        this.#put(batch, ifExists).then(
+          (enqueued) => ({ batch, enqueued }),
+          (error) => ({ batch, error }),
+        ),
+      );
+      if (flying.length >= IN_FLIGHT) yield (await flying.shift()) as BatchResult<B>;
+    }
+    for (const result of flying) yield await result;
+  }
+
+  async #put(batch: readonly NewJob[], ifExists: 'keep' | 'replace'): Promise<Enqueued[]> {
+    const jobs = batch.map(readyJob);
+    if (jobs.length === 0) return [];
+    this.#list();
+    const { now, outcomes, repeated } = await this.#send(jobs, ifExists);
+    const results: Enqueued[] = [];
+    const collided: number[] = [];
+    const unclear: string[] = [];
+    for (const [i, job] of jobs.entries()) {
+      let outcome = outcomes[i] as Outcome;
+      const ours = batch[i]?.id === undefined;
+      if (outcome === 'kept' || outcome === 'kept-dead') {
+        // Kept at the first sending is a collision of ids we made; at a repeat it is the job of the first sending.
+        if (ours && repeated) outcome = 'created';
+        else if (ours) collided.push(i);
+        else if (repeated && ifExists === 'replace') unclear.push(job.id);
+      }
+      results.push({ id: job.id, outcome, due: job.at ?? now + job.in });
+    }
+    if (unclear.length > 0) throw unknownOutcome(unclear, 'jobs of these ids are there, but perhaps the earlier ones');
+    if (collided.length > 0) {
+      const again = await this.#put(
+        collided.map((i) => ({ ...batch[i], id: undefined }) as NewJob),
+        ifExists,
+      );
+      for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
+    }
+    return results;
+  }
+
+  /** Sends a batch; when the reply is lost, again, always with `keep`: what the first sending made must stay. */
+  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace') {
+    const wake = this.wakeChannel;
+    try {
+      const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists, wake, pollMs: POLL_MS });
+      return { ...reply, repeated: false };
+    } catch (error) {
+      if (!isDelayqError(error, 'unknown')) throw error;
+    }
+    let why: string | undefined;
+    for (const pause of REPEAT_AFTER_MS) {
+      await sleep(pause);
+      try {
+        const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists: 'keep', wake, pollMs: POLL_MS });
+        return { ...reply, repeated: true };
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        why = error.why;
+      }
+    }
+    throw unknownOutcome(
+      jobs.map((job) => job.id),
+      `Redis did not answer: ${why}`,
+    );
+  }
+
+  /** Lists the queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
+  #list(): void {
+    if (this.#listed) return;
+    this.#listed = true;
+    this.redis.call('SADD', queuesKey(this.#prefix), this.name).catch(() => {
+      this.#listed = false;
+    });
+  }
+
+  /**
+   * Takes up to `limit` (at most 500) due jobs, oldest due first, hidden from others for `leaseMs`; 0 removes them at
+   * once, and then nothing brings them back. With `cutoff`, ms, only jobs that were due by then.
+   */
+  async drain({
+    limit = scripts.MAX_CALL,
+    leaseMs = DEFAULT_LEASE_MS,
+    cutoff,
+  }: {
+    limit?: number;
+    leaseMs?: number;
+    cutoff?: number | undefined;
+  } = {}): Promise<scripts.Drained> {
+    return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: CONSUMER });
+  }
+
+  /** Removes jobs that are done, if their leases are still held. Answers come in the order of the jobs. */
+  async ack(jobs: readonly Held[]): Promise<Answer[]> {
+    return this.#settle(jobs, 'held', (some) => scripts.ack(this.redis, this.#keys, some));
+  }
+
+  /** Gives jobs back, due after their own `delayMs` (default 0), if their leases are still held. */
+  async nack(
+    jobs: readonly (Held & { readonly delayMs?: number })[],
+    { mode = 'retry', error = '' }: NackOptions = {},
+  ): Promise<NackAnswer[]> {
+    return this.#settle(jobs, 'pending', (some) => scripts.nack(this.redis, this.#keys, some, { mode, error }));
+  }
+
+  /** Extends leases that are still held to `leaseMs` from now. */
+  async renew(jobs: readonly Held[], leaseMs: number = DEFAULT_LEASE_MS): Promise<Answer[]> {
+    const answers: Answer[] = [];
+    for (const some of chunks(jobs)) answers.push(...(await scripts.renew(this.redis, this.#keys, some, leaseMs)));
+    return answers;
+  }
+
+  /**
+   * Settles in chunks. When a reply is lost the chunk is sent again, and `lost` then counts as `done`: most likely the
+   * first sending did it, and if not the job only comes again.
+   */
+  async #settle<J, A extends string>(
+    jobs: readonly J[],
+    done: A,
+    settle: (some: readonly J[]) => Promise<A[]>,
+  ): Promise<A[]> {
+    const answers: A[] = [];
+    for (const some of chunks(jobs)) {
+      try {
+        answers.push(...(await settle(some)));
+      } catch (error) {
+        if (!isDelayqError(error, 'unknown')) throw error;
+        answers.push(...(await settle(some)).map((answer) => (answer === 'lost' ? done : answer)));
+      }
+    }
+    return answers;
+  }
+
+  /** Everything that can be counted about the queue, at one moment, with up to `upcoming` of the next due times. */
+  async counts(upcoming = 0): Promise<scripts.Snapshot> {
+    return scripts.inspect(this.redis, this.#keys, upcoming);
+  }
+}
+
+function unknownOutcome(ids: string[], why: string): DelayqError {
+  const [id] = ids;
+  return new DelayqError(
+    'unknown',
+    ids.length === 1 ? `job ${id} may or may not be enqueued` : `${ids.length} jobs may or may not be enqueued`,
+    {
+      why,
+      next: `repeat with ${ids.length === 1 ? `--id ${id}` : 'the same ids'}: that makes one job while the first still exists`,
+      ids,
+    },
+  );
+}
+
+/** Cuts jobs into batches by number and size. */
+async function* batches(jobs: Iterable<NewJob> | AsyncIterable<NewJob>): AsyncGenerator<NewJob[]> {
+  let batch: NewJob[] = [];
+  let units = 0;
+  for await (const job of jobs) {
+    const payload = jsonOf(job.payload);
+    batch.push({ ...job, payload });
+    units += payload.text.length;
+    if (batch.length === scripts.MAX_CALL || units >= BATCH_UNITS) {
+      yield batch;
+      batch = [];
+      units = 0;
+    }
+  }
+  if (batch.length > 0) yield batch;
+}
+
+function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
+  for (let i = 0; i < list.length; i += scripts.MAX_CALL) yield list.slice(i, i + scripts.MAX_CALL);
+}

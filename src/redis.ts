@@ -1,0 +1,275 @@
+import { Redis, type RedisOptions } from 'ioredis';
+import { DelayqError } from './errors.js';
+
+/** Where Redis is looked for when nothing says otherwise. */
+export const DEFAULT_URL = 'redis://127.0.0.1:6379';
+
+/** How long a connection attempt or one call may take, ms: an answer that takes longer counts as none. */
+const DEADLINE_MS = 5_000;
+
+/** What Redis may answer to a call sent through {@link Connection.call}: bulk strings stay bytes. */
+export type Reply = number | null | Buffer | Reply[];
+
+/** A value for a call: text is sent as UTF-8. */
+export type Arg = string | number | Buffer;
+
+interface Address {
+  readonly options: RedisOptions;
+  /** For people: without user or password. */
+  readonly shown: string;
+}
+
+/**
+ * Reads a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
+ * path, or `?db=` on a socket). Throws a `usage` error that never repeats the URL, as it may hold a password.
+ */
+export function parseUrl(text: string): Address {
+  const bad = (why: string) =>
+    new DelayqError('usage', 'the Redis URL cannot be read', {
+      why,
+      next: 'write it as redis://[user:password@]host[:port][/db], rediss://… or unix:///path/to/redis.sock',
+    });
+  const match = /^(rediss?|unix):\/\/(?:([^@/]*)@)?([^/?]*)(\/[^?]*)?(?:\?(.*))?$/i.exec(text);
+  if (!match) throw bad('it does not begin with redis://, rediss:// or unix://');
+  const [, scheme = '', login, host = '', path = '', query = ''] = match;
+  const options: RedisOptions = {};
+  try {
+    if (login) {
+      const [user = '', ...password] = login.split(':');
+      if (user !== '') options.username = decodeURIComponent(user);
+      options.password = decodeURIComponent(password.join(':'));
+    }
+  } catch {
+    throw bad('its user or password has a % that begins no escape; write % as %25');
+  }
+  const params = new URLSearchParams(query);
+  for (const name of params.keys())
+    if (name !== 'db') throw bad(`it has the unknown parameter ${JSON.stringify(name)}`);
+  let db = params.get('db') ?? '';
+  if (scheme.toLowerCase() === 'unix') {
+    if (host !== '' || path === '') throw bad('a socket has an absolute path: unix:///path');
+    options.path = decodeURIComponent(path);
+  } else {
+    const at = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]*))(?::(\d+))?$/i.exec(host);
+    const port = Number(at?.[3] ?? 6379);
+    if (!at || port < 1 || port > 65535) throw bad('its host or port makes no sense');
+    options.host = at[1] ?? (at[2] || '127.0.0.1');
+    options.port = port;
+    if (scheme.toLowerCase() === 'rediss') options.tls = { servername: options.host };
+    if (path.length > 1) db = path.slice(1);
+  }
+  if (db !== '') {
+    if (!/^\d{1,5}$/.test(db)) throw bad('its database is not a number');
+    options.db = Number(db);
+  }
+  const place = options.path ? `unix://${options.path}` : `${scheme.toLowerCase()}://${host || '127.0.0.1'}`;
+  return { options, shown: options.db ? `${place}${options.path ? '?db=' : '/'}${options.db}` : place };
+}
+
+/** What the first word of an error of Redis means for us. Anything else is a bug of ours. */
+const TEMPORARY: Record<string, string> = {
+  LOADING: 'wait until Redis has loaded its data and try again',
+  BUSY: 'another script is holding Redis up: wait, or end it with SCRIPT KILL',
+  READONLY: 'this is a replica: connect to the primary',
+  MASTERDOWN: 'this replica has lost its primary: connect to the primary',
+  OOM: 'Redis is full: drain, cancel, or raise maxmemory; nothing was changed',
+  CLUSTERDOWN: 'wait until the cluster serves all its slots again',
+  TRYAGAIN: 'slots are moving: try again',
+  NOREPLICAS: 'Redis wants more replicas than are connected (min-replicas-to-write)',
+  MISCONF: 'Redis cannot save its data to disk: look at its log',
+  UNBLOCKED: 'the role of this server changed: try again',
+};
+const REFUSED: Record<string, string> = {
+  NOAUTH: 'put the password into the Redis URL (DELAYQ_REDIS_URL)',
+  WRONGPASS: 'check user and password in the Redis URL (DELAYQ_REDIS_URL)',
+  NOPERM: "give this user the rights it lacks (ACL SETUSER): all commands used, on the prefix's keys",
+  DENIED: "Redis runs in protected mode: set a password, or bind it to this client's network",
+};
+const CONFIG: Record<string, string> = {
+  LAYOUT: 'install a newer delayq on this machine',
+  WRONGTYPE: 'something else uses this key: rename it, or choose another --prefix',
+  MOVED:
+    'this is a node of a Redis Cluster and a plain connection was asked for: connect to a server that is not clustered',
+  ASK: 'this is a node of a Redis Cluster and a plain connection was asked for: connect to a server that is not clustered',
+  CROSSSLOT: 'this is a Redis Cluster that does not keep the keys of a queue together',
+  NOPROTO: 'use Redis 6.2 or newer, or Valkey',
+};
+
+/** Turns an error that Redis answered into ours. `where` is the address as people may see it. */
+function fromReply(error: Error, where: string): DelayqError {
+  // An error inside a script may come wrapped: "ERR … script: <sha>, on @user_script:3."
+  const text = error.message.replace(/ script: [0-9a-f]{40}.*$/s, '').replace(/^ERR (?=[A-Z]{3,} )/, '');
+  const word = /^[A-Z]+/.exec(text)?.[0] ?? '';
+  const make = (code: 'temporary' | 'refused' | 'config', next: string) =>
+    new DelayqError(code, `Redis at ${where} refused the call`, { why: text, next, cause: error });
+  if (TEMPORARY[word]) return make('temporary', TEMPORARY[word]);
+  if (REFUSED[word]) return make('refused', REFUSED[word]);
+  if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text))
+    return make('refused', REFUSED.WRONGPASS as string);
+  if (CONFIG[word]) return make('config', CONFIG[word]);
+  if (/DB index|unknown command|unknown Redis command/i.test(text)) {
+    return make('config', 'check the database in the Redis URL, and that Redis is 6.2 or newer');
+  }
+  return new DelayqError('internal', `Redis at ${where} did not understand a call of delayq`, {
+    why: text,
+    next: 'please report this as a bug, with the version of Redis',
+    cause: error,
+  });
+}
+
+/**
+ * One connection to Redis that is made when first needed and made anew, by the next call, when it was lost. Nothing is
+ * ever sent a second time by itself, and every call ends by a deadline.
+ */
+export class Connection {
+  readonly #address: Address;
+  readonly #client: Redis;
+  #connecting: Promise<void> | undefined;
+  #trouble: Error | undefined;
+  #closed = false;
+
+  /** Throws a `usage` error when the URL cannot be read. Connects to nothing yet. */
+  constructor(url: string = DEFAULT_URL) {
+    this.#address = parseUrl(url);
+    this.#client = new Redis({
+      ...this.#address.options,
+      lazyConnect: true,
+      protocol: 2,
+      connectTimeout: DEADLINE_MS,
+      commandTimeout: DEADLINE_MS,
+      maxRetriesPerRequest: 0,
+      // It would send scripts again whose reply was lost.
+      autoResendUnfulfilledCommands: false,
+      autoResubscribe: false,
+      enableOfflineQueue: false,
+      // INFO may be forbidden, and LOADING is told by the first call anyway.
+      enableReadyCheck: false,
+      disableClientInfo: true,
+      connectionName: 'delayq',
+      retryStrategy: () => null,
+      replyMapping: 'legacy',
+    });
+    // The cause of a failed connection arrives here, not in the rejection of connect().
+    this.#client.on('error', (error: Error) => {
+      this.#trouble ??= error;
+    });
+  }
+
+  /** The address without user and password. */
+  get address(): string {
+    return this.#address.shown;
+  }
+
+  /**
+   * Connects now rather than at the first call. Throws `unreachable`, or `refused` and `config` when Redis turns the
+   * connection down, within 6 s.
+   */
+  async connect(): Promise<void> {
+    if (this.#client.status === 'ready') return;
+    if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
+    this.#connecting ??= this.#open().finally(() => {
+      this.#connecting = undefined;
+    });
+    await this.#connecting;
+  }
+
+  async #open(): Promise<void> {
+    this.#trouble = undefined;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`no answer within ${DEADLINE_MS / 1000} s`)), DEADLINE_MS);
+    });
+    try {
+      const opened = this.#client.connect();
+      opened.catch(() => {});
+      await Promise.race([opened, late]);
+      // A refused SELECT is only an event: going on would write to another database.
+      if (this.#trouble) throw this.#trouble;
+    } catch (error) {
+      this.#client.disconnect();
+      const cause = this.#trouble ?? (error as Error);
+      const code = (cause as NodeJS.ErrnoException).code;
+      if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) throw fromReply(cause, this.address);
+      throw new DelayqError('unreachable', `cannot reach Redis at ${this.address}`, {
+        why: reason(cause),
+        next: 'start Redis there (redis-server), or name another with --redis or DELAYQ_REDIS_URL',
+        cause,
+      });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * Sends one command and returns its reply. Throws `unreachable` when there is no connection (nothing was sent),
+   * `unknown` when it was sent and no answer came in time, and what Redis answered otherwise.
+   */
+  async call(command: string, ...args: Arg[]): Promise<Reply> {
+    if (this.#client.status !== 'ready') await this.connect();
+    try {
+      return (await this.#client.callBuffer(command, ...args)) as Reply;
+    } catch (error) {
+      throw this.#failed(error as Error);
+    }
+  }
+
+  #failed(error: Error): DelayqError {
+    if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
+      return fromReply(error, this.address);
+    }
+    // Whatever else ioredis rejects with, this stream of replies can no longer be trusted.
+    const sent = !/isn't writeable/.test(error.message);
+    const late = /timed out/.test(error.message);
+    if (this.#client.status !== 'end') this.#client.disconnect();
+    return new DelayqError(sent ? 'unknown' : 'unreachable', `lost the connection to Redis at ${this.address}`, {
+      why: late ? `no answer within ${DEADLINE_MS / 1000} s` : reason(this.#trouble ?? error),
+      next: 'check that Redis is up, then repeat',
+      cause: error,
+    });
+  }
+
+  /** Redis's clock, ms. */
+  async now(): Promise<number> {
+    const [seconds, micros] = (await this.call('TIME')) as [Buffer, Buffer];
+    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  }
+
+  /**
+   * Hears `channels` over a connection of its own, until `close` is called on what it returns. Best effort: when it
+   * cannot be had or breaks, `heard` is simply not called any more, and `alive()` says so.
+   */
+  listen(channels: string[], heard: (message: string) => void): { alive(): boolean; close(): void } {
+    const client = this.#client.duplicate({ connectionName: 'delayq-wake' });
+    client.on('error', () => {});
+    client.on('message', (_channel: string, message: string) => heard(message));
+    client
+      .connect()
+      .then(() => client.subscribe(...channels))
+      .catch(() => client.disconnect());
+    return { alive: () => client.status !== 'end' && client.status !== 'close', close: () => client.disconnect() };
+  }
+
+  /** Closes the connection. What has no answer yet fails with `unknown`. */
+  close(): void {
+    this.#closed = true;
+    this.#client.disconnect();
+  }
+}
+
+function reason(error: Error): string {
+  const code = (error as NodeJS.ErrnoException).code;
+  const said: Record<string, string> = {
+    ECONNREFUSED: 'nothing listens there (ECONNREFUSED)',
+    ENOENT: 'the socket does not exist (ENOENT)',
+    ENOTFOUND: 'the host name is not known (ENOTFOUND)',
+    EAI_AGAIN: 'the host name could not be looked up (EAI_AGAIN)',
+    EACCES: 'the socket may not be opened by this user (EACCES)',
+    ETIMEDOUT: `no answer within ${DEADLINE_MS / 1000} s (ETIMEDOUT)`,
+    ECONNRESET: 'it closed the connection (ECONNRESET)',
+    EPIPE: 'it closed the connection (EPIPE)',
+  };
+  if (code && said[code]) return said[code];
+  if (error.message === 'Connection is closed.' || /connection close/.test(error.message))
+    return 'the connection was closed';
+  return code && !error.message.includes(code) ? `${error.message} (${code})` : error.message;
+}

@@ -1,0 +1,217 @@
+import { DelayqError } from './errors.js';
+
+const UNIT_MS: Record<string, number> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+  w: 604_800_000,
+};
+
+/** The longest duration, ms: a hundred years keeps every sum of times exact in a double and in Redis's scores. */
+export const LONGEST_MS = 100 * 365 * 86_400_000;
+
+function badTime(what: string, why: string, next: string): DelayqError {
+  return new DelayqError('usage', what, { why, next });
+}
+
+/**
+ * Reads a duration such as `500ms`, `90s`, `15m`, `1h30m`, `2d` or `1w`; units go from large to small, each once.
+ * Returns whole milliseconds. Throws a `usage` error on anything else, a bare number included: it has no unit.
+ */
+export function parseDuration(text: string): number {
+  const bad = (why: string) =>
+    badTime(`"${text}" is not a duration`, why, 'write it as 500ms, 90s, 15m, 1h30m, 2d or 1w');
+  if (/^\d+(\.\d+)?$/.test(text)) throw bad('it has no unit');
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|[smhdw])/gy)];
+  const read = parts.reduce((length, part) => length + part[0].length, 0);
+  if (parts.length === 0 || read !== text.length) throw bad('it is not numbers with units');
+  let total = 0;
+  let previous = Number.POSITIVE_INFINITY;
+  for (const [, number, unit] of parts as unknown as [string, string, string][]) {
+    const size = UNIT_MS[unit] as number;
+    if (size >= previous) throw bad('units must go from large to small, each once');
+    previous = size;
+    total += Number(number) * size;
+  }
+  if (total > LONGEST_MS) throw bad('it is longer than 100 years');
+  return Math.round(total);
+}
+
+/** Writes a duration in ms with its two largest units: `850ms`, `4m 12s`, `2d 3h`. */
+export function formatDuration(ms: number): string {
+  const rest = Math.max(0, Math.round(ms));
+  if (rest < 1_000) return `${rest}ms`;
+  if (rest < 10_000) return `${(Math.floor(rest / 100) / 10).toString()}s`;
+  const units = [
+    ['d', 86_400_000],
+    ['h', 3_600_000],
+    ['m', 60_000],
+    ['s', 1_000],
+  ] as const;
+  const first = units.findIndex(([, size]) => rest >= size);
+  return units
+    .slice(first, first + 2)
+    .map(([unit, size], index) => [
+      unit,
+      Math.floor(index === 0 ? rest / size : (rest % (units[first]?.[1] ?? 1)) / size),
+    ])
+    .filter(([, count], index) => index === 0 || count !== 0)
+    .map(([unit, count]) => `${count}${unit}`)
+    .join(' ');
+}
+
+/** The IANA name of the system's own time zone. */
+export function systemZone(): string {
+  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+/** Throws a `usage` error when `zone` is not an IANA time zone: Date would silently take it for UTC. */
+function zoneFormat(zone: string): Intl.DateTimeFormat {
+  let format = formats.get(zone);
+  if (format) return format;
+  try {
+    format = new Intl.DateTimeFormat('en-US', {
+      timeZone: zone,
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    });
+  } catch (cause) {
+    throw new DelayqError('usage', `"${zone}" is not a time zone`, {
+      why: 'it is not a name of the IANA time zone database',
+      next: 'set --tz (or DELAYQ_TZ, TZ) to a name such as Europe/Berlin or UTC',
+      cause,
+    });
+  }
+  formats.set(zone, format);
+  return format;
+}
+
+/** How far local time in `zone` is ahead of UTC at the instant `ms`, in ms. */
+function zoneOffset(zone: string, ms: number): number {
+  const parts: Record<string, number> = {};
+  for (const { type, value } of zoneFormat(zone).formatToParts(ms)) parts[type] = Number(value);
+  const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = parts;
+  return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(ms / 1_000) * 1_000;
+}
+
+/** The instants at which clocks in `zone` show the wall time `wall` (given as if it were UTC): none, one or two. */
+function instantsOf(zone: string, wall: number): number[] {
+  // Offsets change at most once within a day or so, so those of the days around it are the only candidates.
+  const offsets = new Set([zoneOffset(zone, wall - 86_400_000), zoneOffset(zone, wall + 86_400_000)]);
+  return [...offsets]
+    .map((offset) => wall - offset)
+    .filter((instant) => instant + zoneOffset(zone, instant) === wall)
+    .sort((a, b) => a - b);
+}
+
+/** Writes an instant as local time in `zone` with its offset: `2026-11-21 14:00:00 +01:00`. */
+export function formatTime(ms: number, zone: string): string {
+  const offset = zoneOffset(zone, ms);
+  const minutes = Math.abs(Math.round(offset / 60_000));
+  const two = (n: number) => String(n).padStart(2, '0');
+  const wall = new Date(ms + offset).toISOString().slice(0, 19).replace('T', ' ');
+  return `${wall} ${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
+}
+
+/** A point in time as read by {@link parseAt}; `past` when it lies before the given now. */
+export interface Instant {
+  readonly ms: number;
+  readonly past: boolean;
+}
+
+const WALL = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?$/i;
+const CLOCK = /^(\d\d?):(\d\d)(?::(\d\d))?$/;
+
+/**
+ * Reads a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), a local time
+ * (`2026-11-21 14:00`) or a time of day (`14:00`, its next occurrence), the last two in `zone`.
+ * Throws a `usage` error on everything else, and on a local time that a clock change skips or doubles.
+ */
+export function parseAt(text: string, { zone, now }: { zone: string; now: number }): Instant {
+  const bad = (why: string, next = 'write it as 2026-11-21T14:00:00+01:00, "2026-11-21 14:00", 14:00 or @1795266000') =>
+    badTime(`"${text}" is not a time`, why, next);
+
+  const epoch = /^@(\d{1,11}(?:\.\d{1,3})?)$/.exec(text);
+  if (epoch) return instant(Math.round(Number(epoch[1]) * 1_000), now);
+  if (text.startsWith('@')) throw bad('after @ come seconds since 1970', 'write it as @1795266000');
+  if (/^\d+$/.test(text))
+    throw bad(
+      'a bare number could be seconds, milliseconds, a year or an hour',
+      `write @${text} for seconds since 1970, or 14:00 for a time of day`,
+    );
+  if (/^\d{4}-\d\d(-\d\d)?$/.test(text))
+    throw bad('it has no time of day', `write "${text.length === 10 ? text : `${text}-01`} 09:00"`);
+
+  const clock = CLOCK.exec(text);
+  if (clock) return instant(nextOccurrence(text, clock, zone, now, bad), now);
+
+  const match = WALL.exec(text);
+  if (!match) throw bad('its form is not known');
+  const [, year, month, day, hour, minute, second = '0', fraction = '0', offset] = match as unknown as string[];
+  const wall =
+    wallTime([year, month, day, hour, minute, second].map(Number), bad) + Math.floor(Number(`0.${fraction}`) * 1_000);
+  if (offset === undefined) return instant(onlyInstant(text, wall, zone), now);
+  if (offset.toUpperCase() === 'Z') return instant(wall, now);
+  const [hours, minutes] = offset.slice(1).split(':').map(Number) as [number, number];
+  if (hours > 23 || minutes > 59) throw bad('its offset does not exist');
+  return instant(wall - (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000, now);
+}
+
+function instant(ms: number, now: number): Instant {
+  return { ms, past: ms < now };
+}
+
+/** Milliseconds of a calendar date and time taken as UTC; `bad` builds the error for 31 February or 25:00. */
+function wallTime(fields: number[], bad: (why: string) => DelayqError): number {
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = fields;
+  const ms = Date.UTC(year, month - 1, day, hour, minute, second);
+  const date = new Date(ms);
+  const same = date.getUTCMonth() === month - 1 && date.getUTCDate() === day && date.getUTCHours() === hour;
+  if (!same || minute > 59 || second > 59) throw bad('there is no such date or time of day');
+  return ms;
+}
+
+function onlyInstant(text: string, wall: number, zone: string): number {
+  const found = instantsOf(zone, wall - (wall % 1_000)).map((ms) => ms + (wall % 1_000));
+  if (found.length === 1) return found[0] as number;
+  const next =
+    found.length === 0
+      ? `write a time that exists, or with its offset: ${formatTime(wall - zoneOffset(zone, wall), zone)
+          .replace(' ', 'T')
+          .replace(' ', '')}`
+      : `write which with its offset: ${found.map((ms) => formatTime(ms, zone).replace(' ', 'T').replace(' ', '')).join(' or ')}`;
+  throw badTime(
+    `"${text}" is not one point in time in ${zone}`,
+    found.length === 0 ? 'clocks skip it there that day' : 'clocks show it twice there that day',
+    next,
+  );
+}
+
+/** The first instant after `now` at which clocks in `zone` show the time of day `clock`. */
+function nextOccurrence(
+  text: string,
+  clock: RegExpExecArray,
+  zone: string,
+  now: number,
+  bad: (why: string) => DelayqError,
+): number {
+  const today = new Date(now + zoneOffset(zone, now));
+  const time = [clock[1], clock[2], clock[3] ?? '0'].map(Number);
+  for (const days of [0, 1]) {
+    const date = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth(), today.getUTCDate() + days));
+    const wall = wallTime([date.getUTCFullYear(), date.getUTCMonth() + 1, date.getUTCDate(), ...time], bad);
+    // A doubled time that has passed once may still come a second time, so only a wall time wholly past is skipped.
+    if (instantsOf(zone, wall).every((ms) => ms <= now) && days === 0 && wall <= today.getTime()) continue;
+    return onlyInstant(text, wall, zone);
+  }
+  throw bad('it does not occur within a day');
+}
