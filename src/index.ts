@@ -32,6 +32,6 @@ export { DEFAULT_PREFIX } from './keys.js';
 export { Leases } from './leases.js';
 export { type Batch, drainLoop, type LoopOptions } from './loop.js';
 export { type BatchResult, DEFAULT_LEASE_MS, type NackOptions, Queue } from './queue.js';
-export { type Connection, DEFAULT_URL } from './redis.js';
+export { Connection, DEFAULT_URL } from './redis.js';
 export { type Drained, MAX_CALL, type Snapshot } from './scripts.js';
 export { formatDuration, formatTime, type Instant, parseAt, parseDuration, systemZone } from './time.js';

@@ -41,7 +41,8 @@ export interface NewJob {
 /** A job that was checked and is ready to be sent. Durations and times are ms. */
 export interface ReadyJob {
   readonly id: string;
-  readonly json: string;
+  /** Bytes where they come from Redis and go back as they were. */
+  readonly json: string | Buffer;
   readonly in: number;
   readonly at: number | undefined;
   readonly tries: number | undefined;

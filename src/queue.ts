@@ -6,6 +6,7 @@ import {
   checkName,
   type Enqueued,
   type Held,
+  type Job,
   jsonOf,
   type NackAnswer,
   type NewJob,
@@ -35,6 +36,8 @@ const REPEAT_AFTER_MS = [100, 1_000];
 
 /** Who takes jobs, for operators: host and process. */
 const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+
+const NO_RECORD = { tries: undefined, maxLost: undefined, ttl: undefined };
 
 /** What became of one batch of an {@link Queue.enqueueBatches}. */
 export type BatchResult<B> =
@@ -208,6 +211,14 @@ export class Queue {
     cutoff?: number | undefined;
   } = {}): Promise<scripts.Drained> {
     return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: CONSUMER });
+  }
+
+  /** Enqueues jobs again, as they were, that a drain without lease has removed. */
+  async putBack(jobs: readonly Job[]): Promise<void> {
+    for (const some of chunks(jobs)) {
+      const ready = some.map(({ id, payload, due }) => ({ id, json: payload, in: 0, at: due, ...NO_RECORD }));
+      await this.#send(ready, 'keep');
+    }
   }
 
   /** Removes jobs that are done, if their leases are still held. Answers come in the order of the jobs. */

@@ -1,4 +1,4 @@
-import { Redis, type RedisOptions } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 import { DelayqError } from './errors.js';
 
 /** Where Redis is looked for when nothing says otherwise. */
@@ -123,36 +123,14 @@ function fromReply(error: Error, where: string): DelayqError {
  */
 export class Connection {
   readonly #address: Address;
-  readonly #client: Redis;
-  #connecting: Promise<void> | undefined;
+  #client: Redis | undefined;
+  #connecting: Promise<Redis> | undefined;
   #trouble: Error | undefined;
   #closed = false;
 
   /** Throws a `usage` error when the URL cannot be read. Connects to nothing yet. */
   constructor(url: string = DEFAULT_URL) {
     this.#address = parseUrl(url);
-    this.#client = new Redis({
-      ...this.#address.options,
-      lazyConnect: true,
-      protocol: 2,
-      connectTimeout: DEADLINE_MS,
-      commandTimeout: DEADLINE_MS,
-      maxRetriesPerRequest: 0,
-      // It would send scripts again whose reply was lost.
-      autoResendUnfulfilledCommands: false,
-      autoResubscribe: false,
-      enableOfflineQueue: false,
-      // INFO may be forbidden, and LOADING is told by the first call anyway.
-      enableReadyCheck: false,
-      disableClientInfo: true,
-      connectionName: 'delayq',
-      retryStrategy: () => null,
-      replyMapping: 'legacy',
-    });
-    // The cause of a failed connection arrives here, not in the rejection of connect().
-    this.#client.on('error', (error: Error) => {
-      this.#trouble ??= error;
-    });
   }
 
   /** The address without user and password. */
@@ -165,28 +143,64 @@ export class Connection {
    * connection down, within 6 s.
    */
   async connect(): Promise<void> {
-    if (this.#client.status === 'ready') return;
+    await this.#ready();
+  }
+
+  async #ready(): Promise<Redis> {
+    if (this.#client?.status === 'ready') return this.#client;
     if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
     this.#connecting ??= this.#open().finally(() => {
       this.#connecting = undefined;
     });
-    await this.#connecting;
+    return this.#connecting;
   }
 
-  async #open(): Promise<void> {
+  async #make(connectionName: string): Promise<Redis> {
+    // Loaded when needed: most of a start's time goes here, and not every command connects.
+    const { Redis } = await import('ioredis');
+    return new Redis({
+      ...this.#address.options,
+      connectionName,
+      lazyConnect: true,
+      protocol: 2,
+      replyMapping: 'legacy',
+      connectTimeout: DEADLINE_MS,
+      commandTimeout: DEADLINE_MS,
+      maxRetriesPerRequest: 0,
+      // It would send scripts again whose reply was lost.
+      autoResendUnfulfilledCommands: false,
+      autoResubscribe: false,
+      enableOfflineQueue: false,
+      // INFO may be forbidden, and LOADING is told by the first call anyway.
+      enableReadyCheck: false,
+      disableClientInfo: true,
+      retryStrategy: () => null,
+    });
+  }
+
+  async #open(): Promise<Redis> {
+    if (!this.#client) {
+      this.#client = await this.#make('delayq');
+      // The cause of a failed connection arrives here, not in the rejection of connect().
+      this.#client.on('error', (error: Error) => {
+        this.#trouble ??= error;
+      });
+    }
+    const client = this.#client;
     this.#trouble = undefined;
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new Error(`no answer within ${DEADLINE_MS / 1000} s`)), DEADLINE_MS);
     });
     try {
-      const opened = this.#client.connect();
+      const opened = client.connect();
       opened.catch(() => {});
       await Promise.race([opened, late]);
       // A refused SELECT is only an event: going on would write to another database.
       if (this.#trouble) throw this.#trouble;
+      return client;
     } catch (error) {
-      this.#client.disconnect();
+      client.disconnect();
       const cause = this.#trouble ?? (error as Error);
       const code = (cause as NodeJS.ErrnoException).code;
       if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) throw fromReply(cause, this.address);
@@ -205,9 +219,9 @@ export class Connection {
    * `unknown` when it was sent and no answer came in time, and what Redis answered otherwise.
    */
   async call(command: string, ...args: Arg[]): Promise<Reply> {
-    if (this.#client.status !== 'ready') await this.connect();
+    const client = await this.#ready();
     try {
-      return (await this.#client.callBuffer(command, ...args)) as Reply;
+      return (await client.callBuffer(command, ...args)) as Reply;
     } catch (error) {
       throw this.#failed(error as Error);
     }
@@ -220,7 +234,7 @@ export class Connection {
     // Whatever else ioredis rejects with, this stream of replies can no longer be trusted.
     const sent = !/isn't writeable/.test(error.message);
     const late = /timed out/.test(error.message);
-    if (this.#client.status !== 'end') this.#client.disconnect();
+    if (this.#client && this.#client.status !== 'end') this.#client.disconnect();
     return new DelayqError(sent ? 'unknown' : 'unreachable', `lost the connection to Redis at ${this.address}`, {
       why: late ? `no answer within ${DEADLINE_MS / 1000} s` : reason(this.#trouble ?? error),
       next: 'check that Redis is up, then repeat',
@@ -239,20 +253,30 @@ export class Connection {
    * cannot be had or breaks, `heard` is simply not called any more, and `alive()` says so.
    */
   listen(channels: string[], heard: (message: string) => void): { alive(): boolean; close(): void } {
-    const client = this.#client.duplicate({ connectionName: 'delayq-wake' });
-    client.on('error', () => {});
-    client.on('message', (_channel: string, message: string) => heard(message));
-    client
-      .connect()
-      .then(() => client.subscribe(...channels))
-      .catch(() => client.disconnect());
-    return { alive: () => client.status !== 'end' && client.status !== 'close', close: () => client.disconnect() };
+    let client: Redis | undefined;
+    let over = false;
+    const close = () => {
+      over = true;
+      client?.disconnect();
+    };
+    this.#make('delayq-wake')
+      .then(async (made) => {
+        client = made;
+        if (over) return;
+        client.on('error', () => {});
+        client.on('close', close);
+        client.on('message', (_channel: string, message: string) => heard(message));
+        await client.connect();
+        await client.subscribe(...channels);
+      })
+      .catch(close);
+    return { alive: () => !over, close };
   }
 
   /** Closes the connection. What has no answer yet fails with `unknown`. */
   close(): void {
     this.#closed = true;
-    this.#client.disconnect();
+    this.#client?.disconnect();
   }
 }
 

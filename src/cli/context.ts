@@ -1,0 +1,93 @@
+import { Connection, DEFAULT_PREFIX, DEFAULT_URL, DelayqError, isDelayqError, systemZone } from '../index.js';
+
+/** Options that every command has. */
+export interface Globals {
+  readonly redis?: string;
+  readonly prefix?: string;
+  readonly json?: boolean;
+}
+
+/** What a command meets of the outside: environment, streams, signals. The only reader of `process.env`. */
+export class Context {
+  readonly stdin = process.stdin;
+  readonly stdout = process.stdout;
+  readonly stderr = process.stderr;
+  readonly env = process.env;
+  /** What the command ends with when it throws nothing. */
+  exitCode = 0;
+  /** The reader of stdout has gone. */
+  outputClosed = false;
+  readonly #exit: (code: number) => never;
+  readonly #connections: Connection[] = [];
+  #outputError: Error | undefined;
+
+  constructor(exit: (code: number) => never) {
+    this.#exit = exit;
+    this.stdout.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') this.outputClosed = true;
+      else this.#outputError = error;
+    });
+    // A log that cannot be written must not stop the work.
+    this.stderr.on('error', () => {});
+  }
+
+  /** A connection to Redis at `--redis`, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. Not yet open. */
+  redis({ redis }: Globals): Connection {
+    const source = redis === undefined ? ['DELAYQ_REDIS_URL', 'REDIS_URL'].find((name) => this.env[name]) : undefined;
+    try {
+      const connection = new Connection(redis ?? (source && this.env[source]) ?? DEFAULT_URL);
+      this.#connections.push(connection);
+      return connection;
+    } catch (error) {
+      if (source === undefined || !isDelayqError(error)) throw error;
+      throw new DelayqError('config', `${source} cannot be read`, { why: error.why, next: error.next });
+    }
+  }
+
+  /** The namespace of all keys. */
+  prefix({ prefix }: Globals): string {
+    return prefix ?? (this.env.DELAYQ_PREFIX || DEFAULT_PREFIX);
+  }
+
+  /** The time zone in which times without offset are read and all are shown: `--tz`, DELAYQ_TZ, TZ or the system's. */
+  zone({ tz }: { tz?: string }): string {
+    return tz ?? (this.env.DELAYQ_TZ || this.env.TZ || systemZone());
+  }
+
+  /** Writes data to stdout; resolves when it was accepted. Nothing happens once the reader has gone. */
+  async write(text: string): Promise<void> {
+    if (this.#outputError) throw cannotWrite(this.#outputError);
+    if (this.outputClosed) return;
+    await new Promise<void>((resolve, reject) => {
+      this.stdout.write(text, (error) => {
+        if (!error || (error as NodeJS.ErrnoException).code === 'EPIPE') resolve();
+        else reject(cannotWrite(error));
+      });
+    });
+  }
+
+  /** Aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process with 130. */
+  stopSignal(): AbortSignal {
+    const controller = new AbortController();
+    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+      process.on(name, () => {
+        if (controller.signal.aborted) this.#exit(130);
+        controller.abort(name);
+      });
+    }
+    return controller.signal;
+  }
+
+  close(): void {
+    for (const connection of this.#connections) connection.close();
+  }
+}
+
+/** The error for an output that cannot be written. */
+export function cannotWrite(cause: Error): DelayqError {
+  return new DelayqError('output', 'cannot write the output', {
+    why: cause.message,
+    next: 'free space or name another place, then repeat',
+    cause,
+  });
+}

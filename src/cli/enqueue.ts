@@ -1,0 +1,157 @@
+import { readFile } from 'node:fs/promises';
+import { Command } from 'commander';
+import {
+  type Connection,
+  checkId,
+  DelayqError,
+  decodeUtf8,
+  type Enqueued,
+  formatDuration,
+  formatTime,
+  JsonText,
+  parseAt,
+  Queue,
+} from '../index.js';
+import { enqueueLines } from './bulk.js';
+import type { Context, Globals } from './context.js';
+import { addGlobals, count, duration, examples } from './options.js';
+import { document, say } from './output.js';
+
+export interface EnqueueOptions extends Globals {
+  readonly in?: number;
+  readonly at?: string;
+  readonly tz?: string;
+  readonly id?: string;
+  readonly ifExists?: 'keep' | 'replace';
+  readonly tries?: number;
+  readonly ttl?: number;
+  readonly text?: boolean;
+  readonly jobs?: boolean;
+  readonly atomic?: boolean;
+  readonly quiet?: boolean;
+}
+
+export function enqueueCommand(context: Context): Command {
+  const command = new Command('enqueue')
+    .summary('put jobs into a queue, due now or later')
+    .description('Puts a job into a queue and prints its id. With neither --in nor --at it is due now.')
+    .argument('<queue>', 'name of the queue')
+    .argument('<payload>', 'JSON; - reads one payload a line from stdin; @file takes a whole file as one payload')
+    .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
+    .option('--at <time>', 'due at 14:00, "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or @1795266000')
+    .option('--tz <zone>', 'time zone of --at (env DELAYQ_TZ, TZ)')
+    .option('--id <id>', 'an id of your own; enqueuing it again makes no second job')
+    .option('--if-exists <what>', 'keep (default) or replace a job of the same id', oneOf('keep', 'replace'))
+    .option('--tries <n>', 'failures until the job is dead', count)
+    .option('--ttl <duration>', 'drop the job, counted as expired, when later than this after its due time', duration)
+    .option('--text', 'take any text and store it as a JSON string')
+    .option('--jobs', 'with -: lines are {"payload":…,"in":…|"at":…,"id":…,"tries":…,"ttl":…}')
+    .option('--atomic', 'with -: check all lines first, enqueue none if one is bad')
+    .option('-q, --quiet', 'print no ids')
+    .option('--json', 'print one JSON document instead')
+    .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
+  examples(command, [
+    `delayq enqueue --in 15m order-close '{"orderId":42}'`,
+    `delayq enqueue --at "2026-12-24 14:00" --tz Europe/Berlin --id greet:7 remind '{"user":7}'`,
+    'delayq enqueue --text notify "any text at all"',
+    'delayq enqueue order-close - < payloads.jsonl',
+    `echo '{"payload":{"orderId":42},"in":"15m","id":"order:42"}' | delayq enqueue --jobs order-close -`,
+  ]);
+  return addGlobals(command);
+}
+
+function oneOf(...words: string[]): (text: string) => string {
+  return (text) => {
+    if (words.includes(text)) return text;
+    throw new DelayqError('usage', `${JSON.stringify(text)} is not known here`, {
+      next: `write ${words.join(' or ')}`,
+    });
+  };
+}
+
+async function enqueue(context: Context, name: string, payload: string, options: EnqueueOptions): Promise<void> {
+  const bad = (what: string, next: string) => new DelayqError('usage', what, { next });
+  if (options.in !== undefined && options.at !== undefined)
+    throw bad('a job has one due time', 'give --in or --at, not both');
+  if (payload !== '-' && (options.jobs || options.atomic)) {
+    throw bad(
+      `${options.jobs ? '--jobs' : '--atomic'} is for lines on stdin`,
+      'write - as the payload, and feed the lines: delayq enqueue q - < file',
+    );
+  }
+  if (
+    options.jobs &&
+    (options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.text) !== undefined
+  ) {
+    throw bad('with --jobs each line says everything itself', 'put in, at, id, tries and ttl into the lines');
+  }
+  if (payload === '-' && options.id !== undefined)
+    throw bad('one id cannot name many jobs', 'use --jobs, with an id in each line');
+  if (options.id !== undefined) checkId(options.id);
+
+  const zone = context.zone(options);
+  const redis = context.redis(options);
+  const queue = new Queue(redis, name, { prefix: context.prefix(options) });
+  // Read once before Redis is asked for its clock, so that a mistake is told without Redis.
+  if (options.at !== undefined) parseAt(options.at, { zone, now: Date.now() });
+  const at = () => readAt(context, redis, options.at, zone);
+
+  if (payload === '-') return enqueueLines(context, queue, options, zone, await at());
+  const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
+  const job = { payload: options.text ? JsonText.from(text) : JsonText.parse(text) };
+  const { id, in: delay, tries, ttl, ifExists = 'keep' } = options;
+  const done = await queue.enqueue({ ...job, id, in: delay, at: await at(), tries, ttl }, { ifExists });
+  await report(context, queue, done, options, zone);
+}
+
+/** Ms of `--at`, by Redis's clock where that matters: the next 14:00 is Redis's next one. */
+async function readAt(
+  context: Context,
+  redis: Connection,
+  text: string | undefined,
+  zone: string,
+): Promise<number | undefined> {
+  if (text === undefined) return undefined;
+  const now = await redis.now();
+  const { ms, past } = parseAt(text, { zone, now });
+  if (past) say(context, `${text} was ${formatDuration(now - ms)} ago: due now`);
+  return ms;
+}
+
+async function readPayload(file: string): Promise<string> {
+  let bytes: Buffer;
+  try {
+    bytes = await readFile(file);
+  } catch (cause) {
+    throw new DelayqError('input', `cannot read ${JSON.stringify(file)}`, {
+      why: (cause as Error).message,
+      next: 'after @ comes the path of a file with one payload; a text that begins with @ goes through stdin: --text q -',
+      cause,
+    });
+  }
+  return decodeUtf8(bytes);
+}
+
+async function report(
+  context: Context,
+  queue: Queue,
+  done: Enqueued,
+  options: EnqueueOptions,
+  zone: string,
+): Promise<void> {
+  const { id, outcome, due } = done;
+  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due }));
+  else if (!options.quiet) await context.write(`${id}\n`);
+  if (outcome === 'kept-dead') {
+    context.exitCode = 1;
+    say(context, `kept: job ${id} is dead in ${queue.name} and stays so; --if-exists replace makes it anew`);
+  } else if (outcome === 'kept') {
+    say(context, `kept: job ${id} is in ${queue.name} already and stays as it is; --if-exists replace changes it`);
+  } else if (outcome === 'replaced') {
+    say(context, `replaced: job ${id} was in ${queue.name} already`);
+  }
+  if (context.stderr.isTTY && outcome !== 'kept' && outcome !== 'kept-dead') {
+    const now = await queue.redis.now();
+    say(context, `due ${formatTime(due, zone)}${due > now ? `, in ${formatDuration(due - now)}` : ', which is now'}`);
+  }
+}

@@ -1,0 +1,271 @@
+import type { ChalkInstance } from 'chalk';
+import { Command } from 'commander';
+import {
+  type Connection,
+  exists,
+  formatDuration,
+  formatTime,
+  Inspector,
+  lag,
+  orphans,
+  type Snapshot,
+} from '../index.js';
+import type { Context, Globals } from './context.js';
+import { addGlobals, examples } from './options.js';
+import { colours, document, grouped, table, visible } from './output.js';
+import { unknownQueue } from './queues.js';
+
+interface Options extends Globals {
+  readonly watch?: boolean;
+  readonly tz?: string;
+}
+
+/** Jobs a second into and out of a queue, between two looks. */
+interface Rates {
+  readonly in: number;
+  readonly out: number;
+}
+
+type Seen = Map<string, Snapshot>;
+
+/** How many of the next due times are shown for one queue. */
+const UPCOMING = 5;
+
+/** How many queues are asked at once. */
+const AT_ONCE = 50;
+
+export function inspectCommand(context: Context): Command {
+  const command = new Command('inspect')
+    .summary('show what is in the queues, and what is wrong')
+    .description('Shows all queues in one table, or one queue in full. Into a pipe it writes JSON.')
+    .argument('[queue]', 'name of one queue')
+    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
+    .option('-w, --watch', 'show it anew every second, with rates')
+    .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
+    .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
+  examples(command, [
+    'delayq inspect',
+    'delayq inspect order-close',
+    'delayq inspect --watch',
+    `delayq inspect --json | jq '.queues[] | select(.lagMs > 120000)'`,
+  ]);
+  return addGlobals(command);
+}
+
+async function inspect(context: Context, name: string | undefined, options: Options): Promise<void> {
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  const zone = context.zone(options);
+  formatTime(0, zone);
+  await redis.connect();
+  const look = async (): Promise<Seen> => {
+    const names = name === undefined ? await inspector.queues() : [name];
+    const seen: Seen = new Map();
+    for (let i = 0; i < names.length; i += AT_ONCE) {
+      const some = names.slice(i, i + AT_ONCE);
+      const found = await Promise.all(some.map((queue) => inspector.inspect(queue, name === undefined ? 1 : UPCOMING)));
+      for (const [n, queue] of some.entries()) seen.set(queue, found[n] as Snapshot);
+    }
+    return seen;
+  };
+  const first = await look();
+  for (const [queue, snapshot] of first) {
+    if (name !== undefined && !exists(snapshot)) throw await unknownQueue(redis, prefix, queue);
+  }
+  const terminal = context.stdout.isTTY && !options.json;
+  const show = async (seen: Seen, before?: Seen): Promise<string> => {
+    const rates = new Map([...seen].map(([queue, now]) => [queue, ratesOf(now, before?.get(queue))]));
+    if (!terminal) return toJson(redis, prefix, seen, rates);
+    const paint = await colours(context, context.stdout);
+    return name === undefined
+      ? overview(seen, rates, redis, paint)
+      : detail(name, seen.get(name) as Snapshot, rates.get(name), zone, paint);
+  };
+  if (!options.watch) return context.write(await show(first));
+  await watch(context, first, look, show, terminal);
+}
+
+async function watch(
+  context: Context,
+  first: Seen,
+  look: () => Promise<Seen>,
+  show: (seen: Seen, before?: Seen) => Promise<string>,
+  terminal: boolean,
+): Promise<void> {
+  const stop = context.stopSignal();
+  let seen = first;
+  let before: Seen | undefined;
+  let drawn = 0;
+  while (!stop.aborted && !context.outputClosed) {
+    const text = await show(seen, before);
+    // Redrawn in place: up to where the last picture began, then each line is cleared as it is written.
+    const up = terminal && drawn > 0 ? `\x1b[${drawn}A` : '';
+    await context.write(up + (terminal ? `${text.replace(/\n/g, '\x1b[K\n')}\x1b[J` : text));
+    drawn = text.split('\n').length - 1;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, 1_000);
+      stop.addEventListener(
+        'abort',
+        () => {
+          clearTimeout(timer);
+          resolve();
+        },
+        { once: true },
+      );
+    });
+    if (stop.aborted) return;
+    before = seen;
+    seen = await look();
+  }
+}
+
+function ratesOf(now: Snapshot, before: Snapshot | undefined): Rates | undefined {
+  if (!before || now.now <= before.now) return undefined;
+  const seconds = (now.now - before.now) / 1000;
+  const grown = (names: string[]) =>
+    names.reduce((sum, name) => sum + (now.stats[name] ?? 0) - (before.stats[name] ?? 0), 0) / seconds;
+  return { in: grown(['enqueued']), out: grown(['acked', 'removed']) };
+}
+
+function toJson(redis: Connection, prefix: string, seen: Seen, rates: Map<string, Rates | undefined>): string {
+  const queues = [...seen].map(([queue, snapshot]) => {
+    const { now, pending, due, active, runOut, dead, lease, payload, meta, oldest, upcoming, stats, config } = snapshot;
+    return {
+      queue,
+      now,
+      pending,
+      due,
+      lagMs: lag(snapshot),
+      oldestDue: oldest ?? null,
+      nextDue: upcoming[0]?.due ?? null,
+      active,
+      leasesRunOut: runOut,
+      dead,
+      orphans: orphans(snapshot),
+      ratePerSecond: rates.get(queue) ?? null,
+      structures: { pending, active, lease, dead, payload, meta },
+      upcoming,
+      stats,
+      config,
+    };
+  });
+  return document({ redis: redis.address, prefix, queues });
+}
+
+const NONE = '–';
+
+/** Colours for what is out of order: due for long is bad, due for a moment only worth a look. */
+function late(snapshot: Snapshot, paint: ChalkInstance): string {
+  const ms = lag(snapshot);
+  if (snapshot.due === 0) return NONE;
+  return (ms >= 60_000 ? paint.red.bold : ms >= 2_000 ? paint.yellow : paint)(`${formatDuration(ms)} late`);
+}
+
+function bad(n: number, paint: ChalkInstance): string {
+  return n > 0 ? paint.red.bold(grouped(n)) : grouped(n);
+}
+
+function rate(perSecond: number | undefined): string {
+  return perSecond === undefined ? NONE : `${grouped(Math.round(perSecond))}/s`;
+}
+
+async function overview(
+  seen: Seen,
+  rates: Map<string, Rates | undefined>,
+  redis: Connection,
+  paint: ChalkInstance,
+): Promise<string> {
+  if (seen.size === 0)
+    return `No queues at ${redis.address} yet. Put a job into one:\n  delayq enqueue --in 15m order-close '{"orderId":42}'\n`;
+  const known = [...rates.values()].some((rate) => rate !== undefined);
+  const head = [
+    'queue',
+    'pending',
+    'due',
+    'oldest',
+    'next',
+    'active',
+    'run out',
+    'dead',
+    ...(known ? ['in', 'out'] : []),
+  ];
+  const rows = [...seen].map(([queue, snapshot]) => {
+    const next = snapshot.upcoming[0];
+    const { in: into, out } = rates.get(queue) ?? {};
+    return [
+      paused(snapshot) ? `${visible(queue)} ${paint.yellow('paused')}` : visible(queue),
+      grouped(snapshot.pending),
+      snapshot.due > 0 ? paint.bold(grouped(snapshot.due)) : '0',
+      late(snapshot, paint),
+      next ? `in ${formatDuration(next.due - snapshot.now)}` : NONE,
+      grouped(snapshot.active),
+      snapshot.runOut > 0 ? paint.yellow(grouped(snapshot.runOut)) : '0',
+      bad(snapshot.dead, paint),
+      ...(known ? [rate(into), rate(out)] : []),
+    ];
+  });
+  const text = await table(
+    head.map((cell) => paint.dim(cell)),
+    rows,
+  );
+  const faults = [...seen].flatMap(([queue, snapshot]) =>
+    faultsOf(snapshot).map((fault) => `${visible(queue)}: ${fault}`),
+  );
+  return `${text}\n${faults.map((fault) => `${paint.red.bold('!')} ${fault}\n`).join('')}`;
+}
+
+function paused({ config, now }: Snapshot): boolean {
+  return config.paused !== undefined && (config.paused === 'inf' || Number(config.paused) > now);
+}
+
+/** What cannot be in order, in words. */
+function faultsOf(snapshot: Snapshot): string[] {
+  const { ids, payloads } = orphans(snapshot);
+  return [
+    ...(ids > 0 ? [`${grouped(ids)} ids without a payload (orphans)`] : []),
+    ...(payloads > 0 ? [`${grouped(payloads)} payloads without an id (orphans)`] : []),
+  ];
+}
+
+async function detail(
+  queue: string,
+  snapshot: Snapshot,
+  rates: Rates | undefined,
+  zone: string,
+  paint: ChalkInstance,
+): Promise<string> {
+  const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
+  const { drained, ...totals } = stats;
+  const at = (ms: number) =>
+    `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
+  const line = (name: string, value: string) => `  ${paint.dim(name.padEnd(10))}  ${value}\n`;
+  const list = (entries: [string, string][]) =>
+    entries.map(([name, value]) => `${visible(name)} ${visible(value)}`).join(', ');
+  let text = `${paint.bold(queue)}${paused(snapshot) ? ` ${paint.yellow('paused')}` : ''}\n`;
+  text += line(
+    'pending',
+    `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due, the oldest ${late(snapshot, paint)}` : ', none due'}`,
+  );
+  text += line(
+    'active',
+    `${grouped(active)}${runOut > 0 ? paint.yellow(`, ${grouped(runOut)} with a lease that ran out`) : ''}`,
+  );
+  text += line('dead', bad(dead, paint));
+  text += line('stored', `payload ${grouped(payload)}, lease ${grouped(lease)}, meta ${grouped(meta)}`);
+  for (const fault of faultsOf(snapshot)) text += line('', paint.red.bold(`! ${fault}`));
+  text += line('config', list(Object.entries(config)) || 'defaults');
+  text += line(
+    'totals',
+    list(
+      Object.entries(totals)
+        .sort()
+        .map(([name, n]) => [name, grouped(n)]),
+    ) || 'none',
+  );
+  if (rates) text += line('rates', `in ${rate(rates.in)}, out ${rate(rates.out)}`);
+  text += line('last drain', drained === undefined ? 'never' : at(drained));
+  for (const [i, job] of upcoming.entries())
+    text += line(i === 0 ? 'next due' : '', `${at(job.due)}  ${paint.dim(visible(job.id))}`);
+  return text;
+}

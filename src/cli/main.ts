@@ -1,0 +1,82 @@
+import { Command, CommanderError } from 'commander';
+import { isDelayqError } from '../index.js';
+import { Context } from './context.js';
+import { demoCommand } from './demo.js';
+import { drainCommand } from './drain.js';
+import { enqueueCommand } from './enqueue.js';
+import { inspectCommand } from './inspect.js';
+import { addGlobals, examples } from './options.js';
+import { complain } from './output.js';
+
+declare const DELAYQ_VERSION: string;
+
+/** What the process ends with for each error, after sysexits.h. */
+const EXIT = {
+  missing: 3,
+  usage: 64,
+  data: 65,
+  input: 66,
+  unreachable: 69,
+  internal: 70,
+  output: 74,
+  temporary: 75,
+  unknown: 75,
+  refused: 77,
+  config: 78,
+} as const;
+
+const context = new Context((code) => process.exit(code));
+
+const program = addGlobals(new Command('delayq'))
+  .description('The delay queue for people who already run Redis and live in a shell.')
+  .version(DELAYQ_VERSION)
+  .addCommand(enqueueCommand(context))
+  .addCommand(drainCommand(context))
+  .addCommand(inspectCommand(context))
+  .addCommand(demoCommand(context))
+  .helpCommand('help [command]', 'show help for a command')
+  .addHelpText(
+    'after',
+    '\nThe payload, ids and queue names are data; everything else goes to stderr. Try: delayq demo',
+  );
+examples(program, [
+  `delayq enqueue --in 15m order-close '{"orderId":42}'`,
+  'delayq drain order-close | ./close-order',
+  'delayq inspect',
+]);
+
+for (const command of [program, ...program.commands]) {
+  command.exitOverride().configureOutput({
+    outputError: (text, write) => write(`delayq: ${text.replace(/^error: /, '')}`),
+  });
+  // Options of the program may stand after the command as well; there they win.
+  command.hook('preAction', (_, action) => {
+    for (const [name, value] of Object.entries(program.opts())) {
+      if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
+    }
+  });
+}
+
+async function main(): Promise<number> {
+  try {
+    if (process.argv.length <= 2) {
+      process.stderr.write(program.helpInformation({ error: true }));
+      return EXIT.usage;
+    }
+    await program.parseAsync();
+    return context.exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return 0;
+      const name = program.commands.find((command) => process.argv.includes(command.name()))?.name();
+      process.stderr.write(`  next: delayq ${name ? `${name} ` : ''}--help\n`);
+      return EXIT.usage;
+    }
+    complain(context, error);
+    return isDelayqError(error) ? EXIT[error.code] : EXIT.internal;
+  } finally {
+    context.close();
+  }
+}
+
+main().then((code) => process.exit(code));

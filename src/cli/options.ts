@@ -1,0 +1,39 @@
+import { type Command, Option } from 'commander';
+import { DelayqError, parseDuration } from '../index.js';
+
+/** Reads an option that is a duration, ms. */
+export function duration(text: string): number {
+  return parseDuration(text);
+}
+
+/** Reads an option that is a duration longer than none, ms. */
+export function longerThanNone(text: string): number {
+  const ms = parseDuration(text);
+  if (ms > 0) return ms;
+  throw new DelayqError('usage', `"${text}" is no time at all`, {
+    why: 'the duration must be longer than zero',
+    next: 'write it as 30s or 5m',
+  });
+}
+
+/** Reads an option that counts from 1. */
+export function count(text: string): number {
+  const n = Number(text);
+  if (/^\d+$/.test(text) && n >= 1 && n <= Number.MAX_SAFE_INTEGER) return n;
+  throw new DelayqError('usage', `${JSON.stringify(text)} is not a count`, {
+    why: 'a whole number from 1 is needed',
+    next: 'write it in digits, such as 100',
+  });
+}
+
+/** Adds the options that every command has. */
+export function addGlobals(command: Command): Command {
+  return command
+    .addOption(new Option('--redis <url>', 'where Redis is (env DELAYQ_REDIS_URL, REDIS_URL)'))
+    .addOption(new Option('--prefix <name>', 'namespace of all keys (env DELAYQ_PREFIX)'));
+}
+
+/** Puts examples at the top of a command's help. */
+export function examples(command: Command, lines: string[]): Command {
+  return command.addHelpText('before', `Examples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`);
+}
