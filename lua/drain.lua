@@ -41,6 +41,8 @@ for i, value in ipairs(redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WIT
   if i % 2 == 1 then ids[#ids + 1] = value else dues[#dues + 1] = value end
 end
 local reply, taken, gone, until_, leased = {}, {}, {}, {}, {}
+-- As text once, not once for each job: turning a number into text costs as much as storing it.
+local ends, before, after = string.format('%.0f', now + leaseMs), receipt .. ' ', ' ' .. string.format('%.0f', now) .. ' ' .. by
 local hasMeta, bytes, seen, slice, orphaned, full = redis.call('EXISTS', meta) == 1, 0, 0, 1, 0, false
 while seen < #ids and not full do
   -- Slices grow slowly: bodies that do not fit are read in vain, so few may be read at once until their size is known.
@@ -61,8 +63,8 @@ while seen < #ids and not full do
       taken[#taken + 1], bytes = id, bytes + #body
       reply[#reply + 1], reply[#reply + 2] = id, due
       reply[#reply + 1], reply[#reply + 2] = 1 + (rec and (tonumber(rec.failures) or 0) + (tonumber(rec.losses) or 0) or 0), body
-      until_[#until_ + 1], until_[#until_ + 2] = now + leaseMs, id
-      leased[#leased + 1], leased[#leased + 2] = id, receipt .. ' ' .. due .. ' ' .. now .. ' ' .. by
+      until_[#until_ + 1], until_[#until_ + 2] = ends, id
+      leased[#leased + 1], leased[#leased + 2] = id, before .. due .. after
     end
   end
   slice = math.min(slice * 2, 32)
@@ -78,7 +80,7 @@ end
 count('delivered', #taken) count('removed', leaseMs == 0 and #taken or 0)
 count('expired', #gone) count('orphaned', orphaned) count('lost', #lost) count('dead', died)
 
-local due, ends = redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2], redis.call('ZRANGE', active, 0, 0, 'WITHSCORES')[2]
-local more = due and tonumber(due) <= cutoff or ends and tonumber(ends) <= now
-local soonest = math.min(tonumber(due) or math.huge, tonumber(ends) or math.huge)
+local function first(set) return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge end
+local due, back = first(pending), first(active)
+local more, soonest = due <= cutoff or back <= now, math.min(due, back)
 return { more and 'more' or 'idle', now, soonest < math.huge and math.ceil(soonest) or -1, #gone, orphaned, #lost, died, unpack(reply) }

@@ -28,11 +28,16 @@ for i, id in ipairs(ids) do
   end
 end
 
-local times, payloads, records, soonest = {}, {}, {}, math.huge
+local times, payloads, records, dues, soonest = {}, {}, {}, {}, math.huge
 for id, at in pairs(chosen) do
-  local when = tonumber(ARGV[at + 1])
-  local due = string.sub(ARGV[at + 1], 1, 1) == '+' and now + when or when
-  soonest = math.min(soonest, due)
+  local when = ARGV[at + 1]
+  local due = dues[when]
+  if not due then
+    -- Many jobs share one delay, and turning a number into text costs as much as storing it.
+    local ms = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
+    due = string.format('%.0f', ms)
+    soonest, dues[when] = math.min(soonest, ms), due
+  end
   times[#times + 1], times[#times + 2] = due, id
   payloads[#payloads + 1], payloads[#payloads + 2] = id, ARGV[at + 3]
   if ARGV[at + 2] ~= '' then records[#records + 1], records[#records + 2] = id, ARGV[at + 2] end

@@ -151,7 +151,7 @@ async function report(
     say(context, `replaced: job ${id} was in ${queue.name} already`);
   }
   if (context.stderr.isTTY && outcome !== 'kept' && outcome !== 'kept-dead') {
-    const now = await queue.redis.now();
-    say(context, `due ${formatTime(due, zone)}${due > now ? `, in ${formatDuration(due - now)}` : ', which is now'}`);
+    const left = options.at === undefined ? (options.in ?? 0) : due - (await queue.redis.now());
+    say(context, `due ${formatTime(due, zone)}, ${left > 0 ? `in ${formatDuration(left)}` : 'which is now'}`);
   }
 }

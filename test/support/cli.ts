@@ -1,0 +1,94 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { redisUrl } from './redis.js';
+
+/** The binary as it is installed. */
+export const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
+const BIN_DIRECTORY = fileURLToPath(new URL('../../bin', import.meta.url));
+
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface Running {
+  readonly child: ChildProcess;
+  /** What came out so far. */
+  stdout: string;
+  stderr: string;
+  readonly ended: Promise<Ended>;
+}
+
+type Environment = Record<string, string | undefined>;
+
+interface Options {
+  readonly input?: string | Buffer | undefined;
+  readonly env?: Environment | undefined;
+  readonly cwd?: string;
+}
+
+/** An environment as cron gives it, with Redis named. */
+export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
+  const node = process.execPath.replace(/\/[^/]*$/, '');
+  return {
+    HOME: process.env.HOME,
+    PATH: `${BIN_DIRECTORY}:${node}:/usr/bin:/bin`,
+    SHELL: '/bin/sh',
+    DELAYQ_REDIS_URL: redisUrl,
+    ...more,
+  };
+}
+
+function start(command: string, args: string[], { input, env, cwd }: Options = {}): Running {
+  const child = spawn(command, args, { env: cronEnv(env), cwd, stdio: ['pipe', 'pipe', 'pipe'] });
+  const out: Buffer[] = [];
+  const err: Buffer[] = [];
+  const running: Running = {
+    child,
+    get stdout() {
+      return Buffer.concat(out).toString();
+    },
+    get stderr() {
+      return Buffer.concat(err).toString();
+    },
+    ended: once(child, 'close').then(([code, signal]) => ({
+      code: code as number | null,
+      signal: signal as NodeJS.Signals | null,
+      stdout: Buffer.concat(out).toString(),
+      stderr: Buffer.concat(err).toString(),
+    })),
+  };
+  child.stdout.on('data', (data: Buffer) => out.push(data));
+  child.stderr.on('data', (data: Buffer) => err.push(data));
+  child.stdin.on('error', () => {});
+  if (input !== undefined) child.stdin.end(input);
+  return running;
+}
+
+/** Starts the binary and leaves it running; its stdin stays open unless `input` is given. */
+export function begin(args: string[], options?: Options): Running {
+  return start(BIN, args, options);
+}
+
+/** Runs the binary to its end. */
+export function delayq(args: string[], options: Options = {}): Promise<Ended> {
+  return start(BIN, args, { input: '', ...options }).ended;
+}
+
+/** Runs a shell line, in which the binary is called delayq, to its end. */
+export function sh(line: string, options: Options = {}): Promise<Ended> {
+  return start('/bin/sh', ['-c', line], { input: '', ...options }).ended;
+}
+
+/** Starts a shell line and leaves it running. */
+export function beginSh(line: string, options: Options = {}): Running {
+  return start('/bin/sh', ['-c', line], { input: '', ...options });
+}
+
+/** The lines of an output. */
+export function linesOf(text: string): string[] {
+  return text === '' ? [] : text.replace(/\n$/, '').split('\n');
+}

@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { until } from './until.js';
+
+/** A real redis-server of the test's own, on a socket in a directory of its own, and on a port if asked for. */
+export class Server {
+  readonly directory: string;
+  readonly port: number;
+  readonly #args: string[];
+  #process: ChildProcess | undefined;
+  #admin: Redis | undefined;
+
+  private constructor(directory: string, port: number, args: string[]) {
+    this.directory = directory;
+    this.port = port;
+    this.#args = args;
+  }
+
+  static async start({ tcp = false, args = [] }: { tcp?: boolean; args?: string[] } = {}): Promise<Server> {
+    const directory = await mkdtemp(join(tmpdir(), 'delayq-test-'));
+    const server = new Server(directory, tcp ? await freePort() : 0, args);
+    await server.run();
+    return server;
+  }
+
+  get url(): string {
+    return `unix://${this.socket}`;
+  }
+
+  get tcpUrl(): string {
+    return `redis://127.0.0.1:${this.port}`;
+  }
+
+  get socket(): string {
+    return join(this.directory, 'redis.sock');
+  }
+
+  /** A plain client for looking behind delayq's back. */
+  get admin(): Redis {
+    this.#admin ??= new Redis(this.socket, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+    return this.#admin;
+  }
+
+  async run({ wait = true, args = [] }: { wait?: boolean; args?: string[] } = {}): Promise<void> {
+    await rm(this.socket, { force: true });
+    this.#process = spawn(
+      'redis-server',
+      [
+        '--port',
+        String(this.port),
+        '--bind',
+        '127.0.0.1',
+        '--unixsocket',
+        this.socket,
+        '--dir',
+        this.directory,
+        '--save',
+        '',
+        '--loglevel',
+        'warning',
+        ...this.#args,
+        ...args,
+      ],
+      { stdio: 'ignore' },
+    );
+    if (wait) await until(async () => /PONG|NOAUTH/.test(await once_(this.socket)));
+  }
+
+  /** Ends the server, by SIGTERM (which saves) or SIGKILL. */
+  async end(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    const process = this.#process;
+    if (!process || process.exitCode !== null || process.signalCode !== null) return;
+    const gone = once(process, 'exit');
+    process.kill('SIGCONT');
+    process.kill(signal);
+    await gone;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#process?.kill(signal);
+  }
+
+  async stop(): Promise<void> {
+    this.#admin?.disconnect();
+    await this.end('SIGKILL');
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}
+
+async function once_(socket: string): Promise<string> {
+  const client = new Redis(socket, { lazyConnect: true, retryStrategy: () => null, enableReadyCheck: false });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    return await client.ping();
+  } catch (error) {
+    return String(error);
+  } finally {
+    client.disconnect();
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}

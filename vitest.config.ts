@@ -1,0 +1,15 @@
+import { defineConfig } from 'vitest/config';
+
+const report = process.env.DELAYQ_TEST_REPORT;
+
+export default defineConfig({
+  test: {
+    include: ['test/**/*.test.ts'],
+    globalSetup: 'test/support/shared-server.ts',
+    // Real processes on few cores: patience is long, but no test waits for a while rather than for a condition.
+    testTimeout: 60_000,
+    hookTimeout: 30_000,
+    reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],
+    env: { TZ: 'UTC' },
+  },
+});
