@@ -237,7 +237,8 @@ export class Queue {
   /** Extends leases that are still held to `leaseMs` from now. */
   async renew(jobs: readonly Held[], leaseMs: number = DEFAULT_LEASE_MS): Promise<Answer[]> {
     const answers: Answer[] = [];
-    for (const some of chunks(jobs)) answers.push(...(await scripts.renew(this.redis, this.#keys, some, leaseMs)));
+    for (const some of chunks(jobs))
+      answers.push(...(await scripts.renew(this.redis, this.#keys, some, leaseMs)).answers);
     return answers;
   }
 
@@ -248,15 +249,15 @@ export class Queue {
   async #settle<J, A extends string>(
     jobs: readonly J[],
     done: A,
-    settle: (some: readonly J[]) => Promise<A[]>,
+    settle: (some: readonly J[]) => Promise<{ answers: A[] }>,
   ): Promise<A[]> {
     const answers: A[] = [];
     for (const some of chunks(jobs)) {
       try {
-        answers.push(...(await settle(some)));
+        answers.push(...(await settle(some)).answers);
       } catch (error) {
         if (!isDelayqError(error, 'unknown')) throw error;
-        answers.push(...(await settle(some)).map((answer) => (answer === 'lost' ? done : answer)));
+        answers.push(...(await settle(some)).answers.map((answer) => (answer === 'lost' ? done : answer)));
       }
     }
     return answers;

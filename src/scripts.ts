@@ -126,15 +126,21 @@ export async function drain(
   };
 }
 
+/** Answers in the order of the jobs, and Redis's clock, ms. */
+interface Answered<A> {
+  readonly now: number;
+  readonly answers: A[];
+}
+
 /** Removes jobs whose receipt is current. At most {@link MAX_CALL}. */
-export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]): Promise<Answer[]> {
+export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]): Promise<Answered<Answer>> {
   const reply = await run(
     redis,
     'ack',
     keys,
     jobs.flatMap(({ id, receipt }) => [id, receipt]),
   );
-  return words(reply[1], ANSWERS);
+  return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
 }
 
 /** Gives jobs back: `retry` counts a failure, `dead` ends them, `release` counts nothing. At most {@link MAX_CALL}. */
@@ -143,10 +149,10 @@ export async function nack(
   keys: QueueKeys,
   jobs: readonly (Held & { readonly delayMs?: number })[],
   { mode, error }: { mode: 'retry' | 'dead' | 'release'; error: string },
-): Promise<NackAnswer[]> {
+): Promise<Answered<NackAnswer>> {
   const args = jobs.flatMap(({ id, receipt, delayMs }) => [id, receipt, delayMs ?? 0]);
   const reply = await run(redis, 'nack', keys, [mode, error, ...args]);
-  return words(reply[1], NACK_ANSWERS);
+  return { now: number(reply[0]), answers: words(reply[1], NACK_ANSWERS) };
 }
 
 /** Extends leases that are still held to `leaseMs` from now. At most {@link MAX_CALL}. */
@@ -155,9 +161,9 @@ export async function renew(
   keys: QueueKeys,
   jobs: readonly Held[],
   leaseMs: number,
-): Promise<Answer[]> {
+): Promise<Answered<Answer>> {
   const reply = await run(redis, 'renew', keys, [leaseMs, ...jobs.flatMap(({ id, receipt }) => [id, receipt])]);
-  return words(reply[1], ANSWERS);
+  return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
 }
 
 /** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */

@@ -1,0 +1,189 @@
+import type { Answer, NackAnswer, Outcome } from '../../src/index.js';
+
+/** What a job is given when it is enqueued. */
+export interface Given {
+  readonly id: string;
+  readonly payload: string;
+  readonly in: number;
+  readonly tries: number | undefined;
+  readonly maxLost: number | undefined;
+  readonly ttl: number | undefined;
+}
+
+interface ModelJob {
+  state: 'pending' | 'active' | 'dead';
+  /** The score in the set of its state. */
+  score: number;
+  /** Due time at the last taking. */
+  due: number;
+  payload: string;
+  receipt: string;
+  failures: number;
+  losses: number;
+  first: number | undefined;
+  reason: string | undefined;
+  given: Given;
+}
+
+/** A queue as a few lines of plain code: what the scripts must agree with. */
+export class Model {
+  readonly jobs = new Map<string, ModelJob>();
+  /** 'receipt id' of leases that were superseded and whose holder has not been told. */
+  readonly superseded = new Set<string>();
+  readonly stats: Record<string, number> = {};
+  config: { tries?: number; maxLost?: number; ttl?: number; paused?: boolean } = {};
+
+  #count(name: string, n = 1): void {
+    if (n > 0) this.stats[name] = (this.stats[name] ?? 0) + n;
+  }
+
+  #sorted(state: ModelJob['state'], upTo: number): [string, ModelJob][] {
+    return [...this.jobs]
+      .filter(([, job]) => job.state === state && job.score <= upTo)
+      .sort(([a, x], [b, y]) => x.score - y.score || (a < b ? -1 : 1));
+  }
+
+  #bury(job: ModelJob, now: number, reason: string): void {
+    Object.assign(job, { state: 'dead', score: now, reason });
+    this.#count('dead');
+  }
+
+  pass(ms: number): void {
+    for (const job of this.jobs.values()) {
+      job.score -= ms;
+      job.due -= ms;
+      if (job.first !== undefined) job.first -= ms;
+    }
+  }
+
+  enqueue(now: number, jobs: readonly Given[], mode: 'keep' | 'replace'): Outcome[] {
+    return jobs.map((given) => {
+      const old = this.jobs.get(given.id);
+      if (old && mode === 'keep') {
+        this.#count('kept');
+        return old.state === 'dead' ? 'kept-dead' : 'kept';
+      }
+      if (old?.state === 'active') this.superseded.add(`${old.receipt} ${given.id}`);
+      const score = now + given.in;
+      this.jobs.set(given.id, {
+        state: 'pending',
+        score,
+        due: score,
+        payload: given.payload,
+        receipt: '',
+        failures: 0,
+        losses: 0,
+        first: undefined,
+        reason: undefined,
+        given,
+      });
+      this.#count(old ? 'replaced' : 'enqueued');
+      return old ? 'replaced' : 'created';
+    });
+  }
+
+  drain(
+    now: number,
+    limit: number,
+    leaseMs: number,
+    receipt: string,
+  ): { id: string; due: number; attempt: number; payload: string }[] {
+    if (this.config.paused) return [];
+    for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
+      job.losses += 1;
+      this.#count('lost');
+      if (job.losses >= (job.given.maxLost ?? this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
+      else Object.assign(job, { state: 'pending', score: job.due });
+    }
+    const taken = [];
+    for (const [id, job] of this.#sorted('pending', now).slice(0, limit)) {
+      const ttl = job.given.ttl ?? this.config.ttl;
+      if (ttl !== undefined && (job.first ?? job.score) + ttl < now) {
+        this.jobs.delete(id);
+        this.#count('expired');
+        continue;
+      }
+      taken.push({ id, due: job.score, attempt: 1 + job.failures + job.losses, payload: job.payload });
+      this.#count('delivered');
+      if (leaseMs === 0) {
+        this.jobs.delete(id);
+        this.#count('removed');
+      } else Object.assign(job, { state: 'active', due: job.score, score: now + leaseMs, receipt });
+    }
+    return taken;
+  }
+
+  #held(id: string, receipt: string): ModelJob | 'lost' | 'superseded' {
+    const job = this.jobs.get(id);
+    if (job?.state === 'active' && job.receipt === receipt) return job;
+    return this.superseded.has(`${receipt} ${id}`) ? 'superseded' : 'lost';
+  }
+
+  ack(id: string, receipt: string): Answer {
+    const job = this.#held(id, receipt);
+    if (job === 'superseded') this.superseded.delete(`${receipt} ${id}`);
+    if (typeof job === 'string') return job;
+    this.jobs.delete(id);
+    this.#count('acked');
+    return 'held';
+  }
+
+  nack(now: number, id: string, receipt: string, mode: 'retry' | 'dead' | 'release', delayMs: number): NackAnswer {
+    const job = this.#held(id, receipt);
+    if (job === 'superseded') this.superseded.delete(`${receipt} ${id}`);
+    if (typeof job === 'string') return job;
+    if (mode === 'release') {
+      Object.assign(job, { state: 'pending', score: job.due });
+      return 'pending';
+    }
+    job.failures += 1;
+    job.first ??= job.due;
+    if (mode === 'dead' || job.failures >= (job.given.tries ?? this.config.tries ?? 5)) {
+      this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
+      return 'dead';
+    }
+    Object.assign(job, { state: 'pending', score: now + delayMs });
+    this.#count('retried');
+    return 'pending';
+  }
+
+  renew(now: number, id: string, receipt: string, leaseMs: number): Answer {
+    const job = this.#held(id, receipt);
+    if (typeof job === 'string') return job;
+    job.score = now + leaseMs;
+    return 'held';
+  }
+
+  /** Everything a queue's keys must hold. */
+  contents() {
+    const set = (state: ModelJob['state']) =>
+      this.#sorted(state, Number.POSITIVE_INFINITY).map(([id, job]) => [id, job.score]);
+    const record = ({ failures, losses, first, reason, given }: ModelJob) =>
+      JSON.parse(
+        JSON.stringify({
+          tries: given.tries,
+          maxLost: given.maxLost,
+          ttl: given.ttl,
+          failures: failures || undefined,
+          losses: losses || undefined,
+          first,
+          reason,
+        }),
+      );
+    const entries = [...this.jobs];
+    return {
+      pending: set('pending'),
+      active: set('active'),
+      dead: set('dead'),
+      payload: Object.fromEntries(entries.map(([id, { payload }]) => [id, payload])),
+      meta: Object.fromEntries(
+        entries.map(([id, job]) => [id, record(job)]).filter(([, value]) => Object.keys(value).length > 0),
+      ),
+      lease: [
+        ...entries.filter(([, job]) => job.state === 'active').map(([id, job]) => `${id} ${job.receipt} ${job.due}`),
+        ...this.superseded,
+      ].sort(),
+      stats: this.stats,
+    };
+  }
+}
