@@ -1,0 +1,50 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { delayq, sh } from '../support/cli.js';
+import { freshName } from '../support/redis.js';
+
+describe('the command line', () => {
+  it('tells its version', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+    expect(await delayq(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
+  });
+
+  it.each([[], ['enqueue'], ['drain'], ['inspect'], ['demo']])(
+    'begins the help of %j with examples',
+    async (...command) => {
+      const { code, stdout, stderr } = await delayq([...command, '--help']);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+      expect(stdout).toMatch(new RegExp(`^Examples:\n  delayq ${command[0] ?? 'enqueue'}`));
+      expect(stdout.split('\n').every((line) => line.length <= 120)).toBe(true);
+    },
+  );
+
+  it('without arguments shows help and exits 64', async () => {
+    expect(await delayq([])).toMatchObject({ code: 64, stdout: '', stderr: expect.stringContaining('Usage: delayq') });
+  });
+
+  it.each([
+    [['enquue', 'q', '1'], 'Did you mean enqueue?', 'delayq --help'],
+    [['drain', '--wacth', 'q'], 'Did you mean --watch?', 'delayq drain --help'],
+    [['inspect', 'a', 'b'], 'too many arguments', 'delayq inspect --help'],
+  ])('%j is met with what was meant', async (args, meant, next) => {
+    const { code, stdout, stderr } = await delayq(args as string[]);
+    expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
+    expect(stderr).toContain(meant);
+    expect(stderr).toContain(`next: ${next}`);
+  });
+
+  it('does not take jobs off a queue to show them on a terminal', async () => {
+    const { stdout } = await sh(`script -qec 'delayq drain ${freshName()}; echo "ended with $?"' /dev/null`);
+    expect(stdout).toMatch(/stdout is a terminal[\s\S]*delayq inspect[\s\S]*ended with 64/);
+  });
+
+  it('reports output that cannot be written, exit 74, and keeps the jobs', async () => {
+    const name = freshName();
+    await delayq(['enqueue', name, '1']);
+    const { stdout, stderr } = await sh(`delayq drain ${name} > /dev/full; echo "ended with $?"`);
+    expect(stdout).toBe('ended with 74\n');
+    expect(stderr).toContain('cannot write the output');
+    expect((await delayq(['drain', name])).stdout).toBe('1\n');
+  });
+});
