@@ -103,7 +103,8 @@ class Rest {
   }
 
   until(end: number): void {
-    if (end >= this.#end) return;
+    // Anybody may publish on the wake channel, so this may be no number.
+    if (!(end < this.#end)) return;
     this.#end = end;
     this.#ring?.();
   }

@@ -50,7 +50,7 @@ export function parseUrl(text: string): Address {
     if (host !== '' || path === '') throw bad('a socket has an absolute path: unix:///path');
     options.path = decodeURIComponent(path);
   } else {
-    const at = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]*))(?::(\d+))?$/i.exec(host);
+    const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]]*))(?::(\d+))?$/i.exec(host);
     const port = Number(at?.[3] ?? 6379);
     if (!at || port < 1 || port > 65535) throw bad('its host or port makes no sense');
     options.host = at[1] ?? (at[2] || '127.0.0.1');
@@ -104,6 +104,8 @@ function fromReply(error: Error, where: string): DelayqError {
     new DelayqError(code, `Redis at ${where} refused the call`, { why: text, next, cause: error });
   if (TEMPORARY[word]) return make('temporary', TEMPORARY[word]);
   if (REFUSED[word]) return make('refused', REFUSED[word]);
+  // Without a password Redis takes only short commands, and calls longer ones a protocol error.
+  if (/unauthenticated/.test(text)) return make('refused', REFUSED.NOAUTH as string);
   if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text))
     return make('refused', REFUSED.WRONGPASS as string);
   if (CONFIG[word]) return make('config', CONFIG[word]);
@@ -147,8 +149,8 @@ export class Connection {
   }
 
   async #ready(): Promise<Redis> {
-    if (this.#client?.status === 'ready') return this.#client;
     if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
+    if (this.#client?.status === 'ready') return this.#client;
     this.#connecting ??= this.#open().finally(() => {
       this.#connecting = undefined;
     });

@@ -78,7 +78,9 @@ export class Context {
     return controller.signal;
   }
 
-  close(): void {
+  /** Closes the connections and waits until all that was said on stderr is out: a pipe may be full. */
+  async close(): Promise<void> {
+    await new Promise<void>((resolve) => this.stderr.write('', () => resolve()));
     for (const connection of this.#connections) connection.close();
   }
 }

@@ -75,7 +75,7 @@ async function main(): Promise<number> {
     complain(context, error);
     return isDelayqError(error) ? EXIT[error.code] : EXIT.internal;
   } finally {
-    context.close();
+    await context.close();
   }
 }
 
