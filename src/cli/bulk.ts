@@ -17,10 +17,24 @@ import {
   parseDuration,
   type Queue,
 } from '../index.js';
-import type { Context } from './context.js';
-import type { EnqueueOptions } from './enqueue.js';
+import type { Context, Globals } from './context.js';
 import { lines } from './lines.js';
 import { document, grouped, say } from './output.js';
+
+/** What `delayq enqueue` can be told. */
+export interface EnqueueOptions extends Globals {
+  readonly in?: number;
+  readonly at?: string;
+  readonly tz?: string;
+  readonly id?: string;
+  readonly ifExists?: 'keep' | 'replace';
+  readonly tries?: number;
+  readonly ttl?: number;
+  readonly text?: boolean;
+  readonly jobs?: boolean;
+  readonly atomic?: boolean;
+  readonly quiet?: boolean;
+}
 
 type Numbered = NewJob & { readonly line: number };
 

@@ -12,24 +12,10 @@ import {
   parseAt,
   Queue,
 } from '../index.js';
-import { enqueueLines } from './bulk.js';
-import type { Context, Globals } from './context.js';
+import { type EnqueueOptions, enqueueLines } from './bulk.js';
+import type { Context } from './context.js';
 import { addGlobals, count, duration, examples } from './options.js';
 import { document, say } from './output.js';
-
-export interface EnqueueOptions extends Globals {
-  readonly in?: number;
-  readonly at?: string;
-  readonly tz?: string;
-  readonly id?: string;
-  readonly ifExists?: 'keep' | 'replace';
-  readonly tries?: number;
-  readonly ttl?: number;
-  readonly text?: boolean;
-  readonly jobs?: boolean;
-  readonly atomic?: boolean;
-  readonly quiet?: boolean;
-}
 
 export function enqueueCommand(context: Context): Command {
   const command = new Command('enqueue')

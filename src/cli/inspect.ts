@@ -1,4 +1,3 @@
-import type { ChalkInstance } from 'chalk';
 import { Command } from 'commander';
 import {
   type Connection,
@@ -12,7 +11,7 @@ import {
 } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, examples } from './options.js';
-import { colours, document, grouped, table, visible } from './output.js';
+import { colours, document, grouped, type Paint, table, visible } from './output.js';
 import { unknownQueue } from './queues.js';
 
 interface Options extends Globals {
@@ -156,13 +155,13 @@ function toJson(redis: Connection, prefix: string, seen: Seen, rates: Map<string
 const NONE = '–';
 
 /** Colours for what is out of order: due for long is bad, due for a moment only worth a look. */
-function late(snapshot: Snapshot, paint: ChalkInstance): string {
+function late(snapshot: Snapshot, paint: Paint): string {
   const ms = lag(snapshot);
   if (snapshot.due === 0) return NONE;
   return (ms >= 60_000 ? paint.red.bold : ms >= 2_000 ? paint.yellow : paint)(`${formatDuration(ms)} late`);
 }
 
-function bad(n: number, paint: ChalkInstance): string {
+function bad(n: number, paint: Paint): string {
   return n > 0 ? paint.red.bold(grouped(n)) : grouped(n);
 }
 
@@ -174,7 +173,7 @@ async function overview(
   seen: Seen,
   rates: Map<string, Rates | undefined>,
   redis: Connection,
-  paint: ChalkInstance,
+  paint: Paint,
 ): Promise<string> {
   if (seen.size === 0)
     return `No queues at ${redis.address} yet. Put a job into one:\n  delayq enqueue --in 15m order-close '{"orderId":42}'\n`;
@@ -233,7 +232,7 @@ async function detail(
   snapshot: Snapshot,
   rates: Rates | undefined,
   zone: string,
-  paint: ChalkInstance,
+  paint: Paint,
 ): Promise<string> {
   const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
   const { drained, ...totals } = stats;

@@ -2,6 +2,9 @@ import type { ChalkInstance } from 'chalk';
 import { DelayqError, isDelayqError } from '../index.js';
 import type { Context } from './context.js';
 
+/** Colours text, or leaves it as it is. */
+export type Paint = ChalkInstance;
+
 /** `text` with every character made visible that a terminal would obey, or that could make one row look like two. */
 export function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => {
@@ -32,7 +35,7 @@ export function complain(context: Context, error: unknown): void {
 }
 
 /** Colours for `stream`: none unless it is a terminal that wants them (NO_COLOR, FORCE_COLOR and TERM=dumb obeyed). */
-export async function colours(context: Context, stream: NodeJS.WriteStream): Promise<ChalkInstance> {
+export async function colours(context: Context, stream: NodeJS.WriteStream): Promise<Paint> {
   const { Chalk } = await import('chalk');
   const { NO_COLOR, FORCE_COLOR, TERM } = context.env;
   if (FORCE_COLOR !== undefined && FORCE_COLOR !== '') return new Chalk({ level: FORCE_COLOR === '0' ? 0 : 1 });

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { redisUrl } from './redis.js';
 
 /** The binary as it is installed. */
-export const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
+const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
 const BIN_DIRECTORY = fileURLToPath(new URL('../../bin', import.meta.url));
 
 export interface Ended {
@@ -27,7 +27,8 @@ type Environment = Record<string, string | undefined>;
 interface Options {
   readonly input?: string | Buffer | undefined;
   readonly env?: Environment | undefined;
-  readonly cwd?: string;
+  /** In a process group of its own, to be ended as a whole. */
+  readonly detached?: boolean;
 }
 
 /** An environment as cron gives it, with Redis named. */
@@ -42,8 +43,8 @@ export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
   };
 }
 
-function start(command: string, args: string[], { input, env, cwd }: Options = {}): Running {
-  const child = spawn(command, args, { env: cronEnv(env), cwd, stdio: ['pipe', 'pipe', 'pipe'] });
+function start(command: string, args: string[], { input, env, detached = false }: Options = {}): Running {
+  const child = spawn(command, args, { env: cronEnv(env), detached, stdio: ['pipe', 'pipe', 'pipe'] });
   const out: Buffer[] = [];
   const err: Buffer[] = [];
   const running: Running = {
