@@ -201,6 +201,8 @@ class Sender {
   readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0 };
   readonly #missed: [number, number][] = [];
   readonly #stop = new AbortController();
+  /** Somebody sees stderr, and no ids run through it. */
+  readonly #watched: boolean;
   readonly #started = performance.now();
   #shown = this.#started;
   #last = 0;
@@ -210,6 +212,7 @@ class Sender {
     this.#context = context;
     this.#queue = queue;
     this.#options = options;
+    this.#watched = context.stderr.isTTY && (!context.stdout.isTTY || !!options.quiet || !!options.json);
   }
 
   /** Aborts when `stop` does, or when a batch has failed. */
@@ -252,7 +255,7 @@ class Sender {
 
   #progress(): void {
     const now = performance.now();
-    if (!this.#context.stderr.isTTY || this.#context.stdout.isTTY || now - this.#shown < 200) return;
+    if (!this.#watched || now - this.#shown < 200) return;
     this.#shown = now;
     const rate = Math.round(this.#total() / ((now - this.#started) / 1000));
     this.#context.stderr.write(`\r\x1b[Kdelayq: ${grouped(this.#total())} enqueued, ${grouped(rate)}/s`);
@@ -265,7 +268,7 @@ class Sender {
 
   async finish(refused: number, interrupted: boolean): Promise<void> {
     const { created, replaced, kept, 'kept-dead': keptDead } = this.#counts;
-    if (this.#context.stderr.isTTY && !this.#context.stdout.isTTY) {
+    if (this.#watched) {
       this.#context.stderr.write('\r\x1b[K');
       say(this.#context, `${grouped(this.#total())} enqueued in ${formatDuration(performance.now() - this.#started)}`);
     }

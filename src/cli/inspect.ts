@@ -95,13 +95,9 @@ async function watch(
   const stop = context.stopSignal();
   let seen = first;
   let before: Seen | undefined;
-  let drawn = 0;
   while (!stop.aborted && !context.outputClosed) {
     const text = await show(seen, before);
-    // Redrawn in place: up to where the last picture began, then each line is cleared as it is written.
-    const up = terminal && drawn > 0 ? `\x1b[${drawn}A` : '';
-    await context.write(up + (terminal ? `${text.replace(/\n/g, '\x1b[K\n')}\x1b[J` : text));
-    drawn = text.split('\n').length - 1;
+    await context.write(terminal ? picture(text, seen === first, context.stdout.rows) : text);
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, 1_000);
       stop.addEventListener(
@@ -117,6 +113,12 @@ async function watch(
     before = seen;
     seen = await look();
   }
+}
+
+/** `text` drawn over the one before: from the top, each line cleared behind, never more than the screen has. */
+function picture(text: string, first: boolean, rows: number): string {
+  const lines = text.split('\n').slice(0, Math.max(rows - 1, 1));
+  return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`;
 }
 
 function ratesOf(now: Snapshot, before: Snapshot | undefined): Rates | undefined {
@@ -166,7 +168,7 @@ function bad(n: number, paint: Paint): string {
 }
 
 function rate(perSecond: number | undefined): string {
-  return perSecond === undefined ? NONE : `${grouped(Math.round(perSecond))}/s`;
+  return perSecond === undefined ? NONE : grouped(Math.round(perSecond));
 }
 
 async function overview(
@@ -187,7 +189,7 @@ async function overview(
     'active',
     'run out',
     'dead',
-    ...(known ? ['in', 'out'] : []),
+    ...(known ? ['in/s', 'out/s'] : []),
   ];
   const rows = [...seen].map(([queue, snapshot]) => {
     const next = snapshot.upcoming[0];
@@ -197,7 +199,7 @@ async function overview(
       grouped(snapshot.pending),
       snapshot.due > 0 ? paint.bold(grouped(snapshot.due)) : '0',
       late(snapshot, paint),
-      next ? `in ${formatDuration(next.due - snapshot.now)}` : NONE,
+      next ? formatDuration(next.due - snapshot.now) : NONE,
       grouped(snapshot.active),
       snapshot.runOut > 0 ? paint.yellow(grouped(snapshot.runOut)) : '0',
       bad(snapshot.dead, paint),
@@ -262,7 +264,7 @@ async function detail(
         .map(([name, n]) => [name, grouped(n)]),
     ) || 'none',
   );
-  if (rates) text += line('rates', `in ${rate(rates.in)}, out ${rate(rates.out)}`);
+  if (rates) text += line('rates', `in ${rate(rates.in)}/s, out ${rate(rates.out)}/s`);
   text += line('last drain', drained === undefined ? 'never' : at(drained));
   for (const [i, job] of upcoming.entries())
     text += line(i === 0 ? 'next due' : '', `${at(job.due)}  ${paint.dim(visible(job.id))}`);
