@@ -1,10 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import {
   type Connection,
+  type DelayqError,
   exists,
   formatDuration,
   formatTime,
   Inspector,
+  isDelayqError,
   lag,
   orphans,
   type Snapshot,
@@ -25,7 +28,17 @@ interface Rates {
   readonly out: number;
 }
 
-type Seen = Map<string, Snapshot>;
+interface Row {
+  readonly queue: string;
+  readonly snapshot: Snapshot;
+  readonly rates: Rates | undefined;
+}
+
+/** All queues as they are at one moment; one that cannot be read does not hide the others. */
+interface Look {
+  readonly rows: Row[];
+  readonly broken: { readonly queue: string; readonly error: DelayqError }[];
+}
 
 /** How many of the next due times are shown for one queue. */
 const UPCOMING = 5;
@@ -58,28 +71,33 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const zone = context.zone(options);
   formatTime(0, zone);
   await redis.connect();
-  const look = async (): Promise<Seen> => {
+  const look = async (before?: Look): Promise<Look> => {
     const names = name === undefined ? await inspector.queues() : [name];
-    const seen: Seen = new Map();
-    for (let i = 0; i < names.length; i += AT_ONCE) {
-      const some = names.slice(i, i + AT_ONCE);
-      const found = await Promise.all(some.map((queue) => inspector.inspect(queue, name === undefined ? 1 : UPCOMING)));
-      for (const [n, queue] of some.entries()) seen.set(queue, found[n] as Snapshot);
-    }
+    const seen: Look = { rows: [], broken: [] };
+    const lookAt = async (queue: string): Promise<void> => {
+      try {
+        const snapshot = await inspector.inspect(queue, name === undefined ? 1 : UPCOMING);
+        const old = before?.rows.find((row) => row.queue === queue)?.snapshot;
+        seen.rows.push({ queue, snapshot, rates: old && ratesOf(snapshot, old) });
+      } catch (error) {
+        if (name !== undefined || !isDelayqError(error, 'config')) throw error;
+        seen.broken.push({ queue, error });
+      }
+    };
+    for (let i = 0; i < names.length; i += AT_ONCE) await Promise.all(names.slice(i, i + AT_ONCE).map(lookAt));
+    // Replies come in the order of the calls, but for scripts that Redis had to be told anew.
+    seen.rows.sort((a, b) => (a.queue < b.queue ? -1 : 1));
     return seen;
   };
   const first = await look();
-  for (const [queue, snapshot] of first) {
-    if (name !== undefined && !exists(snapshot)) throw await unknownQueue(redis, prefix, queue);
-  }
+  if (name !== undefined && !first.rows.some(({ snapshot }) => exists(snapshot)))
+    throw await unknownQueue(redis, prefix, name);
+  if (first.broken.length > 0) context.exitCode = 1;
   const terminal = context.stdout.isTTY && !options.json;
-  const show = async (seen: Seen, before?: Seen): Promise<string> => {
-    const rates = new Map([...seen].map(([queue, now]) => [queue, ratesOf(now, before?.get(queue))]));
-    if (!terminal) return toJson(redis, prefix, seen, rates);
+  const show = async (seen: Look): Promise<string> => {
+    if (!terminal) return toJson(redis, prefix, seen);
     const paint = await colours(context, context.stdout);
-    return name === undefined
-      ? overview(seen, rates, redis, paint)
-      : detail(name, seen.get(name) as Snapshot, rates.get(name), zone, paint);
+    return name === undefined ? overview(seen, redis, paint) : detail(seen.rows[0] as Row, zone, paint);
   };
   if (!options.watch) return context.write(await show(first));
   await watch(context, first, look, show, terminal);
@@ -87,31 +105,18 @@ async function inspect(context: Context, name: string | undefined, options: Opti
 
 async function watch(
   context: Context,
-  first: Seen,
-  look: () => Promise<Seen>,
-  show: (seen: Seen, before?: Seen) => Promise<string>,
+  first: Look,
+  look: (before: Look) => Promise<Look>,
+  show: (seen: Look) => Promise<string>,
   terminal: boolean,
 ): Promise<void> {
   const stop = context.stopSignal();
   let seen = first;
-  let before: Seen | undefined;
   while (!stop.aborted && !context.outputClosed) {
-    const text = await show(seen, before);
+    const text = await show(seen);
     await context.write(terminal ? picture(text, seen === first, context.stdout.rows) : text);
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, 1_000);
-      stop.addEventListener(
-        'abort',
-        () => {
-          clearTimeout(timer);
-          resolve();
-        },
-        { once: true },
-      );
-    });
-    if (stop.aborted) return;
-    before = seen;
-    seen = await look();
+    await sleep(1_000, undefined, { signal: stop }).catch(() => {});
+    if (!stop.aborted) seen = await look(seen);
   }
 }
 
@@ -121,16 +126,15 @@ function picture(text: string, first: boolean, rows: number): string {
   return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map((line) => `${line}\x1b[K`).join('\n')}\x1b[J`;
 }
 
-function ratesOf(now: Snapshot, before: Snapshot | undefined): Rates | undefined {
-  if (!before || now.now <= before.now) return undefined;
+function ratesOf(now: Snapshot, before: Snapshot): Rates | undefined {
   const seconds = (now.now - before.now) / 1000;
   const grown = (names: string[]) =>
     names.reduce((sum, name) => sum + (now.stats[name] ?? 0) - (before.stats[name] ?? 0), 0) / seconds;
-  return { in: grown(['enqueued']), out: grown(['acked', 'removed']) };
+  return seconds > 0 ? { in: grown(['enqueued']), out: grown(['acked', 'removed']) } : undefined;
 }
 
-function toJson(redis: Connection, prefix: string, seen: Seen, rates: Map<string, Rates | undefined>): string {
-  const queues = [...seen].map(([queue, snapshot]) => {
+function toJson(redis: Connection, prefix: string, { rows, broken }: Look): string {
+  const queues = rows.map(({ queue, snapshot, rates }) => {
     const { now, pending, due, active, runOut, dead, lease, payload, meta, oldest, upcoming, stats, config } = snapshot;
     return {
       queue,
@@ -144,14 +148,15 @@ function toJson(redis: Connection, prefix: string, seen: Seen, rates: Map<string
       leasesRunOut: runOut,
       dead,
       orphans: orphans(snapshot),
-      ratePerSecond: rates.get(queue) ?? null,
+      ratePerSecond: rates ?? null,
       structures: { pending, active, lease, dead, payload, meta },
       upcoming,
       stats,
       config,
     };
   });
-  return document({ redis: redis.address, prefix, queues });
+  const unreadable = broken.map(({ queue, error }) => ({ queue, error: error.why ?? error.message }));
+  return document({ redis: redis.address, prefix, queues, unreadable });
 }
 
 const NONE = '–';
@@ -171,15 +176,10 @@ function rate(perSecond: number | undefined): string {
   return perSecond === undefined ? NONE : grouped(Math.round(perSecond));
 }
 
-async function overview(
-  seen: Seen,
-  rates: Map<string, Rates | undefined>,
-  redis: Connection,
-  paint: Paint,
-): Promise<string> {
-  if (seen.size === 0)
+async function overview({ rows, broken }: Look, redis: Connection, paint: Paint): Promise<string> {
+  if (rows.length + broken.length === 0)
     return `No queues at ${redis.address} yet. Put a job into one:\n  delayq enqueue --in 15m order-close '{"orderId":42}'\n`;
-  const known = [...rates.values()].some((rate) => rate !== undefined);
+  const known = rows.some(({ rates }) => rates !== undefined);
   const head = [
     'queue',
     'pending',
@@ -191,9 +191,8 @@ async function overview(
     'dead',
     ...(known ? ['in/s', 'out/s'] : []),
   ];
-  const rows = [...seen].map(([queue, snapshot]) => {
+  const cells = rows.map(({ queue, snapshot, rates }) => {
     const next = snapshot.upcoming[0];
-    const { in: into, out } = rates.get(queue) ?? {};
     return [
       paused(snapshot) ? `${visible(queue)} ${paint.yellow('paused')}` : visible(queue),
       grouped(snapshot.pending),
@@ -203,16 +202,17 @@ async function overview(
       grouped(snapshot.active),
       snapshot.runOut > 0 ? paint.yellow(grouped(snapshot.runOut)) : '0',
       bad(snapshot.dead, paint),
-      ...(known ? [rate(into), rate(out)] : []),
+      ...(known ? [rate(rates?.in), rate(rates?.out)] : []),
     ];
   });
   const text = await table(
     head.map((cell) => paint.dim(cell)),
-    rows,
+    cells,
   );
-  const faults = [...seen].flatMap(([queue, snapshot]) =>
-    faultsOf(snapshot).map((fault) => `${visible(queue)}: ${fault}`),
-  );
+  const faults = [
+    ...rows.flatMap(({ queue, snapshot }) => faultsOf(snapshot).map((fault) => `${visible(queue)}: ${fault}`)),
+    ...broken.map(({ queue, error }) => `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`),
+  ];
   return `${text}\n${faults.map((fault) => `${paint.red.bold('!')} ${fault}\n`).join('')}`;
 }
 
@@ -229,13 +229,7 @@ function faultsOf(snapshot: Snapshot): string[] {
   ];
 }
 
-async function detail(
-  queue: string,
-  snapshot: Snapshot,
-  rates: Rates | undefined,
-  zone: string,
-  paint: Paint,
-): Promise<string> {
+function detail({ queue, snapshot, rates }: Row, zone: string, paint: Paint): string {
   const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
   const { drained, ...totals } = stats;
   const at = (ms: number) =>

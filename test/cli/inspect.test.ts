@@ -49,6 +49,23 @@ describe('delayq inspect', () => {
     expect(names).toEqual(expect.arrayContaining([one.name, two.name]));
   });
 
+  it('shows the others when one queue cannot be read, says which, and exits 1', async () => {
+    const prefix = freshName();
+    await delayq(['--prefix', prefix, 'enqueue', 'good', '1']);
+    await delayq(['--prefix', prefix, 'enqueue', 'bad', '1']);
+    await admin.del(`${prefix}:{bad}:stats`);
+    await admin.set(`${prefix}:{bad}:stats`, 'x');
+    const { code, stdout } = await delayq(['inspect', '--prefix', prefix]);
+    expect({ code, ...JSON.parse(stdout) }).toMatchObject({
+      code: 1,
+      queues: [{ queue: 'good' }],
+      unreadable: [{ queue: 'bad', error: expect.stringContaining(`${prefix}:{bad}:stats`) }],
+    });
+    expect(await onTerminal(`delayq inspect --prefix ${prefix}`, { NO_COLOR: '1' })).toMatch(
+      /^good [\s\S]*! bad: cannot be read: .*\{bad\}:stats/m,
+    );
+  });
+
   it('of an unknown queue exits 3 and names one that is close', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
