@@ -134,7 +134,10 @@ export class StdoutSink implements Sink {
     const done = open < 0 ? this.#accepted : this.#accepted.slice(0, open);
     if (done.length === 0) return;
     this.#accepted = open < 0 ? [] : this.#accepted.slice(open);
-    this.#acks.push(this.#ack(done.map(({ job }) => job)));
+    const ack = this.#ack(done.map(({ job }) => job));
+    // Told when it is waited for, at the latest by end().
+    ack.catch(() => {});
+    this.#acks.push(ack);
     if (this.#acks.length > 2) await this.#acks.shift();
   }
 
