@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { afterAll } from 'vitest';
 import { redisUrl } from './redis.js';
 
 /** The binary as it is installed. */
@@ -43,11 +44,20 @@ export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
   };
 }
 
+const running = new Set<ChildProcess>();
+
+// A test that failed may have left its processes behind.
+afterAll(() => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
 function start(command: string, args: string[], { input, env, detached = false }: Options = {}): Running {
   const child = spawn(command, args, { env: cronEnv(env), detached, stdio: ['pipe', 'pipe', 'pipe'] });
+  running.add(child);
+  child.on('exit', () => running.delete(child));
   const out: Buffer[] = [];
   const err: Buffer[] = [];
-  const running: Running = {
+  const started: Running = {
     child,
     get stdout() {
       return Buffer.concat(out).toString();
@@ -66,7 +76,7 @@ function start(command: string, args: string[], { input, env, detached = false }
   child.stderr.on('data', (data: Buffer) => err.push(data));
   child.stdin.on('error', () => {});
   if (input !== undefined) child.stdin.end(input);
-  return running;
+  return started;
 }
 
 /** Starts the binary and leaves it running; its stdin stays open unless `input` is given. */
