@@ -1,8 +1,9 @@
 -- Takes back leases that ran out, then takes due jobs, oldest due first, dropping what expired.
 -- ARGV   1 most jobs to take, 2 lease ms (0: remove them), 3 receipt, 4 by whom, 5 cutoff ms ('': now), 6 most bytes
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, taken back, died,
---        then for each job id, due, attempt, payload
+--        then for each job id, due, attempt, payload, and with lease 0 its record as it was ('': none)
 -- Atomic because a job must stand in one set only, and no two drains may take the same one.
+if not (atLeast(1, ARGV[1]) and atLeast(0, ARGV[2]) and atLeast(1, ARGV[6])) then return BAD end
 local limit, leaseMs, receipt, by = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local cutoff, budget = math.min(now, tonumber(ARGV[5]) or now), tonumber(ARGV[6])
 local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl')
@@ -63,6 +64,7 @@ while seen < #ids and not full do
       taken[#taken + 1], bytes = id, bytes + #body
       reply[#reply + 1], reply[#reply + 2] = id, due
       reply[#reply + 1], reply[#reply + 2] = 1 + (rec and (tonumber(rec.failures) or 0) + (tonumber(rec.losses) or 0) or 0), body
+      if leaseMs == 0 then reply[#reply + 1] = records[i] or '' end
       until_[#until_ + 1], until_[#until_ + 2] = ends, id
       leased[#leased + 1], leased[#leased + 2] = id, before .. due .. after
     end

@@ -4,6 +4,9 @@
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded
 -- Atomic because a job must stand in one set only, and only the holder of the current lease may give it back.
 local mode, problem = ARGV[1], ARGV[2]
+for i = 5, #ARGV, 3 do
+  if not atLeast(0, ARGV[i]) then return BAD end
+end
 local ids, letters, leases = answers(3, 3)
 local tries = tonumber(redis.call('HGET', config, 'tries')) or 5
 local retried, died = 0, 0

@@ -36,9 +36,17 @@ local function bury(id, rec, reason)
   write(id, rec)
 end
 
+-- pcall: a counter that other software has spoilt must not stop a script half-way.
 local function count(name, n)
-  if n > 0 then redis.call('HINCRBY', stats, name, n) end
+  if n > 0 then redis.pcall('HINCRBY', stats, name, n) end
 end
+
+-- Whether a text is a number of at least `least`; neither nil nor NaN is. For use before the first write.
+local function atLeast(least, text)
+  local n = tonumber(text)
+  return n ~= nil and n >= least
+end
+local BAD = redis.error_reply('ARGUMENT a number that a script was given is none, or too small')
 
 -- Which of the jobs ARGV[first], ARGV[first + step] … (an id, then its receipt) are still held, as a list of letters:
 -- h held, s superseded, l lost. Whoever supersedes a lease leaves the field 'receipt id' in lease to tell by.

@@ -2,6 +2,7 @@
 -- ARGV   1 lease ms from now, then for each job id, receipt
 -- Reply  now, a letter for each job: h held, l lost, s superseded
 -- Atomic because a lease that was taken back meanwhile must not come to life again.
+if not atLeast(1, ARGV[1]) then return BAD end
 local ids, letters = answers(2, 2)
 local held, ends = {}, {}
 for i, id in ipairs(ids) do

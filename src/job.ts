@@ -48,6 +48,8 @@ export interface ReadyJob {
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
+  /** Instead of tries, maxLost and ttl: the record that the job had before. */
+  readonly record?: Buffer | undefined;
 }
 
 /** What became of an enqueued job: `kept` and `kept-dead` say that a job with this id was there and stays as it was. */
@@ -72,6 +74,8 @@ export interface Job {
   readonly receipt: string;
   /** The payload's bytes, as stored. */
   readonly payload: Buffer;
+  /** Only of a job that was removed as it was taken: what else was known of it, for putting it back. */
+  readonly record?: Buffer;
 }
 
 /** Proof of a lease: what ack, nack and renew need of a job. */
@@ -194,8 +198,8 @@ export function readyJob(job: NewJob): ReadyJob {
     json: jsonOf(job.payload).text,
     in: duration(job.in) ?? 0,
     at,
-    tries: count(job.tries, 'tries'),
-    maxLost: count(job.maxLost, 'maxLost'),
+    tries: checkCount(job.tries, 'tries'),
+    maxLost: checkCount(job.maxLost, 'maxLost'),
     ttl: duration(job.ttl),
   };
 }
@@ -207,7 +211,17 @@ function duration(value: number | string | undefined): number | undefined {
   return parseDuration(String(value));
 }
 
-function count(value: number | undefined, what: string): number | undefined {
+/** Returns `ms` when it is a duration of at least `least` ms; else throws a `usage` error. */
+export function checkMs(ms: number, what: string, least = 0): number {
+  if (ms >= least && ms <= LONGEST_MS) return ms;
+  throw new DelayqError('usage', `${what} cannot be ${printable(String(ms))}`, {
+    why: `it is ms, from ${least} to 100 years`,
+    next: `give a number, such as ${what} 60000`,
+  });
+}
+
+/** Returns `value` when it is left out or counts from 1; else throws a `usage` error. */
+export function checkCount<N extends number | undefined>(value: N, what: string): N {
   if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) return value;
   throw new DelayqError('usage', `${what} cannot be ${printable(String(value))}`, {
     why: 'it counts from 1',

@@ -30,6 +30,8 @@ export interface LoopOptions {
 export interface Batch {
   readonly queue: Queue;
   readonly jobs: Job[];
+  /** When they were asked for, ms by the monotonic clock: their leases began after that. */
+  readonly since: number;
 }
 
 /**
@@ -52,6 +54,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
       rest.begin(Math.min(end, performance.now() + POLL_MS));
       for (const queue of queues) {
         let drained: Drained;
+        const since = performance.now();
         try {
           drained = await queue.drain({ limit: Math.min(batch, limit - taken), leaseMs, cutoff: cutoffs.get(queue) });
         } catch (error) {
@@ -67,7 +70,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         options.onDrained?.(queue, drained);
         if (drained.jobs.length > 0) {
           taken += drained.jobs.length;
-          yield { queue, jobs: drained.jobs };
+          yield { queue, jobs: drained.jobs, since };
         }
         found = drained.jobs.length > 0 || drained.state === 'more';
         if (found) break;

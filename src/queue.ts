@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, isPassing } from './errors.js';
 import {
   type Answer,
+  checkCount,
+  checkMs,
   checkName,
   type Enqueued,
   type Held,
@@ -37,12 +39,10 @@ const REPEAT_AFTER_MS = [100, 1_000];
 /** Who takes jobs, for operators: host and process. */
 const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
 
-const NO_RECORD = { tries: undefined, maxLost: undefined, ttl: undefined };
-
-/** What became of one batch of an {@link Queue.enqueueBatches}. */
-export type BatchResult<B> =
-  | { readonly batch: B; readonly enqueued: Enqueued[] }
-  | { readonly batch: B; readonly error: unknown };
+/** What became of one batch of {@link Queue.enqueueBatches}. */
+export type BatchResult<J> =
+  | { readonly batch: readonly J[]; readonly enqueued: Enqueued[] }
+  | { readonly batch: readonly J[]; readonly error: unknown };
 
 /** What happens to a job given back: a failure to try again, the end, or nothing that counts. */
 export interface NackOptions {
@@ -105,31 +105,49 @@ export class Queue {
   }
 
   async *#each(jobs: Iterable<NewJob> | AsyncIterable<NewJob>, ifExists: 'keep' | 'replace'): AsyncGenerator<Enqueued> {
-    for await (const result of this.enqueueBatches(batches(jobs), { ifExists })) {
+    async function* groups() {
+      if (Array.isArray(jobs)) yield jobs as NewJob[];
+      else for await (const job of jobs) yield [job];
+    }
+    for await (const result of this.enqueueBatches(groups(), { ifExists })) {
       if ('error' in result) throw result.error;
       yield* result.enqueued;
     }
   }
 
   /**
-   * Enqueues batches of at most 500 jobs, several on their way at once, and yields what became of each, in order. A
-   * batch that fails does not stop the others: whoever reads decides whether to go on.
+   * Enqueues the jobs of groups of any size, cut anew into batches, several of them on their way at once, and yields
+   * what became of each batch, in order. A batch that fails does not stop the others: whoever reads decides whether to
+   * go on.
    */
-  async *enqueueBatches<B extends readonly NewJob[]>(
-    source: AsyncIterable<B>,
+  async *enqueueBatches<J extends NewJob>(
+    groups: AsyncIterable<readonly J[]>,
     { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
-  ): AsyncGenerator<BatchResult<B>> {
-    const flying: Promise<BatchResult<B>>[] = [];
-    for await (const batch of source) {
-      flying.push(
-        this.#put(batch, ifExists).then(
-          (enqueued) => ({ batch, enqueued }),
-          (error) => ({ batch, error }),
-        ),
-      );
-      if (flying.length >= IN_FLIGHT) yield (await flying.shift()) as BatchResult<B>;
+  ): AsyncGenerator<BatchResult<J>> {
+    const flying: Promise<{ result: BatchResult<J> }>[] = [];
+    const source = batches(groups, () => flying.length === 0);
+    const pull = () => source.next().then((turn) => ({ turn }));
+    let next: ReturnType<typeof pull> | undefined = pull();
+    while (next || flying.length > 0) {
+      const ready = await Promise.race([
+        ...(next && flying.length < IN_FLIGHT ? [next] : []),
+        ...(flying[0] ? [flying[0]] : []),
+      ]);
+      if ('result' in ready) {
+        flying.shift();
+        yield ready.result;
+      } else if (ready.turn.done) next = undefined;
+      else {
+        const batch = ready.turn.value;
+        flying.push(
+          this.#put(batch, ifExists).then(
+            (enqueued) => ({ result: { batch, enqueued } }),
+            (error: unknown) => ({ result: { batch, error } }),
+          ),
+        );
+        next = pull();
+      }
     }
-    for (const result of flying) yield await result;
   }
 
   async #put(batch: readonly NewJob[], ifExists: 'keep' | 'replace'): Promise<Enqueued[]> {
@@ -210,13 +228,16 @@ export class Queue {
     leaseMs?: number;
     cutoff?: number | undefined;
   } = {}): Promise<scripts.Drained> {
+    checkCount(limit, 'limit');
+    checkMs(leaseMs, 'leaseMs');
     return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: CONSUMER });
   }
 
   /** Enqueues jobs again, as they were, that a drain without lease has removed. */
   async putBack(jobs: readonly Job[]): Promise<void> {
     for (const some of chunks(jobs)) {
-      const ready = some.map(({ id, payload, due }) => ({ id, json: payload, in: 0, at: due, ...NO_RECORD }));
+      const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };
+      const ready = some.map(({ id, payload, due, record }) => ({ ...none, id, json: payload, at: due, record }));
       await this.#send(ready, 'keep');
     }
   }
@@ -231,11 +252,13 @@ export class Queue {
     jobs: readonly (Held & { readonly delayMs?: number })[],
     { mode = 'retry', error = '' }: NackOptions = {},
   ): Promise<NackAnswer[]> {
+    for (const { delayMs = 0 } of jobs) checkMs(delayMs, 'delayMs');
     return this.#settle(jobs, 'pending', (some) => scripts.nack(this.redis, this.#keys, some, { mode, error }));
   }
 
   /** Extends leases that are still held to `leaseMs` from now. */
   async renew(jobs: readonly Held[], leaseMs: number = DEFAULT_LEASE_MS): Promise<Answer[]> {
+    checkMs(leaseMs, 'leaseMs', 1);
     const answers: Answer[] = [];
     for (const some of chunks(jobs))
       answers.push(...(await scripts.renew(this.redis, this.#keys, some, leaseMs)).answers);
@@ -257,7 +280,11 @@ export class Queue {
         answers.push(...(await settle(some)).answers);
       } catch (error) {
         if (!isDelayqError(error, 'unknown')) throw error;
-        answers.push(...(await settle(some)).answers.map((answer) => (answer === 'lost' ? done : answer)));
+        // Whatever goes wrong now, the first sending stays in doubt.
+        const again = await settle(some).catch(() => {
+          throw error;
+        });
+        answers.push(...again.answers.map((answer) => (answer === 'lost' ? done : answer)));
       }
     }
     return answers;
@@ -282,15 +309,27 @@ function unknownOutcome(ids: string[], why: string): DelayqError {
   );
 }
 
-/** Cuts jobs into batches by number and size. */
-async function* batches(jobs: Iterable<NewJob> | AsyncIterable<NewJob>): AsyncGenerator<NewJob[]> {
-  let batch: NewJob[] = [];
+/**
+ * Cuts jobs into batches by number and size. At the end of a group what is there goes at once if `idle` says that
+ * nothing is on its way: a source that trickles must not wait for a full batch.
+ */
+async function* batches<J extends NewJob>(
+  groups: AsyncIterable<readonly J[]>,
+  idle: () => boolean,
+): AsyncGenerator<J[]> {
+  let batch: J[] = [];
   let units = 0;
-  for await (const job of jobs) {
-    const payload = jsonOf(job.payload);
-    batch.push({ ...job, payload });
-    units += payload.text.length;
-    if (batch.length === scripts.MAX_CALL || units >= BATCH_UNITS) {
+  for await (const group of groups) {
+    for (const job of group) {
+      const payload = jsonOf(job.payload);
+      batch.push(payload === job.payload ? job : { ...job, payload });
+      units += payload.text.length;
+      if (batch.length < scripts.MAX_CALL && units < BATCH_UNITS) continue;
+      yield batch;
+      batch = [];
+      units = 0;
+    }
+    if (batch.length > 0 && idle()) {
       yield batch;
       batch = [];
       units = 0;

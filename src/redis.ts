@@ -97,8 +97,12 @@ const CONFIG: Record<string, string> = {
 
 /** Turns an error that Redis answered into ours. `where` is the address as people may see it. */
 function fromReply(error: Error, where: string): DelayqError {
-  // An error inside a script may come wrapped: "ERR … script: <sha>, on @user_script:3."
-  const text = error.message.replace(/ script: [0-9a-f]{40}.*$/s, '').replace(/^ERR (?=[A-Z]{3,} )/, '');
+  // An error inside a script comes wrapped: "… script: <sha>, on @user_script:3." or, from Redis 6, "ERR Error running
+  // script (call to f_<sha>): @user_script:3: @user_script: 3: -OOM …".
+  const text = error.message
+    .replace(/ script: [0-9a-f]{40}.*$/s, '')
+    .replace(/^ERR Error running script .*@user_script: ?\d+: -?/s, '')
+    .replace(/^ERR (?=[A-Z]{3,} )/, '');
   const word = /^[A-Z]+/.exec(text)?.[0] ?? '';
   const make = (code: 'temporary' | 'refused' | 'config', next: string) =>
     new DelayqError(code, `Redis at ${where} refused the call`, { why: text, next, cause: error });

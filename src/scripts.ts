@@ -67,7 +67,7 @@ export async function enqueue(
     args.push(
       job.id,
       job.at === undefined ? `+${job.in}` : String(job.at),
-      plain ? '' : JSON.stringify({ tries, maxLost, ttl }),
+      job.record ?? (plain ? '' : JSON.stringify({ tries, maxLost, ttl })),
       job.json,
     );
   }
@@ -103,7 +103,8 @@ export async function drain(
   const { limit, leaseMs, receipt, by, cutoff } = options;
   const reply = await run(redis, 'drain', keys, [limit, leaseMs, receipt, by, cutoff ?? '', MAX_DRAIN_BYTES]);
   const jobs: Job[] = [];
-  for (let i = 7; i < reply.length; i += 4) {
+  const step = leaseMs === 0 ? 5 : 4;
+  for (let i = 7; i < reply.length; i += step) {
     jobs.push({
       id: text(reply[i]),
       // A score that other software wrote may be a fraction or endless.
@@ -111,6 +112,7 @@ export async function drain(
       attempt: number(reply[i + 2]),
       receipt,
       payload: reply[i + 3] as Buffer,
+      ...(leaseMs === 0 ? { record: reply[i + 4] as Buffer } : {}),
     });
   }
   const next = number(reply[2]);

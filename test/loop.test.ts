@@ -62,7 +62,7 @@ describe('leases', () => {
     await queue.enqueue(Array.from({ length: n }, (_, i) => ({ payload: i })));
     const { jobs } = await queue.drain({ leaseMs });
     const lost: Job[] = [];
-    const leases = new Leases(leaseMs, (_, job) => lost.push(job));
+    const leases = new Leases(leaseMs, { onLost: (job) => lost.push(job) });
     leases.hold(queue, jobs);
     return { queue, jobs, leases, lost };
   };

@@ -1,23 +1,20 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { createReadStream, createWriteStream, fstatSync } from 'node:fs';
+import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
   type BatchResult,
-  checkId,
   DelayqError,
   formatDuration,
   isDelayqError,
   JsonText,
-  MAX_CALL,
   type NewJob,
-  parseAt,
-  parseDuration,
   type Queue,
 } from '../index.js';
-import type { Context, Globals } from './context.js';
+import { type Context, cannotWrite, type Globals } from './context.js';
+import { jobOf } from './jobline.js';
 import { lines } from './lines.js';
 import { document, grouped, say } from './output.js';
 
@@ -38,8 +35,8 @@ export interface EnqueueOptions extends Globals {
 
 type Numbered = NewJob & { readonly line: number };
 
-/** Text units from which on a batch is sent although it has room for more jobs. */
-const BATCH_UNITS = 1024 * 1024;
+// By number: streams made by the handle keep it from being closed.
+const reread = ({ fd }: FileHandle) => createReadStream('', { fd, start: 0, autoClose: false });
 
 /**
  * Enqueues the lines of stdin, a job each, at constant memory, and says what became of every line that was not. `at` is
@@ -71,126 +68,80 @@ export async function enqueueLines(
     say(context, `line ${line}: ${error.message}${error.why ? `: ${error.why}` : ''}`);
   };
 
-  let input: Readable = context.stdin;
-  let spooled: string | undefined;
+  if (fstatSync(context.stdin.fd).isDirectory()) {
+    throw new DelayqError('input', 'cannot read stdin', {
+      why: 'it is a directory',
+      next: 'feed lines: delayq enqueue q - < file',
+    });
+  }
+  let file: FileHandle | undefined;
   try {
     if (options.atomic) {
-      spooled = await mkdtemp(join(tmpdir(), 'delayq-'));
-      const file = join(spooled, 'lines');
-      await pipeline(context.stdin, createWriteStream(file, { mode: 0o600 }), { signal: stop });
-      for await (const _ of jobsOf(createReadStream(file), toJob, refuse, stop));
+      file = await spool(context.stdin, stop);
+      for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
       if (refused > 0) {
         throw new DelayqError('data', `nothing was enqueued: ${refused} of the lines are bad`, {
           next: 'mend them, or leave out --atomic to enqueue the good ones',
         });
       }
-      input = createReadStream(file);
     }
     const sender = new Sender(context, queue, options);
-    for await (const result of queue.enqueueBatches(jobsOf(input, toJob, refuse, sender.until(stop)), {
-      ifExists: options.ifExists ?? 'keep',
-    })) {
+    const jobs = jobsOf(context, file ? reread(file) : context.stdin, toJob, refuse, sender.until(stop));
+    for await (const result of queue.enqueueBatches(jobs, { ifExists: options.ifExists ?? 'keep' })) {
       await sender.took(result);
     }
     await sender.finish(refused, stop.aborted);
+  } catch (error) {
+    // Nothing was sent yet: only the copying ends by an error when it is stopped.
+    if (!stop.aborted) throw error;
+    say(context, 'nothing was enqueued');
+    context.exitCode = 130;
   } finally {
-    if (spooled) await rm(spooled, { recursive: true, force: true });
+    await file?.close();
   }
   if (refused > 0 && context.exitCode === 0) context.exitCode = 1;
 }
 
-/** Reads lines into batches of jobs. Ends early when `stop` aborts. */
+/** Reads lines into jobs, as many at a time as arrive. Ends early when `stop` aborts. */
 async function* jobsOf(
+  context: Context,
   input: Readable,
   toJob: (text: string) => NewJob,
   refuse: (line: number, error: unknown) => void,
   stop: AbortSignal,
 ): AsyncGenerator<Numbered[]> {
-  let batch: Numbered[] = [];
-  let units = 0;
   try {
     for await (const some of lines(addAbortSignal(stop, input))) {
+      const jobs: Numbered[] = [];
       for (const { number, text, error } of some) {
         try {
           if (error) throw error;
-          batch.push(Object.assign(toJob(text), { line: number }));
-          units += text.length;
+          jobs.push(Object.assign(toJob(text), { line: number }));
         } catch (problem) {
           refuse(number, problem);
         }
-        if (batch.length < MAX_CALL && units < BATCH_UNITS) continue;
-        yield batch;
-        if (stop.aborted) return;
-        batch = [];
-        units = 0;
       }
+      await context.heard();
+      yield jobs;
+      if (stop.aborted) return;
     }
   } catch (error) {
-    if (stop.aborted) return;
-    throw error;
+    if (!stop.aborted) throw error;
   }
-  if (batch.length > 0) yield batch;
 }
 
-/** Reads a line of `--jobs`. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
-function jobOf(text: string, zone: string, now: number): NewJob {
-  const bad = (why: string) => new DelayqError('data', 'the line is not a job', { why });
-  let line: unknown;
+/** A copy of `input` in a file that has no name any more, so that nothing is left of it however this ends. */
+async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle> {
+  const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
+  const file = await open(join(directory, 'lines'), 'w+', 0o600);
+  await rm(directory, { recursive: true });
   try {
-    line = JSON.parse(text);
-  } catch {
-    throw bad('it is not JSON');
+    await pipeline(input, createWriteStream('', { fd: file.fd, autoClose: false }), { signal: stop });
+  } catch (error) {
+    await file.close();
+    throw stop.aborted ? error : cannotWrite(error as Error);
   }
-  if (typeof line !== 'object' || line === null || Array.isArray(line)) throw bad('it is not an object');
-  const { payload, in: delay, at, id, tries, ttl, ...others } = line as Record<string, unknown>;
-  const [other] = Object.keys(others);
-  if (other !== undefined) throw bad(`it has the unknown key ${JSON.stringify(other)}`);
-  if (!('payload' in line)) throw bad('it has no payload');
-  if (delay !== undefined && at !== undefined) throw bad('it has both in and at');
-  for (const [key, value] of Object.entries({ in: delay, at, id, ttl })) {
-    if (value !== undefined && typeof value !== 'string') throw bad(`${key} is not a string`);
-  }
-  if (tries !== undefined && typeof tries !== 'number') throw bad('tries is not a number');
-  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw bad('tries is not a count from 1');
-  return {
-    payload: JsonText.parse(payloadText(text) ?? JSON.stringify(payload)),
-    in: delay === undefined ? undefined : parseDuration(delay as string),
-    at: at === undefined ? undefined : parseAt(at as string, { zone, now }).ms,
-    id: id === undefined ? undefined : checkId(id as string),
-    tries,
-    ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
-  };
-}
-
-/** The text of the value of the key "payload" in a valid JSON object, as it stands there: byte for byte. */
-function payloadText(object: string): string | undefined {
-  const token = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/gy;
-  let depth = 0;
-  let found: string | undefined;
-  let start = -1;
-  let key = '';
-  let previous = '';
-  for (let at = skipSpace(object, 0); at < object.length; at = skipSpace(object, token.lastIndex)) {
-    token.lastIndex = at;
-    const [text] = token.exec(object) ?? [''];
-    if (text === '') return undefined;
-    if (depth === 1 && (text === ',' || text === '}')) {
-      // Of a key given twice JSON takes the last.
-      if (start >= 0 && key === 'payload') found = object.slice(start, at).trim();
-      start = -1;
-    } else if (depth === 1 && previous === ':' && start < 0) start = at;
-    else if (depth === 1 && start < 0 && text.startsWith('"')) key = JSON.parse(text) as string;
-    if (text === '{' || text === '[') depth += 1;
-    if (text === '}' || text === ']') depth -= 1;
-    previous = text;
-  }
-  return found;
-}
-
-function skipSpace(text: string, from: number): number {
-  let at = from;
-  while (at < text.length && text.charCodeAt(at) <= 32) at += 1;
-  return at;
+  return file;
 }
 
 /** Keeps count of batches as their results come in, and says what became of them. */
@@ -220,7 +171,7 @@ class Sender {
     return AbortSignal.any([stop, this.#stop.signal]);
   }
 
-  async took(result: BatchResult<Numbered[]>): Promise<void> {
+  async took(result: BatchResult<Numbered>): Promise<void> {
     const { batch } = result;
     this.#last = Math.max(this.#last, batch.at(-1)?.line ?? 0);
     if ('error' in result) {
@@ -243,7 +194,7 @@ class Sender {
     this.#progress();
   }
 
-  #unknown(batch: Numbered[], error: DelayqError): void {
+  #unknown(batch: readonly Numbered[], error: DelayqError): void {
     // Ids made here are the last ones of the error's list in the order of the jobs; ids given are in the line.
     const given = new Map(batch.filter(({ id }) => id !== undefined).map(({ id, line }) => [id, line]));
     const made = batch.filter(({ id }) => id === undefined).map(({ line }) => line);

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { Connection, DEFAULT_PREFIX, DEFAULT_URL, DelayqError, isDelayqError, systemZone } from '../index.js';
 
 /** Options that every command has. */
@@ -24,7 +25,7 @@ export class Context {
   constructor(exit: (code: number) => never) {
     this.#exit = exit;
     this.stdout.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EPIPE') this.outputClosed = true;
+      if (readerGone(error)) this.outputClosed = true;
       else this.#outputError = error;
     });
     // A log that cannot be written must not stop the work.
@@ -51,7 +52,10 @@ export class Context {
 
   /** The time zone in which times without offset are read and all are shown: `--tz`, DELAYQ_TZ, TZ or the system's. */
   zone({ tz }: { tz?: string }): string {
-    return tz ?? (this.env.DELAYQ_TZ || this.env.TZ || systemZone());
+    if (tz ?? this.env.DELAYQ_TZ) return tz ?? (this.env.DELAYQ_TZ as string);
+    // POSIX lets TZ begin with a colon, and be the path of a zone's file, which the system's zone then is.
+    const name = this.env.TZ?.replace(/^:/, '');
+    return name && !name.startsWith('/') ? name : systemZone();
   }
 
   /** Writes data to stdout; resolves when it was accepted. Nothing happens once the reader has gone. */
@@ -60,10 +64,16 @@ export class Context {
     if (this.outputClosed) return;
     await new Promise<void>((resolve, reject) => {
       this.stdout.write(text, (error) => {
-        if (!error || (error as NodeJS.ErrnoException).code === 'EPIPE') resolve();
+        if (!error || readerGone(error)) resolve();
         else reject(cannotWrite(error));
       });
     });
+  }
+
+  /** Waits until stderr takes more: whoever writes much there waits, or memory fills. */
+  async heard(): Promise<void> {
+    if (!this.stderr.writableNeedDrain || this.stderr.destroyed) return;
+    await Promise.race([once(this.stderr, 'drain'), once(this.stderr, 'close')]).catch(() => {});
   }
 
   /** Aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process with 130. */
@@ -83,6 +93,11 @@ export class Context {
     await new Promise<void>((resolve) => this.stderr.write('', () => resolve()));
     for (const connection of this.#connections) connection.close();
   }
+}
+
+/** Whether an error of writing means that nobody reads any more. */
+export function readerGone(error: NodeJS.ErrnoException): boolean {
+  return error.code === 'EPIPE' || error.code === 'ECONNRESET';
 }
 
 /** The error for an output that cannot be written. */

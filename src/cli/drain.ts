@@ -30,6 +30,9 @@ interface Options extends Globals {
   readonly yes?: boolean;
 }
 
+/** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
+const LAST_PATIENCE_MS = 5_000;
+
 export function drainCommand(context: Context): Command {
   const command = new Command('drain')
     .summary('take due jobs, oldest due first, and write them to stdout')
@@ -85,57 +88,66 @@ async function drain(context: Context, names: string, options: Options): Promise
   }
 
   const stop = context.stopSignal();
+  const notes = new Notes(context);
+  const watch = options.watch || options.for !== undefined;
   const leaseMs = options.atMostOnce ? 0 : (options.lease ?? DEFAULT_LEASE_MS);
   const delivery: Delivery = options.atMostOnce ? 'once' : options.lease === undefined ? 'behind' : 'lease';
-  const leases = new Leases(leaseMs || DEFAULT_LEASE_MS, (_, job) => sink.leaseLost(job));
+  const leases = new Leases(leaseMs || DEFAULT_LEASE_MS, {
+    onLost: (job) => sink.leaseLost(job),
+    onTrouble: (error) => notes.trouble(error),
+    // A run of cron's must not wait for a Redis that is gone while the next runs start.
+    ...(watch ? {} : { patienceMs: LAST_PATIENCE_MS }),
+  });
   const graceOver = new Promise<'over'>((resolve) => {
     stop.addEventListener('abort', () => {
       leases.giveUpAfter(options.grace);
-      setTimeout(() => resolve('over'), options.grace).unref();
+      setTimeout(() => resolve('over'), Math.min(options.grace, 2 ** 31 - 1)).unref();
     });
   });
-
   const form = options.envelope || delivery === 'lease' ? 'envelope' : options.text ? 'text' : 'payload';
   const sink = new StdoutSink(context, leases, { delivery, form, graceOver });
-  const notes = new Notes(context);
-  const watch = options.watch || options.for !== undefined;
+
+  const enough = new AbortController();
   const batches = drainLoop(queues, {
     limit: options.number,
     leaseMs,
     watch,
     forMs: options.for,
-    signal: stop,
+    signal: AbortSignal.any([stop, enough.signal]),
     onTrouble: (error) => notes.trouble(error),
     onDrained: (queue, drained) => notes.drained(queue, drained),
   });
   /** Holds the leases of what was taken from the moment it is here. */
   const next = async (): Promise<Batch | undefined> => {
     const { value } = await batches.next();
-    if (value && delivery !== 'once') leases.hold(value.queue, value.jobs);
+    if (value && delivery !== 'once') leases.hold(value.queue, value.jobs, value.since);
     return value ?? undefined;
   };
+  let ahead = next();
+  let failure: unknown;
   try {
-    let ahead = next();
     for (let batch = await ahead; batch; batch = await ahead) {
       // The next batch is asked for while this one is written.
       ahead = next();
       ahead.catch(() => {});
-      if (!stop.aborted && (await sink.take(batch))) continue;
       if (stop.aborted) await sink.giveBack(batch);
-      const unwanted = await ahead;
-      if (unwanted) await sink.giveBack(unwanted);
-      break;
+      if (stop.aborted || !(await sink.take(batch))) break;
     }
-    await sink.end();
   } catch (error) {
+    failure = error;
     // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long.
-    leases.giveUpAfter(Math.min(options.grace, 5_000));
-    await sink.end().catch(() => {});
-    throw error;
-  } finally {
-    await batches.return(undefined).catch(() => {});
-    leases.close();
+    leases.giveUpAfter(Math.min(options.grace, LAST_PATIENCE_MS));
   }
+  enough.abort();
+  try {
+    const unwanted = await ahead.catch(() => undefined);
+    if (unwanted) await sink.giveBack(unwanted);
+    await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done');
+  } catch (error) {
+    failure ??= error;
+  }
+  leases.close();
+  if (failure !== undefined) throw failure;
   notes.end(sink.lost);
   if (options.failIfEmpty && notes.taken === 0) context.exitCode = 3;
 }
@@ -146,7 +158,7 @@ class Notes {
   readonly #expired = new Map<string, number>();
   readonly #died = new Map<string, number>();
   readonly #paused = new Set<string>();
-  #since = 0;
+  #since: number | undefined;
   taken = 0;
 
   constructor(context: Context) {
@@ -166,12 +178,16 @@ class Notes {
     }
   }
 
+  /** Tells once that Redis is in trouble, and that it is back. */
   trouble(error: DelayqError | undefined): void {
-    if (error) {
+    if (error && this.#since === undefined) {
       this.#since = performance.now();
       complain(this.#context, error);
       say(this.#context, 'still trying');
-    } else say(this.#context, `Redis is back after ${formatDuration(performance.now() - this.#since)}`);
+    } else if (!error && this.#since !== undefined) {
+      say(this.#context, `Redis is back after ${formatDuration(performance.now() - this.#since)}`);
+      this.#since = undefined;
+    }
   }
 
   end(lost: number): void {

@@ -69,7 +69,6 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   const zone = context.zone(options);
-  formatTime(0, zone);
   await redis.connect();
   const look = async (before?: Look): Promise<Look> => {
     const names = name === undefined ? await inspector.queues() : [name];

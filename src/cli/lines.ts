@@ -10,9 +10,12 @@ export interface Line {
 
 const LF = 10;
 
+/** The longest line, bytes: a payload and what may stand around it. */
+const MAX_LINE = MAX_PAYLOAD + 64 * 1024;
+
 /**
  * Splits a byte stream into lines, as many at a time as a chunk ends. Memory stays within a chunk and one line: a line
- * over the largest payload is skipped while it goes by. Blank lines are left out, but counted.
+ * too long for any payload is skipped while it goes by. Blank lines are left out, but counted.
  */
 export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line[]> {
   let number = 0;
@@ -24,7 +27,7 @@ export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line
     const end = chunk.lastIndexOf(LF);
     if (end < 0) {
       size += chunk.length;
-      if (size <= MAX_PAYLOAD + 4) rest.push(chunk);
+      if (size <= MAX_LINE) rest.push(chunk);
       else rest = [];
       continue;
     }
@@ -33,7 +36,7 @@ export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line
       const cut = chunk.indexOf(LF);
       size += cut;
       batch.push(
-        ...split(size > MAX_PAYLOAD + 4 ? undefined : Buffer.concat([...rest, chunk.subarray(0, cut)]), number, first),
+        ...split(size > MAX_LINE ? undefined : Buffer.concat([...rest, chunk.subarray(0, cut)]), number, first),
       );
       number += 1;
       first = false;
@@ -50,7 +53,7 @@ export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line
     }
     yield batch;
   }
-  if (size > 0) yield split(size > MAX_PAYLOAD + 4 ? undefined : Buffer.concat(rest), number, first);
+  if (size > 0) yield split(size > MAX_LINE ? undefined : Buffer.concat(rest), number, first);
 }
 
 function count(text: Buffer): number {

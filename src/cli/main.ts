@@ -79,4 +79,6 @@ async function main(): Promise<number> {
   }
 }
 
+// Should nothing be left to wait for before main() has ended, that is a bug, and no success.
+process.exitCode = EXIT.internal;
 main().then((code) => process.exit(code));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { JsonText, Queue } from '../../src/index.js';
-import { begin, delayq, linesOf, sh } from '../support/cli.js';
+import { begin, beginSh, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, timePasses } from '../support/redis.js';
 import { until } from '../support/until.js';
 
@@ -256,7 +256,7 @@ describe('a drain that is stopped', () => {
     expect(new Set([...complete, ...rest]).size).toBe(5_000);
   });
 
-  it('with a reader that reads on within grace writes whole lines and doubles none', async () => {
+  it('with a reader that reads on within grace writes whole lines, and gives back what was not read', async () => {
     const queue = freshQueue();
     await queue.enqueue(numbered(5_000));
     const running = begin(['drain', queue.name]);
@@ -266,8 +266,29 @@ describe('a drain that is stopped', () => {
     running.child.stdout?.resume();
     const { code, stdout } = await running.ended;
     expect(code).toBe(0);
+    const seen = numbersOf(stdout);
     const rest = numbersOf((await delayq(['drain', queue.name])).stdout);
-    expect([...numbersOf(stdout), ...rest].sort((a, b) => a - b)).toEqual(upTo(5_000));
+    expect(new Set([...seen, ...rest]).size).toBe(5_000);
+    // A line that was read in part when the signal came is put back whole and comes again.
+    if (process.platform === 'linux') expect(seen.length + rest.length).toBeLessThanOrEqual(5_001);
+  });
+
+  it('together with its reader, as a service is, loses nothing that the reader had not read', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(numbered(300));
+    const running = beginSh(
+      `delayq drain --watch ${queue.name} | while read -r line; do echo "$line"; sleep 0.05; done`,
+      { detached: true },
+    );
+    await until(() => linesOf(running.stdout).length >= 5);
+    process.kill(-(running.child.pid as number), 'SIGTERM');
+    await running.ended;
+    await until(async () => (await queue.counts()).active === 0);
+    const seen = numbersOf(running.stdout);
+    const rest = numbersOf((await delayq(['drain', queue.name])).stdout);
+    // The line in the reader's hands is the reader's.
+    expect(new Set([...seen, ...rest]).size).toBeGreaterThanOrEqual(299);
+    expect(seen.length + rest.length).toBeLessThanOrEqual(301);
   });
 
   it('by a second signal exits 130 at once', async () => {

@@ -224,12 +224,12 @@ describe('delayq enqueue -', () => {
     const name = freshName();
     const running = begin(['enqueue', name, '-']);
     running.child.stdin?.write(Array.from({ length: 1_200 }, (_, i) => `${i}\n`).join(''));
-    await until(async () => (await counts(name)).pending >= 1_000);
+    await until(async () => (await counts(name)).pending === 1_200);
     running.child.kill('SIGINT');
     expect(await running.ended).toMatchObject({
       code: 130,
-      stderr: expect.stringContaining('lines after 1000: not enqueued'),
+      stderr: expect.stringContaining('lines after 1200: not enqueued'),
     });
-    expect((await counts(name)).pending).toBe(1_000);
+    expect((await counts(name)).pending).toBe(1_200);
   });
 });

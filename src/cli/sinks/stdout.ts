@@ -1,10 +1,9 @@
-import { type Batch, type Job, type Leases, printable, type Queue } from '../../index.js';
-import { type Context, cannotWrite } from '../context.js';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import type { Batch, Job, Leases, Queue } from '../../index.js';
+import { type Context, cannotWrite, readerGone } from '../context.js';
 import { say } from '../output.js';
+import { type Form, lineOf } from './form.js';
 import type { Sink } from './sink.js';
-
-/** What is written of a job. */
-export type Form = 'payload' | 'text' | 'envelope';
 
 /** When a job counts as delivered: `behind` the pipe, by whoever acks its `lease`, or `once`, as it was taken. */
 export type Delivery = 'behind' | 'lease' | 'once';
@@ -18,9 +17,12 @@ const CHUNK = 64 * 1024;
  */
 const BEHIND = 128 * 1024;
 
-const LF = 10;
-const CR = 13;
 const NEWLINE = Buffer.from('\n');
+
+interface Written {
+  readonly job: Job;
+  readonly line: Buffer;
+}
 
 /** Writes jobs to stdout, one a line. */
 export class StdoutSink implements Sink {
@@ -29,12 +31,13 @@ export class StdoutSink implements Sink {
   readonly #delivery: Delivery;
   readonly #form: Form;
   readonly #graceOver: Promise<'over'>;
-  /** Jobs whose lines were accepted but are not confirmed yet, with the number of bytes after which each ends. */
-  #accepted: { job: Job; end: number }[] = [];
+  /** Jobs whose lines were accepted but are not confirmed yet, and where these begin and end in all that was written. */
+  #accepted: { job: Job; start: number; end: number }[] = [];
   #bytes = 0;
   #acks: Promise<void>[] = [];
+  /** Everything that was given to stdout was accepted. */
   #open = true;
-  /** Leases that were lost before their jobs could be confirmed. */
+  /** Jobs whose lines are out although their leases were lost before. */
   lost = 0;
 
   /** `graceOver` resolves when a stopped drain must not wait for the reader any longer. */
@@ -46,28 +49,49 @@ export class StdoutSink implements Sink {
     this.#graceOver = how.graceOver;
   }
 
-  async take({ queue, jobs }: Batch): Promise<boolean> {
-    let ours = this.#delivery === 'once' ? jobs : await this.#leases.fresh(jobs);
+  async take({ queue, jobs, since }: Batch): Promise<boolean> {
+    let rest: readonly Written[] = jobs.map((job) => ({
+      job,
+      line: lineOf(this.#form, queue, job, (notice) => say(this.#context, notice)),
+    }));
     try {
-      while (ours.length > 0) {
-        const { chunk, ends } = this.#chunk(queue, ours);
-        this.#open = await this.#write(chunk);
+      while (rest.length > 0) {
+        if (this.#delivery !== 'once') {
+          const ours = new Set(await this.#leases.fresh(rest.map(({ job }) => job)));
+          if (ours.size < rest.length) rest = rest.filter(({ job }) => ours.has(job));
+          if (rest.length === 0) break;
+        }
+        const chunk = chunkOf(rest);
+        this.#open = false;
+        const written = this.#write(chunk);
+        // Of what may be in the pipe in part nothing may come again when nothing may come twice.
+        if (this.#delivery === 'once') rest = rest.slice(chunk.length);
+        this.#open = await written;
         if (!this.#open) break;
-        this.#delivered(ours.slice(0, ends.length), ends);
-        ours = ours.slice(ends.length);
-        this.#bytes += chunk.length;
+        this.#delivered(chunk);
+        if (this.#delivery !== 'once') rest = rest.slice(chunk.length);
         await this.#confirm(this.#bytes - BEHIND);
       }
     } finally {
-      if (ours.length > 0) await this.giveBack({ queue, jobs: ours });
+      if (rest.length > 0) await this.giveBack({ queue, jobs: rest.map(({ job }) => job), since });
     }
     return this.#open;
   }
 
-  /** Makes jobs pending again that were taken and not written. */
-  async giveBack({ queue, jobs }: { queue: Queue; jobs: readonly Job[] }): Promise<void> {
+  async giveBack({ queue, jobs }: { queue: Queue; jobs: readonly Job[]; since: number }): Promise<void> {
     if (this.#delivery === 'once') await queue.putBack(jobs);
     else await this.#leases.nack(jobs);
+  }
+
+  #delivered(chunk: readonly Written[]): void {
+    for (const { job, line } of chunk) {
+      const start = this.#bytes;
+      this.#bytes += line.length + NEWLINE.length;
+      if (this.#delivery === 'once') continue;
+      if (!this.#leases.holds(job)) this.lost += 1;
+      else if (this.#delivery === 'lease') this.#leases.forget([job]);
+      else this.#accepted.push({ job, start, end: this.#bytes });
+    }
   }
 
   /** Hears of a job whose lease was lost: if its line is out already, it may come a second time. */
@@ -77,51 +101,13 @@ export class StdoutSink implements Sink {
     this.lost += before - this.#accepted.length;
   }
 
-  #delivered(jobs: readonly Job[], ends: number[]): void {
-    if (this.#delivery === 'lease') this.#leases.forget(jobs);
-    if (this.#delivery !== 'behind') return;
-    for (const [i, job] of jobs.entries()) this.#accepted.push({ job, end: this.#bytes + (ends[i] ?? 0) });
-  }
-
-  /** Lines of the first jobs, up to a chunk's size, and where in it each ends. */
-  #chunk(queue: Queue, jobs: readonly Job[]): { chunk: Buffer; ends: number[] } {
-    const pieces: Buffer[] = [];
-    const ends: number[] = [];
-    let size = 0;
-    for (const job of jobs) {
-      const line = this.#line(queue, job);
-      if (size > 0 && size + line.length >= CHUNK) break;
-      pieces.push(line, NEWLINE);
-      size += line.length + 1;
-      ends.push(size);
-    }
-    return { chunk: Buffer.concat(pieces, size), ends };
-  }
-
-  #line(queue: Queue, job: Job): Buffer {
-    if (this.#form === 'payload') return oneLine(job.payload);
-    const text = job.payload.toString('utf8');
-    if (this.#form === 'text') {
-      const value = parse(text);
-      return typeof value === 'string' ? Buffer.from(value) : oneLine(job.payload);
-    }
-    const { id, receipt, attempt, due } = job;
-    const head = JSON.stringify({ queue: queue.name, id, receipt, attempt, due });
-    let body = oneLine(job.payload);
-    if (parse(text) === undefined) {
-      say(this.#context, `${queue.name}: the payload of job ${printable(id)} is not JSON; written as a JSON string`);
-      body = Buffer.from(JSON.stringify(text));
-    }
-    return Buffer.concat([Buffer.from(`${head.slice(0, -1)},"payload":`), body, Buffer.from('}')]);
-  }
-
   /** Resolves when the chunk was accepted; false when the reader has gone, or grace was over before. */
-  async #write(chunk: Buffer): Promise<boolean> {
+  async #write(chunk: readonly Written[]): Promise<boolean> {
     if (this.#context.outputClosed) return false;
     const written = new Promise<boolean>((resolve, reject) => {
-      this.#context.stdout.write(chunk, (error) => {
+      this.#context.stdout.write(Buffer.concat(chunk.flatMap(({ line }) => [line, NEWLINE])), (error) => {
         if (!error) resolve(true);
-        else if ((error as NodeJS.ErrnoException).code === 'EPIPE') resolve(false);
+        else if (readerGone(error)) resolve(false);
         else reject(cannotWrite(error));
       });
     });
@@ -145,24 +131,59 @@ export class StdoutSink implements Sink {
     this.lost += await this.#leases.ack(jobs);
   }
 
-  async end(): Promise<void> {
-    // With the reader gone nobody knows which of the last lines it has seen: they come again.
-    if (this.#open && !this.#context.outputClosed) await this.#confirm(Number.POSITIVE_INFINITY);
-    await Promise.all(this.#acks);
-    await this.#leases.releaseAll();
+  async end(why: 'done' | 'stopped' | 'failed'): Promise<void> {
+    try {
+      if (this.#open && !this.#context.outputClosed) {
+        if (why === 'done') await this.#confirm(Number.POSITIVE_INFINITY);
+        if (why === 'stopped') await this.#confirm(await this.#takeBackUnread());
+      }
+      await Promise.all(this.#acks);
+    } finally {
+      await this.#leases.releaseAll();
+    }
+  }
+
+  /**
+   * Whoever stopped us may have stopped our reader, too: a service is told as a whole. So what is in the pipe is taken
+   * out of it again and counts as not written; but the end of a line that was read in part is put back, for the reader
+   * to see whole lines. Returns after how many bytes reading ended; where the system cannot tell, after all of them.
+   */
+  async #takeBackUnread(): Promise<number> {
+    const unread = this.#delivery === 'behind' ? takeOutOf(this.#context.stdout.fd) : undefined;
+    if (!unread) return this.#bytes;
+    const read = this.#bytes - unread.length;
+    const ours = this.#accepted.find(({ start }) => start >= read)?.start ?? this.#bytes;
+    if (ours > read)
+      await new Promise((resolve) => this.#context.stdout.write(unread.subarray(0, ours - read), resolve));
+    return read;
   }
 }
 
-/** A payload that other software stored may hold line breaks; in JSON they can only be whitespace. */
-function oneLine(payload: Buffer): Buffer {
-  if (!payload.includes(LF) && !payload.includes(CR)) return payload;
-  return Buffer.from(payload.map((byte) => (byte === LF || byte === CR ? 32 : byte)));
-}
-
-function parse(text: string): unknown {
+/**
+ * Takes what nobody has read yet out of a pipe that we write to; undefined where that cannot be done. On Linux a pipe can
+ * be opened anew for reading, and one read takes all of it at once (pipe(7), proc(5)).
+ */
+function takeOutOf(fd: number): Buffer | undefined {
+  let pipe: number | undefined;
   try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
+    if (!fstatSync(fd).isFIFO()) return undefined;
+    pipe = openSync(`/proc/self/fd/${fd}`, constants.O_RDONLY | constants.O_NONBLOCK);
+    // As large as an unprivileged process can make a pipe.
+    const bytes = Buffer.alloc(1024 * 1024);
+    return bytes.subarray(0, readSync(pipe, bytes));
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EAGAIN' ? Buffer.alloc(0) : undefined;
+  } finally {
+    if (pipe !== undefined) closeSync(pipe);
   }
+}
+
+/** The first of the lines, up to a chunk's size, at least one. */
+function chunkOf(lines: readonly Written[]): readonly Written[] {
+  let size = 0;
+  const end = lines.findIndex(({ line }, i) => {
+    size += line.length + NEWLINE.length;
+    return i > 0 && size > CHUNK;
+  });
+  return end < 0 ? lines : lines.slice(0, end);
 }

@@ -1,0 +1,62 @@
+import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../index.js';
+
+/** Reads a line of `--jobs`. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
+export function jobOf(text: string, zone: string, now: number): NewJob {
+  const bad = (why: string) => new DelayqError('data', 'the line is not a job', { why });
+  let line: unknown;
+  try {
+    line = JSON.parse(text);
+  } catch {
+    throw bad('it is not JSON');
+  }
+  if (typeof line !== 'object' || line === null || Array.isArray(line)) throw bad('it is not an object');
+  const { payload, in: delay, at, id, tries, ttl, ...others } = line as Record<string, unknown>;
+  const [other] = Object.keys(others);
+  if (other !== undefined) throw bad(`it has the unknown key ${JSON.stringify(other)}`);
+  if (!('payload' in line)) throw bad('it has no payload');
+  if (delay !== undefined && at !== undefined) throw bad('it has both in and at');
+  for (const [key, value] of Object.entries({ in: delay, at, id, ttl })) {
+    if (value !== undefined && typeof value !== 'string') throw bad(`${key} is not a string`);
+  }
+  if (tries !== undefined && typeof tries !== 'number') throw bad('tries is not a number');
+  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw bad('tries is not a count from 1');
+  return {
+    payload: JsonText.parse(payloadText(text) ?? JSON.stringify(payload)),
+    in: delay === undefined ? undefined : parseDuration(delay as string),
+    at: at === undefined ? undefined : parseAt(at as string, { zone, now }).ms,
+    id: id === undefined ? undefined : checkId(id as string),
+    tries,
+    ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
+  };
+}
+
+/** The text of the value of the key "payload" in a valid JSON object, as it stands there: byte for byte. */
+function payloadText(object: string): string | undefined {
+  const token = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/gy;
+  let depth = 0;
+  let found: string | undefined;
+  let start = -1;
+  let key = '';
+  let previous = '';
+  for (let at = skipSpace(object, 0); at < object.length; at = skipSpace(object, token.lastIndex)) {
+    token.lastIndex = at;
+    const [text] = token.exec(object) ?? [''];
+    if (text === '') return undefined;
+    if (depth === 1 && (text === ',' || text === '}')) {
+      // Of a key given twice JSON takes the last.
+      if (start >= 0 && key === 'payload') found = object.slice(start, at).trim();
+      start = -1;
+    } else if (depth === 1 && previous === ':' && start < 0) start = at;
+    else if (depth === 1 && start < 0 && text.startsWith('"')) key = JSON.parse(text) as string;
+    if (text === '{' || text === '[') depth += 1;
+    if (text === '}' || text === ']') depth -= 1;
+    previous = text;
+  }
+  return found;
+}
+
+function skipSpace(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && text.charCodeAt(at) <= 32) at += 1;
+  return at;
+}
