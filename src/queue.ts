@@ -124,13 +124,26 @@ export class Queue {
     groups: AsyncIterable<readonly J[]>,
     { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
   ): AsyncGenerator<BatchResult<J>> {
-    const flying: Promise<{ result: BatchResult<J> }>[] = [];
-    const source = batches(groups, () => flying.length === 0);
+    const source = groups[Symbol.asyncIterator]();
     const pull = () => source.next().then((turn) => ({ turn }));
     let next: ReturnType<typeof pull> | undefined = pull();
-    while (next || flying.length > 0) {
+    const waiting: J[] = [];
+    const flying: Promise<{ result: BatchResult<J> }>[] = [];
+    while (next || waiting.length > 0 || flying.length > 0) {
+      while (waiting.length > 0 && flying.length < IN_FLIGHT) {
+        const { size, full } = nextBatch(waiting);
+        // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
+        if (!full && next && flying.length > 0) break;
+        const batch = waiting.splice(0, size);
+        flying.push(
+          this.#put(batch, ifExists).then(
+            (enqueued) => ({ result: { batch, enqueued } }),
+            (error: unknown) => ({ result: { batch, error } }),
+          ),
+        );
+      }
       const ready = await Promise.race([
-        ...(next && flying.length < IN_FLIGHT ? [next] : []),
+        ...(next && waiting.length < scripts.MAX_CALL ? [next] : []),
         ...(flying[0] ? [flying[0]] : []),
       ]);
       if ('result' in ready) {
@@ -138,13 +151,10 @@ export class Queue {
         yield ready.result;
       } else if (ready.turn.done) next = undefined;
       else {
-        const batch = ready.turn.value;
-        flying.push(
-          this.#put(batch, ifExists).then(
-            (enqueued) => ({ result: { batch, enqueued } }),
-            (error: unknown) => ({ result: { batch, error } }),
-          ),
-        );
+        for (const job of ready.turn.value) {
+          const payload = jsonOf(job.payload);
+          waiting.push(payload === job.payload ? job : { ...job, payload });
+        }
         next = pull();
       }
     }
@@ -309,33 +319,14 @@ function unknownOutcome(ids: string[], why: string): DelayqError {
   );
 }
 
-/**
- * Cuts jobs into batches by number and size. At the end of a group what is there goes at once if `idle` says that
- * nothing is on its way: a source that trickles must not wait for a full batch.
- */
-async function* batches<J extends NewJob>(
-  groups: AsyncIterable<readonly J[]>,
-  idle: () => boolean,
-): AsyncGenerator<J[]> {
-  let batch: J[] = [];
+/** How many of the jobs, whose payloads are JSON text, make the next batch by number and size, and whether it is full. */
+function nextBatch(jobs: readonly NewJob[]): { size: number; full: boolean } {
   let units = 0;
-  for await (const group of groups) {
-    for (const job of group) {
-      const payload = jsonOf(job.payload);
-      batch.push(payload === job.payload ? job : { ...job, payload });
-      units += payload.text.length;
-      if (batch.length < scripts.MAX_CALL && units < BATCH_UNITS) continue;
-      yield batch;
-      batch = [];
-      units = 0;
-    }
-    if (batch.length > 0 && idle()) {
-      yield batch;
-      batch = [];
-      units = 0;
-    }
+  for (const [i, { payload }] of jobs.entries()) {
+    units += jsonOf(payload).text.length;
+    if (i + 1 === scripts.MAX_CALL || units >= BATCH_UNITS) return { size: i + 1, full: true };
   }
-  if (batch.length > 0) yield batch;
+  return { size: jobs.length, full: false };
 }
 
 function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {

@@ -237,6 +237,24 @@ describe('Redis that is not there', () => {
     expect(inspect).toMatchObject({ code: 75, stdout: '' });
   });
 
+  it('goes away for good while a drain holds jobs lets it end, and the jobs come back (failures 21)', async () => {
+    const own = await server({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
+    const lines = Array.from({ length: 5_000 }, (_, n) => JSON.stringify({ n, pad: 'x'.repeat(100) }));
+    await delayq(['enqueue', 'q', '-'], { input: lines.join('\n'), ...via(own.url) });
+    const running = begin(['drain', 'q'], via(own.url));
+    running.child.stdout?.pause();
+    await until(async () => (await own.admin.zcard(key('q', 'active'))) >= 500);
+    await own.end('SIGKILL');
+    running.child.stdout?.resume();
+    const { code, stdout, stderr } = await running.ended;
+    expect([69, 75]).toContain(code);
+    expect(stderr).toMatch(/could not be settled|cannot reach|lost the connection/);
+    await own.run();
+    await timePasses('q', 60_001, own.admin);
+    const seen = [...linesOf(stdout), ...linesOf((await delayq(['drain', 'q'], via(own.url))).stdout)];
+    expect(new Set(seen)).toEqual(new Set(lines));
+  });
+
   it('comes back with everything, and a drain that watches delivers what fell due meanwhile (failures 18)', async () => {
     const own = await server({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     const name = freshName();

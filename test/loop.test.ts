@@ -110,6 +110,23 @@ describe('leases', () => {
     leases.close();
   });
 
+  it('that are lost are not handed out', async () => {
+    const { jobs, leases } = await held(3, 60_000);
+    leases.forget(jobs.slice(0, 1));
+    expect(await leases.fresh(jobs)).toEqual(jobs.slice(1));
+    expect(await leases.fresh(jobs.slice(0, 1))).toEqual([]);
+    leases.close();
+  });
+
+  it('count from when their jobs were asked for, however late the reply', async () => {
+    const { queue, jobs, leases } = await held(1, 60_000);
+    leases.hold(queue, jobs, performance.now() - 40_000);
+    const before = await firstEnd(queue);
+    expect(await leases.fresh(jobs)).toEqual(jobs);
+    expect(await firstEnd(queue)).toBeGreaterThan(before);
+    leases.close();
+  });
+
   it('are given back all at once', async () => {
     const { queue, leases } = await held(3, 60_000);
     await leases.releaseAll();

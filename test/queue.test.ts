@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { JsonText, orphans } from '../src/index.js';
+import { queueKeys } from '../src/keys.js';
+import * as scripts from '../src/scripts.js';
 import { admin, connection, freshQueue, key, timePasses } from './support/redis.js';
 
 const json = (value: unknown) => JsonText.from(value);
@@ -502,6 +504,72 @@ describe('what should not be there (failures 26)', () => {
     });
     await expect(queue.drain()).rejects.toMatchObject({ code: 'config' });
   });
+});
+
+describe('numbers that are none', () => {
+  it('are refused before anything changes', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    for (const leaseMs of [Number.NaN, -5, Number.POSITIVE_INFINITY])
+      await expect(queue.drain({ leaseMs })).rejects.toMatchObject({ code: 'usage' });
+    await expect(queue.drain({ limit: 0 })).rejects.toMatchObject({ code: 'usage' });
+    const { jobs } = await queue.drain();
+    await expect(queue.renew(jobs, Number.NaN)).rejects.toMatchObject({ code: 'usage' });
+    await expect(queue.nack(jobs.map((job) => ({ ...job, delayMs: Number.NaN })))).rejects.toMatchObject({
+      code: 'usage',
+    });
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 2, lease: 2, payload: 2 });
+  });
+
+  it('are refused by the scripts themselves, too', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const keys = queueKeys('delayq', queue.name);
+    const options = { limit: 10, receipt: 'r', by: 'me', cutoff: undefined };
+    await expect(scripts.drain(connection, keys, { ...options, leaseMs: Number.NaN })).rejects.toThrow();
+    await expect(scripts.drain(connection, keys, { ...options, leaseMs: 1, limit: -1 })).rejects.toThrow();
+    const { jobs } = await queue.drain();
+    await expect(scripts.renew(connection, keys, jobs, Number.NaN)).rejects.toThrow();
+    const late = jobs.map((job) => ({ ...job, delayMs: Number.NaN }));
+    await expect(scripts.nack(connection, keys, late, { mode: 'retry', error: '' })).rejects.toThrow();
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 2, lease: 2, payload: 2 });
+  });
+
+  it('in the counters of a queue stop nothing', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    for (const name of ['enqueued', 'delivered', 'acked', 'retried', 'lost', 'dead', 'removed'])
+      await admin.hset(key(queue.name, 'stats'), name, 'x');
+    await queue.enqueue({ payload: 3 });
+    const { jobs } = await queue.drain({ limit: 2 });
+    expect(await queue.ack(jobs.slice(0, 1))).toEqual(['held']);
+    expect(await queue.nack(jobs.slice(1))).toEqual(['pending']);
+    expect((await queue.drain({ leaseMs: 0 })).jobs).toHaveLength(2);
+  });
+});
+
+it('jobs that were removed as they were taken can be put back as they were', async () => {
+  const queue = freshQueue();
+  await queue.enqueue([
+    { payload: 1, at: 1_000, tries: 2, ttl: '52w', id: 'a' },
+    { payload: 2, at: 2_000, id: 'b' },
+  ]);
+  await queue.enqueue({ payload: 3, at: 3_000 });
+  await admin.hset(key(queue.name, 'payload'), 'b', Buffer.from([0xff]));
+  await admin.hset(key(queue.name, 'config'), 'ttl', 10 ** 13);
+  await admin.hset(key(queue.name, 'meta'), 'a', '{"tries":2,"ttl":9000000000000,"failures":1}');
+  const before = await Promise.all(['payload', 'meta'].map((name) => admin.hgetallBuffer(key(queue.name, name))));
+  const { jobs } = await queue.drain({ leaseMs: 0 });
+  expect(jobs).toHaveLength(3);
+  await queue.putBack(jobs);
+  expect(await Promise.all(['payload', 'meta'].map((name) => admin.hgetallBuffer(key(queue.name, name))))).toEqual(
+    before,
+  );
+  expect((await queue.drain()).jobs).toMatchObject([
+    { due: 1_000, attempt: 2 },
+    { due: 2_000, attempt: 1 },
+    { due: 3_000 },
+  ]);
 });
 
 it('a producer in any language may enqueue with plain commands', async () => {

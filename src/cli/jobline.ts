@@ -32,31 +32,32 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
 
 /** The text of the value of the key "payload" in a valid JSON object, as it stands there: byte for byte. */
 function payloadText(object: string): string | undefined {
-  const token = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/gy;
   let depth = 0;
-  let found: string | undefined;
-  let start = -1;
   let key = '';
-  let previous = '';
-  for (let at = skipSpace(object, 0); at < object.length; at = skipSpace(object, token.lastIndex)) {
-    token.lastIndex = at;
-    const [text] = token.exec(object) ?? [''];
-    if (text === '') return undefined;
-    if (depth === 1 && (text === ',' || text === '}')) {
+  let start = -1;
+  let found: string | undefined;
+  for (let at = 0; at < object.length; ) {
+    const c = object.charAt(at);
+    const end = c === '"' ? stringEnd(object, at) : at + 1;
+    if (depth === 1 && c === '"' && start < 0) key = JSON.parse(object.slice(at, end)) as string;
+    if (depth === 1 && c === ':') start = end;
+    if (depth === 1 && (c === ',' || c === '}')) {
       // Of a key given twice JSON takes the last.
-      if (start >= 0 && key === 'payload') found = object.slice(start, at).trim();
+      if (key === 'payload') found = object.slice(start, at).trim();
       start = -1;
-    } else if (depth === 1 && previous === ':' && start < 0) start = at;
-    else if (depth === 1 && start < 0 && text.startsWith('"')) key = JSON.parse(text) as string;
-    if (text === '{' || text === '[') depth += 1;
-    if (text === '}' || text === ']') depth -= 1;
-    previous = text;
+    }
+    if (c === '{' || c === '[') depth += 1;
+    if (c === '}' || c === ']') depth -= 1;
+    at = end;
   }
   return found;
 }
 
-function skipSpace(text: string, from: number): number {
-  let at = from;
-  while (at < text.length && text.charCodeAt(at) <= 32) at += 1;
-  return at;
+/** Where the JSON string that begins at `start` has ended. */
+function stringEnd(text: string, start: number): number {
+  for (let quote = text.indexOf('"', start + 1); ; quote = text.indexOf('"', quote + 1)) {
+    let slashes = 0;
+    while (text.charAt(quote - 1 - slashes) === '\\') slashes += 1;
+    if (slashes % 2 === 0) return quote + 1;
+  }
 }

@@ -1,9 +1,9 @@
-import { mkdtemp, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Queue } from '../../src/index.js';
-import { begin, delayq, linesOf } from '../support/cli.js';
+import { MAX_PAYLOAD, Queue } from '../../src/index.js';
+import { begin, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
 import { until } from '../support/until.js';
 
@@ -87,7 +87,12 @@ describe('delayq enqueue', () => {
     expect(await due([], { TZ: 'UTC' })).toBe(noon);
     expect(await due([], { TZ: 'UTC', DELAYQ_TZ: 'Asia/Tokyo' })).toBe(noon - 9 * 3_600_000);
     expect(await due(['--tz', 'America/New_York'], { DELAYQ_TZ: 'Asia/Tokyo' })).toBe(noon + 4 * 3_600_000);
+    expect(await due([], { TZ: ':Asia/Tokyo' })).toBe(noon - 9 * 3_600_000);
     expect(await delayq(['enqueue', '--at', '12:00', name, '1'], { env: { TZ: ':bad' } })).toMatchObject({ code: 64 });
+    expect(await delayq(['enqueue', '--at', '12:00', name, '1'], { env: { TZ: ':/etc/localtime' } })).toMatchObject({
+      code: 0,
+    });
+    expect(await delayq(['inspect', name], { env: { TZ: 'bad' } })).toMatchObject({ code: 0 });
   });
 
   it.each([
@@ -178,6 +183,39 @@ describe('delayq enqueue -', () => {
     expect(JSON.parse((await admin.hget(key(name, 'meta'), 'b')) ?? '')).toEqual({ tries: 2, ttl: 60_000 });
   });
 
+  it('refuses a directory, exit 66', async () => {
+    expect(await sh('delayq enqueue q - < /')).toMatchObject({
+      code: 66,
+      stdout: '',
+      stderr: expect.stringContaining('directory'),
+    });
+  });
+
+  it('stopped while --atomic still reads has enqueued nothing and leaves nothing behind', async () => {
+    const name = freshName();
+    const TMPDIR = await mkdtemp(join(tmpdir(), 'delayq-test-'));
+    const running = begin(['enqueue', '--atomic', name, '-'], { env: { TMPDIR } });
+    running.child.stdin?.write('1\n2\n');
+    await until(async () => Number(/connected_clients:(\d+)/.exec(await admin.info('clients'))?.[1]) > 0);
+    await until(() => {
+      running.child.kill('SIGTERM');
+      return running.child.exitCode !== null || running.child.signalCode !== null;
+    });
+    await running.ended;
+    expect(await readdir(TMPDIR)).toEqual([]);
+    expect((await counts(name)).pending).toBe(0);
+  });
+
+  it('with --jobs takes payloads up to the limit', async () => {
+    const name = freshName();
+    const payload = `"${'x'.repeat(MAX_PAYLOAD - 2)}"`;
+    const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], {
+      input: `{"in":"1h","payload":${payload}}`,
+    });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect((await payloads(name))[0]?.length).toBe(MAX_PAYLOAD);
+  });
+
   it('with --jobs refuses lines that say what it does not know', async () => {
     const name = freshName();
     const lines = [
@@ -218,6 +256,17 @@ describe('delayq enqueue -', () => {
     running.child.stdin?.end(input);
     expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
     expect((await counts(name)).pending).toBe(20_000);
+  });
+
+  it('sends lines as they trickle in, and prints their ids', async () => {
+    const name = freshName();
+    const running = begin(['enqueue', name, '-']);
+    for (const n of [1, 2, 3]) {
+      running.child.stdin?.write(`${n}\n`);
+      await until(async () => (await counts(name)).pending === n && linesOf(running.stdout).length === n);
+    }
+    running.child.stdin?.end();
+    expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
   });
 
   it('at SIGINT stops, and says up to which line it came', async () => {
