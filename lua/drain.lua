@@ -31,7 +31,7 @@ if #lost > 0 then
       bury(id, rec, 'lost')
       died = died + 1
     else
-      redis.call('ZADD', pending, leases[i] and string.match(leases[i], '^%S+ (%S+)') or now, id)
+      redis.call('ZADD', pending, dueOf(leases[i]), id)
       write(id, rec)
     end
   end

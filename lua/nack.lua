@@ -15,7 +15,7 @@ for i, id in ipairs(ids) do
   if letters[i] == 'h' and redis.call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
     redis.call('HDEL', lease, id)
-    local due = string.match(leases[i], '^%S+ (%S+)')
+    local due = dueOf(leases[i])
     letters[i] = 'p'
     if mode == 'release' then
       redis.call('ZADD', pending, due, id)

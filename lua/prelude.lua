@@ -36,6 +36,13 @@ local function bury(id, rec, reason)
   write(id, rec)
 end
 
+-- The due time in a lease's record, as text; now when there is none to be read.
+local function dueOf(held)
+  local due = held and string.match(held, '^%S+ (%S+)')
+  local n = tonumber(due)
+  return n and n == n and due or now
+end
+
 -- pcall: a counter that other software has spoilt must not stop a script half-way.
 local function count(name, n)
   if n > 0 then redis.pcall('HINCRBY', stats, name, n) end

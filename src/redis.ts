@@ -225,7 +225,16 @@ export class Connection {
    * `unknown` when it was sent and no answer came in time, and what Redis answered otherwise.
    */
   async call(command: string, ...args: Arg[]): Promise<Reply> {
-    const client = await this.#ready();
+    let client = await this.#ready();
+    if (!client.stream.writable) {
+      // The connection has broken, and ioredis will hear of it in a moment. Nothing was sent: a new one may serve.
+      const broken = client;
+      await new Promise<void>((resolve) => {
+        if (broken.status === 'end') resolve();
+        else broken.once('end', resolve).disconnect();
+      });
+      client = await this.#ready();
+    }
     try {
       return (await client.callBuffer(command, ...args)) as Reply;
     } catch (error) {

@@ -121,6 +121,7 @@ describe('leases', () => {
   it('count from when their jobs were asked for, however late the reply', async () => {
     const { queue, jobs, leases } = await held(1, 60_000);
     leases.hold(queue, jobs, performance.now() - 40_000);
+    await timePasses(queue.name, 40_000);
     const before = await firstEnd(queue);
     expect(await leases.fresh(jobs)).toEqual(jobs);
     expect(await firstEnd(queue)).toBeGreaterThan(before);

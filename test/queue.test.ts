@@ -450,6 +450,7 @@ describe('what should not be there (failures 26)', () => {
     ]);
     await queue.drain({ leaseMs: 1 });
     await admin.hdel(key(queue.name, 'lease'), 'a');
+    await admin.hset(key(queue.name, 'lease'), 'b', 'receipt nan x y', 'c', 'nothing');
     await admin.hset(
       key(queue.name, 'meta'),
       'b',
@@ -464,6 +465,15 @@ describe('what should not be there (failures 26)', () => {
       ['b', 2],
       ['c', 2],
     ]);
+  });
+
+  it('a job whose lease has no due time to go back to goes back to now', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a' });
+    const { jobs } = await queue.drain();
+    await admin.hset(key(queue.name, 'lease'), 'a', `${jobs[0]?.receipt} soon`);
+    expect(await queue.nack(jobs, { mode: 'release' })).toEqual(['pending']);
+    expect((await queue.drain()).jobs).toHaveLength(1);
   });
 
   it('scores that are fractions or endless stop nothing', async () => {
