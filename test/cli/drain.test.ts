@@ -9,6 +9,14 @@ const numbered = (n: number) => Array.from({ length: n }, (_, i) => ({ payload: 
 const numbersOf = (text: string) => linesOf(text).map((line) => JSON.parse(line).n as number);
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 
+/** A drain that is held up by a reader that does not read: what it took, it holds. */
+async function stalled(queue: Queue, ...options: string[]) {
+  const running = begin(['drain', ...options, queue.name]);
+  running.child.stdout?.pause();
+  await until(async () => (await queue.counts()).active >= 500);
+  return running;
+}
+
 describe('delayq drain', () => {
   it('writes due payloads byte for byte, oldest due first, and removes them', async () => {
     const queue = freshQueue();
@@ -215,10 +223,7 @@ describe('a reader of drain', () => {
   it('that does not read holds the jobs, and a SIGKILL of drain brings them all back after the lease (failures 6)', async () => {
     const queue = freshQueue();
     await queue.enqueue(numbered(5_000));
-    const running = begin(['drain', queue.name]);
-    running.child.stdout?.pause();
-    // Held up by the full pipe: what it took, it holds.
-    await until(async () => (await queue.counts()).active >= 500);
+    const running = await stalled(queue);
     running.child.kill('SIGKILL');
     running.child.stdout?.resume();
     const { stdout } = await running.ended;
@@ -235,9 +240,7 @@ describe('a reader of drain', () => {
   it('that is slow does not let the leases of what waits for it run out', async () => {
     const queue = freshQueue();
     await queue.enqueue(numbered(3_000));
-    const running = begin(['drain', '--lease', '1s', '--grace', '100ms', queue.name]);
-    running.child.stdout?.pause();
-    await until(async () => (await queue.counts()).active >= 300);
+    const running = await stalled(queue, '--lease', '1s', '--grace', '100ms');
     const { stats } = await queue.counts();
     // Leases in hand are moved back as if most of their time had passed, again and again: each time they are renewed.
     for (let i = 0; i < 5; i++) {
@@ -258,9 +261,7 @@ describe('a drain that is stopped', () => {
   it.each(['SIGTERM', 'SIGINT'] as const)('by %s gives back what was not written and exits 0', async (signal) => {
     const queue = freshQueue();
     await queue.enqueue(numbered(5_000));
-    const running = begin(['drain', '--grace', '100ms', queue.name]);
-    running.child.stdout?.pause();
-    await until(async () => (await queue.counts()).active >= 500);
+    const running = await stalled(queue, '--grace', '100ms');
     running.child.kill(signal);
     await until(async () => (await queue.counts()).active === 0);
     running.child.stdout?.resume();
@@ -275,9 +276,7 @@ describe('a drain that is stopped', () => {
   it('with a reader that reads on within grace writes whole lines, and gives back what was not read', async () => {
     const queue = freshQueue();
     await queue.enqueue(numbered(5_000));
-    const running = begin(['drain', queue.name]);
-    running.child.stdout?.pause();
-    await until(async () => (await queue.counts()).active >= 500);
+    const running = await stalled(queue);
     running.child.kill('SIGTERM');
     running.child.stdout?.resume();
     const { code, stdout } = await running.ended;
@@ -310,9 +309,7 @@ describe('a drain that is stopped', () => {
   it('by a second signal exits 130 at once', async () => {
     const queue = freshQueue();
     await queue.enqueue(numbered(5_000));
-    const running = begin(['drain', queue.name]);
-    running.child.stdout?.pause();
-    await until(async () => (await queue.counts()).active >= 500);
+    const running = await stalled(queue);
     running.child.kill('SIGTERM');
     await until(() => {
       running.child.kill('SIGINT');
