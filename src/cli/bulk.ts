@@ -78,6 +78,11 @@ export async function enqueueLines(
   try {
     if (options.atomic) {
       file = await spool(context.stdin, stop);
+      if (!file) {
+        say(context, 'nothing was enqueued');
+        context.exitCode = 130;
+        return;
+      }
       for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
       if (refused > 0) {
         throw new DelayqError('data', `nothing was enqueued: ${refused} of the lines are bad`, {
@@ -91,11 +96,6 @@ export async function enqueueLines(
       await sender.took(result);
     }
     await sender.finish(refused, stop.aborted);
-  } catch (error) {
-    // Nothing was sent yet: only the copying ends by an error when it is stopped.
-    if (!stop.aborted) throw error;
-    say(context, 'nothing was enqueued');
-    context.exitCode = 130;
   } finally {
     await file?.close();
   }
@@ -130,8 +130,8 @@ async function* jobsOf(
   }
 }
 
-/** A copy of `input` in a file that has no name any more, so that nothing is left of it however this ends. */
-async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle> {
+/** A copy of `input` in a file that has no name any more, so that nothing is left of it however this ends; undefined when stopped. */
+async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle | undefined> {
   const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
   const file = await open(join(directory, 'lines'), 'w+', 0o600);
   await rm(directory, { recursive: true });
@@ -139,7 +139,8 @@ async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle> {
     await pipeline(input, createWriteStream('', { fd: file.fd, autoClose: false }), { signal: stop });
   } catch (error) {
     await file.close();
-    throw stop.aborted ? error : cannotWrite(error as Error);
+    if (stop.aborted) return undefined;
+    throw cannotWrite(error as Error);
   }
   return file;
 }

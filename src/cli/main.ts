@@ -35,10 +35,7 @@ const program = addGlobals(new Command('delayq'))
   .addCommand(inspectCommand(context))
   .addCommand(demoCommand(context))
   .helpCommand('help [command]', 'show help for a command')
-  .addHelpText(
-    'after',
-    '\nThe payload, ids and queue names are data; everything else goes to stderr. Try: delayq demo',
-  );
+  .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
 examples(program, [
   `delayq enqueue --in 15m order-close '{"orderId":42}'`,
   'delayq drain order-close | ./close-order',
@@ -49,13 +46,14 @@ for (const command of [program, ...program.commands]) {
   command.exitOverride().configureOutput({
     outputError: (text, write) => write(`delayq: ${text.replace(/^error: /, '')}`),
   });
-  // Options of the program may stand after the command as well; there they win.
-  command.hook('preAction', (_, action) => {
-    for (const [name, value] of Object.entries(program.opts())) {
-      if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
-    }
-  });
 }
+
+// Options of the program may stand after the command as well; there they win.
+program.hook('preAction', (_, action) => {
+  for (const [name, value] of Object.entries(program.opts())) {
+    if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
+  }
+});
 
 async function main(): Promise<number> {
   try {
