@@ -1,18 +1,21 @@
 -- Takes back leases that ran out, then takes due jobs, oldest due first, dropping what expired.
--- ARGV   1 most jobs to take, 2 lease ms (0: remove them), 3 receipt, 4 by whom, 5 cutoff ms ('': now), 6 most bytes
+-- ARGV   1 most jobs to take, 2 lease ms ('': the queue's, 0: remove them), 3 receipt, 4 by whom,
+--        5 cutoff ms ('': now), 6 most bytes
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, taken back, died,
---        then for each job id, due, attempt, payload, and with lease 0 its record as it was ('': none)
+--        the queue's tries, lease ms, then for each job id, due, counts (1: a first attempt; else text: attempt,
+--        failures, tries), payload, and with lease 0 its record as it was ('': none)
 -- Atomic because a job must stand in one set only, and no two drains may take the same one.
-if not (atLeast(1, ARGV[1]) and atLeast(0, ARGV[2]) and atLeast(1, ARGV[6])) then return BAD end
-local limit, leaseMs, receipt, by = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+if not (atLeast(1, ARGV[1]) and (ARGV[2] == '' or atLeast(0, ARGV[2])) and atLeast(1, ARGV[6])) then return BAD end
+local limit, receipt, by = math.min(tonumber(ARGV[1]), 500), ARGV[3], ARGV[4]
 local cutoff, budget = math.min(now, tonumber(ARGV[5]) or now), tonumber(ARGV[6])
-local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl')
+local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries', 'lease')
 local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), tonumber(settings[2]) or 20, tonumber(settings[3])
+local tries, leaseMs = tonumber(settings[4]) or 5, tonumber(ARGV[2]) or queueLease(settings[5])
 if pausedUntil and pausedUntil > now then
-  return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0 }
+  return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, tries, leaseMs }
 end
 -- Nothing is written to a queue that is not there.
-if redis.call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, 0, 0 } end
+if redis.call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, 0, 0, tries, leaseMs } end
 
 -- The first write frees memory: after it a full server lets the rest through.
 redis.call('HDEL', stats, 'drained')
@@ -35,6 +38,11 @@ if #lost > 0 then
       write(id, rec)
     end
   end
+end
+
+local function attempt(rec)
+  local failures, losses = tonumber(rec.failures) or 0, tonumber(rec.losses) or 0
+  return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, tonumber(rec.tries) or tries)
 end
 
 local ids, dues = {}, {}
@@ -63,7 +71,7 @@ while seen < #ids and not full do
     else
       taken[#taken + 1], bytes = id, bytes + #body
       reply[#reply + 1], reply[#reply + 2] = id, due
-      reply[#reply + 1], reply[#reply + 2] = 1 + (rec and (tonumber(rec.failures) or 0) + (tonumber(rec.losses) or 0) or 0), body
+      reply[#reply + 1], reply[#reply + 2] = rec and attempt(rec) or 1, body
       if leaseMs == 0 then reply[#reply + 1] = records[i] or '' end
       until_[#until_ + 1], until_[#until_ + 2] = ends, id
       leased[#leased + 1], leased[#leased + 2] = id, before .. due .. after
@@ -85,4 +93,5 @@ count('expired', #gone) count('orphaned', orphaned) count('lost', #lost) count('
 local function first(set) return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge end
 local due, back = first(pending), first(active)
 local more, soonest = due <= cutoff or back <= now, math.min(due, back)
-return { more and 'more' or 'idle', now, soonest < math.huge and math.ceil(soonest) or -1, #gone, orphaned, #lost, died, unpack(reply) }
+local next = soonest < math.huge and math.ceil(soonest) or -1
+return { more and 'more' or 'idle', now, next, #gone, orphaned, #lost, died, tries, leaseMs, unpack(reply) }

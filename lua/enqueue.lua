@@ -56,10 +56,5 @@ if #times > 0 then
   if #records > 0 then redis.call('HSET', meta, unpack(records)) end
 end
 count('enqueued', created) count('replaced', replaced) count('kept', #ids - created - replaced)
-
--- Only a new head that is due before a sleeping watcher would look again is worth a message.
-if soonest <= now + poll and tonumber(redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) >= soonest then
-  -- pcall: an account without rights to the channel may still enqueue.
-  redis.pcall('PUBLISH', channel, string.format('%.0f', soonest))
-end
+wake(channel, poll, soonest)
 return { now, table.concat(letters) }

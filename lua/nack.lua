@@ -1,16 +1,31 @@
 -- Gives jobs back.
 -- ARGV   1 'retry' (a failure; dead once the tries are spent) | 'dead' (a failure, and dead at once)
---        | 'release' (counts nothing, due as before), 2 last error (''), then for each job id, receipt, delay ms
--- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded
+--        | 'release' (counts nothing), 2 backoff: ms after the first, second … failure ('': the queue's; without
+--        numbers: exponential), 3 jitter, 0 to 1, 4 wake channel, 5 poll interval ms,
+--        then for each job id, receipt, delay ms ('': by the backoff; released: due as before), last error ('')
+-- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
 -- Atomic because a job must stand in one set only, and only the holder of the current lease may give it back.
-local mode, problem = ARGV[1], ARGV[2]
-for i = 5, #ARGV, 3 do
-  if not atLeast(0, ARGV[i]) then return BAD end
+local mode, jitter, channel, poll = ARGV[1], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+if not (atLeast(0, ARGV[3]) and atLeast(0, ARGV[5])) then return BAD end
+for i = 8, #ARGV, 4 do
+  if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end
-local ids, letters, leases = answers(3, 3)
-local tries = tonumber(redis.call('HGET', config, 'tries')) or 5
-local retried, died = 0, 0
+local ids, letters, leases = answers(6, 4)
+local settings = redis.call('HMGET', config, 'tries', 'backoff')
+local tries, steps = tonumber(settings[1]) or 5, {}
+for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
+
+-- 15 s, 1 min, 4 min, 16 min, 1 h, times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of a call evenly.
+local function pause(failures, i)
+  if #steps > 0 then return steps[math.min(failures, #steps)] end
+  local spread = (jitter + i * 0.618033988749895) % 1
+  return math.floor(math.min(15000 * 4 ^ (failures - 1), 3600000) * (0.8 + 0.4 * spread))
+end
+
+local delays, retried, died, soonest = {}, 0, 0, math.huge
 for i, id in ipairs(ids) do
+  local delay, problem = ARGV[4 * i + 4], ARGV[4 * i + 5]
+  delays[i] = 0
   -- The first write frees memory: after it a full server lets the rest through. An id given twice is gone by then.
   if letters[i] == 'h' and redis.call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
@@ -18,24 +33,29 @@ for i, id in ipairs(ids) do
     local due = dueOf(leases[i])
     letters[i] = 'p'
     if mode == 'release' then
+      if delay ~= '' then due = now + tonumber(delay) end
       redis.call('ZADD', pending, due, id)
     else
       local rec = read(redis.call('HGET', meta, id))
-      rec.failures = (tonumber(rec.failures) or 0) + 1
+      rec.failures, rec.failed = (tonumber(rec.failures) or 0) + 1, now
       rec.first = rec.first or tonumber(due)
       rec.error = problem ~= '' and problem or nil
       if mode == 'dead' or rec.failures >= (tonumber(rec.tries) or tries) then
         bury(id, rec, mode == 'dead' and 'refused' or 'failed')
         letters[i], died = 'd', died + 1
       else
-        redis.call('ZADD', pending, now + tonumber(ARGV[3 * i + 2]), id)
+        delays[i] = tonumber(delay) or pause(rec.failures, i)
+        due = now + delays[i]
+        redis.call('ZADD', pending, due, id)
         write(id, rec)
         retried = retried + 1
       end
     end
+    if letters[i] == 'p' then soonest = math.min(soonest, tonumber(due)) end
   elseif letters[i] == 's' then
-    redis.call('HDEL', lease, ARGV[3 * i + 1] .. ' ' .. id)
+    redis.call('HDEL', lease, ARGV[4 * i + 3] .. ' ' .. id)
   end
 end
 count('retried', retried) count('dead', died)
-return { now, table.concat(letters) }
+wake(channel, poll, soonest)
+return { now, table.concat(letters), unpack(delays) }

@@ -43,9 +43,23 @@ local function dueOf(held)
   return n and n == n and due or now
 end
 
+-- How long jobs of this queue are hidden when the caller does not say, ms.
+local function queueLease(text)
+  local ms = tonumber(text)
+  return ms and ms >= 1 and ms or 60000
+end
+
 -- pcall: a counter that other software has spoilt must not stop a script half-way.
 local function count(name, n)
   if n > 0 then redis.pcall('HINCRBY', stats, name, n) end
+end
+
+-- Tells sleeping watchers of a new head. Only one that is due before they would look again is worth a message.
+local function wake(channel, poll, soonest)
+  if soonest <= now + poll and (tonumber(redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) or 0) >= soonest then
+    -- pcall: an account without rights to the channel may still do the rest.
+    redis.pcall('PUBLISH', channel, string.format('%.0f', soonest))
+  end
 end
 
 -- Whether a text is a number of at least `least`; neither nil nor NaN is. For use before the first write.

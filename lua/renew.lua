@@ -1,14 +1,15 @@
 -- Extends leases that are still held; the receipts stay.
--- ARGV   1 lease ms from now, then for each job id, receipt
+-- ARGV   1 lease ms from now ('': the queue's), then for each job id, receipt
 -- Reply  now, a letter for each job: h held, l lost, s superseded
 -- Atomic because a lease that was taken back meanwhile must not come to life again.
-if not atLeast(1, ARGV[1]) then return BAD end
+if not (ARGV[1] == '' or atLeast(1, ARGV[1])) then return BAD end
+local leaseMs = tonumber(ARGV[1]) or queueLease(redis.call('HGET', config, 'lease'))
 local ids, letters = answers(2, 2)
 local held, ends = {}, {}
 for i, id in ipairs(ids) do
   if letters[i] == 'h' then
     held[#held + 1] = id
-    ends[#ends + 1], ends[#ends + 2] = now + tonumber(ARGV[1]), id
+    ends[#ends + 1], ends[#ends + 2] = now + leaseMs, id
   end
 end
 if #held > 0 then

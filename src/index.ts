@@ -10,6 +10,7 @@ export async function connect(url?: string): Promise<Connection> {
   return redis;
 }
 
+export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
 export { exists, Inspector, lag, orphans } from './inspector.js';
 export {
@@ -18,20 +19,46 @@ export {
   checkName,
   decodeUtf8,
   type Enqueued,
+  type Given,
   type Held,
   type Job,
   JsonText,
+  MAX_ERROR,
   MAX_PAYLOAD,
   type NackAnswer,
+  type Nacked,
   type NewJob,
   type Outcome,
   printable,
+  type StoredJob,
   tooLarge,
 } from './job.js';
 export { DEFAULT_PREFIX } from './keys.js';
-export { Leases } from './leases.js';
-export { type Batch, drainLoop, type LoopOptions } from './loop.js';
-export { type BatchResult, DEFAULT_LEASE_MS, type NackOptions, Queue } from './queue.js';
+export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
+export { drainLoop, type LoopOptions } from './loop.js';
+export { type Patience, patiently, settlePatiently } from './patience.js';
+export { type BatchResult, type NackOptions, Queue } from './queue.js';
 export { Connection, DEFAULT_URL } from './redis.js';
-export { type Drained, MAX_CALL, type Snapshot } from './scripts.js';
-export { formatDuration, formatTime, type Instant, parseAt, parseDuration, systemZone } from './time.js';
+export { type Drained, MAX_CALL, type Requeued, type Snapshot } from './scripts.js';
+export {
+  DEFAULT_SETTINGS,
+  formatSetting,
+  parseSetting,
+  readSettings,
+  SETTING_NAMES,
+  type Settings,
+  type SettingsChange,
+} from './settings.js';
+export { exactDuration, formatDuration, formatTime, type Instant, parseAt, parseDuration, systemZone } from './time.js';
+export {
+  BatchWorker,
+  Dead,
+  Release,
+  Retry,
+  type Summary,
+  Task,
+  type TaskOutcome,
+  type TaskResult,
+  Worker,
+  type WorkerOptions,
+} from './worker.js';

@@ -1,7 +1,11 @@
-import { checkName } from './job.js';
-import { DEFAULT_PREFIX, queueKeys, queuesKey } from './keys.js';
+import { checkName, type StoredJob } from './job.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
 import type { Connection, Reply } from './redis.js';
 import * as scripts from './scripts.js';
+import { packSettings, readSettings, type Settings, type SettingsChange } from './settings.js';
+
+/** Ids of one state are asked for in slices of so many: cheap for Redis, and few are out of date when they are used. */
+const SLICE = 200;
 
 /** What operators ask of queues. */
 export class Inspector {
@@ -22,7 +26,62 @@ export class Inspector {
 
   /** Everything that can be counted about a queue at one moment, with up to `upcoming` of the next due times. */
   async inspect(queue: string, upcoming = 0): Promise<scripts.Snapshot> {
-    return scripts.inspect(this.#redis, queueKeys(this.#prefix, checkName(queue)), upcoming);
+    return scripts.inspect(this.#redis, this.#keys(queue), upcoming);
+  }
+
+  #keys(queue: string): QueueKeys {
+    return queueKeys(this.#prefix, checkName(queue));
+  }
+
+  /** All that is known of some jobs, undefined for each that is not there. */
+  async show(queue: string, ids: readonly string[]): Promise<(StoredJob | undefined)[]> {
+    const found: (StoredJob | undefined)[] = [];
+    while (found.length < ids.length) {
+      const some = ids.slice(found.length, found.length + SLICE);
+      found.push(...(await scripts.show(this.#redis, this.#keys(queue), some)));
+    }
+    return found;
+  }
+
+  /**
+   * The ids of jobs of one state, those whose time comes first first, in slices, up to `limit` of them. Jobs that come
+   * or go meanwhile may be left out.
+   */
+  async *ids(queue: string, state: StoredJob['state'], limit = Number.POSITIVE_INFINITY): AsyncGenerator<string[]> {
+    let before: scripts.Listed[] = [];
+    for (let left = limit; left > 0; left -= before.length) {
+      const range = { state, limit: Math.min(left, SLICE), before };
+      before = await scripts.list(this.#redis, this.#keys(queue), range);
+      if (before.length === 0) return;
+      yield before.map(([id]) => id);
+    }
+  }
+
+  /** The jobs of one state, as {@link Inspector.ids} lists them, up to `limit`. */
+  async *list(queue: string, state: StoredJob['state'], limit?: number): AsyncGenerator<StoredJob> {
+    for await (const ids of this.ids(queue, state, limit)) {
+      for (const job of await this.show(queue, ids)) if (job?.state === state) yield job;
+    }
+  }
+
+  /** Puts dead jobs back into pending, due now, their counts reset; what they were enqueued with stays. */
+  async requeue(queue: string, ids: readonly string[]): Promise<scripts.Requeued[]> {
+    const answers: scripts.Requeued[] = [];
+    for (let i = 0; i < ids.length; i += SLICE) {
+      const some = ids.slice(i, i + SLICE);
+      const wake = wakeOf(this.#prefix, queue);
+      answers.push(...(await scripts.requeue(this.#redis, this.#keys(queue), some, wake)).answers);
+    }
+    return answers;
+  }
+
+  /** Changes defaults of a queue and returns those that are set. Throws a `usage` error for a value that cannot be. */
+  async configure(queue: string, change: SettingsChange = {}): Promise<Partial<Settings>> {
+    const packed = packSettings(change);
+    const config = await scripts.config(this.#redis, this.#keys(queue), packed);
+    // For inspect: a queue may be set up before its first job. Only a hint, so it may fail.
+    if (packed.length > 0) await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
+    return readSettings(config);
   }
 }
 

@@ -20,6 +20,9 @@ import { LONGEST_MS, parseDuration } from './time.js';
 /** The largest payload, bytes. */
 export const MAX_PAYLOAD = 8 * 1024 * 1024;
 
+/** The longest error that is kept of a job, characters: enough for a few lines, little beside the payload. */
+export const MAX_ERROR = 2_000;
+
 /** A job to enqueue. A duration is ms, or text such as `15m`. */
 export interface NewJob {
   /** Any value that JSON can hold, or a {@link JsonText} to keep its bytes. */
@@ -70,6 +73,10 @@ export interface Job {
   readonly due: number;
   /** 1 + failures + losses so far. */
   readonly attempt: number;
+  /** How often a handler said no so far. */
+  readonly failures: number;
+  /** Failures until it is dead. */
+  readonly tries: number;
   /** Proves that the one who drained it holds its lease. */
   readonly receipt: string;
   /** The payload's bytes, as stored. */
@@ -90,6 +97,55 @@ export type Answer = 'held' | 'lost' | 'superseded';
 /** What nack did: the job is pending again, dead now, or not ours any more. */
 export type NackAnswer = 'pending' | 'dead' | 'lost' | 'superseded';
 
+/** What nack did to a job, and how long it waits if that was a failure to be tried again, ms. */
+export interface Nacked {
+  readonly answer: NackAnswer;
+  readonly delayMs: number;
+}
+
+/**
+ * What an answer means when the call was repeated because a reply was lost: `lost` counts as done, as most likely the
+ * first sending did it, and if not the job only comes again.
+ */
+export function afterRepeat<A extends Answer | Nacked>(answer: A): A {
+  if (typeof answer === 'string') return (answer === 'lost' ? 'held' : answer) as A;
+  return (answer.answer === 'lost' ? { answer: 'pending', delayMs: answer.delayMs } : answer) as A;
+}
+
+/** A job to be given back. */
+export interface Given extends Held {
+  /** Due again after so long, ms. Left out: by the backoff, or, when nothing is counted, as due as before. */
+  readonly delayMs?: number | undefined;
+  /** Kept as the job's last error, cut to {@link MAX_ERROR} characters. */
+  readonly error?: string | undefined;
+}
+
+/** A job as it stands, with all that is known of it. Times and durations are ms, times by Redis's clock. */
+export interface StoredJob {
+  readonly id: string;
+  readonly state: 'pending' | 'active' | 'dead';
+  /** When it falls or fell due; of a dead job when it first did, as far as that is known. */
+  readonly due: number | undefined;
+  /** Only of an active job: who holds it, since when, and when its lease may be taken back. */
+  readonly lease: { readonly by: string; readonly since: number; readonly ends: number } | undefined;
+  /** Only of a dead job: when it died. */
+  readonly died: number | undefined;
+  /** Why it died: `failed` or `lost` too often, `refused` by its handler, `orphaned`: it has no payload. */
+  readonly reason: string | undefined;
+  /** How often it was handed out so far: failures, losses, and a lease that runs. */
+  readonly attempts: number;
+  readonly failures: number;
+  readonly losses: number;
+  /** What the last handler that said no left behind, and when that was. */
+  readonly error: string | undefined;
+  readonly failed: number | undefined;
+  /** Its own limits, where it has any. */
+  readonly tries: number | undefined;
+  readonly maxLost: number | undefined;
+  readonly ttl: number | undefined;
+  /** The payload's bytes, as stored; undefined: there is none. */
+  readonly payload: Buffer | undefined;
+}
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 const ID = /^[!-,.-~][!-~]{0,255}$/;
 

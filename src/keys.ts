@@ -38,9 +38,12 @@ export function queueKeys(prefix: string, queue: string): QueueKeys {
   return Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${queue}}:${name}`])) as unknown as QueueKeys;
 }
 
-/** The channel on which a queue's watchers hear that something falls due sooner than they think. */
-export function wakeChannel(prefix: string, queue: string): string {
-  return `${prefix}:{${queue}}:wake`;
+/** The longest that a waiting drain sleeps before it looks again, ms. */
+export const POLL_MS = 1_000;
+
+/** Where a queue's watchers hear that something falls due before they look again. */
+export function wakeOf(prefix: string, queue: string): { readonly channel: string; readonly pollMs: number } {
+  return { channel: `${prefix}:{${queue}}:wake`, pollMs: POLL_MS };
 }
 
 /** set: the names of the queues that delayq has enqueued to. A hint: a queue works without being in it. */

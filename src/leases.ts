@@ -1,26 +1,39 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayqError, isDelayqError, isPassing } from './errors.js';
-import type { Answer, Held, Job } from './job.js';
+import { DelayqError, isPassing } from './errors.js';
+import type { Answer, Given, Job, Nacked } from './job.js';
+import { type Patience, patiently, settlePatiently } from './patience.js';
 import type { NackOptions, Queue } from './queue.js';
 
-/** Pauses between attempts to settle while Redis is in trouble, ms; the last repeats. */
-const RETRY_MS = [50, 200, 500, 1_000];
-
 /** The longest that a timer of Node takes, ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** What holds leases is told, and how long it tries to settle. */
 export interface LeasesOptions {
   /** Hears of each job whose lease another drain has taken back. */
   readonly onLost?: (job: Job) => void;
   /** Hears that jobs cannot be settled now, and, with undefined, that they can again. */
-  readonly onTrouble?: (error: DelayqError | undefined) => void;
+  readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
   /** How long settling is tried while Redis is in trouble, ms; default: until {@link Leases.giveUpAfter}. */
-  readonly patienceMs?: number;
+  readonly patienceMs?: number | undefined;
+}
+
+/** Jobs of one queue that were asked for at `since`, ms by the monotonic clock: their leases count from there. */
+export interface Taken {
+  readonly queue: Queue;
+  readonly jobs: readonly Job[];
+  readonly since: number;
+  readonly leaseMs: number;
+}
+
+/** How a job is given back. */
+export interface GiveBack {
+  readonly job: Job;
+  readonly delayMs?: number | undefined;
+  readonly error?: string | undefined;
 }
 
 interface Holding {
   readonly queue: Queue;
+  readonly leaseMs: number;
   /** When the lease was taken or renewed last, by the process's monotonic clock, ms. */
   since: number;
 }
@@ -30,23 +43,17 @@ interface Holding {
  * Redis is in trouble. Monotonic time throughout, as the wall clock may jump.
  */
 export class Leases {
-  readonly #leaseMs: number;
   readonly #held = new Map<Job, Holding>();
-  readonly #timer: NodeJS.Timeout;
+  /** What became of leases that ended before their jobs were settled. */
+  readonly #ended = new WeakMap<Job, 'lost' | 'superseded'>();
   readonly #options: LeasesOptions;
-  #renewing: Promise<void> = Promise.resolve();
+  #timer: NodeJS.Timeout | undefined;
+  #tickMs = Number.POSITIVE_INFINITY;
+  #renewing = false;
   #giveUpAt = Number.POSITIVE_INFINITY;
 
-  /** Jobs are held for `leaseMs` at a time. */
-  constructor(leaseMs: number, options: LeasesOptions = {}) {
-    this.#leaseMs = leaseMs;
+  constructor(options: LeasesOptions = {}) {
     this.#options = options;
-    this.#timer = setInterval(
-      () => {
-        this.#renewing = this.#renewing.then(() => this.#renewOlderThan(leaseMs / 3)).catch(() => {});
-      },
-      Math.min(Math.max(leaseMs / 9, 10), LONGEST_TIMER_MS),
-    ).unref();
   }
 
   /** How many jobs are held. */
@@ -54,9 +61,25 @@ export class Leases {
     return this.#held.size;
   }
 
-  /** Takes over jobs of `queue` that were asked for at `since`, ms by the monotonic clock: their leases count from there. */
-  hold(queue: Queue, jobs: readonly Job[], since: number = performance.now()): void {
-    for (const job of jobs) this.#held.set(job, { queue, since });
+  /** Takes over jobs: holds and renews their leases from now on. */
+  hold({ queue, jobs, since, leaseMs }: Taken): void {
+    for (const job of jobs) this.#held.set(job, { queue, since, leaseMs });
+    const tickMs = Math.min(Math.max(leaseMs / 9, 10), LONGEST_TIMER_MS);
+    if (tickMs >= this.#tickMs) return;
+    clearInterval(this.#timer);
+    this.#tickMs = tickMs;
+    this.#timer = setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  #tick(): void {
+    if (this.#renewing) return;
+    this.#renewing = true;
+    // What fails now is tried again at the next tick; that Redis is in trouble those say who wait for it.
+    this.#renewSpent(1 / 3)
+      .catch(() => {})
+      .finally(() => {
+        this.#renewing = false;
+      });
   }
 
   /** Whether a job is still ours. */
@@ -69,11 +92,19 @@ export class Leases {
     for (const job of jobs) this.#held.delete(job);
   }
 
+  /** Whether all of `jobs` are ours with less than half of their leases spent. */
+  areFresh(jobs: readonly Job[]): boolean {
+    const now = performance.now();
+    return jobs.every((job) => {
+      const holding = this.#held.get(job);
+      return holding !== undefined && now - holding.since < holding.leaseMs / 2;
+    });
+  }
+
   /** Of `jobs`, those still ours: renews what is half spent first, as the process may have been suspended. */
   async fresh(jobs: readonly Job[]): Promise<readonly Job[]> {
-    const limit = performance.now() - this.#leaseMs / 2;
-    if (jobs.every((job) => (this.#held.get(job)?.since ?? Number.NEGATIVE_INFINITY) > limit)) return jobs;
-    await this.#patiently(() => this.#renewOlderThan(this.#leaseMs / 2));
+    if (this.areFresh(jobs)) return jobs;
+    await this.#trying(() => patiently(() => this.#renewSpent(1 / 2), this.#patience()));
     return jobs.filter((job) => this.#held.has(job));
   }
 
@@ -82,19 +113,33 @@ export class Leases {
     this.#giveUpAt = Math.min(this.#giveUpAt, performance.now() + ms);
   }
 
-  /** Removes jobs that are done. Returns how many were not ours any more and will come again or were taken by another. */
-  async ack(jobs: readonly Job[]): Promise<number> {
-    return this.#settle(jobs, (queue, some) => queue.ack(some));
+  /** Removes jobs that are done. Answers come in the order of the jobs. */
+  async ack(jobs: readonly Job[]): Promise<Answer[]> {
+    const items = jobs.map((job) => ({ job }));
+    return this.#settle<Answer>(
+      items,
+      (queue, some) => queue.ack(some),
+      (gone) => gone,
+    );
   }
 
-  /** Gives jobs back, counting nothing unless `options` say so. */
-  async nack(jobs: readonly Job[], options: NackOptions = { mode: 'release' }): Promise<number> {
-    return this.#settle(jobs, (queue, some) => queue.nack(some, options));
+  /** Gives jobs back, counting nothing unless `options` say so. Answers come in the order of the jobs. */
+  async nack(jobs: readonly GiveBack[], options: NackOptions = { mode: 'release' }): Promise<Nacked[]> {
+    return this.#settle<Nacked>(
+      jobs,
+      (queue, some) => queue.nack(some, options),
+      (answer) => ({ answer, delayMs: 0 }),
+    );
+  }
+
+  /** Gives jobs back as if they had never been taken. */
+  async release(jobs: Iterable<Job>): Promise<Nacked[]> {
+    return this.nack([...jobs].map((job) => ({ job })));
   }
 
   /** Gives back everything still held, counting nothing. */
   async releaseAll(): Promise<void> {
-    await this.nack([...this.#held.keys()]);
+    await this.release(this.#held.keys());
   }
 
   /** Stops renewing. */
@@ -102,79 +147,74 @@ export class Leases {
     clearInterval(this.#timer);
   }
 
-  async #settle(jobs: readonly Job[], settle: (queue: Queue, some: Held[]) => Promise<string[]>): Promise<number> {
-    let lost = 0;
-    for (const [queue, some] of this.#byQueue(jobs)) {
-      let inDoubt = false;
-      const answers = await this.#patiently(async () => {
-        try {
-          return await settle(queue, some);
-        } catch (error) {
-          inDoubt ||= isDelayqError(error, 'unknown');
-          throw error;
-        }
-      });
-      // After a reply that was lost, "lost" most likely means that the call had done its work.
-      if (!inDoubt) lost += answers.filter((answer) => answer === 'lost').length;
-      this.forget(some);
-    }
-    return lost;
-  }
-
-  async #patiently<T>(call: () => Promise<T>): Promise<T> {
-    const end = performance.now() + (this.#options.patienceMs ?? Number.POSITIVE_INFINITY);
-    for (let attempt = 0; ; attempt++) {
-      try {
-        const result = await call();
-        if (attempt > 0) this.#options.onTrouble?.(undefined);
-        return result;
-      } catch (error) {
-        const pause = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] as number;
-        if (!isPassing(error)) throw error;
-        if (performance.now() + pause > Math.min(end, this.#giveUpAt)) throw this.#unsettled(error);
-        if (attempt > 0) this.#options.onTrouble?.(error);
-        await sleep(pause);
-      }
-    }
-  }
-
-  #unsettled(error: DelayqError): DelayqError {
-    return new DelayqError(
-      'temporary',
-      `${this.#held.size} jobs could not be settled; they come again when their leases end`,
-      {
-        why: error.why ?? error.message,
-        next: error.next,
-        cause: error,
-      },
-    );
-  }
-
-  async #renewOlderThan(ms: number): Promise<void> {
-    const before = performance.now();
-    const old = [...this.#held.entries()].filter(([, holding]) => before - holding.since >= ms).map(([job]) => job);
-    for (const [queue, jobs] of this.#byQueue(old)) {
-      const answers: Answer[] = await queue.renew(jobs, this.#leaseMs);
-      for (const [i, job] of jobs.entries()) {
-        const holding = this.#held.get(job);
-        // Settled while the answer was on its way.
-        if (!holding) continue;
-        if (answers[i] === 'held') holding.since = before;
-        else this.#held.delete(job);
-        if (answers[i] === 'lost') this.#options.onLost?.(job);
-      }
-    }
-  }
-
-  #byQueue(jobs: readonly Job[]): Map<Queue, Job[]> {
-    const groups = new Map<Queue, Job[]>();
-    for (const job of jobs) {
-      const queue = this.#held.get(job)?.queue;
+  /** Settles jobs, a queue at a time; `gone` is the answer for a job whose lease had ended before. */
+  async #settle<A extends Answer | Nacked>(
+    items: readonly GiveBack[],
+    call: (queue: Queue, some: Given[]) => Promise<A[]>,
+    gone: (why: 'lost' | 'superseded') => A,
+  ): Promise<A[]> {
+    const answers = new Map<Job, A>();
+    for (const [queue, some] of groupBy(items, ({ job }) => this.#held.get(job)?.queue)) {
       if (!queue) continue;
-      const group = groups.get(queue);
-      if (group) group.push(job);
-      else groups.set(queue, [job]);
+      const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
+      const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience()));
+      for (const [i, { job }] of some.entries()) {
+        answers.set(job, told[i] as A);
+        this.#held.delete(job);
+      }
     }
-    return groups;
+    return items.map(({ job }) => answers.get(job) ?? gone(this.#ended.get(job) ?? 'lost'));
   }
+
+  #patience(): Patience {
+    const end = performance.now() + (this.#options.patienceMs ?? Number.POSITIVE_INFINITY);
+    return { until: () => Math.min(end, this.#giveUpAt), onTrouble: this.#options.onTrouble };
+  }
+
+  async #trying<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isPassing(error)) throw error;
+      const what = `${this.#held.size} jobs could not be settled; they come again when their leases end`;
+      throw new DelayqError('temporary', what, { why: error.why ?? error.message, next: error.next, cause: error });
+    }
+  }
+
+  /** Renews the leases of which `share` is spent. */
+  async #renewSpent(share: number): Promise<void> {
+    const now = performance.now();
+    const spent = [...this.#held].filter(([, { since, leaseMs }]) => now - since >= leaseMs * share);
+    for (const [queue, ofQueue] of groupBy(spent, ([, holding]) => holding.queue)) {
+      for (const [leaseMs, some] of groupBy(ofQueue, ([, holding]) => holding.leaseMs)) {
+        const jobs = some.map(([job]) => job);
+        const answers = await queue.renew(jobs, leaseMs);
+        for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, now);
+      }
+    }
+  }
+
+  #renewed(job: Job, answer: Answer, now: number): void {
+    const holding = this.#held.get(job);
+    // Settled while the answer was on its way.
+    if (!holding) return;
+    if (answer === 'held') {
+      holding.since = now;
+      return;
+    }
+    this.#held.delete(job);
+    this.#ended.set(job, answer);
+    if (answer === 'lost') this.#options.onLost?.(job);
+  }
+}
+
+function groupBy<T, K>(items: Iterable<T>, keyOf: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group) group.push(item);
+    else groups.set(key, [item]);
+  }
+  return groups;
 }

@@ -1,6 +1,7 @@
 import { type DelayqError, isPassing } from './errors.js';
-import type { Job } from './job.js';
-import { DEFAULT_LEASE_MS, POLL_MS, type Queue } from './queue.js';
+import { POLL_MS } from './keys.js';
+import type { Taken } from './leases.js';
+import type { Queue } from './queue.js';
 import type { Drained } from './scripts.js';
 
 /** Jobs taken by one call when nothing else is said: a call of 500 comes near the 3 ms that nobody else should wait. */
@@ -10,9 +11,9 @@ const BATCH = 250;
 export interface LoopOptions {
   /** The most jobs to take in all. */
   readonly limit?: number | undefined;
-  /** The most jobs to take at once. */
-  readonly batch?: number | undefined;
-  /** 0 removes jobs as they are taken. */
+  /** The most jobs to take at once; asked before each call when it changes. */
+  readonly batch?: number | (() => number) | undefined;
+  /** How long taken jobs are hidden from others; left out: as each queue's config says. 0 removes jobs as they are taken. */
   readonly leaseMs?: number | undefined;
   /** Go on waiting for jobs instead of ending when none that was due at the start is left. */
   readonly watch?: boolean | undefined;
@@ -26,14 +27,6 @@ export interface LoopOptions {
   readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
 }
 
-/** Jobs taken from one queue by one call. */
-export interface Batch {
-  readonly queue: Queue;
-  readonly jobs: Job[];
-  /** When they were asked for, ms by the monotonic clock: their leases began after that. */
-  readonly since: number;
-}
-
 /**
  * Takes due jobs from `queues`, the first of them asked again before each batch, until none that was due at the start
  * is left; with `watch` until stopped. The loop waits for the earliest next due time that Redis told, one poll interval
@@ -41,8 +34,8 @@ export interface Batch {
  *
  * Throws what Redis answers. With `watch` a connection that is lost and errors that pass are waited out.
  */
-export async function* drainLoop(queues: readonly Queue[], options: LoopOptions = {}): AsyncGenerator<Batch> {
-  const { limit = Number.POSITIVE_INFINITY, batch = BATCH, leaseMs = DEFAULT_LEASE_MS, watch = false } = options;
+export async function* drainLoop(queues: readonly Queue[], options: LoopOptions = {}): AsyncGenerator<Taken> {
+  const { limit = Number.POSITIVE_INFINITY, batch = BATCH, leaseMs, watch = false } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const rest = new Rest(queues, options.signal);
   const cutoffs = new Map<Queue, number>();
@@ -56,7 +49,9 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         let drained: Drained;
         const since = performance.now();
         try {
-          drained = await queue.drain({ limit: Math.min(batch, limit - taken), leaseMs, cutoff: cutoffs.get(queue) });
+          const atOnce = typeof batch === 'number' ? batch : batch();
+          const cutoff = cutoffs.get(queue);
+          drained = await queue.drain({ limit: Math.min(atOnce, limit - taken), leaseMs, cutoff });
         } catch (error) {
           if (!watch || !isPassing(error)) throw error;
           if (troubled++ === 0) options.onTrouble?.(error);
@@ -70,7 +65,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         options.onDrained?.(queue, drained);
         if (drained.jobs.length > 0) {
           taken += drained.jobs.length;
-          yield { queue, jobs: drained.jobs, since };
+          yield { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
         }
         found = drained.jobs.length > 0 || drained.state === 'more';
         if (found) break;

@@ -1,31 +1,28 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type Backoff, packBackoff } from './backoff.js';
 import { DelayqError, isDelayqError, isPassing } from './errors.js';
 import {
   type Answer,
+  afterRepeat,
   checkCount,
   checkMs,
   checkName,
   type Enqueued,
+  type Given,
   type Held,
   type Job,
   jsonOf,
-  type NackAnswer,
+  type Nacked,
   type NewJob,
   type Outcome,
   type ReadyJob,
   randomWord,
   readyJob,
 } from './job.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeChannel } from './keys.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
 import type { Connection } from './redis.js';
 import * as scripts from './scripts.js';
-
-/** How long a taken job is hidden from other drains when nothing else is said, ms. */
-export const DEFAULT_LEASE_MS = 60_000;
-
-/** The longest that a waiting drain sleeps before it looks again, ms. */
-export const POLL_MS = 1_000;
 
 /** Payload bytes (UTF-16 units, to be exact) from which on a batch is sent although it has room for more jobs. */
 const BATCH_UNITS = 1024 * 1024;
@@ -48,8 +45,10 @@ export type BatchResult<J> =
 export interface NackOptions {
   /** `retry` (default): a failure, dead once its tries are spent · `dead`: at once · `release`: counts nothing. */
   readonly mode?: 'retry' | 'dead' | 'release';
-  /** Kept as the job's last error. */
+  /** Kept as the last error of jobs that bring none of their own. */
   readonly error?: string;
+  /** How long a failed job without a delay of its own waits; left out: as the queue's config says. */
+  readonly backoff?: Backoff | undefined;
 }
 
 /** A named set of jobs: what a job lives through. What operators do is in Inspector. */
@@ -58,6 +57,7 @@ export class Queue {
   readonly redis: Connection;
   readonly #keys: QueueKeys;
   readonly #prefix: string;
+  readonly #wake: scripts.Wake;
   #listed = false;
 
   /** Throws a `usage` error when `name` or `prefix` cannot be a name. Talks to nobody yet. */
@@ -66,11 +66,12 @@ export class Queue {
     this.name = checkName(name);
     this.#prefix = checkName(prefix, 'prefix');
     this.#keys = queueKeys(prefix, name);
+    this.#wake = wakeOf(prefix, name);
   }
 
-  /** The channel on which {@link Queue.enqueue} tells of a job that falls due sooner than a watcher would look. */
+  /** The channel on which watchers hear of a job that falls due sooner than they would look. */
   get wakeChannel(): string {
-    return wakeChannel(this.#prefix, this.name);
+    return this.#wake.channel;
   }
 
   /**
@@ -192,9 +193,9 @@ export class Queue {
 
   /** Sends a batch; when the reply is lost, again, always with `keep`: what the first sending made must stay. */
   async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace') {
-    const wake = this.wakeChannel;
+    const wake = this.#wake;
     try {
-      const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists, wake, pollMs: POLL_MS });
+      const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists, wake });
       return { ...reply, repeated: false };
     } catch (error) {
       if (!isDelayqError(error, 'unknown')) throw error;
@@ -203,7 +204,7 @@ export class Queue {
     for (const pause of REPEAT_AFTER_MS) {
       await sleep(pause);
       try {
-        const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists: 'keep', wake, pollMs: POLL_MS });
+        const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists: 'keep', wake });
         return { ...reply, repeated: true };
       } catch (error) {
         if (!isPassing(error)) throw error;
@@ -226,20 +227,21 @@ export class Queue {
   }
 
   /**
-   * Takes up to `limit` (at most 500) due jobs, oldest due first, hidden from others for `leaseMs`; 0 removes them at
-   * once, and then nothing brings them back. With `cutoff`, ms, only jobs that were due by then.
+   * Takes up to `limit` (at most 500) due jobs, oldest due first, hidden from others for `leaseMs` (left out: as the
+   * queue's config says); 0 removes them at once, and then nothing brings them back. With `cutoff`, ms, only jobs that
+   * were due by then.
    */
   async drain({
     limit = scripts.MAX_CALL,
-    leaseMs = DEFAULT_LEASE_MS,
+    leaseMs,
     cutoff,
   }: {
     limit?: number;
-    leaseMs?: number;
+    leaseMs?: number | undefined;
     cutoff?: number | undefined;
   } = {}): Promise<scripts.Drained> {
     checkCount(limit, 'limit');
-    checkMs(leaseMs, 'leaseMs');
+    if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: CONSUMER });
   }
 
@@ -254,34 +256,38 @@ export class Queue {
 
   /** Removes jobs that are done, if their leases are still held. Answers come in the order of the jobs. */
   async ack(jobs: readonly Held[]): Promise<Answer[]> {
-    return this.#settle(jobs, 'held', (some) => scripts.ack(this.redis, this.#keys, some));
+    return this.#settle(jobs, (some) => scripts.ack(this.redis, this.#keys, some));
   }
 
-  /** Gives jobs back, due after their own `delayMs` (default 0), if their leases are still held. */
-  async nack(
-    jobs: readonly (Held & { readonly delayMs?: number })[],
-    { mode = 'retry', error = '' }: NackOptions = {},
-  ): Promise<NackAnswer[]> {
+  /**
+   * Gives jobs back, if their leases are still held: to be tried again after their own delay or the backoff, or, with
+   * `mode`, dead or as if nothing had been.
+   */
+  async nack(jobs: readonly Given[], { mode = 'retry', error, backoff }: NackOptions = {}): Promise<Nacked[]> {
     for (const { delayMs = 0 } of jobs) checkMs(delayMs, 'delayMs');
-    return this.#settle(jobs, 'pending', (some) => scripts.nack(this.redis, this.#keys, some, { mode, error }));
+    const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random(), wake: this.#wake };
+    return this.#settle(jobs, (some) =>
+      scripts.nack(
+        this.redis,
+        this.#keys,
+        some.map((job) => ({ ...job, error: job.error ?? error })),
+        options,
+      ),
+    );
   }
 
-  /** Extends leases that are still held to `leaseMs` from now. */
-  async renew(jobs: readonly Held[], leaseMs: number = DEFAULT_LEASE_MS): Promise<Answer[]> {
-    checkMs(leaseMs, 'leaseMs', 1);
+  /** Extends leases that are still held to `leaseMs` from now; left out: as the queue's config says. */
+  async renew(jobs: readonly Held[], leaseMs?: number): Promise<Answer[]> {
+    if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
     const answers: Answer[] = [];
     for (const some of chunks(jobs))
       answers.push(...(await scripts.renew(this.redis, this.#keys, some, leaseMs)).answers);
     return answers;
   }
 
-  /**
-   * Settles in chunks. When a reply is lost the chunk is sent again, and `lost` then counts as `done`: most likely the
-   * first sending did it, and if not the job only comes again.
-   */
-  async #settle<J, A extends string>(
+  /** Settles in chunks. When a reply is lost the chunk is sent again. */
+  async #settle<J, A extends Answer | Nacked>(
     jobs: readonly J[],
-    done: A,
     settle: (some: readonly J[]) => Promise<{ answers: A[] }>,
   ): Promise<A[]> {
     const answers: A[] = [];
@@ -294,7 +300,7 @@ export class Queue {
         const again = await settle(some).catch(() => {
           throw error;
         });
-        answers.push(...again.answers.map((answer) => (answer === 'lost' ? done : answer)));
+        answers.push(...again.answers.map(afterRepeat));
       }
     }
     return answers;

@@ -1,6 +1,17 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { Answer, Held, Job, NackAnswer, Outcome, ReadyJob } from './job.js';
+import {
+  type Answer,
+  type Given,
+  type Held,
+  type Job,
+  MAX_ERROR,
+  type NackAnswer,
+  type Nacked,
+  type Outcome,
+  type ReadyJob,
+  type StoredJob,
+} from './job.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 import type { Arg, Connection, Reply } from './redis.js';
 
@@ -11,10 +22,10 @@ import type { Arg, Connection, Reply } from './redis.js';
 /** The most jobs that one call of a script takes, so that nobody else's command waits for long. */
 export const MAX_CALL = 500;
 
-/** The most payload bytes that one drain call returns (one job at least). */
-const MAX_DRAIN_BYTES = 1024 * 1024;
+/** The most payload bytes that one call returns (one job at least). */
+const MAX_BYTES = 1024 * 1024;
 
-type Name = 'enqueue' | 'drain' | 'ack' | 'nack' | 'renew' | 'inspect';
+type Name = 'enqueue' | 'drain' | 'ack' | 'nack' | 'renew' | 'requeue' | 'inspect' | 'list' | 'show' | 'config';
 
 const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');
 const sources = new Map<Name, { readonly text: string; readonly sha: string }>();
@@ -53,14 +64,20 @@ const ANSWERS: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' 
 const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
 const NACK_ANSWERS: Record<string, NackAnswer> = { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' };
 
+/** Where sleeping watchers hear of jobs that fall due sooner than they would look again, `pollMs` from now. */
+export interface Wake {
+  readonly channel: string;
+  readonly pollMs: number;
+}
+
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
 export async function enqueue(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly ReadyJob[],
-  { ifExists, wake, pollMs }: { ifExists: 'keep' | 'replace'; wake: string; pollMs: number },
+  { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
 ): Promise<{ now: number; outcomes: Outcome[] }> {
-  const args: Arg[] = [ifExists, wake, pollMs];
+  const args: Arg[] = [ifExists, wake.channel, wake.pollMs];
   for (const job of jobs) {
     const { tries, maxLost, ttl } = job;
     const plain = tries === undefined && maxLost === undefined && ttl === undefined;
@@ -92,24 +109,32 @@ export interface Drained {
   readonly lost: number;
   /** Of those, jobs that are dead now. */
   readonly died: number;
+  /** How long the jobs are hidden from other drains, ms. */
+  readonly leaseMs: number;
 }
 
-/** Takes up to `limit` due jobs under one lease of `leaseMs` (0: removes them), due at `cutoff` at the latest. */
+/** Takes up to `limit` due jobs under one lease of `leaseMs` (0: removes them; left out: the queue's), due at `cutoff` at the latest. */
 export async function drain(
   redis: Connection,
   keys: QueueKeys,
-  options: { limit: number; leaseMs: number; receipt: string; by: string; cutoff: number | undefined },
+  options: { limit: number; leaseMs: number | undefined; receipt: string; by: string; cutoff: number | undefined },
 ): Promise<Drained> {
   const { limit, leaseMs, receipt, by, cutoff } = options;
-  const reply = await run(redis, 'drain', keys, [limit, leaseMs, receipt, by, cutoff ?? '', MAX_DRAIN_BYTES]);
+  const reply = await run(redis, 'drain', keys, [limit, leaseMs ?? '', receipt, by, cutoff ?? '', MAX_BYTES]);
   const jobs: Job[] = [];
   const step = leaseMs === 0 ? 5 : 4;
-  for (let i = 7; i < reply.length; i += step) {
+  const queueTries = number(reply[7]);
+  for (let i = 9; i < reply.length; i += step) {
+    const [attempt = 1, failures = 0, tries = queueTries] = text(reply[i + 2])
+      .split(' ')
+      .map(Number);
     jobs.push({
       id: text(reply[i]),
       // A score that other software wrote may be a fraction or endless.
       due: Math.floor(number(reply[i + 1])) || 0,
-      attempt: number(reply[i + 2]),
+      attempt,
+      failures,
+      tries,
       receipt,
       payload: reply[i + 3] as Buffer,
       ...(leaseMs === 0 ? { record: reply[i + 4] as Buffer } : {}),
@@ -124,6 +149,7 @@ export async function drain(
     orphaned: number(reply[4]),
     lost: number(reply[5]),
     died: number(reply[6]),
+    leaseMs: number(reply[8]),
     jobs,
   };
 }
@@ -145,27 +171,129 @@ export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Hel
   return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
 }
 
-/** Gives jobs back: `retry` counts a failure, `dead` ends them, `release` counts nothing. At most {@link MAX_CALL}. */
+/**
+ * Gives jobs back: `retry` counts a failure, `dead` ends them, `release` counts nothing. `backoff` as text ('': the
+ * queue's); `jitter` from 0 to 1 spreads an exponential one. At most {@link MAX_CALL}.
+ */
 export async function nack(
   redis: Connection,
   keys: QueueKeys,
-  jobs: readonly (Held & { readonly delayMs?: number })[],
-  { mode, error }: { mode: 'retry' | 'dead' | 'release'; error: string },
-): Promise<Answered<NackAnswer>> {
-  const args = jobs.flatMap(({ id, receipt, delayMs }) => [id, receipt, delayMs ?? 0]);
-  const reply = await run(redis, 'nack', keys, [mode, error, ...args]);
-  return { now: number(reply[0]), answers: words(reply[1], NACK_ANSWERS) };
+  jobs: readonly Given[],
+  options: { mode: 'retry' | 'dead' | 'release'; backoff: string; jitter: number; wake: Wake },
+): Promise<Answered<Nacked>> {
+  const { mode, backoff, jitter, wake } = options;
+  const args = jobs.flatMap(({ id, receipt, delayMs, error = '' }) => [
+    id,
+    receipt,
+    delayMs ?? '',
+    error.slice(0, MAX_ERROR).toWellFormed(),
+  ]);
+  const reply = await run(redis, 'nack', keys, [mode, backoff, jitter, wake.channel, wake.pollMs, ...args]);
+  const answers = words(reply[1], NACK_ANSWERS);
+  return { now: number(reply[0]), answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
 }
 
-/** Extends leases that are still held to `leaseMs` from now. At most {@link MAX_CALL}. */
+/** Extends leases that are still held to `leaseMs` (left out: the queue's) from now. At most {@link MAX_CALL}. */
 export async function renew(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly Held[],
-  leaseMs: number,
+  leaseMs: number | undefined,
 ): Promise<Answered<Answer>> {
-  const reply = await run(redis, 'renew', keys, [leaseMs, ...jobs.flatMap(({ id, receipt }) => [id, receipt])]);
+  const reply = await run(redis, 'renew', keys, [leaseMs ?? '', ...jobs.flatMap(({ id, receipt }) => [id, receipt])]);
   return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
+}
+
+/** What requeue did: the job is pending again, was not among the dead, or has no payload and stays dead. */
+export type Requeued = 'requeued' | 'missing' | 'orphaned';
+
+const REQUEUED: Record<string, Requeued> = { r: 'requeued', m: 'missing', o: 'orphaned' };
+
+/** Puts dead jobs back into pending, due now, their counts reset. At most {@link MAX_CALL}. */
+export async function requeue(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly string[],
+  wake: Wake,
+): Promise<Answered<Requeued>> {
+  const reply = await run(redis, 'requeue', keys, [wake.channel, wake.pollMs, ...ids]);
+  return { now: number(reply[0]), answers: words(reply[1], REQUEUED) };
+}
+
+const STATES: Record<string, StoredJob['state']> = { p: 'pending', a: 'active', d: 'dead' };
+
+/** An id and its score as Redis wrote it, for going on behind it. */
+export type Listed = readonly [id: string, score: string];
+
+/** Up to `limit` ids of one state, those whose time comes first first, behind the slice `before`. */
+export async function list(
+  redis: Connection,
+  keys: QueueKeys,
+  { state, limit, before }: { state: StoredJob['state']; limit: number; before: readonly Listed[] },
+): Promise<Listed[]> {
+  return pairs(await run(redis, 'list', keys, [state, limit, ...[...before].reverse().flat()]));
+}
+
+/** A number out of a record, where other software may have written anything. */
+function known(value: unknown): number | undefined {
+  const n = typeof value === 'number' || (typeof value === 'string' && value !== '') ? Number(value) : Number.NaN;
+  return Number.isFinite(n) ? n : undefined;
+}
+
+/** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
+export async function show(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly string[],
+): Promise<(StoredJob | undefined)[]> {
+  const reply = await run(redis, 'show', keys, [MAX_BYTES, ...ids]);
+  return Array.from({ length: (reply.length - 1) / 5 }, (_, i) => {
+    const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
+    return text(state) === '' ? undefined : stored(ids[i] as string, { state, score, held, record, payload });
+  });
+}
+
+function stored(id: string, { state, score, held, record, payload }: { [name: string]: Reply | undefined }): StoredJob {
+  const at = Math.floor(number(score)) || 0;
+  const [, due, since, ...by] = text(held).split(' ');
+  const rec = recordOf(text(record));
+  const failures = known(rec.failures) ?? 0;
+  const losses = known(rec.losses) ?? 0;
+  const is = STATES[text(state)] as StoredJob['state'];
+  return {
+    id,
+    state: is,
+    due: is === 'pending' ? at : is === 'active' ? known(due) : known(rec.first),
+    lease: is === 'active' ? { by: by.join(' '), since: known(since) ?? 0, ends: at } : undefined,
+    died: is === 'dead' ? at : undefined,
+    reason: typeof rec.reason === 'string' ? rec.reason : undefined,
+    attempts: failures + losses + (is === 'active' ? 1 : 0),
+    failures,
+    losses,
+    error: typeof rec.error === 'string' ? rec.error : undefined,
+    failed: known(rec.failed),
+    tries: known(rec.tries),
+    maxLost: known(rec.maxLost),
+    ttl: known(rec.ttl),
+    payload: (payload as Buffer | null | undefined) ?? undefined,
+  };
+}
+
+function recordOf(json: string): Record<string, unknown> {
+  try {
+    return Object(JSON.parse(json || '{}'));
+  } catch {
+    return {};
+  }
+}
+
+/** Sets or removes defaults of a queue, name and text (empty: remove) in turn, and returns its whole config. */
+export async function config(
+  redis: Connection,
+  keys: QueueKeys,
+  change: readonly string[],
+): Promise<Record<string, string>> {
+  return Object.fromEntries(pairs(await run(redis, 'config', keys, [...change])));
 }
 
 /** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */

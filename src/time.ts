@@ -62,6 +62,19 @@ export function formatDuration(ms: number): string {
     .join(' ');
 }
 
+/** Writes a duration in ms with all its units, as {@link parseDuration} reads it: `0s`, `1h30m`, `1s500ms`. */
+export function exactDuration(ms: number): string {
+  let rest = Math.round(ms);
+  let text = '';
+  for (const [unit, size] of Object.entries(UNIT_MS).reverse()) {
+    if (unit !== 'w' && rest >= size) {
+      text += `${Math.floor(rest / size)}${unit}`;
+      rest %= size;
+    }
+  }
+  return text || '0s';
+}
+
 /** The IANA name of the system's own time zone. */
 export function systemZone(): string {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { queueKeys, queuesKey, wakeChannel } from '../src/keys.js';
+import { queueKeys, queuesKey, wakeOf } from '../src/keys.js';
 
 const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,8}$/);
 const keysOf = (prefix: string, queue: string) => [
   ...Object.values(queueKeys(prefix, queue)),
-  wakeChannel(prefix, queue),
+  wakeOf(prefix, queue).channel,
 ];
 
 it('no two queues, of whatever prefixes, share a key (failures 31)', () => {

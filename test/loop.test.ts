@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { type Batch, drainLoop, type Job, Leases, type Queue } from '../src/index.js';
+import { drainLoop, type Job, Leases, type Queue, type Taken } from '../src/index.js';
 import { admin, connection, freshQueue, timePasses } from './support/redis.js';
 import { until } from './support/until.js';
 
-const payloadsOf = ({ jobs }: Batch) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
 
 describe('a drain loop', () => {
   it('asks the first queue again before each batch', async () => {
@@ -29,7 +29,7 @@ describe('a drain loop', () => {
     await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
     await queue.enqueue({ payload: 'near', in: 300 });
     const { value } = await first;
-    expect(payloadsOf(value as Batch)).toEqual(['near']);
+    expect(payloadsOf(value as Taken)).toEqual(['near']);
     // By polling alone it would have looked once a second.
     expect(calls).toBeLessThan(8);
     const second = loop.next();
@@ -62,8 +62,8 @@ describe('leases', () => {
     await queue.enqueue(Array.from({ length: n }, (_, i) => ({ payload: i })));
     const { jobs } = await queue.drain({ leaseMs });
     const lost: Job[] = [];
-    const leases = new Leases(leaseMs, { onLost: (job) => lost.push(job) });
-    leases.hold(queue, jobs);
+    const leases = new Leases({ onLost: (job) => lost.push(job) });
+    leases.hold({ queue, jobs, leaseMs, since: performance.now() });
     return { queue, jobs, leases, lost };
   };
   const firstEnd = async (queue: Queue) =>
@@ -120,7 +120,7 @@ describe('leases', () => {
 
   it('count from when their jobs were asked for, however late the reply', async () => {
     const { queue, jobs, leases } = await held(1, 60_000);
-    leases.hold(queue, jobs, performance.now() - 40_000);
+    leases.hold({ queue, jobs, leaseMs: 60_000, since: performance.now() - 40_000 });
     await timePasses(queue.name, 40_000);
     const before = await firstEnd(queue);
     expect(await leases.fresh(jobs)).toEqual(jobs);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { JsonText } from '../src/index.js';
 import { readyJob } from '../src/job.js';
-import { queueKeys, wakeChannel } from '../src/keys.js';
+import { queueKeys, wakeOf } from '../src/keys.js';
 import * as scripts from '../src/scripts.js';
 import { type Given, Model } from './support/model.js';
 import { admin, connection, freshName, key, timePasses } from './support/redis.js';
@@ -35,7 +35,7 @@ const step = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant('drain' as const),
       limit: fc.integer({ min: 1, max: 4 }),
-      leaseMs: fc.constantFrom(0, 1_000, 1_000, 4_000),
+      leaseMs: fc.constantFrom(0, 1_000, 1_000, 4_000, undefined),
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('ack' as const), which }) },
@@ -45,12 +45,22 @@ const step = fc.oneof(
       do: fc.constant('nack' as const),
       which,
       mode: fc.constantFrom('retry' as const, 'retry' as const, 'dead' as const, 'release' as const),
-      delayMs: ms,
+      delayMs: fc.option(ms, { nil: undefined }),
+      backoff: fc.constantFrom('', '', '700 2000', 'exponential'),
+      jitter: fc.constantFrom(0, 0.25, 0.999),
     }),
   },
   {
     weight: 1,
-    arbitrary: fc.record({ do: fc.constant('renew' as const), which, leaseMs: fc.constantFrom(1_000, 5_000) }),
+    arbitrary: fc.record({
+      do: fc.constant('renew' as const),
+      which,
+      leaseMs: fc.constantFrom(1_000, 5_000, undefined),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant('requeue' as const), ids: fc.uniqueArray(id, { minLength: 1 }) }),
   },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('pass' as const), ms }) },
   {
@@ -60,6 +70,8 @@ const step = fc.oneof(
       tries: small,
       maxLost: small,
       ttl: fc.option(ms, { nil: undefined }),
+      backoff: fc.constantFrom(undefined, '300', '0 1500'),
+      lease: fc.constantFrom(undefined, 2_000),
       paused: fc.boolean(),
     }),
   },
@@ -89,6 +101,7 @@ async function play(
   n: number,
 ): Promise<void> {
   const keys = queueKeys('delayq', name);
+  const wake = wakeOf('delayq', name);
   const chosen =
     'which' in one && receipts.length > 0
       ? one.which.map((back) => receipts[receipts.length - 1 - (back % receipts.length)] as (typeof receipts)[0])
@@ -100,7 +113,7 @@ async function play(
     case 'enqueue': {
       const jobs = one.jobs.map((job) => readyJob({ ...job, payload: JsonText.parse(job.payload) }));
       const stored: Given[] = one.jobs.map((job, i) => ({ ...job, payload: String(jobs[i]?.json) }));
-      const options = { ifExists: one.mode, wake: wakeChannel('delayq', name), pollMs: 1_000 };
+      const options = { ifExists: one.mode, wake };
       const { now, outcomes } = await scripts.enqueue(connection, keys, jobs, options);
       expect(outcomes).toEqual(model.enqueue(now, stored, one.mode));
       return;
@@ -111,9 +124,12 @@ async function play(
       const drained = await scripts.drain(connection, keys, { limit, leaseMs, receipt, by: 'me', cutoff: undefined });
       const expected = model.drain(drained.now, limit, leaseMs, receipt);
       expect(
-        drained.jobs.map(({ id, due, attempt, payload }) => ({ id, due, attempt, payload: String(payload) })),
+        drained.jobs.map(({ id, due, attempt, failures, tries, payload }) => ({
+          ...{ id, due, attempt, failures, tries, payload: String(payload) },
+        })),
       ).toEqual(expected);
-      if (leaseMs > 0) receipts.push(...expected.map(({ id }) => ({ id, receipt })));
+      expect(drained.leaseMs).toBe(leaseMs ?? model.config.lease ?? 60_000);
+      if (leaseMs !== 0) receipts.push(...expected.map(({ id }) => ({ id, receipt })));
       return;
     }
     case 'ack': {
@@ -122,14 +138,18 @@ async function play(
       return;
     }
     case 'nack': {
-      const { mode, delayMs } = one;
+      const { mode, delayMs, backoff, jitter } = one;
       const { now, answers } = await scripts.nack(
         connection,
         keys,
         held.map((job) => ({ ...job, delayMs })),
-        { mode, error: '' },
+        { mode, backoff, jitter, wake },
       );
-      expect(answers).toEqual(held.map(({ id, receipt }) => model.nack(now, id, receipt, mode, delayMs)));
+      expect(answers).toEqual(
+        held.map(({ id, receipt }, i) =>
+          model.nack(now, { id, receipt, mode, delayMs, backoff, jitter, place: i + 1 }),
+        ),
+      );
       return;
     }
     case 'renew': {
@@ -137,17 +157,23 @@ async function play(
       expect(answers).toEqual(held.map(({ id, receipt }) => model.renew(now, id, receipt, one.leaseMs)));
       return;
     }
+    case 'requeue': {
+      const { now, answers } = await scripts.requeue(connection, keys, one.ids, wake);
+      expect(answers).toEqual(one.ids.map((which) => model.requeue(now, which)));
+      return;
+    }
     case 'pass':
       await timePasses(name, one.ms);
       model.pass(one.ms);
       return;
     case 'configure': {
-      const { tries, maxLost, ttl, paused } = one;
-      model.config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, paused }));
+      const { tries, maxLost, ttl, backoff, lease, paused } = one;
+      model.config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, backoff, lease, paused }));
       await admin.del(key(name, 'config'));
-      const fields = Object.entries({ tries, maxLost, ttl, paused: paused ? 'inf' : undefined }).filter(
-        ([, value]) => value !== undefined,
-      );
+      const fields = Object.entries({
+        ...{ tries, maxLost, ttl, backoff, lease },
+        paused: paused ? 'inf' : undefined,
+      }).filter(([, value]) => value !== undefined);
       for (const [field, value] of fields) await admin.hset(key(name, 'config'), field, String(value));
     }
   }

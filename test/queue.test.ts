@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { JsonText, orphans } from '../src/index.js';
+import { type Backoff, Inspector, JsonText, MAX_ERROR, orphans } from '../src/index.js';
 import { queueKeys } from '../src/keys.js';
 import * as scripts from '../src/scripts.js';
 import { admin, connection, freshQueue, key, timePasses } from './support/redis.js';
@@ -82,7 +82,7 @@ describe('enqueue', () => {
     const second = (await queue.drain()).jobs;
     expect(second).toMatchObject([{ attempt: 1, payload: Buffer.from('2') }]);
     expect(await queue.renew(first)).toEqual(['superseded']);
-    expect(await queue.nack(first)).toEqual(['superseded']);
+    expect(await queue.nack(first)).toMatchObject([{ answer: 'superseded' }]);
     expect(await queue.ack(second)).toEqual(['held']);
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, lease: 0, payload: 0 });
   });
@@ -200,7 +200,7 @@ describe('drain', () => {
     await timePasses(queue.name, 5_000);
     expect(await queue.renew(jobs.slice(0, 1))).toEqual(['held']);
     expect(await queue.ack(jobs.slice(1, 2))).toEqual(['held']);
-    expect(await queue.nack(jobs.slice(2))).toEqual(['pending']);
+    expect(await queue.nack(jobs.slice(2), { backoff: [0] })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.drain()).toMatchObject({ lost: 0, jobs: [{ attempt: 2, payload: Buffer.from('3') }] });
   });
 
@@ -212,9 +212,9 @@ describe('drain', () => {
     const { jobs } = await queue.drain();
     expect(await queue.ack(late)).toEqual(['lost']);
     expect(await queue.renew(late)).toEqual(['lost']);
-    expect(await queue.nack(late)).toEqual(['lost']);
+    expect(await queue.nack(late)).toMatchObject([{ answer: 'lost' }]);
     expect(await queue.ack(jobs)).toEqual(['held']);
-    expect(await queue.nack(late)).toEqual(['lost']);
+    expect(await queue.nack(late)).toMatchObject([{ answer: 'lost' }]);
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, dead: 0, payload: 0, meta: 0, lease: 0 });
   });
 
@@ -346,7 +346,7 @@ describe('nack', () => {
         jobs.map((job) => ({ ...job, delayMs: 5_000 })),
         { error: 'no luck' },
       ),
-    ).toEqual(['pending']);
+    ).toEqual([{ answer: 'pending', delayMs: 5_000 }]);
     expect((await queue.drain()).jobs).toEqual([]);
     await timePasses(queue.name, 5_000);
     expect((await queue.drain()).jobs).toMatchObject([{ attempt: 2 }]);
@@ -362,7 +362,7 @@ describe('nack', () => {
       await queue.enqueue({ payload: 1, tries });
       for (let n = 1; ; n++) {
         const { jobs } = await queue.drain();
-        if ((await queue.nack(jobs))[0] === 'dead') return n;
+        if ((await queue.nack(jobs.map((job) => ({ ...job, delayMs: 0 }))))[0]?.answer === 'dead') return n;
       }
     };
     expect(await fails()).toBe(5);
@@ -383,10 +383,70 @@ describe('nack', () => {
     }
     const { jobs } = await queue.drain();
     expect(jobs).toMatchObject([{ attempt: 5 }]);
-    expect(await queue.nack(jobs)).toEqual(['pending']);
+    expect(await queue.nack(jobs)).toMatchObject([{ answer: 'pending' }]);
     expect(JSON.parse((await admin.hget(key(queue.name, 'meta'), 'a')) ?? '')).toMatchObject({
       failures: 1,
       losses: 4,
+    });
+  });
+
+  it("without a delay waits by the backoff: a list, the queue's, or exponential with jitter", async () => {
+    const queue = freshQueue();
+    const waits = async (backoff?: Backoff) => {
+      const seen: number[] = [];
+      await queue.enqueue({ payload: 1, tries: 8 });
+      for (let i = 0; i < 7; i++) {
+        const { jobs } = await queue.drain();
+        const [nacked] = await queue.nack(jobs, { backoff });
+        seen.push(nacked?.delayMs ?? -1);
+        await timePasses(queue.name, seen.at(-1) ?? 0);
+      }
+      await queue.ack((await queue.drain()).jobs);
+      return seen;
+    };
+    expect(await waits([1_000, 2_000])).toEqual([1_000, ...Array(6).fill(2_000)]);
+    await admin.hset(key(queue.name, 'config'), 'backoff', '30000 60000 600000');
+    expect(await waits()).toEqual([30_000, 60_000, ...Array(5).fill(600_000)]);
+    const plain = [15_000, 60_000, 240_000, 960_000, 3_600_000, 3_600_000, 3_600_000];
+    for (const [i, ms] of (await waits('exponential')).entries()) {
+      expect(ms).toBeGreaterThanOrEqual((plain[i] ?? 0) * 0.8 - 1);
+      expect(ms).toBeLessThanOrEqual((plain[i] ?? 0) * 1.2);
+    }
+  });
+
+  it('spreads the jobs of one call over the whole of the jitter', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 100 }, (_, i) => ({ payload: i })));
+    const { jobs } = await queue.drain();
+    const delays = (await queue.nack(jobs)).map(({ delayMs }) => delayMs).sort((a, b) => a - b);
+    const gaps = delays.slice(1).map((delay, i) => delay - (delays[i] as number));
+    expect(delays[0]).toBeLessThan(12_200);
+    expect(delays.at(-1)).toBeGreaterThan(17_800);
+    expect(Math.max(...gaps)).toBeLessThan(200);
+  });
+
+  it('keeps an error that is too long as far as it goes', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a' });
+    await queue.nack((await queue.drain()).jobs, { error: `${'x'.repeat(MAX_ERROR)}y` });
+    const [job] = await new Inspector(connection).show(queue.name, ['a']);
+    expect(job?.error).toBe('x'.repeat(MAX_ERROR));
+  });
+
+  it('as release with a delay counts nothing either, and waits', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, tries: 1 });
+    const { jobs } = await queue.drain();
+    await queue.nack(
+      jobs.map((job) => ({ ...job, delayMs: 60_000 })),
+      { mode: 'release' },
+    );
+    const { pending, due, meta, stats } = await queue.counts();
+    expect({ pending, due, meta: meta - 1, retried: stats.retried }).toEqual({
+      pending: 1,
+      due: 0,
+      meta: 0,
+      retried: undefined,
     });
   });
 
@@ -397,7 +457,7 @@ describe('nack', () => {
       { payload: 2, at: 2 },
     ]);
     const { jobs } = await queue.drain({ limit: 1 });
-    expect(await queue.nack(jobs, { mode: 'release' })).toEqual(['pending']);
+    expect(await queue.nack(jobs, { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
     expect((await queue.drain()).jobs).toMatchObject([
       { due: 1, attempt: 1 },
       { due: 2, attempt: 1 },
@@ -409,7 +469,7 @@ describe('nack', () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, tries: 1 });
     const { jobs } = await queue.drain();
-    expect(await queue.nack([...jobs, ...jobs])).toEqual(['dead', 'lost']);
+    expect(await queue.nack([...jobs, ...jobs])).toMatchObject([{ answer: 'dead' }, { answer: 'lost' }]);
     expect(await queue.counts()).toMatchObject({ dead: 1, pending: 0, stats: { dead: 1 } });
   });
 });
@@ -472,7 +532,7 @@ describe('what should not be there (failures 26)', () => {
     await queue.enqueue({ payload: 1, id: 'a' });
     const { jobs } = await queue.drain();
     await admin.hset(key(queue.name, 'lease'), 'a', `${jobs[0]?.receipt} soon`);
-    expect(await queue.nack(jobs, { mode: 'release' })).toEqual(['pending']);
+    expect(await queue.nack(jobs, { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
     expect((await queue.drain()).jobs).toHaveLength(1);
   });
 
@@ -485,7 +545,10 @@ describe('what should not be there (failures 26)', () => {
       ['b', 0],
       ['a', 1],
     ]);
-    expect(await queue.nack(drained.jobs, { mode: 'release' })).toEqual(['pending', 'pending']);
+    expect(await queue.nack(drained.jobs, { mode: 'release' })).toMatchObject([
+      { answer: 'pending' },
+      { answer: 'pending' },
+    ]);
     expect((await queue.counts(5)).pending).toBe(3);
   });
 
@@ -535,13 +598,16 @@ describe('numbers that are none', () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const keys = queueKeys('delayq', queue.name);
+    const wake = { channel: queue.wakeChannel, pollMs: 1_000 };
     const options = { limit: 10, receipt: 'r', by: 'me', cutoff: undefined };
     await expect(scripts.drain(connection, keys, { ...options, leaseMs: Number.NaN })).rejects.toThrow();
     await expect(scripts.drain(connection, keys, { ...options, leaseMs: 1, limit: -1 })).rejects.toThrow();
     const { jobs } = await queue.drain();
     await expect(scripts.renew(connection, keys, jobs, Number.NaN)).rejects.toThrow();
     const late = jobs.map((job) => ({ ...job, delayMs: Number.NaN }));
-    await expect(scripts.nack(connection, keys, late, { mode: 'retry', error: '' })).rejects.toThrow();
+    await expect(
+      scripts.nack(connection, keys, late, { mode: 'retry', backoff: '', jitter: 0, wake }),
+    ).rejects.toThrow();
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 2, lease: 2, payload: 2 });
   });
 
@@ -553,7 +619,7 @@ describe('numbers that are none', () => {
     await queue.enqueue({ payload: 3 });
     const { jobs } = await queue.drain({ limit: 2 });
     expect(await queue.ack(jobs.slice(0, 1))).toEqual(['held']);
-    expect(await queue.nack(jobs.slice(1))).toEqual(['pending']);
+    expect(await queue.nack(jobs.slice(1), { backoff: [0] })).toMatchObject([{ answer: 'pending' }]);
     expect((await queue.drain({ leaseMs: 0 })).jobs).toHaveLength(2);
   });
 });
@@ -606,7 +672,7 @@ it('scripts that Redis has forgotten are sent again, between any two calls (fail
   await flush();
   expect(await queue.renew(jobs)).toEqual(['held', 'held']);
   await flush();
-  expect(await queue.nack(jobs.slice(1))).toEqual(['pending']);
+  expect(await queue.nack(jobs.slice(1))).toMatchObject([{ answer: 'pending' }]);
   await flush();
   expect(await queue.ack(jobs.slice(0, 1))).toEqual(['held']);
   await flush();

@@ -8,6 +8,9 @@ export interface Globals {
   readonly json?: boolean;
 }
 
+/** Where the address of Redis is looked for, in this order. */
+const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
+
 /** What a command meets of the outside: environment, streams, signals. The only reader of `process.env`. */
 export class Context {
   readonly stdin = process.stdin;
@@ -19,6 +22,7 @@ export class Context {
   /** The reader of stdout has gone. */
   outputClosed = false;
   readonly #exit: (code: number) => never;
+  readonly #atExit: (() => void)[] = [];
   readonly #connections: Connection[] = [];
   #outputError: Error | undefined;
 
@@ -30,11 +34,19 @@ export class Context {
     });
     // A log that cannot be written must not stop the work.
     this.stderr.on('error', () => {});
+    process.on('exit', () => {
+      for (const last of this.#atExit) last();
+    });
+  }
+
+  /** Has `last` called when the process ends, however it does but by SIGKILL. It must not wait for anything. */
+  atExit(last: () => void): void {
+    this.#atExit.push(last);
   }
 
   /** A connection to Redis at `--redis`, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. Not yet open. */
   redis({ redis }: Globals): Connection {
-    const source = redis === undefined ? ['DELAYQ_REDIS_URL', 'REDIS_URL'].find((name) => this.env[name]) : undefined;
+    const source = redis === undefined ? URL_VARIABLES.find((name) => this.env[name]) : undefined;
     try {
       const connection = new Connection(redis ?? (source && this.env[source]) ?? DEFAULT_URL);
       this.#connections.push(connection);
@@ -43,6 +55,16 @@ export class Context {
       if (source === undefined || !isDelayqError(error)) throw error;
       throw new DelayqError('config', `${source} cannot be read`, { why: error.why, next: error.next });
     }
+  }
+
+  /** The environment for a handler: ours, without what opens Redis. */
+  handlerEnv(): NodeJS.ProcessEnv {
+    const { REDISCLI_AUTH: _, ...env } = this.env;
+    for (const name of URL_VARIABLES) {
+      // Without user and password the address is no secret; a handler that runs delayq itself is told what it lacks.
+      if (env[name]) env[name] = env[name].replace(/^([a-z+]+:\/\/)[^/?#]*@/i, '$1');
+    }
+    return env;
   }
 
   /** The namespace of all keys. */

@@ -1,23 +1,27 @@
 import { Command } from 'commander';
-import {
-  type Batch,
-  DEFAULT_LEASE_MS,
-  DelayqError,
-  type Drained,
-  drainLoop,
-  exists,
-  formatDuration,
-  Leases,
-  Queue,
-} from '../index.js';
+import { type Backoff, DelayqError, parseBackoff, Queue } from '../index.js';
 import type { Context, Globals } from './context.js';
-import { addGlobals, count, duration, examples, longerThanNone } from './options.js';
-import { complain, say } from './output.js';
-import { unknownQueue } from './queues.js';
-import { type Delivery, StdoutSink } from './sinks/stdout.js';
+import { Notes } from './notes.js';
+import { addGlobals, count, duration, examples, longerThanNone, ratePerSecond, statuses } from './options.js';
+import { say } from './output.js';
+import { requireQueue } from './queues.js';
+import type { Drain } from './sinks/drain.js';
+import { execRecipe } from './sinks/exec.js';
+import { drainIntoHandlers } from './sinks/handlers.js';
+import { pipeRecipe } from './sinks/pipe.js';
+import { drainToStdout } from './sinks/stdout.js';
 
 interface Options extends Globals {
   readonly number?: number;
+  readonly pipe?: string;
+  readonly batch?: number;
+  readonly parallel?: number;
+  readonly timeout?: number;
+  readonly killAfter?: number;
+  readonly deadOn?: ReadonlySet<number>;
+  readonly backoff?: Backoff;
+  readonly maxFailures?: number;
+  readonly rate?: number;
   readonly lease?: number;
   readonly envelope?: boolean;
   readonly text?: boolean;
@@ -27,175 +31,171 @@ interface Options extends Globals {
   readonly grace: number;
   readonly failIfEmpty?: boolean;
   readonly mustExist?: boolean;
+  readonly verbose?: boolean;
+  readonly quiet?: boolean;
   readonly yes?: boolean;
 }
 
-/** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
-const LAST_PATIENCE_MS = 5_000;
+/** Options of the forms with handlers, by the names under which they are read and written. */
+const FOR_HANDLERS = {
+  parallel: '-P',
+  timeout: '--timeout',
+  killAfter: '--kill-after',
+  backoff: '--backoff',
+  maxFailures: '--max-failures',
+  rate: '--rate',
+  verbose: '-v',
+} as const;
 
 export function drainCommand(context: Context): Command {
   const command = new Command('drain')
-    .summary('take due jobs, oldest due first, and write them to stdout')
+    .summary('take due jobs, oldest due first, and run a handler for each, or write them to stdout')
     .description(
-      'Writes the payloads of due jobs to stdout, one a line, oldest due first, until none that was due at the start is\n' +
-        'left. A line is removed once 128 KiB more has been accepted (a pipe and its reader hold that much), or at the\n' +
-        'clean end; whatever is not removed by then comes again.',
+      'Takes due jobs, oldest due first, until none that was due at the start is left, and delivers them\n' +
+        '  -- command args…   to a process each: payload on stdin, DELAYQ_ID, _QUEUE, _ATTEMPT, _TRIES, _DUE, _RECEIPT in\n' +
+        '                     the environment, {id} and {queue} replaced where they are a whole argument, no shell\n' +
+        "  --pipe 'command'   many at a time to a shell command, one a line on its stdin\n" +
+        '  (neither)          to stdout, one a line; a line is removed once 128 KiB more has been accepted, or at the\n' +
+        '                     clean end\n' +
+        'Exit status of a handler: 0 done; 65 or 100 dead at once; 255 failed, and stop the run; one that cannot be\n' +
+        'started, or 126 or 127 before any other: stop, nothing counted, exit 78; else failed: tried again after the\n' +
+        'backoff until its tries are spent, then dead.',
     )
+    .usage('[options] <queue> [-- command args…]')
     .argument('<queue>', 'name of the queue, or several as high,low: the first is asked again before each batch')
+    .argument('[command...]', 'after --: the handler and its arguments')
+    .option('--pipe <command>', 'run this shell command for each batch')
+    .option('--batch <n>', 'with --pipe: at most n jobs at a time (default: 100)', count)
+    .option('-P, --parallel <n>', 'handlers at once (default: 1)', count)
+    .option('--timeout <duration>', 'a handler that takes longer gets SIGTERM and has failed', longerThanNone)
+    .option('--kill-after <duration>', 'SIGKILL so long after SIGTERM (default: 5s)', duration)
+    .option('--dead-on <statuses>', 'exit statuses that mean: dead at once (default: 65,100)', statuses)
+    .option('--backoff <waits>', 'wait before another try: 30s,1m,10m (the last repeats) or exponential', parseBackoff)
+    .option('--max-failures <n>', 'stop after n failures in a row (default: 20)', count)
+    .option('--rate <n/s>', 'start at most so many handlers: 10/s, 100/m', ratePerSecond)
     .option('-n, --number <n>', 'take at most n jobs', count)
     .option(
       '--lease <duration>',
-      'leave the jobs leased for so long and print envelopes, for delayq ack',
+      'how long a job is ours; renewed while a handler runs. To stdout: leave the jobs leased and print envelopes, for delayq ack',
       longerThanNone,
     )
-    .option('--envelope', 'print {"queue":…,"id":…,"receipt":…,"attempt":…,"due":…,"payload":…}')
-    .option('--text', 'print the text of payloads that are JSON strings, as enqueue --text stores them')
-    .option('--at-most-once', 'remove jobs as they are taken: never twice, lost if anything dies on the way')
+    .option('--envelope', 'write {"queue":…,"id":…,"receipt":…,"attempt":…,"due":…,"payload":…} instead of payloads')
+    .option('--text', 'write the text of payloads that are JSON strings, as enqueue --text stores them')
+    .option('--at-most-once', 'to stdout: remove jobs as they are taken: never twice, lost if anything dies on the way')
     .option('-w, --watch', 'go on, delivering each job when it falls due')
     .option('--for <duration>', 'watch for so long, then end', longerThanNone)
-    .option('--grace <duration>', 'after SIGTERM or SIGINT wait so long for the reader', duration, 30_000)
+    .option('--grace <duration>', 'after SIGTERM or SIGINT wait so long for handlers or the reader', duration, 30_000)
     .option('--fail-if-empty', 'exit 3 when nothing was due')
     .option('--must-exist', 'exit 3 when there is no such queue')
+    .option('-v, --verbose', 'say on stderr what became of each job')
+    .option('-q, --quiet', 'no sum at the end, no word on single jobs')
     .option('--yes', 'write to a terminal')
-    .action((queues: string, options: Options) => drain(context, queues, options));
+    .action((queues: string, handler: string[], options: Options, self: Command) =>
+      drain(context, queues, handler, options, self),
+    );
   examples(command, [
-    'delayq drain order-close | ./close-order',
-    '* * * * *  delayq drain order-close | ./close-order     # in a crontab',
-    'delayq drain --watch high,low | ./work                  # in a service',
-    'delayq drain --lease 5m order-close | jq -c .payload',
+    'delayq drain order-close -- ./close-order',
+    '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order   # in a crontab',
+    'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}         # in a service',
+    'delayq drain --backoff 30s,1m,10m webhook -- ./post',
+    "delayq drain mail --pipe 'jq -c .to | ./send-all'",
+    'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
+    'delayq drain order-close | ./close-orders',
   ]);
   return addGlobals(command);
 }
 
-async function drain(context: Context, names: string, options: Options): Promise<void> {
+function check(context: Context, names: string, handler: readonly string[], options: Options, self: Command): void {
   const clash = (what: string, next: string) => new DelayqError('usage', what, { next });
+  const handled = handler.length > 0 || options.pipe !== undefined;
+  // Without it a handler's options would be read as ours.
+  const args = self.parent?.args ?? [];
+  if (handler.length > 0 && args.indexOf('--') !== args.length - handler.length - 1)
+    throw clash('a handler stands after --', `write delayq drain ${names} -- ${handler.join(' ')}`);
+  if (handler.length > 0 && options.pipe !== undefined)
+    throw clash('there are two handlers', 'give --pipe or a command after --, not both');
+  if (handled && options.atMostOnce)
+    throw clash('a handler is told to of its job at least once', 'leave out --at-most-once');
+  if (options.batch !== undefined && options.pipe === undefined) throw clash('--batch is for --pipe', 'leave it out');
+  if (options.deadOn && handler.length === 0)
+    throw clash('--dead-on is for a handler after --', 'with --pipe a batch is done or goes back as a whole');
+  for (const [name, flag] of Object.entries(FOR_HANDLERS)) {
+    if (!handled && options[name as keyof typeof FOR_HANDLERS] !== undefined)
+      throw clash(`${flag} is for handlers`, `add one: delayq drain ${names} -- ./handler`);
+  }
+  if (options.verbose && options.quiet) throw clash('-v and -q contradict each other', 'leave out one of them');
   if (options.lease !== undefined && options.atMostOnce)
     throw clash('--at-most-once holds no lease', 'leave out one of them');
-  if (options.text && (options.envelope || options.lease !== undefined))
+  if (options.text && (options.envelope || (options.lease !== undefined && !handled)))
     throw clash('an envelope is JSON', 'leave out --text');
-  if (context.stdout.isTTY && !options.yes) {
+  if (!handled && context.stdout.isTTY && !options.yes) {
     throw new DelayqError('usage', `this would take the due jobs of ${names}, print them here and remove them`, {
       why: 'stdout is a terminal: no program reads them',
-      next: `pipe it into one, look with "delayq inspect ${names.split(',')[0]}", or pass --yes`,
+      next: `add a handler (-- ./handler), look with "delayq inspect ${names.split(',')[0]}", or pass --yes`,
     });
   }
+}
+
+async function drain(
+  context: Context,
+  names: string,
+  handler: readonly string[],
+  options: Options,
+  self: Command,
+): Promise<void> {
+  check(context, names, handler, options, self);
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
   await redis.connect();
   if (options.mustExist) {
-    for (const queue of queues) if (!exists(await queue.counts())) throw await unknownQueue(redis, prefix, queue.name);
+    for (const { name } of queues) await requireQueue(redis, prefix, name);
   }
-
-  const stop = context.stopSignal();
-  const notes = new Notes(context);
-  const watch = options.watch || options.for !== undefined;
-  const leaseMs = options.atMostOnce ? 0 : (options.lease ?? DEFAULT_LEASE_MS);
-  const delivery: Delivery = options.atMostOnce ? 'once' : options.lease === undefined ? 'behind' : 'lease';
-  const leases = new Leases(leaseMs || DEFAULT_LEASE_MS, {
-    onLost: (job) => sink.leaseLost(job),
-    onTrouble: (error) => notes.trouble(error),
-    // A run of cron's must not wait for a Redis that is gone while the next runs start.
-    ...(watch ? {} : { patienceMs: LAST_PATIENCE_MS }),
-  });
-  const graceOver = new Promise<'over'>((resolve) => {
-    stop.addEventListener('abort', () => {
-      leases.giveUpAfter(options.grace);
-      setTimeout(() => resolve('over'), Math.min(options.grace, 2 ** 31 - 1)).unref();
-    });
-  });
-  const form = options.envelope || delivery === 'lease' ? 'envelope' : options.text ? 'text' : 'payload';
-  const sink = new StdoutSink(context, leases, { delivery, form, graceOver });
-
-  const enough = new AbortController();
-  const batches = drainLoop(queues, {
+  const notes = new Notes(context, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal');
+  const envelope = options.envelope || (options.lease !== undefined && handler.length === 0 && !options.pipe);
+  const drain: Drain = {
+    queues,
     limit: options.number,
-    leaseMs,
-    watch,
+    leaseMs: options.lease,
+    watch: options.watch || options.for !== undefined,
     forMs: options.for,
-    signal: AbortSignal.any([stop, enough.signal]),
-    onTrouble: (error) => notes.trouble(error),
-    onDrained: (queue, drained) => notes.drained(queue, drained),
-  });
-  /** Holds the leases of what was taken from the moment it is here. */
-  const next = async (): Promise<Batch | undefined> => {
-    const { value } = await batches.next();
-    if (value && delivery !== 'once') leases.hold(value.queue, value.jobs, value.since);
-    return value ?? undefined;
+    graceMs: options.grace,
+    stop: context.stopSignal(),
+    form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
+    notes,
   };
-  let ahead = next();
-  let failure: unknown;
-  try {
-    for (let batch = await ahead; batch; batch = await ahead) {
-      // The next batch is asked for while this one is written.
-      ahead = next();
-      ahead.catch(() => {});
-      if (stop.aborted) await sink.giveBack(batch);
-      if (stop.aborted || !(await sink.take(batch))) break;
-    }
-  } catch (error) {
-    failure = error;
-    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long.
-    leases.giveUpAfter(Math.min(options.grace, LAST_PATIENCE_MS));
-  }
-  enough.abort();
-  try {
-    const unwanted = await ahead.catch(() => undefined);
-    if (unwanted) await sink.giveBack(unwanted);
-    await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done');
-  } catch (error) {
-    failure ??= error;
-  }
-  leases.close();
-  if (failure !== undefined) throw failure;
-  notes.end(sink.lost);
+  const well =
+    handler.length > 0 || options.pipe !== undefined
+      ? await intoHandlers(context, drain, handler, options)
+      : await toStdout(context, drain, options);
+  const died = notes.end();
+  if (!well || died) context.exitCode = 1;
   if (options.failIfEmpty && notes.taken === 0) context.exitCode = 3;
 }
 
-/** What a drain says on stderr besides its lines: nothing, unless something is out of order. */
-class Notes {
-  readonly #context: Context;
-  readonly #expired = new Map<string, number>();
-  readonly #died = new Map<string, number>();
-  readonly #paused = new Set<string>();
-  #since: number | undefined;
-  taken = 0;
+function intoHandlers(context: Context, drain: Drain, handler: readonly string[], options: Options): Promise<boolean> {
+  const odd = (notice: string) => say(context, notice);
+  const { pipe } = options;
+  const env = context.handlerEnv();
+  const recipe =
+    pipe === undefined ? execRecipe(handler, drain.form, env, odd) : pipeRecipe(pipe, drain.form, env, odd);
+  return drainIntoHandlers(context, drain, recipe, {
+    name: handler[0] ?? `--pipe '${pipe}'`,
+    batch: pipe === undefined ? 1 : (options.batch ?? 100),
+    parallel: options.parallel ?? 1,
+    timeoutMs: options.timeout,
+    killAfterMs: options.killAfter ?? 5_000,
+    deadOn: options.deadOn ?? new Set(pipe === undefined ? [65, 100] : []),
+    ratePerSecond: options.rate,
+    maxFailures: options.maxFailures ?? 20,
+    backoff: options.backoff,
+  });
+}
 
-  constructor(context: Context) {
-    this.#context = context;
-  }
-
-  drained(queue: Queue, { jobs, expired, orphaned, died, state }: Drained): void {
-    this.taken += jobs.length;
-    if (expired > 0) this.#expired.set(queue.name, (this.#expired.get(queue.name) ?? 0) + expired);
-    if (died > 0) this.#died.set(queue.name, (this.#died.get(queue.name) ?? 0) + died);
-    if (orphaned > 0)
-      say(this.#context, `${queue.name}: ${orphaned} ids had no payload and are dead now (reason: orphaned)`);
-    if (state !== 'paused') this.#paused.delete(queue.name);
-    else if (this.#context.stderr.isTTY && !this.#paused.has(queue.name)) {
-      this.#paused.add(queue.name);
-      say(this.#context, `${queue.name} is paused: nothing is taken`);
-    }
-  }
-
-  /** Tells once that Redis is in trouble, and that it is back. */
-  trouble(error: DelayqError | undefined): void {
-    if (error && this.#since === undefined) {
-      this.#since = performance.now();
-      complain(this.#context, error);
-      say(this.#context, 'still trying');
-    } else if (!error && this.#since !== undefined) {
-      say(this.#context, `Redis is back after ${formatDuration(performance.now() - this.#since)}`);
-      this.#since = undefined;
-    }
-  }
-
-  end(lost: number): void {
-    for (const [name, n] of this.#expired) say(this.#context, `${name}: ${n} jobs had expired and were dropped`);
-    for (const [name, n] of this.#died)
-      say(this.#context, `${name}: ${n} jobs are dead now: nobody answered for them, too often`);
-    if (lost > 0)
-      say(this.#context, `${lost} jobs were written, but their leases had ended before: they may come a second time`);
-    if (lost > 0 || this.#died.size > 0) this.#context.exitCode = 1;
-  }
+async function toStdout(context: Context, drain: Drain, options: Options): Promise<boolean> {
+  const delivery = options.atMostOnce ? 'once' : options.lease === undefined ? 'behind' : 'lease';
+  const lost = await drainToStdout(context, drain, delivery);
+  if (lost > 0)
+    say(context, `${lost} jobs were written, but their leases had ended before: they may come a second time`);
+  return lost === 0;
 }

@@ -1,12 +1,17 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
+import { configCommand } from './config.js';
 import { Context } from './context.js';
 import { demoCommand } from './demo.js';
 import { drainCommand } from './drain.js';
 import { enqueueCommand } from './enqueue.js';
 import { inspectCommand } from './inspect.js';
+import { listCommand } from './list.js';
 import { addGlobals, examples } from './options.js';
 import { complain } from './output.js';
+import { requeueCommand } from './requeue.js';
+import { ackCommand, nackCommand, renewCommand } from './settle.js';
+import { showCommand } from './show.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -28,17 +33,26 @@ const EXIT = {
 const context = new Context((code) => process.exit(code));
 
 const program = addGlobals(new Command('delayq'))
+  // What stands behind the name of a command is the command's: a handler's own options, too.
+  .enablePositionalOptions()
   .description('The delay queue for people who already run Redis and live in a shell.')
   .version(DELAYQ_VERSION)
   .addCommand(enqueueCommand(context))
   .addCommand(drainCommand(context))
+  .addCommand(ackCommand(context))
+  .addCommand(nackCommand(context))
+  .addCommand(renewCommand(context))
   .addCommand(inspectCommand(context))
+  .addCommand(listCommand(context))
+  .addCommand(showCommand(context))
+  .addCommand(requeueCommand(context))
+  .addCommand(configCommand(context))
   .addCommand(demoCommand(context))
   .helpCommand('help [command]', 'show help for a command')
   .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
 examples(program, [
   `delayq enqueue --in 15m order-close '{"orderId":42}'`,
-  'delayq drain order-close | ./close-order',
+  'delayq drain order-close -- ./close-order',
   'delayq inspect',
 ]);
 

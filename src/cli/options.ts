@@ -26,6 +26,27 @@ export function count(text: string): number {
   });
 }
 
+/** Reads an option such as `10/s`, `100/m` or `5/h` as a number a second. */
+export function ratePerSecond(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)\/(s|m|h)$/.exec(text);
+  const n = Number(match?.[1]);
+  if (match && n > 0) return n / { s: 1, m: 60, h: 3_600 }[match[2] as 's' | 'm' | 'h'];
+  throw new DelayqError('usage', `${JSON.stringify(text)} is not a rate`, {
+    why: 'a number above zero and a unit of time are needed',
+    next: 'write it as 10/s, 100/m or 5/h',
+  });
+}
+
+/** Reads an option that lists exit statuses of a handler. */
+export function statuses(text: string): ReadonlySet<number> {
+  const list = text.split(',').map((part) => (/^ *\d+ *$/.test(part) ? Number(part) : Number.NaN));
+  if (list.every((status) => status >= 1 && status <= 254)) return new Set(list);
+  throw new DelayqError('usage', `${JSON.stringify(text)} does not list exit statuses`, {
+    why: 'each is a number from 1 to 254: 0 is success, and 255 stops the run',
+    next: 'write them as 65,100',
+  });
+}
+
 /** Adds the options that every command has. */
 export function addGlobals(command: Command): Command {
   return command

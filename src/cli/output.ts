@@ -42,16 +42,23 @@ export async function colours(context: Context, stream: NodeJS.WriteStream): Pro
   return new Chalk({ level: NO_COLOR || TERM === 'dumb' || !stream.isTTY ? 0 : 1 });
 }
 
-/** A table for a terminal: no lines, columns two spaces apart, all but the first flush right. Cells may be coloured. */
-export async function table(head: string[], rows: string[][]): Promise<string> {
+/**
+ * A table for a terminal: no lines, columns two spaces apart, all but the first flush right unless `left` names them.
+ * Cells may be coloured. Without `head` only the rows.
+ */
+export async function table(
+  head: string[] | undefined,
+  rows: string[][],
+  left: readonly number[] = [0],
+): Promise<string> {
   const { default: Table } = await import('cli-table3');
   const none = ['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right'];
   const lines = [...none, 'left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid'];
   const made = new Table({
     chars: { ...Object.fromEntries(lines.map((name) => [name, ''])), middle: '  ' },
     style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
-    colAligns: head.map((_, i) => (i === 0 ? 'left' : 'right')),
-    head,
+    colAligns: (head ?? rows[0] ?? []).map((_, i) => (left.includes(i) ? 'left' : 'right')),
+    head: head ?? [],
   });
   made.push(...rows);
   return made

@@ -1,4 +1,4 @@
-import { type Connection, DelayqError, Inspector } from '../index.js';
+import { type Connection, DelayqError, exists, Inspector } from '../index.js';
 
 /** The error for a queue that is not there, naming one whose name is close. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {
@@ -11,6 +11,11 @@ export async function unknownQueue(redis: Connection, prefix: string, name: stri
     why: `nothing was ever enqueued to it at ${redis.address} with the prefix ${prefix}`,
     next: close ? `did you mean ${close.other}?` : 'see the queues there are: delayq inspect',
   });
+}
+
+/** Throws a `missing` error when the queue is not there. */
+export async function requireQueue(redis: Connection, prefix: string, name: string): Promise<void> {
+  if (!exists(await new Inspector(redis, { prefix }).inspect(name))) throw await unknownQueue(redis, prefix, name);
 }
 
 /** How many characters must be inserted, removed or changed to turn `a` into `b` (Levenshtein 1966, one row kept). */

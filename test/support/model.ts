@@ -1,4 +1,4 @@
-import type { Answer, NackAnswer, Outcome } from '../../src/index.js';
+import type { Answer, Nacked, Outcome, Requeued } from '../../src/index.js';
 
 /** What a job is given when it is enqueued. */
 export interface Given {
@@ -21,6 +21,7 @@ interface ModelJob {
   failures: number;
   losses: number;
   first: number | undefined;
+  failed: number | undefined;
   reason: string | undefined;
   given: Given;
 }
@@ -31,7 +32,7 @@ export class Model {
   /** 'receipt id' of leases that were superseded and whose holder has not been told. */
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
-  config: { tries?: number; maxLost?: number; ttl?: number; paused?: boolean } = {};
+  config: { tries?: number; maxLost?: number; ttl?: number; backoff?: string; lease?: number; paused?: boolean } = {};
 
   #count(name: string, n = 1): void {
     if (n > 0) this.stats[name] = (this.stats[name] ?? 0) + n;
@@ -53,6 +54,7 @@ export class Model {
       job.score -= ms;
       job.due -= ms;
       if (job.first !== undefined) job.first -= ms;
+      if (job.failed !== undefined) job.failed -= ms;
     }
   }
 
@@ -74,6 +76,7 @@ export class Model {
         failures: 0,
         losses: 0,
         first: undefined,
+        failed: undefined,
         reason: undefined,
         given,
       });
@@ -85,9 +88,9 @@ export class Model {
   drain(
     now: number,
     limit: number,
-    leaseMs: number,
+    leaseMs: number | undefined,
     receipt: string,
-  ): { id: string; due: number; attempt: number; payload: string }[] {
+  ): { id: string; due: number; attempt: number; failures: number; tries: number; payload: string }[] {
     if (this.config.paused) return [];
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
@@ -103,12 +106,20 @@ export class Model {
         this.#count('expired');
         continue;
       }
-      taken.push({ id, due: job.score, attempt: 1 + job.failures + job.losses, payload: job.payload });
+      const { failures, losses, payload } = job;
+      const tries = job.given.tries ?? this.config.tries ?? 5;
+      taken.push({ id, due: job.score, attempt: 1 + failures + losses, failures, tries, payload });
       this.#count('delivered');
       if (leaseMs === 0) {
         this.jobs.delete(id);
         this.#count('removed');
-      } else Object.assign(job, { state: 'active', due: job.score, score: now + leaseMs, receipt });
+      } else
+        Object.assign(job, {
+          state: 'active',
+          due: job.score,
+          score: now + (leaseMs ?? this.config.lease ?? 60_000),
+          receipt,
+        });
     }
     return taken;
   }
@@ -128,29 +139,62 @@ export class Model {
     return 'held';
   }
 
-  nack(now: number, id: string, receipt: string, mode: 'retry' | 'dead' | 'release', delayMs: number): NackAnswer {
+  nack(
+    now: number,
+    how: {
+      id: string;
+      receipt: string;
+      mode: 'retry' | 'dead' | 'release';
+      delayMs: number | undefined;
+      backoff: string;
+      jitter: number;
+      place: number;
+    },
+  ): Nacked {
+    const { id, receipt, mode, delayMs } = how;
     const job = this.#held(id, receipt);
     if (job === 'superseded') this.superseded.delete(`${receipt} ${id}`);
-    if (typeof job === 'string') return job;
+    if (typeof job === 'string') return { answer: job, delayMs: 0 };
     if (mode === 'release') {
-      Object.assign(job, { state: 'pending', score: job.due });
-      return 'pending';
+      Object.assign(job, { state: 'pending', score: delayMs === undefined ? job.due : now + delayMs });
+      return { answer: 'pending', delayMs: 0 };
     }
     job.failures += 1;
+    job.failed = now;
     job.first ??= job.due;
     if (mode === 'dead' || job.failures >= (job.given.tries ?? this.config.tries ?? 5)) {
       this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
-      return 'dead';
+      return { answer: 'dead', delayMs: 0 };
     }
-    Object.assign(job, { state: 'pending', score: now + delayMs });
+    const wait = delayMs ?? this.#wait(job.failures, how);
+    Object.assign(job, { state: 'pending', score: now + wait });
     this.#count('retried');
-    return 'pending';
+    return { answer: 'pending', delayMs: wait };
   }
 
-  renew(now: number, id: string, receipt: string, leaseMs: number): Answer {
+  #wait(failures: number, { backoff, jitter, place }: { backoff: string; jitter: number; place: number }): number {
+    const text = backoff || this.config.backoff || 'exponential';
+    if (text !== 'exponential') {
+      const waits = text.split(' ').map(Number);
+      return waits[Math.min(failures, waits.length) - 1] as number;
+    }
+    const plain = [15_000, 60_000, 240_000, 960_000][failures - 1] ?? 3_600_000;
+    return Math.floor(plain * (0.8 + 0.4 * ((jitter + place * 0.618033988749895) % 1)));
+  }
+
+  requeue(now: number, id: string): Requeued {
+    const job = this.jobs.get(id);
+    if (job?.state !== 'dead') return 'missing';
+    const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined };
+    Object.assign(job, { state: 'pending', score: now, ...fresh });
+    this.#count('requeued');
+    return 'requeued';
+  }
+
+  renew(now: number, id: string, receipt: string, leaseMs: number | undefined): Answer {
     const job = this.#held(id, receipt);
     if (typeof job === 'string') return job;
-    job.score = now + leaseMs;
+    job.score = now + (leaseMs ?? this.config.lease ?? 60_000);
     return 'held';
   }
 
@@ -158,7 +202,7 @@ export class Model {
   contents() {
     const set = (state: ModelJob['state']) =>
       this.#sorted(state, Number.POSITIVE_INFINITY).map(([id, job]) => [id, job.score]);
-    const record = ({ failures, losses, first, reason, given }: ModelJob) =>
+    const record = ({ failures, losses, first, failed, reason, given }: ModelJob) =>
       JSON.parse(
         JSON.stringify({
           tries: given.tries,
@@ -167,6 +211,7 @@ export class Model {
           failures: failures || undefined,
           losses: losses || undefined,
           first,
+          failed,
           reason,
         }),
       );

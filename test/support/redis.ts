@@ -46,6 +46,7 @@ export async function timePasses(queue: string, ms: number, client: Redis = admi
      for j = 1, #metas, 2 do
        local good, rec = pcall(cjson.decode, metas[j + 1])
        if good and rec.first then rec.first = rec.first - ARGV[1] end
+       if good and rec.failed then rec.failed = rec.failed - ARGV[1] end
        if good then redis.call('HSET', KEYS[5], metas[j], cjson.encode(rec)) end
      end`,
     5,

@@ -1,4 +1,4 @@
-import { type Job, printable, type Queue } from '../../index.js';
+import { type Job, printable } from '../../index.js';
 
 /** What is written of a job: its payload, the text that its payload is as a JSON string, or all there is to know. */
 export type Form = 'payload' | 'text' | 'envelope';
@@ -7,22 +7,27 @@ const LF = 10;
 const CR = 13;
 
 /** The line for a job, without its end. `odd` hears of what could not be written as asked. */
-export function lineOf(form: Form, queue: Queue, job: Job, odd: (notice: string) => void): Buffer {
+export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string) => void): Buffer {
   if (form === 'payload') return oneLine(job.payload);
   const text = job.payload.toString('utf8');
   const value = parse(text);
   if (form === 'text') {
     if (typeof value !== 'string') return oneLine(job.payload);
     if (!/[\r\n]/.test(value)) return Buffer.from(value);
-    odd(`${queue.name}: the text of job ${printable(job.id)} has line breaks; written as a JSON string`);
+    odd(`${queue}: the text of job ${printable(job.id)} has line breaks; written as a JSON string`);
     return oneLine(job.payload);
   }
   const { id, receipt, attempt, due } = job;
-  const head = JSON.stringify({ queue: queue.name, id, receipt, attempt, due });
+  const head = JSON.stringify({ queue, id, receipt, attempt, due });
   if (value === undefined) {
-    odd(`${queue.name}: the payload of job ${printable(id)} is not JSON; written as a JSON string`);
+    odd(`${queue}: the payload of job ${printable(id)} is not JSON; written as a JSON string`);
   }
-  const body = value === undefined ? Buffer.from(JSON.stringify(text)) : oneLine(job.payload);
+  return withPayload(head, job.payload, value !== undefined);
+}
+
+/** A JSON object with the payload as its last member: its bytes as they are, or a JSON string of what is not JSON. */
+export function withPayload(head: string, payload: Buffer, isJson: boolean): Buffer {
+  const body = isJson ? oneLine(payload) : Buffer.from(JSON.stringify(payload.toString('utf8')));
   return Buffer.concat([Buffer.from(`${head.slice(0, -1)},"payload":`), body, Buffer.from('}')]);
 }
 
@@ -32,7 +37,8 @@ function oneLine(payload: Buffer): Buffer {
   return Buffer.from(payload.map((byte) => (byte === LF || byte === CR ? 32 : byte)));
 }
 
-function parse(text: string): unknown {
+/** The value that a text is in JSON; undefined when it is none. */
+export function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

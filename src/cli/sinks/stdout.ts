@@ -1,9 +1,9 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import type { Batch, Job, Leases, Queue } from '../../index.js';
+import { drainLoop, type Job, Leases, LONGEST_TIMER_MS, type Queue, type Taken } from '../../index.js';
 import { type Context, cannotWrite, readerGone } from '../context.js';
 import { say } from '../output.js';
+import type { Drain } from './drain.js';
 import { type Form, lineOf } from './form.js';
-import type { Sink } from './sink.js';
 
 /** When a job counts as delivered: `behind` the pipe, by whoever acks its `lease`, or `once`, as it was taken. */
 export type Delivery = 'behind' | 'lease' | 'once';
@@ -24,8 +24,71 @@ interface Written {
   readonly line: Buffer;
 }
 
-/** Writes jobs to stdout, one a line. */
-export class StdoutSink implements Sink {
+/** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
+const LAST_PATIENCE_MS = 5_000;
+
+/** Writes due jobs to stdout, one a line. Returns how many lines are out although their leases had ended before. */
+export async function drainToStdout(context: Context, drain: Drain, delivery: Delivery): Promise<number> {
+  const { queues, stop, notes, graceMs, watch } = drain;
+  const leases = new Leases({
+    onLost: (job) => sink.leaseLost(job),
+    onTrouble: (error) => notes.trouble(error),
+    // A run of cron's must not wait for a Redis that is gone while the next runs start.
+    patienceMs: watch ? undefined : LAST_PATIENCE_MS,
+  });
+  const graceOver = new Promise<'over'>((resolve) => {
+    stop.addEventListener('abort', () => {
+      leases.giveUpAfter(graceMs);
+      setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
+    });
+  });
+  const sink = new StdoutSink(context, leases, { delivery, form: drain.form, graceOver });
+  const enough = new AbortController();
+  const batches = drainLoop(queues, {
+    limit: drain.limit,
+    leaseMs: delivery === 'once' ? 0 : drain.leaseMs,
+    watch,
+    forMs: drain.forMs,
+    signal: AbortSignal.any([stop, enough.signal]),
+    onTrouble: (error) => notes.trouble(error),
+    onDrained: (queue, drained) => notes.drained(queue, drained),
+  });
+  /** Holds the leases of what was taken from the moment it is here. */
+  const next = async (): Promise<Taken | undefined> => {
+    const { value } = await batches.next();
+    if (value && delivery !== 'once') leases.hold(value);
+    return value ?? undefined;
+  };
+  let ahead = next();
+  let failure: unknown;
+  try {
+    for (let taken = await ahead; taken; taken = await ahead) {
+      // The next batch is asked for while this one is written.
+      ahead = next();
+      ahead.catch(() => {});
+      if (stop.aborted) await sink.giveBack(taken.queue, taken.jobs);
+      if (stop.aborted || !(await sink.take(taken))) break;
+    }
+  } catch (error) {
+    failure = error;
+    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long.
+    leases.giveUpAfter(Math.min(graceMs, LAST_PATIENCE_MS));
+  }
+  enough.abort();
+  try {
+    const unwanted = await ahead.catch(() => undefined);
+    if (unwanted) await sink.giveBack(unwanted.queue, unwanted.jobs);
+    await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done');
+  } catch (error) {
+    failure ??= error;
+  }
+  leases.close();
+  if (failure !== undefined) throw failure;
+  return sink.lost;
+}
+
+/** Takes jobs and writes them, as far as stdout accepts them. */
+class StdoutSink {
   readonly #context: Context;
   readonly #leases: Leases;
   readonly #delivery: Delivery;
@@ -49,10 +112,11 @@ export class StdoutSink implements Sink {
     this.#graceOver = how.graceOver;
   }
 
-  async take({ queue, jobs, since }: Batch): Promise<boolean> {
+  /** Takes a batch; resolves when there is room for the next. False: the reader has gone, no more are wanted. */
+  async take({ queue, jobs }: Taken): Promise<boolean> {
     let rest: readonly Written[] = jobs.map((job) => ({
       job,
-      line: lineOf(this.#form, queue, job, (notice) => say(this.#context, notice)),
+      line: lineOf(this.#form, queue.name, job, (notice) => say(this.#context, notice)),
     }));
     try {
       while (rest.length > 0) {
@@ -73,14 +137,19 @@ export class StdoutSink implements Sink {
         await this.#confirm(this.#bytes - BEHIND);
       }
     } finally {
-      if (rest.length > 0) await this.giveBack({ queue, jobs: rest.map(({ job }) => job), since });
+      if (rest.length > 0)
+        await this.giveBack(
+          queue,
+          rest.map(({ job }) => job),
+        );
     }
     return this.#open;
   }
 
-  async giveBack({ queue, jobs }: { queue: Queue; jobs: readonly Job[]; since: number }): Promise<void> {
+  /** Makes jobs that were not taken pending again. */
+  async giveBack(queue: Queue, jobs: readonly Job[]): Promise<void> {
     if (this.#delivery === 'once') await queue.putBack(jobs);
-    else await this.#leases.nack(jobs);
+    else await this.#leases.release(jobs);
   }
 
   #delivered(chunk: readonly Written[]): void {
@@ -128,9 +197,14 @@ export class StdoutSink implements Sink {
   }
 
   async #ack(jobs: Job[]): Promise<void> {
-    this.lost += await this.#leases.ack(jobs);
+    const answers = await this.#leases.ack(jobs);
+    this.lost += answers.filter((answer) => answer === 'lost').length;
   }
 
+  /**
+   * Called once, when no batch follows: because all was taken (`done`), because the drain was told to stop (`stopped`),
+   * or because it failed. Whatever is not known to be done by then is given back.
+   */
   async end(why: 'done' | 'stopped' | 'failed'): Promise<void> {
     try {
       if (this.#open && !this.#context.outputClosed) {

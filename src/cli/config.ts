@@ -1,0 +1,71 @@
+import { Command } from 'commander';
+import {
+  DEFAULT_SETTINGS,
+  DelayqError,
+  formatSetting,
+  Inspector,
+  parseSetting,
+  SETTING_NAMES,
+  type Settings,
+} from '../index.js';
+import type { Context, Globals } from './context.js';
+import { addGlobals, examples } from './options.js';
+import { colours, document, table } from './output.js';
+
+const MEANINGS: Record<keyof Settings, string> = {
+  tries: 'failures until a job is dead',
+  maxLost: 'leases that may end unanswered until a job is dead',
+  backoff: 'wait before another try: 30s,1m,10m (the last repeats) or exponential',
+  lease: 'how long a taken job is hidden from other drains',
+  ttl: 'a job later than this after its first due time is dropped',
+};
+
+export function configCommand(context: Context): Command {
+  const command = new Command('config')
+    .summary('show or set the defaults of a queue')
+    .description(
+      `Sets defaults for jobs and commands that say nothing else, and shows them:\n${SETTING_NAMES.map(
+        (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+      ).join('\n')}\nThey hold from the next call on, for jobs that are there already as well.`,
+    )
+    .argument('<queue>', 'name of the queue')
+    .argument('[name=value...]', 'settings; name= removes one')
+    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
+    .action((queue: string, changes: string[], options: Globals) => config(context, queue, changes, options));
+  examples(command, [
+    'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
+    'delayq config webhook ttl=      # back to none',
+    'delayq config webhook',
+  ]);
+  return addGlobals(command);
+}
+
+async function config(context: Context, queue: string, changes: readonly string[], options: Globals): Promise<void> {
+  const change = Object.assign({}, ...changes.map(parseChange));
+  const inspector = new Inspector(context.redis(options), { prefix: context.prefix(options) });
+  const set = await inspector.configure(queue, change);
+  const terminal = context.stdout.isTTY && !options.json;
+  // Whoever sets something in a script did not ask to see it all.
+  if (changes.length > 0 && !terminal && !options.json) return;
+  const all = { ...DEFAULT_SETTINGS, ...set };
+  if (!terminal) {
+    const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name] ?? null]));
+    return context.write(document({ queue, ...values, set: SETTING_NAMES.filter((name) => name in set) }));
+  }
+  const paint = await colours(context, context.stdout);
+  const rows = SETTING_NAMES.map((name) => [
+    name,
+    formatSetting(name, all[name]),
+    name in set ? '' : paint.dim('default'),
+    paint.dim(MEANINGS[name]),
+  ]);
+  await context.write(`${await table(undefined, rows, [0, 1, 2, 3])}\n`);
+}
+
+function parseChange(text: string) {
+  const at = text.indexOf('=');
+  if (at > 0) return parseSetting(text.slice(0, at), text.slice(at + 1));
+  throw new DelayqError('usage', `${JSON.stringify(text)} sets nothing`, {
+    next: 'write name=value, such as tries=4, or name= to remove a setting',
+  });
+}

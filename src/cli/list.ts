@@ -1,0 +1,115 @@
+import { Command } from 'commander';
+import { formatDuration, Inspector, type StoredJob } from '../index.js';
+import type { Context, Globals } from './context.js';
+import { addGlobals, count, examples } from './options.js';
+import { colours, type Paint, say, table, visible } from './output.js';
+import { requireQueue } from './queues.js';
+import { jobJson, reasonOf } from './stored.js';
+
+interface Options extends Globals {
+  readonly pending?: boolean;
+  readonly active?: boolean;
+  readonly dead?: boolean;
+  readonly number?: number;
+  readonly full?: boolean;
+}
+
+/** What is first on the list is what somebody has to look at. */
+const STATES = ['dead', 'active', 'pending'] as const;
+
+/** How much of a payload or an error is shown, characters, unless all of it is asked for. */
+const SHOWN = 60;
+
+/** Rows that are put into columns together: enough for a screen, little enough to come at once. */
+const ROWS = 200;
+
+export function listCommand(context: Context): Command {
+  const command = new Command('list')
+    .summary('list the jobs of a queue, dead ones first')
+    .description('Lists jobs, of each state in the order of their times. Into a pipe it writes JSON Lines, a job each.')
+    .argument('<queue>', 'name of the queue')
+    .option('--dead', 'jobs that are dead, the longest dead first')
+    .option('--active', 'jobs that a consumer holds')
+    .option('--pending', 'jobs that wait, the next one due first')
+    .option('-n, --number <n>', 'at most n jobs', count)
+    .option('--full', 'payloads and errors in full')
+    .option('--json', 'write JSON Lines (the default when stdout is not a terminal)')
+    .action((queue: string, options: Options) => list(context, queue, options));
+  examples(command, [
+    'delayq list --dead order-close',
+    `delayq list --dead order-close | jq -r 'select(.error | test("timeout")) | .id' | delayq requeue order-close -`,
+  ]);
+  return addGlobals(command);
+}
+
+async function list(context: Context, queue: string, options: Options): Promise<void> {
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  await requireQueue(redis, prefix, queue);
+  const now = await redis.now();
+  const asked = STATES.filter((state) => options[state]);
+  const states = asked.length > 0 ? asked : STATES;
+  const terminal = context.stdout.isTTY && !options.json;
+  const paint = terminal ? await colours(context, context.stdout) : undefined;
+  let left = options.number ?? Number.POSITIVE_INFINITY;
+  let first = true;
+  let rows: StoredJob[] = [];
+  const flush = async () => {
+    if (rows.length === 0) return;
+    const text = paint
+      ? await toTable(rows, { now, paint, first, full: options.full ?? false })
+      : rows.map((job) => jobJson(queue, job)).join('\n');
+    rows = [];
+    first = false;
+    await context.write(`${text}\n`);
+  };
+  for (const state of states) {
+    if (left <= 0) break;
+    for await (const job of inspector.list(queue, state, left)) {
+      left -= 1;
+      rows.push(job);
+      if (rows.length >= ROWS) await flush();
+      if (context.outputClosed) return;
+    }
+  }
+  await flush();
+  if (first && terminal) say(context, `${queue} has no ${asked.length > 0 ? `${asked.join(' or ')} ` : ''}jobs`);
+}
+
+async function toTable(
+  rows: readonly StoredJob[],
+  { now, paint, first, full }: { now: number; paint: Paint; first: boolean; full: boolean },
+): Promise<string> {
+  const head = ['id', 'state', 'since or due', 'attempts', 'why', 'payload'];
+  const cells = rows.map((job) => [
+    visible(job.id),
+    job.state === 'dead' ? paint.red.bold(job.state) : job.state,
+    whenOf(job, now),
+    String(job.attempts),
+    cut(whyOf(job), full),
+    job.payload ? cut(job.payload.toString('utf8'), full) : paint.red.bold('none'),
+  ]);
+  return table(first ? head.map((cell) => paint.dim(cell)) : undefined, cells, [0, 1, 4, 5]);
+}
+
+function whenOf({ due, died, lease }: StoredJob, now: number): string {
+  const ago = (ms: number) => `${formatDuration(now - ms)} ago`;
+  if (died !== undefined) return ago(died);
+  if (lease) return ago(lease.since);
+  if (due === undefined) return '';
+  return due > now ? `in ${formatDuration(due - now)}` : `${formatDuration(now - due)} late`;
+}
+
+/** Why a job stands where it does, as far as there is more to say than its state. */
+function whyOf(job: StoredJob): string {
+  const error = job.error?.split('\n')[0];
+  if (job.state === 'dead') return error && job.reason !== 'lost' ? error : reasonOf(job);
+  return error ?? '';
+}
+
+/** `text` on one line, and no longer than is shown. */
+function cut(text: string, full: boolean): string {
+  const shown = visible(text);
+  return full || shown.length <= SHOWN ? shown : `${shown.slice(0, SHOWN - 1)}…`;
+}

@@ -1,0 +1,88 @@
+import { type DelayqError, type Drained, formatDuration, printable, type Queue, type TaskResult } from '../index.js';
+import type { Context } from './context.js';
+import { complain, grouped, say } from './output.js';
+
+/** How much a drain says: nothing but what is out of order, the sum at the end as well, or each job. */
+export type Talk = 'quiet' | 'normal' | 'verbose';
+
+/** What a drain says on stderr besides its lines. */
+export class Notes {
+  readonly #context: Context;
+  readonly #talk: Talk;
+  readonly #started = performance.now();
+  readonly #expired = new Map<string, number>();
+  readonly #died = new Map<string, number>();
+  readonly #paused = new Set<string>();
+  #since: number | undefined;
+  /** Jobs that the drain was given. */
+  taken = 0;
+
+  constructor(context: Context, talk: Talk) {
+    this.#context = context;
+    this.#talk = talk;
+  }
+
+  /** Says what a call told of besides its jobs. */
+  drained(queue: Queue, { jobs, expired, orphaned, died, state }: Drained): void {
+    this.taken += jobs.length;
+    if (expired > 0) this.#expired.set(queue.name, (this.#expired.get(queue.name) ?? 0) + expired);
+    if (died > 0) this.#died.set(queue.name, (this.#died.get(queue.name) ?? 0) + died);
+    if (orphaned > 0)
+      say(this.#context, `${queue.name}: ${orphaned} ids had no payload and are dead now (reason: orphaned)`);
+    if (state !== 'paused') this.#paused.delete(queue.name);
+    else if (this.#context.stderr.isTTY && !this.#paused.has(queue.name)) {
+      this.#paused.add(queue.name);
+      say(this.#context, `${queue.name} is paused: nothing is taken`);
+    }
+  }
+
+  /** Says what became of a job, when that is asked for, or when nobody will look at it again by itself. */
+  result({ queue, job, outcome, ms, error, delayMs }: TaskResult): void {
+    const unusual = outcome === 'dead' || outcome === 'lost';
+    if (this.#talk === 'quiet' || (this.#talk === 'normal' && !unusual)) return;
+    const said = {
+      acked: 'done',
+      retried: `failed, again in ${formatDuration(delayMs ?? 0)}`,
+      dead: 'dead',
+      released: 'given back, nothing counted',
+      lost: 'its lease was lost: it comes, or came, again',
+      superseded: 'was replaced or cancelled meanwhile',
+    }[outcome];
+    const why = error === undefined ? '' : `: ${firstLine(error)}`;
+    const which = `${queue.name} ${/^[!-~]+$/.test(job.id) ? job.id : printable(job.id)}`;
+    say(this.#context, `${which}: attempt ${job.attempt}, ${formatDuration(ms)}: ${said}${why}`);
+  }
+
+  /** Tells once that Redis is in trouble, and that it is back. */
+  trouble(error: DelayqError | undefined): void {
+    if (error && this.#since === undefined) {
+      this.#since = performance.now();
+      complain(this.#context, error);
+      say(this.#context, 'still trying');
+    } else if (!error && this.#since !== undefined) {
+      say(this.#context, `Redis is back after ${formatDuration(performance.now() - this.#since)}`);
+      this.#since = undefined;
+    }
+  }
+
+  /** Sums up, `counts` in words as they are to be read; nothing when nothing was taken. */
+  sum(counts: Readonly<Record<string, number>>): void {
+    if (this.#talk === 'quiet' || this.taken === 0) return;
+    const parts = Object.entries(counts).filter(([, n]) => n > 0);
+    const text = parts.map(([word, n]) => `${grouped(n)} ${word}`).join(', ');
+    say(this.#context, `${text || 'nothing done'} in ${formatDuration(performance.now() - this.#started)}`);
+  }
+
+  /** Says at the end what the calls told of. Returns whether jobs died of it. */
+  end(): boolean {
+    for (const [name, n] of this.#expired) say(this.#context, `${name}: ${n} jobs had expired and were dropped`);
+    for (const [name, n] of this.#died)
+      say(this.#context, `${name}: ${n} jobs are dead now: nobody answered for them, too often`);
+    return this.#died.size > 0;
+  }
+}
+
+function firstLine(text: string): string {
+  const [first = '', ...rest] = text.split('\n');
+  return rest.length > 0 ? `${first} …` : first;
+}

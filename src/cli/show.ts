@@ -1,0 +1,87 @@
+import { Command } from 'commander';
+import {
+  DEFAULT_SETTINGS,
+  DelayqError,
+  exactDuration,
+  formatDuration,
+  formatTime,
+  Inspector,
+  printable,
+  type Settings,
+  type StoredJob,
+} from '../index.js';
+import type { Context, Globals } from './context.js';
+import { addGlobals, examples } from './options.js';
+import { colours, type Paint, visible } from './output.js';
+import { requireQueue } from './queues.js';
+import { jobJson, reasonOf } from './stored.js';
+
+interface Options extends Globals {
+  readonly tz?: string;
+}
+
+export function showCommand(context: Context): Command {
+  const command = new Command('show')
+    .summary('show all that is known of one job')
+    .description('Shows where a job stands, its times, attempts, last error and payload. Into a pipe it writes JSON.')
+    .argument('<queue>', 'name of the queue')
+    .argument('<id>', "the job's id")
+    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
+    .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
+    .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
+  examples(command, ['delayq show order-close order:42', 'delayq show order-close VbayYBj0B1VUn | jq .payload']);
+  return addGlobals(command);
+}
+
+async function show(context: Context, queue: string, id: string, options: Options): Promise<void> {
+  const zone = context.zone(options);
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  const [job] = await inspector.show(queue, [id]);
+  if (!job) {
+    await requireQueue(redis, prefix, queue);
+    throw new DelayqError('missing', `there is no job ${printable(id)} in ${queue}`, {
+      why: 'it is done, or was never there: finished jobs are not kept',
+      next: `see the jobs there are: delayq list ${queue}`,
+    });
+  }
+  if (!context.stdout.isTTY || options.json) return context.write(`${jobJson(queue, job, { schema: 1 })}\n`);
+  const settings = { ...DEFAULT_SETTINGS, ...(await inspector.configure(queue)) };
+  const paint = await colours(context, context.stdout);
+  await context.write(toText(queue, job, { settings, paint, zone, now: await redis.now() }));
+}
+
+function toText(
+  queue: string,
+  job: StoredJob,
+  { settings, paint, zone, now }: { settings: Settings; paint: Paint; zone: string; now: number },
+): string {
+  const { state, due, died, lease, failures, losses, failed, error, payload } = job;
+  const at = (ms: number) =>
+    `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
+  const line = (name: string, value: string) => `  ${paint.dim(name.padEnd(10))}  ${value}\n`;
+  const many = (n: number, word: string, words: string) => `${n} ${n === 1 ? word : words}`;
+  const ttl = job.ttl ?? settings.ttl;
+
+  let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
+  if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);
+  if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
+  if (lease) {
+    text += line('held by', `${visible(lease.by)} since ${at(lease.since)}`);
+    text += line('lease ends', at(lease.ends));
+  }
+  text += line(
+    'attempts',
+    `${job.attempts}: ${many(failures, 'failure', 'failures')} of ${job.tries ?? settings.tries}, ` +
+      `${many(losses, 'loss', 'losses')} of ${job.maxLost ?? settings.maxLost}${lease ? ', and one under way' : ''}`,
+  );
+  if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
+  if (failed !== undefined) text += line('failed', at(failed));
+  for (const [i, part] of (error ?? '').split('\n').entries())
+    if (error) text += line(i === 0 ? 'error' : '', visible(part));
+  text += payload
+    ? `${line('payload', many(payload.length, 'byte', 'bytes'))}${visible(payload.toString('utf8'))}\n`
+    : line('payload', paint.red.bold('none'));
+  return text;
+}

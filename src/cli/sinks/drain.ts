@@ -1,0 +1,20 @@
+import type { Queue } from '../../index.js';
+import type { Notes } from '../notes.js';
+import type { Form } from './form.js';
+
+/** A drain as every form of delivery sees it. Durations are ms. */
+export interface Drain {
+  readonly queues: readonly Queue[];
+  /** The most jobs to take. */
+  readonly limit: number | undefined;
+  /** Left out: as each queue's config says. */
+  readonly leaseMs: number | undefined;
+  readonly watch: boolean;
+  readonly forMs: number | undefined;
+  /** How long a drain that is stopped waits for whoever has jobs in hand. */
+  readonly graceMs: number;
+  readonly stop: AbortSignal;
+  /** What is written of a job. */
+  readonly form: Form;
+  readonly notes: Notes;
+}

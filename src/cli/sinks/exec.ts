@@ -1,0 +1,32 @@
+import type { Task } from '../../index.js';
+import { type Form, lineOf } from './form.js';
+import type { Recipe } from './handlers.js';
+
+/** One process a job: `command` as it is, no shell, the payload on stdin, the rest in DELAYQ_*. */
+export function execRecipe(
+  command: readonly string[],
+  form: Form,
+  env: NodeJS.ProcessEnv,
+  odd: (notice: string) => void,
+): Recipe {
+  const [file = '', ...args] = command;
+  return ([task]) => {
+    const { queue, id, attempt, tries, due, receipt } = task as Task;
+    // Whole arguments only, and never the payload: nothing of a job can become part of another word, or code of a shell.
+    const whole: Record<string, string> = { '{id}': id, '{queue}': queue };
+    return {
+      file,
+      args: args.map((arg) => whole[arg] ?? arg),
+      env: {
+        ...env,
+        DELAYQ_ID: id,
+        DELAYQ_QUEUE: queue,
+        DELAYQ_ATTEMPT: String(attempt),
+        DELAYQ_TRIES: String(tries),
+        DELAYQ_DUE: String(due),
+        DELAYQ_RECEIPT: receipt,
+      },
+      input: Buffer.concat([lineOf(form, queue, task as Task, odd), Buffer.from('\n')]),
+    };
+  };
+}

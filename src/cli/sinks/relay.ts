@@ -1,0 +1,85 @@
+import { type Context, cannotWrite, readerGone } from '../context.js';
+
+type Channel = 'stdout' | 'stderr';
+
+/** How much of a handler's output waits for its end, bytes, before its whole lines go out ahead of it. */
+const MOST_HELD = 1024 * 1024;
+
+const LF = 10;
+
+/** Passes on what handlers write: as it comes while only one runs, each handler's in one piece when several do. */
+export class Relay {
+  readonly #context: Context;
+  readonly #live: boolean;
+  readonly #onStop: () => void;
+  /** Why stdout cannot be written. */
+  problem: Error | undefined;
+
+  /** `onStop` hears that nobody takes stdout any more. */
+  constructor(context: Context, { live, onStop }: { live: boolean; onStop: () => void }) {
+    this.#context = context;
+    this.#live = live;
+    this.#onStop = onStop;
+  }
+
+  /** Opens the output of one handler. */
+  open(): Output {
+    return new Output((channel, bytes) => this.#pass(channel, bytes), this.#live);
+  }
+
+  /** Resolves when there is room for more. */
+  async #pass(channel: Channel, bytes: Buffer): Promise<void> {
+    const stream = this.#context[channel];
+    if (stream.destroyed || (channel === 'stdout' && this.#context.outputClosed)) return;
+    await new Promise<void>((resolve) => {
+      stream.write(bytes, (error) => {
+        if (error && channel === 'stdout') {
+          if (!readerGone(error)) this.problem ??= cannotWrite(error);
+          this.#onStop();
+        }
+        resolve();
+      });
+    });
+  }
+}
+
+/** What one handler writes. */
+export class Output {
+  readonly #pass: (channel: Channel, bytes: Buffer) => Promise<void>;
+  readonly #live: boolean;
+  readonly #held: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };
+  #size = 0;
+
+  constructor(pass: (channel: Channel, bytes: Buffer) => Promise<void>, live: boolean) {
+    this.#pass = pass;
+    this.#live = live;
+  }
+
+  /** Takes what was written; when it returns a promise, there is room for more only after that. */
+  take(channel: Channel, bytes: Buffer): Promise<void> | undefined {
+    if (this.#live) return this.#pass(channel, bytes);
+    this.#held[channel].push(bytes);
+    this.#size += bytes.length;
+    return this.#size > MOST_HELD ? this.#flush(true) : undefined;
+  }
+
+  /** Writes what is still held. */
+  async end(): Promise<void> {
+    await this.#flush(false);
+  }
+
+  async #flush(wholeLines: boolean): Promise<void> {
+    this.#size = 0;
+    const written: Promise<void>[] = [];
+    for (const channel of ['stdout', 'stderr'] as const) {
+      const bytes = Buffer.concat(this.#held[channel]);
+      const end = wholeLines ? bytes.lastIndexOf(LF) + 1 : bytes.length;
+      // A line without an end would be held for ever.
+      const cut = end === 0 && bytes.length > MOST_HELD ? bytes.length : end;
+      this.#held[channel] = cut < bytes.length ? [bytes.subarray(cut)] : [];
+      this.#size += bytes.length - cut;
+      if (cut > 0) written.push(this.#pass(channel, bytes.subarray(0, cut)));
+    }
+    await Promise.all(written);
+  }
+}

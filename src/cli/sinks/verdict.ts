@@ -1,0 +1,94 @@
+import { Dead, DelayqError, Release } from '../../index.js';
+import type { Ended } from './process.js';
+
+/** Of the errors of spawn(2), those that pass: the machine has no room for one more process now. */
+const NO_ROOM = new Set(['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE']);
+
+/** Exit statuses by which a shell says that a command is not there or cannot be run. */
+const NOT_RUN = new Set([126, 127]);
+
+/** Says by a handler's exit status what becomes of its job, in the words of a worker. */
+export class Verdict {
+  readonly #command: string;
+  readonly #deadOn: ReadonlySet<number>;
+  readonly #halt = new AbortController();
+  /** A handler has ended in another way than "not found": it can be run. */
+  #proven = false;
+  #notRun = 0;
+  /** The handler asked to stop the run. */
+  halted = false;
+  #problem: DelayqError | undefined;
+
+  constructor(command: string, deadOn: ReadonlySet<number>) {
+    this.#command = command;
+    this.#deadOn = deadOn;
+  }
+
+  /** Aborts when no more handlers should be started. */
+  get signal(): AbortSignal {
+    return this.#halt.signal;
+  }
+
+  /** Why no handler can be run at all. */
+  get problem(): DelayqError | undefined {
+    // One that could not be run, with no other to compare it with, is no failure of its job.
+    if (!this.#problem && this.#notRun > 0 && !this.#proven) this.#problem = this.#cannotRun();
+    return this.#problem;
+  }
+
+  /** Returns when the job is done; throws what becomes of it otherwise. */
+  ended({ status, signal: by, tail }: Ended, signal: AbortSignal): void {
+    const because = (what: string) => (tail === '' ? what : `${what}: ${tail}`);
+    // Whatever status it ends with when it is told to: it was not let finish.
+    if (signal.aborted) throw new Error(because((signal.reason as Error).message));
+    if (NOT_RUN.has(status) && !this.#proven) {
+      this.#notRun += 1;
+      // The first one may be one job's own fault: it goes behind the others, and the next one tells.
+      if (this.#notRun === 1) throw new Release(0);
+      this.#problem ??= this.#cannotRun();
+      this.#halt.abort();
+      throw new Release();
+    }
+    this.#proven = true;
+    if (status === 0) return;
+    const text = because(by ? `killed by ${by}` : `exit ${status}`);
+    if (this.#deadOn.has(status)) throw new Dead(text);
+    if (status === 255) {
+      this.halted = true;
+      this.#halt.abort();
+    }
+    throw new Error(text);
+  }
+
+  /** Throws what becomes of a job whose handler could not be started. */
+  notStarted(error: NodeJS.ErrnoException): never {
+    const { code = '' } = error;
+    // Only other software makes such ids.
+    if (code === 'ERR_INVALID_ARG_VALUE') throw new Dead('its id cannot be given to a process');
+    if (code === 'E2BIG')
+      throw new Error(`${this.#command} could not be started: arguments and environment are too large`);
+    const next = NO_ROOM.has(code)
+      ? 'lower -P, or raise the limit (ulimit -u, ulimit -n)'
+      : 'name a program that is there and executable; under cron the PATH is short, so write it in full';
+    this.#problem ??= new DelayqError(NO_ROOM.has(code) ? 'temporary' : 'config', `cannot start ${this.#command}`, {
+      why: REASONS[code] ?? error.message,
+      next: `${next}. The jobs were given back, nothing was counted`,
+      cause: error,
+    });
+    this.#halt.abort();
+    throw new Release();
+  }
+
+  #cannotRun(): DelayqError {
+    return new DelayqError('config', `${this.#command} does not run`, {
+      why: 'its first outcome was exit 126 or 127: by custom, a command was not found or cannot be run',
+      next: 'run it by hand; under cron the PATH is short. The jobs were given back, nothing was counted',
+    });
+  }
+}
+
+const REASONS: Record<string, string> = {
+  ENOENT: 'there is no such program (ENOENT)',
+  EACCES: 'it is not executable, or not for this user (EACCES)',
+  EAGAIN: 'no more processes may be started (EAGAIN)',
+};

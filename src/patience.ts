@@ -1,0 +1,47 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type DelayqError, isDelayqError, isPassing } from './errors.js';
+import { type Answer, afterRepeat, type Nacked } from './job.js';
+
+/** Pauses between attempts while Redis is in trouble, ms; the last repeats. */
+const RETRY_MS = [50, 200, 500, 1_000];
+
+/** How long to try, and who hears of it. */
+export interface Patience {
+  /** When to give up, ms by the monotonic clock; asked before each attempt, as it may change. */
+  readonly until: () => number;
+  /** Hears that Redis is in trouble, and, with undefined, that it is back. */
+  readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
+}
+
+/** Calls `call` again while it fails with errors that pass. Throws the last of them when time is up, others at once. */
+export async function patiently<T>(call: () => Promise<T>, { until, onTrouble }: Patience): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const result = await call();
+      if (attempt > 0) onTrouble?.(undefined);
+      return result;
+    } catch (error) {
+      const pause = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] as number;
+      if (!isPassing(error) || performance.now() + pause > until()) throw error;
+      if (attempt > 0) onTrouble?.(error);
+      await sleep(pause);
+    }
+  }
+}
+
+/** Settles jobs as {@link patiently}, and knows what answers mean after a reply that was lost. */
+export async function settlePatiently<A extends Answer | Nacked>(
+  settle: () => Promise<A[]>,
+  patience: Patience,
+): Promise<A[]> {
+  let inDoubt = false;
+  const answers = await patiently(
+    () =>
+      settle().catch((error: unknown) => {
+        inDoubt ||= isDelayqError(error, 'unknown');
+        throw error;
+      }),
+    patience,
+  );
+  return inDoubt ? answers.map(afterRepeat) : answers;
+}
