@@ -9,7 +9,7 @@ import {
   type Settings,
 } from '../index.js';
 import type { Context, Globals } from './context.js';
-import { addGlobals, examples } from './options.js';
+import { addGlobals, details, examples } from './options.js';
 import { colours, document, table } from './output.js';
 
 const MEANINGS: Record<keyof Settings, string> = {
@@ -23,15 +23,19 @@ const MEANINGS: Record<keyof Settings, string> = {
 export function configCommand(context: Context): Command {
   const command = new Command('config')
     .summary('show or set the defaults of a queue')
-    .description(
-      `Sets defaults for jobs and commands that say nothing else, and shows them:\n${SETTING_NAMES.map(
-        (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
-      ).join('\n')}\nThey hold from the next call on, for jobs that are there already as well.`,
-    )
+    .description('Sets defaults for jobs and commands that say nothing else, and shows them.')
     .argument('<queue>', 'name of the queue')
     .argument('[name=value...]', 'settings; name= removes one')
     .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
     .action((queue: string, changes: string[], options: Globals) => config(context, queue, changes, options));
+  details(command, [
+    'Settings:',
+    ...SETTING_NAMES.map(
+      (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (default: ${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+    ),
+    '',
+    'They hold from the next call on, also for jobs that are there already.',
+  ]);
   examples(command, [
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
     'delayq config webhook ttl=      # back to none',

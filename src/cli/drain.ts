@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { type Backoff, DelayqError, parseBackoff, Queue } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { Notes } from './notes.js';
-import { addGlobals, count, duration, examples, longerThanNone, ratePerSecond, statuses } from './options.js';
+import { addGlobals, count, details, duration, examples, longerThanNone, ratePerSecond, statuses } from './options.js';
 import { say } from './output.js';
 import { requireQueue } from './queues.js';
 import type { Drain } from './sinks/drain.js';
@@ -28,7 +28,7 @@ interface Options extends Globals {
   readonly atMostOnce?: boolean;
   readonly watch?: boolean;
   readonly for?: number;
-  readonly grace: number;
+  readonly grace?: number;
   readonly failIfEmpty?: boolean;
   readonly mustExist?: boolean;
   readonly verbose?: boolean;
@@ -49,17 +49,10 @@ const FOR_HANDLERS = {
 
 export function drainCommand(context: Context): Command {
   const command = new Command('drain')
-    .summary('take due jobs, oldest due first, and run a handler for each, or write them to stdout')
+    .summary('take due jobs, oldest due first, into a handler or to stdout')
     .description(
-      'Takes due jobs, oldest due first, until none that was due at the start is left, and delivers them\n' +
-        '  -- command args…   to a process each: payload on stdin, DELAYQ_ID, _QUEUE, _ATTEMPT, _TRIES, _DUE, _RECEIPT in\n' +
-        '                     the environment, {id} and {queue} replaced where they are a whole argument, no shell\n' +
-        "  --pipe 'command'   many at a time to a shell command, one a line on its stdin\n" +
-        '  (neither)          to stdout, one a line; a line is removed once 128 KiB more has been accepted, or at the\n' +
-        '                     clean end\n' +
-        'Exit status of a handler: 0 done; 65 or 100 dead at once; 255 failed, and stop the run; one that cannot be\n' +
-        'started, or 126 or 127 before any other: stop, nothing counted, exit 78; else failed: tried again after the\n' +
-        'backoff until its tries are spent, then dead.',
+      'Takes due jobs, oldest due first, until none that was due at the start is left, and runs a handler for each ' +
+        '(-- command), for many at a time (--pipe), or writes them to stdout, one a line.',
     )
     .usage('[options] <queue> [-- command args…]')
     .argument('<queue>', 'name of the queue, or several as high,low: the first is asked again before each batch')
@@ -76,15 +69,19 @@ export function drainCommand(context: Context): Command {
     .option('-n, --number <n>', 'take at most n jobs', count)
     .option(
       '--lease <duration>',
-      'how long a job is ours; renewed while a handler runs. To stdout: leave the jobs leased and print envelopes, for delayq ack',
+      'how long a job is ours at a time; to stdout: leave the jobs leased and print envelopes, for delayq ack',
       longerThanNone,
     )
-    .option('--envelope', 'write {"queue":…,"id":…,"receipt":…,"attempt":…,"due":…,"payload":…} instead of payloads')
+    .option('--envelope', 'write {"queue":…,"id":…,"receipt":…,"attempt":…,"due":…,"payload":…}')
     .option('--text', 'write the text of payloads that are JSON strings, as enqueue --text stores them')
     .option('--at-most-once', 'to stdout: remove jobs as they are taken: never twice, lost if anything dies on the way')
     .option('-w, --watch', 'go on, delivering each job when it falls due')
     .option('--for <duration>', 'watch for so long, then end', longerThanNone)
-    .option('--grace <duration>', 'after SIGTERM or SIGINT wait so long for handlers or the reader', duration, 30_000)
+    .option(
+      '--grace <duration>',
+      'after SIGTERM or SIGINT wait so long for handlers or the reader (default: 30s)',
+      duration,
+    )
     .option('--fail-if-empty', 'exit 3 when nothing was due')
     .option('--must-exist', 'exit 3 when there is no such queue')
     .option('-v, --verbose', 'say on stderr what became of each job')
@@ -101,6 +98,22 @@ export function drainCommand(context: Context): Command {
     "delayq drain mail --pipe 'jq -c .to | ./send-all'",
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
     'delayq drain order-close | ./close-orders',
+  ]);
+  details(command, [
+    'Forms:',
+    '  -- command args…  a process a job, no shell. The payload comes on stdin; DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT,',
+    '                    DELAYQ_TRIES, DELAYQ_DUE (ms) and DELAYQ_RECEIPT are in the environment; {id} and {queue} are',
+    '                    replaced where they are a whole argument. Its lease is renewed while the handler runs.',
+    "  --pipe 'command'  a shell command a batch, one job a line on its stdin: exit 0 and all are done, else all failed.",
+    '  neither           to stdout. A line is removed once 128 KiB more was accepted, or at the clean end; with --lease',
+    '                    by whoever passes it on to delayq ack.',
+    '',
+    'Exit status of a handler:',
+    '  0                 done: the job is removed',
+    '  65, 100           dead at once (--dead-on)',
+    '  255               failed, and nothing more is started',
+    '  126, 127          before any other: it cannot be run. Stop, give back, count nothing, exit 78',
+    '  other, a signal   failed: tried again after the backoff, until its tries are spent; then dead',
   ]);
   return addGlobals(command);
 }
@@ -159,7 +172,7 @@ async function drain(
     leaseMs: options.lease,
     watch: options.watch || options.for !== undefined,
     forMs: options.for,
-    graceMs: options.grace,
+    graceMs: options.grace ?? 30_000,
     stop: context.stopSignal(),
     form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
     notes,

@@ -54,6 +54,11 @@ export function addGlobals(command: Command): Command {
     .addOption(new Option('--prefix <name>', 'namespace of all keys (env DELAYQ_PREFIX)'));
 }
 
+/** Puts what needs more than a sentence below a command's options, its lines as they are. */
+export function details(command: Command, lines: string[]): Command {
+  return command.addHelpText('after', `\n${lines.join('\n')}`);
+}
+
 /** Puts examples at the top of a command's help. */
 export function examples(command: Command, lines: string[]): Command {
   return command.addHelpText('before', `Examples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`);

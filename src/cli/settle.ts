@@ -18,7 +18,7 @@ import {
 import type { Context, Globals } from './context.js';
 import { type Line, lines } from './lines.js';
 import { Notes } from './notes.js';
-import { addGlobals, duration, examples, longerThanNone } from './options.js';
+import { addGlobals, details, duration, examples, longerThanNone } from './options.js';
 import { document, say } from './output.js';
 
 /*
@@ -75,7 +75,7 @@ export function nackCommand(context: Context): Command {
       }),
     );
   examples(command, [
-    'delayq drain --lease 5m webhook | ./post-all 3>&1 >/dev/null | delayq nack --in 1m',
+    `delayq drain --lease 5m mail | jq -c 'select(.payload.to | not)' | delayq nack --dead --error "no address"`,
     'delayq nack --dead --error "no such customer" "$DELAYQ_QUEUE" "$DELAYQ_ID" "$DELAYQ_RECEIPT"',
     'delayq nack --release webhook VbayYBj0B1VUn 2mXq0ZsL8Qe1',
   ]);
@@ -98,19 +98,19 @@ export function renewCommand(context: Context): Command {
 }
 
 function answer(name: string, summary: string): Command {
-  return new Command(name)
+  const command = new Command(name)
     .summary(summary)
-    .description(
-      `${summary[0]?.toUpperCase()}${summary.slice(1)}. Jobs are named by arguments, or by lines on stdin as\n` +
-        '"delayq drain --lease" writes them: {"queue":…,"id":…,"receipt":…}, other keys are not looked at.\n' +
-        'A job whose lease another drain has taken back stays as it is, is reported, and makes the exit status 1;\n' +
-        'one that was replaced or cancelled meanwhile is only reported.',
-    )
+    .description(`${summary[0]?.toUpperCase()}${summary.slice(1)}. Jobs are named by arguments, or by lines on stdin.`)
     .usage('[options] [<queue> <id> <receipt>]')
     .argument('[queue]', 'name of the queue')
     .argument('[id]', "the job's id")
     .argument('[receipt]', 'what proves that it is yours')
     .option('--json', 'print how many had which answer as one JSON document');
+  return details(command, [
+    'Lines are those that "delayq drain --lease" writes, {"queue":…,"id":…,"receipt":…}; other keys are not looked at.',
+    'A job whose lease was taken back meanwhile stays as it is, is reported, and makes the exit status 1. One that was',
+    'replaced or cancelled meanwhile is only reported.',
+  ]);
 }
 
 async function settle(
