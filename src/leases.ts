@@ -205,6 +205,8 @@ export class Leases {
     this.#held.delete(job);
     this.#ended.set(job, answer);
     if (answer === 'lost') this.#options.onLost?.(job);
+    // Removes the mark by which superseded is told from lost: we know now, and nobody else will ask.
+    else holding.queue.ack([job]).catch(() => {});
   }
 }
 

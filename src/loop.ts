@@ -41,6 +41,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
   const cutoffs = new Map<Queue, number>();
   let taken = 0;
   let troubled = 0;
+  if (watch) rest.listen();
   try {
     while (taken < limit && !options.signal?.aborted) {
       let found = false;
@@ -113,7 +114,7 @@ class Rest {
   }
 
   async take(): Promise<void> {
-    this.#listen();
+    this.listen();
     for (;;) {
       const ms = this.#end - performance.now();
       if (ms <= 0 || this.#signal?.aborted) return;
@@ -129,7 +130,8 @@ class Rest {
     }
   }
 
-  #listen(): void {
+  /** Hears of jobs that fall due sooner than it would look; again when the connection for it was lost. */
+  listen(): void {
     const [first] = this.#queues;
     if (!first || this.#listener?.alive() || performance.now() < this.#listenAgain) return;
     this.#listenAgain = performance.now() + POLL_MS;

@@ -34,7 +34,10 @@ export class Retry extends Error {
   }
 }
 
-/** Thrown by a handler: not now. The job is given back and nothing is counted; due after `delay`, or as it was. */
+/**
+ * Thrown by a handler: not now. The job is given back and nothing is counted; due after `delay` (ms, or text such as
+ * `5m`), or at once, behind those that are due already.
+ */
 export class Release extends Error {
   override readonly name = 'Release';
   readonly delayMs: number | undefined;
@@ -200,6 +203,8 @@ export class BatchWorker {
   /** How many jobs the call under way asked for; 0 when there is none. */
   #asked = 0;
   #more = false;
+  /** A handler was done, and none was in line although some were asked for: too few were asked for, maybe. */
+  #hungry = false;
   #drained = false;
   readonly #enough = new AbortController();
   #stopping = false;
@@ -387,12 +392,10 @@ export class BatchWorker {
       return;
     }
     const most = Math.max(this.#concurrency, Math.ceil(MOST_AHEAD / this.#batch));
-    const waiting = this.#line.length > 0;
-    // Handlers waited although there was more to take than was asked for: ask for more at once.
-    if (!waiting && this.#busy < this.#concurrency && taken.jobs.length >= asked)
-      this.#ahead = Math.min(this.#ahead * 2, most);
-    else if (waiting && this.#busy === this.#concurrency)
+    if (this.#hungry && taken.jobs.length >= asked) this.#ahead = Math.min(this.#ahead * 2, most);
+    else if (this.#line.length > 0 && this.#busy === this.#concurrency)
       this.#ahead = Math.max(this.#concurrency, Math.floor(this.#ahead * 0.75));
+    this.#hungry = false;
     for (const job of taken.jobs) this.#line.push({ job, from: taken });
   }
 
@@ -489,11 +492,13 @@ export class BatchWorker {
       this.#verdicts.push({ run, job, kind, ms, error: message, delayMs: this.#delayOf(job, kind, error) });
     }
     this.#tell();
+    this.#hungry ||= this.#asked > 0 && this.#line.length === 0;
     this.#advance();
   }
 
   #delayOf(job: Job, kind: Verdict['kind'], error: unknown): number | undefined {
-    if (error instanceof Release) return error.delayMs;
+    // A worker that is being stopped will not take it again, so it keeps its place in line.
+    if (error instanceof Release) return error.delayMs ?? (this.#stopping ? undefined : 0);
     if (kind !== 'retry') return undefined;
     if (error instanceof Retry) return error.delayMs;
     const { backoff } = this.#options;
