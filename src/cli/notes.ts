@@ -1,6 +1,6 @@
 import { type DelayqError, type Drained, formatDuration, printable, type Queue, type TaskResult } from '../index.js';
 import type { Context } from './context.js';
-import { complain, grouped, say } from './output.js';
+import { complain, grouped, many, say } from './output.js';
 
 /** How much a drain says: nothing but what is out of order, the sum at the end as well, or each job. */
 export type Talk = 'quiet' | 'normal' | 'verbose';
@@ -11,7 +11,7 @@ export class Notes {
   readonly #talk: Talk;
   readonly #started = performance.now();
   readonly #expired = new Map<string, number>();
-  readonly #died = new Map<string, number>();
+  #died = 0;
   readonly #paused = new Set<string>();
   #since: number | undefined;
   /** Jobs that the drain was given. */
@@ -26,9 +26,10 @@ export class Notes {
   drained(queue: Queue, { jobs, expired, orphaned, died, state }: Drained): void {
     this.taken += jobs.length;
     if (expired > 0) this.#expired.set(queue.name, (this.#expired.get(queue.name) ?? 0) + expired);
-    if (died > 0) this.#died.set(queue.name, (this.#died.get(queue.name) ?? 0) + died);
+    this.#died += died;
+    if (died > 0) say(this.#context, `${queue.name}: ${many(died, 'job')} died: leases ended unanswered too often`);
     if (orphaned > 0)
-      say(this.#context, `${queue.name}: ${orphaned} ids had no payload and are dead now (reason: orphaned)`);
+      say(this.#context, `${queue.name}: ${many(orphaned, 'id')} without a payload moved to dead (reason: orphaned)`);
     if (state !== 'paused') this.#paused.delete(queue.name);
     else if (this.#context.stderr.isTTY && !this.#paused.has(queue.name)) {
       this.#paused.add(queue.name);
@@ -73,12 +74,10 @@ export class Notes {
     say(this.#context, `${text || 'nothing done'} in ${formatDuration(performance.now() - this.#started)}`);
   }
 
-  /** Says at the end what the calls told of. Returns whether jobs died of it. */
+  /** Says at the end what was dropped. Returns whether jobs died because nobody answered for them. */
   end(): boolean {
-    for (const [name, n] of this.#expired) say(this.#context, `${name}: ${n} jobs had expired and were dropped`);
-    for (const [name, n] of this.#died)
-      say(this.#context, `${name}: ${n} jobs are dead now: nobody answered for them, too often`);
-    return this.#died.size > 0;
+    for (const [name, n] of this.#expired) say(this.#context, `${name}: ${many(n, 'job')} expired: dropped`);
+    return this.#died > 0;
   }
 }
 

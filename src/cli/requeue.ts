@@ -3,7 +3,7 @@ import { DelayqError, Inspector, printable } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { lines } from './lines.js';
 import { addGlobals, count, examples } from './options.js';
-import { document, grouped, say } from './output.js';
+import { document, many, say } from './output.js';
 import { requireQueue } from './queues.js';
 
 interface Options extends Globals {
@@ -60,7 +60,7 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
     if (stop.aborted) break;
   }
   if (options.json) await context.write(document({ queue, ...counts }));
-  else if (!options.quiet) say(context, `${grouped(counts.requeued)} jobs requeued in ${queue}`);
+  else if (!options.quiet) say(context, `${many(counts.requeued, 'job')} requeued in ${queue}`);
   if (counts.orphaned > 0 || (counts.missing > 0 && ids.length > 0)) context.exitCode = 1;
   if (stop.aborted) context.exitCode = 130;
 }

@@ -12,7 +12,7 @@ import {
 } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, examples } from './options.js';
-import { colours, type Paint, visible } from './output.js';
+import { colours, many, type Paint, visible } from './output.js';
 import { requireQueue } from './queues.js';
 import { jobJson, reasonOf } from './stored.js';
 
@@ -61,7 +61,6 @@ function toText(
   const at = (ms: number) =>
     `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
   const line = (name: string, value: string) => `  ${paint.dim(name.padEnd(10))}  ${value}\n`;
-  const many = (n: number, word: string, words: string) => `${n} ${n === 1 ? word : words}`;
   const ttl = job.ttl ?? settings.ttl;
 
   let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
@@ -73,15 +72,15 @@ function toText(
   }
   text += line(
     'attempts',
-    `${job.attempts}: ${many(failures, 'failure', 'failures')} of ${job.tries ?? settings.tries}, ` +
-      `${many(losses, 'loss', 'losses')} of ${job.maxLost ?? settings.maxLost}${lease ? ', and one under way' : ''}`,
+    `${job.attempts}: ${many(failures, 'failure')} of ${job.tries ?? settings.tries}, ` +
+      `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease ? ', and one under way' : ''}`,
   );
   if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
   if (failed !== undefined) text += line('failed', at(failed));
   for (const [i, part] of (error ?? '').split('\n').entries())
     if (error) text += line(i === 0 ? 'error' : '', visible(part));
   text += payload
-    ? `${line('payload', many(payload.length, 'byte', 'bytes'))}${visible(payload.toString('utf8'))}\n`
+    ? `${line('payload', many(payload.length, 'byte'))}${visible(payload.toString('utf8'))}\n`
     : line('payload', paint.red.bold('none'));
   return text;
 }
