@@ -5,6 +5,9 @@ import { type Answer, afterRepeat, type Nacked } from './job.js';
 /** Pauses between attempts while Redis is in trouble, ms; the last repeats. */
 const RETRY_MS = [50, 200, 500, 1_000];
 
+/** A first attempt that fails sooner than this is not told of, ms. */
+const SILENT_MS = 1_000;
+
 /** How long to try, and who hears of it. */
 export interface Patience {
   /** When to give up, ms by the monotonic clock; asked before each attempt, as it may change. */
@@ -15,15 +18,18 @@ export interface Patience {
 
 /** Calls `call` again while it fails with errors that pass. Throws the last of them when time is up, others at once. */
 export async function patiently<T>(call: () => Promise<T>, { until, onTrouble }: Patience): Promise<T> {
+  const started = performance.now();
   for (let attempt = 0; ; attempt++) {
     try {
       const result = await call();
       if (attempt > 0) onTrouble?.(undefined);
       return result;
     } catch (error) {
+      const now = performance.now();
       const pause = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] as number;
-      if (!isPassing(error) || performance.now() + pause > until()) throw error;
-      if (attempt > 0) onTrouble?.(error);
+      if (!isPassing(error) || now + pause > until()) throw error;
+      // A hiccup that the next attempt mends is not worth a word.
+      if (attempt > 0 || now - started > SILENT_MS) onTrouble?.(error);
       await sleep(pause);
     }
   }

@@ -206,7 +206,8 @@ export class Connection {
       if (this.#trouble) throw this.#trouble;
       return client;
     } catch (error) {
-      client.disconnect();
+      // After its end it would take this for the next attempt's, and keep the cause of that to itself.
+      if (client.status !== 'end') client.disconnect();
       const cause = this.#trouble ?? (error as Error);
       const code = (cause as NodeJS.ErrnoException).code;
       if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) throw fromReply(cause, this.address);

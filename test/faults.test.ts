@@ -35,6 +35,12 @@ const commands = (queue = freshName()) => [
   ['drain', '--watch', queue],
   ['inspect'],
   ['inspect', queue],
+  ['drain', queue, '--', 'true'],
+  ['drain', '--pipe', 'true', queue],
+  ['list', queue],
+  ['show', queue, 'a'],
+  ['requeue', queue, 'a'],
+  ['config', queue],
 ];
 /** Those of them that do not wait until it is better. */
 const unwaiting = () => commands().filter((args) => !args.includes('--watch'));
@@ -347,6 +353,13 @@ describe('what Redis answers is told for what it is (failures 20, 28)', () => {
     expect(await queue.nack(jobs.slice(0, 1), { error: 'x'.repeat(500) })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.nack(jobs.slice(1, 2), { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.ack(jobs.slice(2))).toEqual(['held']);
+    for (const args of [
+      ['config', 'q', 'tries=3'],
+      ['list', 'q'],
+      ['drain', '-q', 'q', '--', 'sh', '-c', 'exit 65'],
+    ])
+      expect(await delayq(args, via(own.url))).toMatchObject({ stderr: expect.not.stringContaining('OOM') });
+    expect(await delayq(['requeue', 'q', '--all'], via(own.url))).toMatchObject({ code: 0 });
     redis.close();
     expect(await delayq(['drain', 'q'], via(own.url))).toMatchObject({ code: 0, stderr: '' });
     expect(await delayq(['drain', 'q'], via(own.url))).toMatchObject({ code: 0, stdout: '', stderr: '' });

@@ -3,6 +3,7 @@ import { Inspector, type Queue } from '../../src/index.js';
 import { begin, beginSh, delayq, linesOf, sh } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { connection, freshQueue, redisUrl, timePasses } from '../support/redis.js';
+import { freePort } from '../support/server.js';
 import { until } from '../support/until.js';
 
 const inspector = new Inspector(connection);
@@ -219,6 +220,17 @@ describe('a pipeline drain | handler | ack', () => {
     process.kill(-(running.child.pid as number), 'SIGTERM');
     await until(async () => (await queue.counts()).stats.acked === 5);
     await running.ended;
+  });
+
+  it('that cannot reach Redis says so at once, tries for a while, and names what it could not do', async () => {
+    const port = await freePort();
+    const running = begin(['ack'], { env: { DELAYQ_REDIS_URL: `redis://127.0.0.1:${port}` } });
+    const lines = ['a', 'b', 'c'].map((id) => JSON.stringify({ queue: 'q', id, receipt: 'r' }));
+    running.child.stdin?.end(`${lines.join('\n')}\n`);
+    await until(() => running.stderr.includes('ECONNREFUSED'), 6_000);
+    const { code, stderr } = await running.ended;
+    expect(code).toBe(69);
+    expect(stderr).toContain('lines 1 to 3: not answered for q');
   });
 
   it('rides out a Redis that is gone for a moment, and a reply that is lost', async () => {
