@@ -1,8 +1,11 @@
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { text as textOf } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
-import { Queue } from '../src/index.js';
+import { Inspector, Queue } from '../src/index.js';
 import { beginSh, cronEnv, sh } from './support/cli.js';
 import { admin, connection, freshName, freshQueue } from './support/redis.js';
 import { until } from './support/until.js';
@@ -14,7 +17,7 @@ const env = { PATH: `${cronEnv().PATH}:${path('')}` };
 const has = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
 
 /** An example's command, with a queue of the test's own instead of its own. */
-const forQueue = (command: string, name: string) => command.replace(/order-close(?=[ |])|remind/, name);
+const forQueue = (command: string, name: string) => command.replace(/(?<!-)order-close(?=[ |]|$)|remind/, name);
 
 const cronCommands = [...text('crontab').matchAll(/^(?:\* ){5} (.*)$/gm)].map(([, command]) => command as string);
 
@@ -29,11 +32,11 @@ describe('the crontab', () => {
     expect((await queue.counts()).payload).toBe(0);
   });
 
-  it('has the lines that were run', () => expect(cronCommands).toHaveLength(2));
+  it('has the lines that were run', () => expect(cronCommands).toHaveLength(3));
 });
 
 describe('the systemd units', () => {
-  const execStart = (unit: string) => /^ExecStart=\/bin\/sh -c '(.*)'$/m.exec(text(unit))?.[1] as string;
+  const execStart = (unit: string) => /^ExecStart=\/usr\/bin\/env (delayq .*)$/m.exec(text(unit))?.[1] as string;
 
   it('drain every minute', async () => {
     const queue = freshQueue();
@@ -49,17 +52,98 @@ describe('the systemd units', () => {
   it('or watch', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, in: 300 });
-    const running = beginSh(forQueue(execStart('order-close-watch.service'), queue.name), { env, detached: true });
+    const running = beginSh(`exec ${forQueue(execStart('order-close-watch.service'), queue.name)}`, { env });
     await until(() => running.stdout === 'closed 1\n');
-    // As systemd does: all processes of the service are told, the reader too.
-    process.kill(-(running.child.pid as number), 'SIGTERM');
-    await running.ended;
-    await until(async () => (await queue.counts()).active === 0);
+    // As systemd does with KillMode=mixed. The shell of this test has made way for delayq.
+    running.child.kill('SIGTERM');
+    expect((await running.ended).code).toBe(0);
+    expect(await queue.counts()).toMatchObject({ active: 0, stats: { acked: 1 } });
   });
 
   it.runIf(has('systemd-analyze', '--version'))('are valid', async () => {
     const units = ['order-close.service', 'order-close.timer', 'order-close-watch.service'].map(path).join(' ');
     expect(await sh(`systemd-analyze verify ${units}`)).toMatchObject({ stderr: '' });
+  });
+});
+
+describe('a shell script', () => {
+  /** The environment of an example, with a namespace of its own, and what looks into that. */
+  const own = () => {
+    const prefix = freshName();
+    const inspector = new Inspector(connection, { prefix });
+    return { prefix, inspector, env: { ...env, DELAYQ_PREFIX: prefix } };
+  };
+
+  it('makes one job of an unpaid order, however often it is placed', async () => {
+    const { inspector, env } = own();
+    await sh(`${path('unpaid-order.sh')} 42`, { env });
+    expect(await sh(`${path('unpaid-order.sh')} 42 30m`, { env })).toMatchObject({ code: 0, stdout: 'order:42\n' });
+    const [job] = await inspector.show('order-close', ['order:42']);
+    expect(job?.payload?.toString()).toBe('{"orderId":42}');
+    expect(((job?.due ?? 0) - (await connection.now())) / 60_000).toBeCloseTo(15, 0);
+  });
+
+  it('reminds at a time of day', async () => {
+    const { inspector, env } = own();
+    const { stdout } = await sh(`${path('remind.sh')} 7 14:00`, { env });
+    expect((await inspector.show('remind', [stdout.trim()]))[0]).toMatchObject({ state: 'pending', ttl: 3_600_000 });
+  });
+
+  it.runIf(has('curl', '--version'))(
+    'posts webhooks, again after 30 s, 1 min, 10 min, then they are dead',
+    async () => {
+      const { prefix, inspector, env } = own();
+      let status = 500;
+      const posts: string[] = [];
+      const server = createServer(async (request, response) => {
+        posts.push(`${request.headers['idempotency-key']} ${await textOf(request)}`);
+        response.writeHead(status).end();
+      });
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const url = `http://127.0.0.1:${(server.address() as { port: number }).port}/`;
+      const queue = new Queue(connection, 'webhook', { prefix });
+      await queue.enqueue([
+        { payload: { n: 1 }, id: 'a' },
+        { payload: { n: 2 }, id: 'b', in: '1h' },
+      ]);
+      const running = beginSh(`exec ${path('webhook.sh')}`, { env: { ...env, WEBHOOK_URL: url } });
+      const due = `${prefix}:{webhook}:pending`;
+      const waits: number[] = [];
+      for (const failures of [1, 2, 3]) {
+        await until(async () => (await inspector.show('webhook', ['a']))[0]?.failures === failures);
+        waits.push(Math.round((Number(await admin.zscore(due, 'a')) - (await connection.now())) / 1_000));
+        await admin.zadd(due, 1, 'a');
+      }
+      expect(waits).toEqual([30, 60, 600]);
+      await until(async () => (await inspector.show('webhook', ['a']))[0]?.state === 'dead');
+      expect((await inspector.show('webhook', ['a']))[0]).toMatchObject({
+        reason: 'failed',
+        error: 'exit 75: HTTP 500',
+      });
+      status = 410;
+      await admin.zadd(due, 1, 'b');
+      await until(async () => (await inspector.show('webhook', ['b']))[0]?.reason === 'refused');
+      running.child.kill('SIGTERM');
+      expect((await running.ended).code).toBe(1);
+      expect(posts).toEqual([...Array(4).fill('a {"n":1}\n'), 'b {"n":2}\n']);
+      server.close();
+    },
+  );
+
+  it('holds what takes longer than its lease', async () => {
+    const { prefix, env } = own();
+    await new Queue(connection, 'report', { prefix }).enqueue({ payload: 'sales' });
+    const { stdout } = await sh(`${path('slow-report.sh')} 1s`, { env: { ...env, SLOW: '0.2' } });
+    expect(stdout).toBe('made "sales", attempt 1 of 5\n');
+  });
+
+  it.runIf(has('jq', '--version'))('acks what its handler has passed on', async () => {
+    const { prefix, env } = own();
+    const queue = new Queue(connection, 'mail', { prefix });
+    await queue.enqueue([{ payload: { to: 'a' } }, { payload: {} }]);
+    expect(await sh(path('send-mails.sh'), { env })).toMatchObject({ code: 0, stderr: '' });
+    expect(await queue.counts()).toMatchObject({ active: 1, payload: 1, stats: { acked: 1 } });
   });
 });
 

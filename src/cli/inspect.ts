@@ -5,11 +5,14 @@ import {
   type DelayqError,
   exists,
   formatDuration,
+  formatSetting,
   formatTime,
   Inspector,
   isDelayqError,
   lag,
   orphans,
+  readSettings,
+  type Settings,
   type Snapshot,
 } from '../index.js';
 import type { Context, Globals } from './context.js';
@@ -228,6 +231,15 @@ function faultsOf(snapshot: Snapshot): string[] {
   ];
 }
 
+/** A queue's config as people write it. */
+function settingsOf(config: Readonly<Record<string, string>>): [string, string][] {
+  const settings = readSettings(config);
+  return Object.entries(config).map(([name, text]) => {
+    const value = settings[name as keyof Settings];
+    return [name, value === undefined ? text : formatSetting(name as keyof Settings, value)];
+  });
+}
+
 function detail({ queue, snapshot, rates }: Row, zone: string, paint: Paint): string {
   const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
   const { drained, ...totals } = stats;
@@ -248,7 +260,7 @@ function detail({ queue, snapshot, rates }: Row, zone: string, paint: Paint): st
   text += line('dead', bad(dead, paint));
   text += line('stored', `payload ${grouped(payload)}, lease ${grouped(lease)}, meta ${grouped(meta)}`);
   for (const fault of faultsOf(snapshot)) text += line('', paint.red.bold(`! ${fault}`));
-  text += line('config', list(Object.entries(config)) || 'defaults');
+  text += line('config', list(settingsOf(config)) || 'defaults');
   text += line(
     'totals',
     list(

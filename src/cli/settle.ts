@@ -227,7 +227,8 @@ class Settler {
     } catch (error) {
       this.#failure ??= error;
       const at = items.map(({ line }) => line).filter((line) => line !== undefined);
-      if (at.length > 0) say(this.#context, `lines ${at[0]} to ${at.at(-1)}: not answered for ${queue.name}`);
+      const which = at.length === 1 ? `line ${at[0]}` : `lines ${at[0]} to ${at.at(-1)}`;
+      if (at.length > 0) say(this.#context, `${which}: not answered for ${queue.name}`);
     }
   }
 
