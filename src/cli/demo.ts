@@ -17,17 +17,17 @@ const STEPS: { say: string; run: string }[] = [
     run: `delayq enqueue --in 1s order-close '{"orderId":41}'\ndelayq enqueue --in 4s order-close '{"orderId":42}'`,
   },
   {
-    say: 'Nothing is due yet, so a drain, which cron would start, writes nothing and exits 0:',
-    run: 'delayq drain order-close | ./close-order',
+    say: 'Nothing is due yet, so a drain, which cron would start, does nothing and exits 0:',
+    run: 'delayq drain order-close -- ./close-order',
   },
   {
-    say: 'A second later the first one is due. Its line goes to the handler:',
-    run: 'sleep 1\ndelayq drain order-close | ./close-order',
+    say: 'A second later the first one is due. The handler gets it:',
+    run: 'sleep 1\ndelayq drain order-close -- ./close-order',
   },
   { say: 'The other one still waits:', run: 'delayq inspect order-close' },
   {
     say: 'A drain that watches delivers it on time, without cron:',
-    run: 'delayq drain --for 4s order-close | ./close-order',
+    run: 'delayq drain --for 4s order-close -- ./close-order',
   },
   { say: 'Both are done, nothing is left:', run: 'delayq inspect' },
 ];
