@@ -11,33 +11,31 @@ export async function connect(url?: string): Promise<Connection> {
 }
 
 export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
+export type { BatchResult } from './batches.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
 export { exists, Inspector, lag, orphans } from './inspector.js';
 export {
   type Answer,
   checkId,
   checkName,
-  decodeUtf8,
   type Enqueued,
   type Given,
   type Held,
   type Job,
-  JsonText,
   MAX_ERROR,
-  MAX_PAYLOAD,
   type NackAnswer,
   type Nacked,
   type NewJob,
   type Outcome,
   printable,
   type StoredJob,
-  tooLarge,
 } from './job.js';
 export { DEFAULT_PREFIX } from './keys.js';
 export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
 export { drainLoop, type LoopOptions } from './loop.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
-export { type BatchResult, type NackOptions, Queue } from './queue.js';
+export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
+export { type NackOptions, Queue } from './queue.js';
 export { Connection, DEFAULT_URL } from './redis.js';
 export { type Drained, MAX_CALL, type Requeued, type Snapshot } from './scripts.js';
 export {
@@ -49,16 +47,6 @@ export {
   type Settings,
   type SettingsChange,
 } from './settings.js';
+export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
 export { exactDuration, formatDuration, formatTime, type Instant, parseAt, parseDuration, systemZone } from './time.js';
-export {
-  BatchWorker,
-  Dead,
-  Release,
-  Retry,
-  type Summary,
-  Task,
-  type TaskOutcome,
-  type TaskResult,
-  Worker,
-  type WorkerOptions,
-} from './worker.js';
+export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

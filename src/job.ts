@@ -12,13 +12,10 @@
  * attempt   1 + failures + losses
  * dead      out of tries or losses, or refused; kept until an operator acts
  */
-import { isUtf8 } from 'node:buffer';
-import { randomFillSync } from 'node:crypto';
 import { DelayqError } from './errors.js';
+import { newId } from './ids.js';
+import { jsonOf } from './payload.js';
 import { LONGEST_MS, parseDuration } from './time.js';
-
-/** The largest payload, bytes. */
-export const MAX_PAYLOAD = 8 * 1024 * 1024;
 
 /** The longest error that is kept of a job, characters: enough for a few lines, little beside the payload. */
 export const MAX_ERROR = 2_000;
@@ -173,70 +170,6 @@ export function printable(text: string): string {
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** JSON that was checked once, as text: a payload whose big numbers, key order and escapes stay as they are. */
-export class JsonText {
-  /** As it is stored. */
-  readonly text: string;
-
-  private constructor(text: string) {
-    this.text = text;
-  }
-
-  /**
-   * Trims outer whitespace and turns line breaks inside (in valid JSON they can only stand between tokens) into spaces;
-   * every other character is kept. Throws a `data` error when it is not one JSON value, not valid Unicode, or over
-   * {@link MAX_PAYLOAD}.
-   */
-  static parse(text: string): JsonText {
-    // A UTF-16 unit is at most three bytes of UTF-8, so most payloads need no count.
-    if (text.length * 3 > MAX_PAYLOAD && Buffer.byteLength(text) > MAX_PAYLOAD) throw tooLarge();
-    try {
-      JSON.parse(text);
-    } catch (cause) {
-      throw new DelayqError('data', 'the payload is not JSON', {
-        why: jsonFault(text, cause),
-        next: 'quote it as JSON, or pass --text to store any text as a JSON string',
-      });
-    }
-    if (!text.isWellFormed()) {
-      throw new DelayqError('data', 'the payload is not valid Unicode', {
-        why: 'it has half of a surrogate pair',
-        next: 'write the character whole, or escape it as \\uD83D\\uDE00',
-      });
-    }
-    const outer = text.charCodeAt(0) <= 32 || text.charCodeAt(text.length - 1) <= 32;
-    const trimmed = outer ? text.trim() : text;
-    return new JsonText(/[\r\n]/.test(trimmed) ? trimmed.replace(/[\r\n]/g, ' ') : trimmed);
-  }
-
-  /** The JSON of a value. Throws a `data` error when JSON cannot hold it. */
-  static from(value: unknown): JsonText {
-    let text: string | undefined;
-    try {
-      text = JSON.stringify(value);
-    } catch (cause) {
-      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: String(cause), cause });
-    }
-    if (text === undefined) {
-      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: `it is ${typeof value}` });
-    }
-    return JsonText.parse(text);
-  }
-}
-
-/** A payload as JSON text, which it may be already. Throws a `data` error when JSON cannot hold it. */
-export function jsonOf(payload: unknown): JsonText {
-  return payload instanceof JsonText ? payload : JsonText.from(payload);
-}
-
-/** The error for a payload over {@link MAX_PAYLOAD}. */
-export function tooLarge(): DelayqError {
-  return new DelayqError('data', 'the payload is too large', {
-    why: `it is over ${MAX_PAYLOAD / 1024 / 1024} MiB`,
-    next: 'store the data elsewhere and enqueue a reference to it',
-  });
-}
-
 /** Checks a job and fills in what was left out. Throws a `usage` or `data` error. */
 export function readyJob(job: NewJob): ReadyJob {
   if (job.in !== undefined && job.at !== undefined) {
@@ -283,73 +216,4 @@ export function checkCount<N extends number | undefined>(value: N, what: string)
     why: 'it counts from 1',
     next: `give a whole number, such as ${what} 5`,
   });
-}
-
-/** V8's message without the excerpt of the payload that it quotes: payloads may be secret, and may hold escape sequences. */
-function jsonFault(text: string, cause: unknown): string {
-  if (text.trim() === '') return 'it is empty';
-  const position = /at position (\d+)/.exec(String(cause))?.[1];
-  if (position !== undefined) return `it breaks at character ${Number(position) + 1}`;
-  return /end of (JSON )?(input|data)|Unterminated/i.test(String(cause)) ? 'it ends too early' : 'it is no JSON value';
-}
-
-/** Decodes bytes as UTF-8. Throws a `data` error when they are not: what came out would not be what went in. */
-export function decodeUtf8(bytes: Buffer): string {
-  if (isUtf8(bytes)) return bytes.toString('utf8');
-  throw new DelayqError('data', 'the payload is not valid UTF-8', {
-    why: 'it has bytes that no UTF-8 text has',
-    next: 'convert it to UTF-8, for example with iconv, or encode binary data as base64 in a JSON string',
-  });
-}
-
-const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-const pool = Buffer.allocUnsafe(4096);
-let poolAt = pool.length;
-
-/** A byte of the system's random source. */
-function randomByte(): number {
-  if (poolAt === pool.length) {
-    randomFillSync(pool);
-    poolAt = 0;
-  }
-  return pool[poolAt++] as number;
-}
-
-/** `length` random characters of base62. */
-export function randomWord(length: number): string {
-  let word = '';
-  while (word.length < length) {
-    const byte = randomByte();
-    // 248 is four times 62: larger bytes would favour the first digits.
-    if (byte < 248) word += DIGITS[byte % 62];
-  }
-  return word;
-}
-
-/** `n` in base62, as its last `length` digits. */
-function base62(n: number, length: number): string {
-  let text = '';
-  for (let rest = n, i = 0; i < length; i++, rest = Math.floor(rest / 62)) text = DIGITS[rest % 62] + text;
-  return text;
-}
-
-const TAILS = 62 ** 6;
-let time = 0;
-let head = '';
-let tail = 0;
-
-/**
- * A new job id: 13 characters of base62, 7 of the time in ms and 6 random. Ids never begin with a dash, stay in Redis's
- * smallest allocation, and sort in the order in which a process makes them (within a millisecond the random part goes
- * up by random steps, as in monotonic ULIDs), so jobs due at the same time come out as they went in. Until 2081.
- */
-export function newId(now: number = Date.now()): string {
-  tail += 1 + randomByte();
-  if (now > time || tail >= TAILS) {
-    time = Math.max(now, time + 1);
-    head = base62(time, 7);
-    // Half of the range is left to go up in.
-    tail = (randomByte() * 2 ** 24 + randomByte() * 2 ** 16 + randomByte() * 2 ** 8 + randomByte()) * 6;
-  }
-  return head + base62(tail, 6);
 }

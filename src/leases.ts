@@ -154,15 +154,19 @@ export class Leases {
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
     const answers = new Map<Job, A>();
-    for (const [queue, some] of groupBy(items, ({ job }) => this.#held.get(job)?.queue)) {
-      if (!queue) continue;
+    const settleOf = async (queue: Queue | undefined, some: GiveBack[]): Promise<void> => {
+      if (!queue) return;
       const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
       const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience()));
       for (const [i, { job }] of some.entries()) {
         answers.set(job, told[i] as A);
         this.#held.delete(job);
       }
-    }
+    };
+    // One queue that is in trouble must not keep the jobs of others.
+    const groups = groupBy(items, ({ job }) => this.#held.get(job)?.queue);
+    const ended = await Promise.allSettled([...groups].map(([queue, some]) => settleOf(queue, some)));
+    for (const one of ended) if (one.status === 'rejected') throw one.reason;
     return items.map(({ job }) => answers.get(job) ?? gone(this.#ended.get(job) ?? 'lost'));
   }
 

@@ -1,7 +1,9 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Backoff, packBackoff } from './backoff.js';
+import { type BatchResult, inBatches } from './batches.js';
 import { DelayqError, isDelayqError, isPassing } from './errors.js';
+import { randomWord } from './ids.js';
 import {
   type Answer,
   afterRepeat,
@@ -12,34 +14,21 @@ import {
   type Given,
   type Held,
   type Job,
-  jsonOf,
   type Nacked,
   type NewJob,
   type Outcome,
   type ReadyJob,
-  randomWord,
   readyJob,
 } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
 import type { Connection } from './redis.js';
 import * as scripts from './scripts.js';
 
-/** Payload bytes (UTF-16 units, to be exact) from which on a batch is sent although it has room for more jobs. */
-const BATCH_UNITS = 1024 * 1024;
-
-/** Batches that may be on their way at once: enough to keep Redis busy while the next one is put together. */
-const IN_FLIGHT = 4;
-
 /** Pauses before an enqueue whose reply was lost is repeated, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];
 
 /** Who takes jobs, for operators: host and process. */
 const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
-
-/** What became of one batch of {@link Queue.enqueueBatches}. */
-export type BatchResult<J> =
-  | { readonly batch: readonly J[]; readonly enqueued: Enqueued[] }
-  | { readonly batch: readonly J[]; readonly error: unknown };
 
 /** What happens to a job given back: a failure to try again, the end, or nothing that counts. */
 export interface NackOptions {
@@ -125,40 +114,7 @@ export class Queue {
     groups: AsyncIterable<readonly J[]>,
     { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
   ): AsyncGenerator<BatchResult<J>> {
-    const source = groups[Symbol.asyncIterator]();
-    const pull = () => source.next().then((turn) => ({ turn }));
-    let next: ReturnType<typeof pull> | undefined = pull();
-    const waiting: J[] = [];
-    const flying: Promise<{ result: BatchResult<J> }>[] = [];
-    while (next || waiting.length > 0 || flying.length > 0) {
-      while (waiting.length > 0 && flying.length < IN_FLIGHT) {
-        const { size, full } = nextBatch(waiting);
-        // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
-        if (!full && next && flying.length > 0) break;
-        const batch = waiting.splice(0, size);
-        flying.push(
-          this.#put(batch, ifExists).then(
-            (enqueued) => ({ result: { batch, enqueued } }),
-            (error: unknown) => ({ result: { batch, error } }),
-          ),
-        );
-      }
-      const ready = await Promise.race([
-        ...(next && waiting.length < scripts.MAX_CALL ? [next] : []),
-        ...(flying[0] ? [flying[0]] : []),
-      ]);
-      if ('result' in ready) {
-        flying.shift();
-        yield ready.result;
-      } else if (ready.turn.done) next = undefined;
-      else {
-        for (const job of ready.turn.value) {
-          const payload = jsonOf(job.payload);
-          waiting.push(payload === job.payload ? job : { ...job, payload });
-        }
-        next = pull();
-      }
-    }
+    yield* inBatches(groups, (batch) => this.#put(batch, ifExists));
   }
 
   async #put(batch: readonly NewJob[], ifExists: 'keep' | 'replace'): Promise<Enqueued[]> {
@@ -323,16 +279,6 @@ function unknownOutcome(ids: string[], why: string): DelayqError {
       ids,
     },
   );
-}
-
-/** How many of the jobs, whose payloads are JSON text, make the next batch by number and size, and whether it is full. */
-function nextBatch(jobs: readonly NewJob[]): { size: number; full: boolean } {
-  let units = 0;
-  for (const [i, { payload }] of jobs.entries()) {
-    units += jsonOf(payload).text.length;
-    if (i + 1 === scripts.MAX_CALL || units >= BATCH_UNITS) return { size: i + 1, full: true };
-  }
-  return { size: jobs.length, full: false };
 }
 
 function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {

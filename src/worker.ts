@@ -1,10 +1,12 @@
 import { type Backoff, packBackoff, parseBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
 import { checkCount, checkMs, type Job, MAX_ERROR } from './job.js';
-import { type GiveBack, Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
+import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
 import { drainLoop, type LoopOptions } from './loop.js';
 import type { Queue } from './queue.js';
-import { formatDuration, parseDuration } from './time.js';
+import { Settler, type Verdict } from './settler.js';
+import { Call, type Cause, Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
+import { formatDuration } from './time.js';
 
 /** The most jobs that wait in line behind the running handlers. */
 const MOST_AHEAD = 250;
@@ -17,92 +19,6 @@ const MOST_IN_HAND = 5_000;
 
 /** How late a start may be without the ones after it being put off as well, ms: timers fire late. */
 const RATE_SLACK_MS = 10;
-
-/** Thrown by a handler: this job is dead, trying it again has no use. */
-export class Dead extends Error {
-  override readonly name = 'Dead';
-}
-
-/** Thrown by a handler: a failure, to be tried again after `delay` (ms, or text such as `5m`) instead of the backoff. */
-export class Retry extends Error {
-  override readonly name = 'Retry';
-  readonly delayMs: number;
-
-  constructor(delay: number | string, message = 'the handler asked for another try') {
-    super(message);
-    this.delayMs = msOf(delay);
-  }
-}
-
-/**
- * Thrown by a handler: not now. The job is given back and nothing is counted; due after `delay` (ms, or text such as
- * `5m`), or at once, behind those that are due already.
- */
-export class Release extends Error {
-  override readonly name = 'Release';
-  readonly delayMs: number | undefined;
-
-  constructor(delay?: number | string) {
-    super('the handler gave the job back');
-    this.delayMs = delay === undefined ? undefined : msOf(delay);
-  }
-}
-
-function msOf(delay: number | string): number {
-  return typeof delay === 'string' ? parseDuration(delay) : checkMs(delay, 'delay');
-}
-
-/** A job in the hands of a handler. */
-export class Task implements Job {
-  /** The name of its queue. */
-  readonly queue: string;
-  readonly id: string;
-  readonly due: number;
-  readonly attempt: number;
-  readonly failures: number;
-  readonly tries: number;
-  readonly receipt: string;
-  readonly payload: Buffer;
-  readonly #run: Run;
-
-  constructor(queue: string, job: Job, run: Run) {
-    this.queue = queue;
-    this.id = job.id;
-    this.due = job.due;
-    this.attempt = job.attempt;
-    this.failures = job.failures;
-    this.tries = job.tries;
-    this.receipt = job.receipt;
-    this.payload = job.payload;
-    this.#run = run;
-  }
-
-  /** The payload as a value. Throws a SyntaxError when it is not JSON, as only other software could have stored it. */
-  json(): unknown {
-    return JSON.parse(this.payload.toString('utf8'));
-  }
-
-  /** Aborts when the lease was lost, the time is up, or the worker stops and grace is over; its reason is an Error. */
-  get signal(): AbortSignal {
-    return this.#run.signal;
-  }
-}
-
-/** What became of a job. `lost`: its lease was taken back meanwhile, so it comes or came again. */
-export type TaskOutcome = 'acked' | 'retried' | 'dead' | 'released' | 'lost' | 'superseded';
-
-/** What a worker tells of each job that its handler was done with. */
-export interface TaskResult {
-  readonly queue: Queue;
-  readonly job: Job;
-  readonly outcome: TaskOutcome;
-  /** How long the handler ran, ms. */
-  readonly ms: number;
-  /** What the handler said when it failed. */
-  readonly error: string | undefined;
-  /** How long a job that is tried again waits, ms. */
-  readonly delayMs: number | undefined;
-}
 
 /** How many jobs had which outcome, and whether too many failures in a row ended the run. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
@@ -133,47 +49,6 @@ export interface WorkerOptions extends Pick<LoopOptions, 'limit' | 'leaseMs' | '
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }
 
-/** Why a run was cut short. */
-type Cause = 'lost' | 'timeout' | 'stopped';
-
-/** One call of the handler: its jobs, and the means to end it. */
-class Run {
-  readonly queue: Queue;
-  jobs: readonly Job[];
-  started = 0;
-  cause: Cause | undefined;
-  over = false;
-  timeout: NodeJS.Timeout | undefined;
-  abandon: NodeJS.Timeout | undefined;
-  #controller: AbortController | undefined;
-  #reason: Error | undefined;
-
-  constructor(queue: Queue, jobs: readonly Job[]) {
-    this.queue = queue;
-    this.jobs = jobs;
-  }
-
-  // Made when asked for: most handlers never look, and it costs more than all the rest.
-  get signal(): AbortSignal {
-    this.#controller ??= new AbortController();
-    if (this.#reason && !this.#controller.signal.aborted) this.#controller.abort(this.#reason);
-    return this.#controller.signal;
-  }
-
-  abort(cause: Cause, message: string): void {
-    this.cause = cause;
-    this.#reason = new Error(message);
-    this.#controller?.abort(this.#reason);
-  }
-}
-
-/** What is to be told to Redis of a job. */
-interface Verdict extends GiveBack {
-  readonly run: Run;
-  readonly kind: 'ack' | 'retry' | 'dead' | 'release';
-  readonly ms: number;
-}
-
 /**
  * Drains queues into a handler that takes up to `batch` jobs of one queue at a time and answers for them together.
  * Jobs are taken only for what can start now or is next in line, and held for as long as the handler runs.
@@ -190,15 +65,16 @@ export class BatchWorker {
   readonly #maxFailures: number;
   readonly #backoff: Backoff | undefined;
   readonly #leases: Leases;
+  readonly #settler: Settler;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
 
   /** Jobs in line: taken, not started. */
   readonly #line: { job: Job; from: Taken }[] = [];
   /** Calls of the handler that may be in line: grows while handlers wait for jobs that are there to be taken. */
   #ahead: number;
-  readonly #running = new Map<Run, true>();
+  readonly #running = new Map<Call, true>();
   #starting = 0;
-  readonly #runOf = new WeakMap<Job, Run>();
+  readonly #callOf = new WeakMap<Job, Call>();
   #batches: AsyncGenerator<Taken> | undefined;
   /** How many jobs the call under way asked for; 0 when there is none. */
   #asked = 0;
@@ -212,9 +88,6 @@ export class BatchWorker {
   #nextStart = 0;
   #wait: NodeJS.Timeout | undefined;
   #graceOver: NodeJS.Timeout | undefined;
-  #verdicts: Verdict[] = [];
-  #telling: Promise<void> | undefined;
-  readonly #releases = new Set<Promise<unknown>>();
   #problem: unknown;
   #finish: (() => void) | undefined;
 
@@ -243,12 +116,17 @@ export class BatchWorker {
     if (this.#backoff) packBackoff(this.#backoff);
     this.#leases = new Leases({
       onLost: (job) => {
-        const run = this.#runOf.get(job);
-        if (run) this.#abort(run, 'lost', 'its lease was lost: another drain has taken the job');
+        const call = this.#callOf.get(job);
+        if (call) this.#abort(call, 'lost', 'its lease was lost: another drain has taken the job');
       },
       onTrouble: options.onTrouble,
       // A run that ends by itself must not wait for a Redis that is gone for ever.
       ...(options.watch === false ? { patienceMs: this.#graceMs } : {}),
+    });
+    this.#settler = new Settler(this.#leases, this.#backoff, {
+      onSettled: (verdict, outcome, delayMs) => this.#settled(verdict, outcome, delayMs),
+      onRoom: () => this.#advance(),
+      onFailed: (error) => this.#fail(error),
     });
   }
 
@@ -282,16 +160,11 @@ export class BatchWorker {
       this.#advance();
     });
     await this.#batches.return(undefined);
+    await this.#settler.idle();
     clearInterval(surplus);
     clearTimeout(this.#wait);
     clearTimeout(this.#graceOver);
     signal?.removeEventListener('abort', stop);
-    try {
-      while (this.#telling) await this.#telling;
-      await Promise.all(this.#releases);
-    } catch (error) {
-      this.#problem ??= error;
-    }
     this.#leases.close();
     if (this.#problem !== undefined) throw this.#problem;
     return this.#counts;
@@ -306,10 +179,10 @@ export class BatchWorker {
     this.#stopping = true;
     this.#enough.abort();
     this.#leases.giveUpAfter(this.#graceMs + this.#abandonMs);
-    this.#release(this.#line.splice(0).map(({ job }) => job));
+    this.#settler.release(this.#line.splice(0).map(({ job }) => job));
     this.#graceOver = setTimeout(
       () => {
-        for (const run of [...this.#running.keys()]) this.#abort(run, 'stopped', 'the worker was stopped');
+        for (const call of [...this.#running.keys()]) this.#abort(call, 'stopped', 'the worker was stopped');
       },
       Math.min(this.#graceMs, LONGEST_TIMER_MS),
     );
@@ -388,7 +261,7 @@ export class BatchWorker {
   #took(taken: Taken, asked: number): void {
     this.#leases.hold(taken);
     if (this.#stopping) {
-      this.#release(taken.jobs);
+      this.#settler.release(taken.jobs);
       return;
     }
     const most = Math.max(this.#concurrency, Math.ceil(MOST_AHEAD / this.#batch));
@@ -407,35 +280,26 @@ export class BatchWorker {
     const since = this.#line[next]?.from.since ?? Number.POSITIVE_INFINITY;
     if (performance.now() - since < SURPLUS_MS) return;
     this.#ahead = this.#concurrency;
-    this.#release(this.#line.splice(next).map(({ job }) => job));
-  }
-
-  #release(jobs: readonly Job[]): void {
-    if (jobs.length === 0) return;
-    const released: Promise<unknown> = this.#leases.release(jobs).then(
-      () => this.#releases.delete(released),
-      (error: unknown) => this.#fail(error),
-    );
-    this.#releases.add(released);
+    this.#settler.release(this.#line.splice(next).map(({ job }) => job));
   }
 
   #start(units: { job: Job; from: Taken }[]): void {
-    const run = new Run(
+    const call = new Call(
       (units[0] as { from: Taken }).from.queue,
       units.map(({ job }) => job),
     );
-    if (this.#leases.areFresh(run.jobs)) {
-      this.#call(run);
+    if (this.#leases.areFresh(call.jobs)) {
+      this.#call(call);
       return;
     }
     this.#starting += 1;
     this.#leases
-      .fresh(run.jobs)
+      .fresh(call.jobs)
       .then(
         (jobs) => {
-          run.jobs = jobs;
-          if (this.#stopping) this.#release(jobs);
-          else if (jobs.length > 0) this.#call(run);
+          call.jobs = jobs;
+          if (this.#stopping) this.#settler.release(jobs);
+          else if (jobs.length > 0) this.#call(call);
         },
         (error: unknown) => this.#fail(error),
       )
@@ -445,53 +309,52 @@ export class BatchWorker {
       });
   }
 
-  #call(run: Run): void {
-    run.started = performance.now();
-    this.#running.set(run, true);
-    for (const job of run.jobs) this.#runOf.set(job, run);
+  #call(call: Call): void {
+    call.started = performance.now();
+    this.#running.set(call, true);
+    for (const job of call.jobs) this.#callOf.set(job, call);
     const { timeoutMs } = this.#options;
     if (timeoutMs !== undefined) {
-      run.timeout = setTimeout(
-        () => this.#abort(run, 'timeout', `timed out after ${formatDuration(timeoutMs)}`),
+      call.timeout = setTimeout(
+        () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`),
         Math.min(timeoutMs, LONGEST_TIMER_MS),
       );
     }
-    const tasks = run.jobs.map((job) => new Task(run.queue.name, job, run));
-    const call = async () => this.#handler(tasks);
-    call().then(
-      () => this.#ended(run, undefined),
-      (error: unknown) => this.#ended(run, error ?? new Error('the handler threw nothing')),
+    const tasks = call.jobs.map((job) => new Task(call.queue.name, job, call));
+    const handled = async () => this.#handler(tasks);
+    handled().then(
+      () => this.#ended(call, undefined),
+      (error: unknown) => this.#ended(call, error ?? new Error('the handler threw nothing')),
     );
   }
 
-  #abort(run: Run, cause: Cause, message: string): void {
-    if (run.over || run.cause !== undefined) return;
-    run.abort(cause, message);
-    run.abandon = setTimeout(
-      () => this.#ended(run, new Error(`${message}, and did not end`)),
+  #abort(call: Call, cause: Cause, message: string): void {
+    if (call.over || call.cause !== undefined) return;
+    call.abort(cause, message);
+    call.abandon = setTimeout(
+      () => this.#ended(call, new Error(`${message}, and did not end`)),
       Math.min(this.#abandonMs, LONGEST_TIMER_MS),
     );
   }
 
-  #ended(run: Run, error: unknown): void {
-    if (run.over) return;
-    run.over = true;
-    clearTimeout(run.timeout);
-    clearTimeout(run.abandon);
-    this.#running.delete(run);
-    const ms = performance.now() - run.started;
-    const kind = kindOf(run, error);
+  #ended(call: Call, error: unknown): void {
+    if (call.over) return;
+    call.over = true;
+    clearTimeout(call.timeout);
+    clearTimeout(call.abandon);
+    this.#running.delete(call);
+    const ms = performance.now() - call.started;
+    const kind = kindOf(call, error);
     // Only what a handler said itself counts: neither a stop nor a lost lease is its failure.
     if (kind === 'ack') this.#failedInRow = 0;
     else if (kind !== 'release' && ++this.#failedInRow >= this.#maxFailures) {
       this.#counts.circuitOpen = true;
       this.stop();
     }
-    for (const job of run.jobs) {
-      const message = error === undefined || kind === 'release' ? undefined : messageOf(error);
-      this.#verdicts.push({ run, job, kind, ms, error: message, delayMs: this.#delayOf(job, kind, error) });
-    }
-    this.#tell();
+    const message = error === undefined || kind === 'release' ? undefined : messageOf(error);
+    this.#settler.settle(
+      call.jobs.map((job) => ({ call, job, kind, ms, error: message, delayMs: this.#delayOf(job, kind, error) })),
+    );
     this.#hungry ||= this.#asked > 0 && this.#line.length === 0;
     this.#advance();
   }
@@ -508,57 +371,9 @@ export class BatchWorker {
     return ms >= 0 && ms <= LONGEST_TIMER_MS * 1_000 ? Math.round(ms) : undefined;
   }
 
-  /** Tells Redis what has become of jobs; while one call is under way, the verdicts for the next one gather. */
-  #tell(): void {
-    this.#telling ??= this.#tellAll().finally(() => {
-      this.#telling = undefined;
-    });
-    this.#telling.catch(() => {});
-  }
-
-  async #tellAll(): Promise<void> {
-    // Handlers that end in the same moment are told of together.
-    await new Promise((resolve) => setImmediate(resolve));
-    while (this.#verdicts.length > 0) {
-      const verdicts = this.#verdicts;
-      this.#verdicts = [];
-      const of = (kind: Verdict['kind']) => verdicts.filter((verdict) => verdict.kind === kind);
-      try {
-        await Promise.all([
-          this.#tellAcked(of('ack')),
-          ...(['retry', 'dead', 'release'] as const).map((mode) => this.#tellGivenBack(of(mode), mode)),
-        ]);
-      } catch (error) {
-        this.#fail(error);
-        throw error;
-      }
-      // Jobs in hand were the limit, maybe.
-      this.#advance();
-    }
-  }
-
-  async #tellAcked(verdicts: Verdict[]): Promise<void> {
-    if (verdicts.length === 0) return;
-    const answers = await this.#leases.ack(verdicts.map(({ job }) => job));
-    for (const [i, verdict] of verdicts.entries()) {
-      const answer = answers[i];
-      this.#report(verdict, answer === 'held' || answer === undefined ? 'acked' : answer, undefined);
-    }
-  }
-
-  async #tellGivenBack(verdicts: Verdict[], mode: 'retry' | 'dead' | 'release'): Promise<void> {
-    if (verdicts.length === 0) return;
-    const nacked = await this.#leases.nack(verdicts, { mode, backoff: this.#backoff });
-    for (const [i, verdict] of verdicts.entries()) {
-      const { answer, delayMs } = nacked[i] ?? { answer: 'lost', delayMs: 0 };
-      const outcome = answer === 'pending' ? (mode === 'release' ? 'released' : 'retried') : answer;
-      this.#report(verdict, outcome, outcome === 'retried' ? delayMs : undefined);
-    }
-  }
-
-  #report({ run, job, ms, error }: Verdict, outcome: TaskOutcome, delayMs: number | undefined): void {
+  #settled({ call, job, ms, error }: Verdict, outcome: TaskOutcome, delayMs: number | undefined): void {
     this.#counts[outcome] += 1;
-    this.#options.onResult?.({ queue: run.queue, job, outcome, ms, error, delayMs });
+    this.#options.onResult?.({ queue: call.queue, job, outcome, ms, error, delayMs });
   }
 
   /** Something that does not pass by itself: ends the run in good order, and is thrown at the end. */
@@ -576,10 +391,10 @@ export class Worker extends BatchWorker {
   }
 }
 
-function kindOf(run: Run, error: unknown): Verdict['kind'] {
+function kindOf(call: Call, error: unknown): Verdict['kind'] {
   if (error === undefined) return 'ack';
-  if (run.cause === 'timeout') return 'retry';
-  if (run.cause !== undefined || error instanceof Release) return 'release';
+  if (call.cause === 'timeout') return 'retry';
+  if (call.cause !== undefined || error instanceof Release) return 'release';
   return error instanceof Dead ? 'dead' : 'retry';
 }
 

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { newId } from '../src/ids.js';
 import { checkId, checkName, decodeUtf8, JsonText, MAX_PAYLOAD } from '../src/index.js';
-import { newId, printable } from '../src/job.js';
+import { printable } from '../src/job.js';
 
 describe('an id made by delayq', () => {
   it('is 13 characters of base62', () => expect(newId()).toMatch(/^[0-9A-Za-z]{13}$/));

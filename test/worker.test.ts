@@ -206,7 +206,7 @@ describe('a worker', () => {
   it('ends although its handlers enqueue new jobs that are due', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(50).map((n) => ({ payload: n })));
-    const { summary } = await workOff(queue, () => queue.enqueue({ payload: 'again' }));
+    const { summary } = await workOff(queue, () => queue.enqueue({ payload: 'again', in: 2 }));
     expect(summary.acked).toBe(50);
     expect((await queue.counts()).pending).toBe(50);
   });

@@ -1,0 +1,68 @@
+import type { Enqueued, NewJob } from './job.js';
+import { jsonOf } from './payload.js';
+import { MAX_CALL } from './scripts.js';
+
+/** Payload bytes (UTF-16 units, to be exact) from which on a batch is sent although it has room for more jobs. */
+const BATCH_UNITS = 1024 * 1024;
+
+/** Batches that may be on their way at once: enough to keep Redis busy while the next one is put together. */
+const IN_FLIGHT = 4;
+
+/** What became of one batch of {@link inBatches}. */
+export type BatchResult<J> =
+  | { readonly batch: readonly J[]; readonly enqueued: Enqueued[] }
+  | { readonly batch: readonly J[]; readonly error: unknown };
+
+/**
+ * Cuts the jobs of groups of any size anew into batches, sends several of them at once, and yields what became of each,
+ * in order.
+ */
+export async function* inBatches<J extends NewJob>(
+  groups: AsyncIterable<readonly J[]>,
+  send: (batch: readonly J[]) => Promise<Enqueued[]>,
+): AsyncGenerator<BatchResult<J>> {
+  const source = groups[Symbol.asyncIterator]();
+  const pull = () => source.next().then((turn) => ({ turn }));
+  let next: ReturnType<typeof pull> | undefined = pull();
+  const waiting: J[] = [];
+  const flying: Promise<{ result: BatchResult<J> }>[] = [];
+  while (next || waiting.length > 0 || flying.length > 0) {
+    while (waiting.length > 0 && flying.length < IN_FLIGHT) {
+      const { size, full } = nextBatch(waiting);
+      // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
+      if (!full && next && flying.length > 0) break;
+      const batch = waiting.splice(0, size);
+      flying.push(
+        send(batch).then(
+          (enqueued) => ({ result: { batch, enqueued } }),
+          (error: unknown) => ({ result: { batch, error } }),
+        ),
+      );
+    }
+    const ready = await Promise.race([
+      ...(next && waiting.length < MAX_CALL ? [next] : []),
+      ...(flying[0] ? [flying[0]] : []),
+    ]);
+    if ('result' in ready) {
+      flying.shift();
+      yield ready.result;
+    } else if (ready.turn.done) next = undefined;
+    else {
+      for (const job of ready.turn.value) {
+        const payload = jsonOf(job.payload);
+        waiting.push(payload === job.payload ? job : { ...job, payload });
+      }
+      next = pull();
+    }
+  }
+}
+
+/** How many of the jobs, whose payloads are JSON text, make the next batch by number and size, and whether it is full. */
+function nextBatch(jobs: readonly NewJob[]): { size: number; full: boolean } {
+  let units = 0;
+  for (const [i, { payload }] of jobs.entries()) {
+    units += jsonOf(payload).text.length;
+    if (i + 1 === MAX_CALL || units >= BATCH_UNITS) return { size: i + 1, full: true };
+  }
+  return { size: jobs.length, full: false };
+}
