@@ -9,8 +9,8 @@ if not (atLeast(1, ARGV[1]) and (ARGV[2] == '' or atLeast(0, ARGV[2])) and atLea
 local limit, receipt, by = math.min(tonumber(ARGV[1]), 500), ARGV[3], ARGV[4]
 local cutoff, budget = math.min(now, tonumber(ARGV[5]) or now), tonumber(ARGV[6])
 local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries', 'lease')
-local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), tonumber(settings[2]) or 20, tonumber(settings[3])
-local tries, leaseMs = tonumber(settings[4]) or 5, tonumber(ARGV[2]) or queueLease(settings[5])
+local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), counted(settings[2], 20), counted(settings[3])
+local tries, leaseMs = counted(settings[4], 5), tonumber(ARGV[2]) or queueLease(settings[5])
 if pausedUntil and pausedUntil > now then
   return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, tries, leaseMs }
 end
@@ -29,20 +29,20 @@ if #lost > 0 then
   redis.call('HDEL', lease, unpack(lost))
   for i, id in ipairs(lost) do
     local rec = read(records[i])
-    rec.losses = (tonumber(rec.losses) or 0) + 1
-    if rec.losses >= (tonumber(rec.maxLost) or maxLost) then
+    rec.losses = counted(rec.losses, 0) + 1
+    if rec.losses >= counted(rec.maxLost, maxLost) then
       bury(id, rec, 'lost')
       died = died + 1
     else
-      redis.call('ZADD', pending, dueOf(leases[i]), id)
+      redis.call('ZADD', pending, string.format('%.17g', dueOf(leases[i])), id)
       write(id, rec)
     end
   end
 end
 
 local function attempt(rec)
-  local failures, losses = tonumber(rec.failures) or 0, tonumber(rec.losses) or 0
-  return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, tonumber(rec.tries) or tries)
+  local failures, losses = counted(rec.failures, 0), counted(rec.losses, 0)
+  return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
 end
 
 local ids, dues = {}, {}
@@ -62,7 +62,7 @@ while seen < #ids and not full do
     if #taken > 0 and body and bytes + #body > budget then full = true break end
     seen = seen + 1
     local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
-    local ttl = rec and tonumber(rec.ttl) or queueTtl
+    local ttl = rec and counted(rec.ttl) or queueTtl
     if not body then
       bury(id, rec or {}, 'orphaned')
       orphaned = orphaned + 1

@@ -11,8 +11,8 @@ for i = 8, #ARGV, 4 do
   if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end
 local ids, letters, leases = answers(6, 4)
-local settings = redis.call('HMGET', config, 'tries', 'backoff')
-local tries, steps = tonumber(settings[1]) or 5, {}
+local settings = redis.call('HMGET', config, 'tries', 'backoff', 'ttl')
+local tries, steps = counted(settings[1], 5), {}
 for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
 
 -- 15 s, 1 min, 4 min, 16 min, 1 h, times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of a call evenly.
@@ -32,26 +32,33 @@ for i, id in ipairs(ids) do
     redis.call('HDEL', lease, id)
     local due = dueOf(leases[i])
     letters[i] = 'p'
+    local rec = read(redis.call('HGET', meta, id))
+    local first = rec.first or due
     if mode == 'release' then
-      if delay ~= '' then due = now + tonumber(delay) end
-      redis.call('ZADD', pending, due, id)
+      if delay ~= '' then
+        due = now + tonumber(delay)
+        -- A time to live counts from the first due time, which would be forgotten.
+        if (rec.ttl or settings[3]) and not rec.first then
+          rec.first = first
+          write(id, rec)
+        end
+      end
+      redis.call('ZADD', pending, string.format('%.17g', due), id)
     else
-      local rec = read(redis.call('HGET', meta, id))
-      rec.failures, rec.failed = (tonumber(rec.failures) or 0) + 1, now
-      rec.first = rec.first or tonumber(due)
+      rec.failures, rec.failed, rec.first = counted(rec.failures, 0) + 1, now, first
       rec.error = problem ~= '' and problem or nil
-      if mode == 'dead' or rec.failures >= (tonumber(rec.tries) or tries) then
+      if mode == 'dead' or rec.failures >= counted(rec.tries, tries) then
         bury(id, rec, mode == 'dead' and 'refused' or 'failed')
         letters[i], died = 'd', died + 1
       else
-        delays[i] = tonumber(delay) or pause(rec.failures, i)
+        delays[i] = math.min(tonumber(delay) or pause(rec.failures, i), 1e14)
         due = now + delays[i]
         redis.call('ZADD', pending, due, id)
         write(id, rec)
         retried = retried + 1
       end
     end
-    if letters[i] == 'p' then soonest = math.min(soonest, tonumber(due)) end
+    if letters[i] == 'p' then soonest = math.min(soonest, due) end
   elseif letters[i] == 's' then
     redis.call('HDEL', lease, ARGV[4 * i + 3] .. ' ' .. id)
   end

@@ -19,15 +19,27 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- A job's record in meta; what cannot be read counts as none rather than stopping the queue.
+-- A job's record in meta. What cannot be read, or not be written again, counts as not there: nothing that other
+-- software has written may stop the queue.
 local function read(text)
-  local good, rec = pcall(cjson.decode, text or '{}')
-  return good and type(rec) == 'table' and rec or {}
+  local good, found = pcall(cjson.decode, text or '{}')
+  local rec = {}
+  for name, value in pairs(good and type(found) == 'table' and found or {}) do
+    local kind = type(value)
+    local plain = kind == 'string' or kind == 'boolean' or kind == 'number' and math.abs(value) <= 1e15
+    if type(name) == 'string' and plain then rec[name] = value end
+  end
+  return rec
+end
+
+-- A count or a time of such a record, or of the config.
+local function counted(value, otherwise)
+  local n = tonumber(value)
+  return n and n >= 0 and n <= 1e15 and math.floor(n) or otherwise
 end
 
 local function write(id, rec)
-  local good, text = pcall(cjson.encode, rec)
-  redis.call('HSET', meta, id, good and text or '{}')
+  redis.call('HSET', meta, id, cjson.encode(rec))
 end
 
 local function bury(id, rec, reason)
@@ -36,17 +48,15 @@ local function bury(id, rec, reason)
   write(id, rec)
 end
 
--- The due time in a lease's record, as text; now when there is none to be read.
+-- The due time in a lease's record; now when there is none, or none that can be a score and stand in a record.
 local function dueOf(held)
-  local due = held and string.match(held, '^%S+ (%S+)')
-  local n = tonumber(due)
-  return n and n == n and due or now
+  local n = tonumber(held and string.match(held, '^%S+ (%S+)'))
+  return n and math.abs(n) <= 1e15 and n or now
 end
 
 -- How long jobs of this queue are hidden when the caller does not say, ms.
 local function queueLease(text)
-  local ms = tonumber(text)
-  return ms and ms >= 1 and ms or 60000
+  return math.max(counted(text, 60000), 1)
 end
 
 -- pcall: a counter that other software has spoilt must not stop a script half-way.

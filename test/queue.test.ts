@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Backoff, Inspector, JsonText, MAX_ERROR, orphans } from '../src/index.js';
+import { type Backoff, Inspector, JsonText, MAX_ERROR, orphans, type Queue } from '../src/index.js';
 import { queueKeys } from '../src/keys.js';
 import * as scripts from '../src/scripts.js';
 import { admin, connection, freshQueue, key, timePasses } from './support/redis.js';
@@ -577,6 +577,107 @@ describe('what should not be there (failures 26)', () => {
     });
     await expect(queue.drain()).rejects.toMatchObject({ code: 'config' });
   });
+});
+
+describe('records that other software has spoilt (failures 26)', () => {
+  const records = [
+    '{"failures":-5}',
+    '{"failures":0.5,"tries":2.5}',
+    '{"failures":NaN,"first":1e999}',
+    '{"failures":"x","losses":[1]}',
+    '[1,2]',
+    'null',
+    'no json',
+    '{"failures":1e300,"tries":null}',
+  ];
+  const leases = ['R 1e999 1 me', 'R nan 1 me', 'R -inf 1 me', 'R x 1 me', 'R'];
+
+  const runOut = async ({ name }: Queue) => {
+    for (const id of await admin.zrange(key(name, 'active'), '0', '-1')) await admin.zadd(key(name, 'active'), 1, id);
+  };
+
+  it.each(records)('%s: the job stays whole, given back or taken back', async (record) => {
+    for (const mode of ['retry', 'dead', 'release'] as const) {
+      const queue = freshQueue();
+      await queue.enqueue([
+        { payload: 1, id: 'a' },
+        { payload: 2, id: 'b' },
+      ]);
+      await admin.hset(key(queue.name, 'meta'), 'a', record);
+      const { jobs } = await queue.drain();
+      await queue.nack(jobs, { mode, backoff: mode === 'retry' ? [0, 0] : 'exponential' });
+      const { pending, dead, active, payload } = await queue.counts();
+      expect({ all: pending + dead, active, payload }).toEqual({ all: 2, active: 0, payload: 2 });
+    }
+    const queue = freshQueue();
+    await queue.enqueue([
+      { payload: 1, id: 'a' },
+      { payload: 2, id: 'b' },
+    ]);
+    await admin.hset(key(queue.name, 'meta'), 'a', record);
+    await queue.drain({ leaseMs: 1_000 });
+    await runOut(queue);
+    await queue.drain();
+    const { pending, dead, active, payload } = await queue.counts();
+    expect({ all: pending + dead + active, payload }).toEqual({ all: 2, payload: 2 });
+  });
+
+  it.each(leases)('a lease of "%s" costs no job', async (lease) => {
+    const queue = freshQueue();
+    await queue.enqueue(['a', 'b', 'c'].map((id) => ({ payload: id, id })));
+    const { jobs } = await queue.drain({ leaseMs: 1_000 });
+    const receipt = jobs[0]?.receipt ?? '';
+    await admin.hset(key(queue.name, 'lease'), 'a', lease.replace('R', receipt), 'b', lease.replace('R', receipt));
+    await queue.nack(jobs.slice(0, 1), { mode: 'release' });
+    await runOut(queue);
+    const { jobs: again } = await queue.drain();
+    expect(again.map(({ id }) => id).sort()).toEqual(['a', 'b', 'c']);
+  });
+
+  it('a job that was due at -inf keeps its record', async () => {
+    const queue = freshQueue();
+    await admin
+      .multi()
+      .zadd(key(queue.name, 'pending'), '-inf', 'x')
+      .hset(key(queue.name, 'payload'), 'x', '1')
+      .hset(key(queue.name, 'meta'), 'x', '{"tries":2}')
+      .exec();
+    const { jobs } = await queue.drain();
+    expect(jobs).toMatchObject([{ tries: 2 }]);
+    await queue.nack(jobs, { error: 'no luck' });
+    expect((await new Inspector(connection).show(queue.name, ['x']))[0]).toMatchObject({
+      tries: 2,
+      failures: 1,
+      error: 'no luck',
+    });
+  });
+
+  it('a config that makes no sense counts as none', async () => {
+    const queue = freshQueue();
+    await admin.hset(key(queue.name, 'config'), {
+      lease: 'inf',
+      tries: 'many',
+      maxLost: '-1',
+      ttl: 'nan',
+      backoff: 'soon',
+    });
+    await queue.enqueue({ payload: 1 });
+    const { jobs, leaseMs } = await queue.drain();
+    expect({ leaseMs, tries: jobs[0]?.tries }).toEqual({ leaseMs: 60_000, tries: 5 });
+    expect((await queue.nack(jobs))[0]?.delayMs).toBeGreaterThan(11_000);
+  });
+});
+
+it('a release with a delay does not make a time to live begin anew', async () => {
+  const queue = freshQueue();
+  await queue.enqueue({ payload: 1, ttl: '10s' });
+  const { jobs } = await queue.drain();
+  await queue.nack(
+    jobs.map((job) => ({ ...job, delayMs: 9_000 })),
+    { mode: 'release' },
+  );
+  await timePasses(queue.name, 11_000);
+  expect(await queue.drain()).toMatchObject({ expired: 1, jobs: [] });
 });
 
 describe('numbers that are none', () => {

@@ -156,6 +156,7 @@ export class Model {
     if (job === 'superseded') this.superseded.delete(`${receipt} ${id}`);
     if (typeof job === 'string') return { answer: job, delayMs: 0 };
     if (mode === 'release') {
+      if (delayMs !== undefined && (job.given.ttl ?? this.config.ttl) !== undefined) job.first ??= job.due;
       Object.assign(job, { state: 'pending', score: delayMs === undefined ? job.due : now + delayMs });
       return { answer: 'pending', delayMs: 0 };
     }
