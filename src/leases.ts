@@ -2,6 +2,7 @@ import { DelayqError, isPassing } from './errors.js';
 import type { Answer, Given, Job, Nacked } from './job.js';
 import { type Patience, patiently, settlePatiently } from './patience.js';
 import type { NackOptions, Queue } from './queue.js';
+import { MAX_CALL } from './scripts.js';
 
 /** The longest that a timer of Node takes, ms. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -154,13 +155,16 @@ export class Leases {
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
     const answers = new Map<Job, A>();
-    const settleOf = async (queue: Queue | undefined, some: GiveBack[]): Promise<void> => {
-      if (!queue) return;
-      const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
-      const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience()));
-      for (const [i, { job }] of some.entries()) {
-        answers.set(job, told[i] as A);
-        this.#held.delete(job);
+    const settleOf = async (queue: Queue | undefined, ofQueue: GiveBack[]): Promise<void> => {
+      // In calls of their own, so that what was answered need not be asked again when a later one fails.
+      for (let i = 0; queue && i < ofQueue.length; i += MAX_CALL) {
+        const some = ofQueue.slice(i, i + MAX_CALL);
+        const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
+        const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience()));
+        for (const [n, { job }] of some.entries()) {
+          answers.set(job, told[n] as A);
+          this.#held.delete(job);
+        }
       }
     };
     // One queue that is in trouble must not keep the jobs of others.

@@ -38,7 +38,8 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
   const { limit = Number.POSITIVE_INFINITY, batch = BATCH, leaseMs, watch = false } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const rest = new Rest(queues, options.signal);
-  const cutoffs = new Map<Queue, number>();
+  /** Until when a job must have been due, by the clock of each Redis at its first answer. */
+  const cutoffs = new Map<Queue['redis'], number>();
   let taken = 0;
   let troubled = 0;
   if (watch) rest.listen();
@@ -51,7 +52,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         const since = performance.now();
         try {
           const atOnce = typeof batch === 'number' ? batch : batch();
-          const cutoff = cutoffs.get(queue);
+          const cutoff = cutoffs.get(queue.redis);
           drained = await queue.drain({ limit: Math.min(atOnce, limit - taken), leaseMs, cutoff });
         } catch (error) {
           if (!watch || !isPassing(error)) throw error;
@@ -61,7 +62,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         }
         if (troubled > 0) options.onTrouble?.(undefined);
         troubled = 0;
-        if (!watch && !cutoffs.has(queue)) cutoffs.set(queue, drained.now);
+        if (!watch && !cutoffs.has(queue.redis)) cutoffs.set(queue.redis, drained.now);
         rest.learn(drained);
         options.onDrained?.(queue, drained);
         if (drained.jobs.length > 0) {

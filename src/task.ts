@@ -20,7 +20,7 @@ export class Retry extends Error {
 
 /**
  * Thrown by a handler: not now. The job is given back and nothing is counted; due after `delay` (ms, or text such as
- * `5m`), or at once, behind those that are due already.
+ * `5m`), by default a second, or as it was when the worker is being stopped.
  */
 export class Release extends Error {
   override readonly name = 'Release';

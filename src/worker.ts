@@ -17,6 +17,9 @@ const SURPLUS_MS = 1_000;
 /** The most jobs that may be in hand, those whose outcome is on its way to Redis included. */
 const MOST_IN_HAND = 5_000;
 
+/** How long a job waits that a handler gives back without a delay, ms: it would come again at once, and again. */
+const RELEASE_MS = 1_000;
+
 /** How late a start may be without the ones after it being put off as well, ms: timers fire late. */
 const RATE_SLACK_MS = 10;
 
@@ -45,6 +48,8 @@ export interface WorkerOptions extends Pick<LoopOptions, 'limit' | 'leaseMs' | '
   readonly abandonMs?: number | undefined;
   /** Stops the run. */
   readonly signal?: AbortSignal | undefined;
+  /** Asked before each start: while it returns a promise, no handler is started. */
+  readonly hold?: (() => Promise<unknown> | undefined) | undefined;
   /** Hears of each job that its handler was done with, once Redis knows. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }
@@ -86,6 +91,7 @@ export class BatchWorker {
   #stopping = false;
   #failedInRow = 0;
   #nextStart = 0;
+  #held = false;
   #wait: NodeJS.Timeout | undefined;
   #graceOver: NodeJS.Timeout | undefined;
   #problem: unknown;
@@ -102,6 +108,7 @@ export class BatchWorker {
     this.#options = options;
     this.#batch = checkCount(batch, 'batch');
     this.#concurrency = checkCount(options.concurrency ?? 1, 'concurrency');
+    checkCount(options.limit, 'limit');
     this.#maxFailures = checkCount(options.maxFailures ?? 20, 'maxFailures');
     this.#ahead = this.#concurrency;
     if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
@@ -136,7 +143,8 @@ export class BatchWorker {
 
   /**
    * Works until it is stopped, or, without `watch`, until no job is left that was due at the start. Returns how many jobs
-   * had which outcome. Throws what Redis answers when that does not pass; everything in hand is given back first.
+   * had which outcome. Throws what Redis answers when that does not pass; what had not started is given back first, and
+   * what could not be told comes again when its lease ends.
    */
   async run(): Promise<Summary> {
     if (this.#batches) throw new DelayqError('usage', 'this worker has run', { next: 'make a new one' });
@@ -228,12 +236,22 @@ export class BatchWorker {
   }
 
   #mayStart(): boolean {
+    if (this.#held) return false;
+    const held = this.#options.hold?.();
+    if (held) {
+      this.#held = true;
+      held.finally(() => {
+        this.#held = false;
+        this.#advance();
+      });
+      return false;
+    }
     const rate = this.#options.ratePerSecond;
     if (rate === undefined) return true;
     const now = performance.now();
     if (now < this.#nextStart) {
       clearTimeout(this.#wait);
-      this.#wait = setTimeout(() => this.#advance(), Math.ceil(this.#nextStart - now));
+      this.#wait = setTimeout(() => this.#advance(), Math.min(Math.ceil(this.#nextStart - now), LONGEST_TIMER_MS));
       return false;
     }
     this.#nextStart = Math.max(this.#nextStart, now - RATE_SLACK_MS) + 1_000 / rate;
@@ -274,9 +292,10 @@ export class BatchWorker {
 
   /** Handlers have become slow: what will not start soon is for others. */
   #giveBackSurplus(): void {
-    const next = this.#concurrency * this.#batch;
-    // A run that ends would not come back for them.
-    if (this.#drained || this.#line.length <= next) return;
+    // What would be taken in any case stays.
+    const next = (2 * this.#concurrency - this.#busy) * this.#batch;
+    // A run that ends would not come back for them, and one with a limit has counted them.
+    if (this.#drained || this.#options.limit !== undefined || this.#line.length <= next) return;
     const since = this.#line[next]?.from.since ?? Number.POSITIVE_INFINITY;
     if (performance.now() - since < SURPLUS_MS) return;
     this.#ahead = this.#concurrency;
@@ -361,14 +380,17 @@ export class BatchWorker {
 
   #delayOf(job: Job, kind: Verdict['kind'], error: unknown): number | undefined {
     // A worker that is being stopped will not take it again, so it keeps its place in line.
-    if (error instanceof Release) return error.delayMs ?? (this.#stopping ? undefined : 0);
+    if (error instanceof Release) return error.delayMs ?? (this.#stopping ? undefined : RELEASE_MS);
     if (kind !== 'retry') return undefined;
     if (error instanceof Retry) return error.delayMs;
     const { backoff } = this.#options;
     if (typeof backoff !== 'function') return undefined;
-    const ms = backoff(job.failures + 1, error);
-    // What cannot be a delay must not stop the worker: the queue's own backoff serves.
-    return ms >= 0 && ms <= LONGEST_TIMER_MS * 1_000 ? Math.round(ms) : undefined;
+    try {
+      return Math.round(checkMs(backoff(job.failures + 1, error), 'backoff'));
+    } catch {
+      // What is no delay must not stop the worker: the queue's own backoff serves.
+      return undefined;
+    }
   }
 
   #settled({ call, job, ms, error }: Verdict, outcome: TaskOutcome, delayMs: number | undefined): void {
@@ -398,7 +420,12 @@ function kindOf(call: Call, error: unknown): Verdict['kind'] {
   return error instanceof Dead ? 'dead' : 'retry';
 }
 
+/** Anything may be thrown. */
 function messageOf(error: unknown): string {
-  const text = error instanceof Error ? error.message || error.name : String(error);
-  return text.slice(0, MAX_ERROR);
+  try {
+    const text = error instanceof Error ? error.message || error.name : error;
+    return String(text).slice(0, MAX_ERROR);
+  } catch {
+    return 'the handler threw something without a text';
+  }
 }
