@@ -48,11 +48,13 @@ export class Inspector {
    * or go meanwhile may be left out.
    */
   async *ids(queue: string, state: StoredJob['state'], limit = Number.POSITIVE_INFINITY): AsyncGenerator<string[]> {
-    let before: scripts.Listed[] = [];
+    let before: readonly scripts.Listed[] = [];
     for (let left = limit; left > 0; left -= before.length) {
       const range = { state, limit: Math.min(left, SLICE), before };
-      before = await scripts.list(this.#redis, this.#keys(queue), range);
-      if (before.length === 0) return;
+      const slice = await scripts.list(this.#redis, this.#keys(queue), range);
+      // The same again: ids that are no text, by which nothing can be found.
+      if (slice.length === 0 || String(slice) === String(before)) return;
+      before = slice;
       yield before.map(([id]) => id);
     }
   }

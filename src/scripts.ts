@@ -55,6 +55,15 @@ async function run(redis: Connection, name: Name, keys: QueueKeys, args: Arg[]):
 const text = (reply: Reply | undefined) => String(reply ?? '');
 const number = (reply: Reply | undefined) => Number(text(reply));
 
+/** The furthest time that is told, ms from 1970: what Date can hold, but for a day, which time zones need. */
+const FURTHEST = 8.64e15 - 86_400_000;
+
+/** A time of a set, where other software may have written a fraction, or one without end. */
+function time(reply: Reply | undefined): number {
+  const ms = { inf: FURTHEST, '-inf': -FURTHEST }[text(reply)] ?? Math.floor(number(reply));
+  return Math.max(-FURTHEST, Math.min(ms || 0, FURTHEST));
+}
+
 /** Letters of a script's reply as words; an unknown letter would be a script out of step with this file. */
 function words<W>(reply: Reply | undefined, meaning: Record<string, W>): W[] {
   return Array.from(text(reply), (letter) => meaning[letter] as W);
@@ -130,8 +139,7 @@ export async function drain(
       .map(Number);
     jobs.push({
       id: text(reply[i]),
-      // A score that other software wrote may be a fraction or endless.
-      due: Math.floor(number(reply[i + 1])) || 0,
+      due: time(reply[i + 1]),
       attempt,
       failures,
       tries,
@@ -237,7 +245,7 @@ export async function list(
 /** A number out of a record, where other software may have written anything. */
 function known(value: unknown): number | undefined {
   const n = typeof value === 'number' || (typeof value === 'string' && value !== '') ? Number(value) : Number.NaN;
-  return Number.isFinite(n) ? n : undefined;
+  return Math.abs(n) <= FURTHEST ? n : undefined;
 }
 
 /** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
@@ -254,7 +262,7 @@ export async function show(
 }
 
 function stored(id: string, { state, score, held, record, payload }: { [name: string]: Reply | undefined }): StoredJob {
-  const at = Math.floor(number(score)) || 0;
+  const at = time(score);
   const [, due, since, ...by] = text(held).split(' ');
   const rec = recordOf(text(record));
   const failures = known(rec.failures) ?? 0;
@@ -338,7 +346,6 @@ export async function inspect(redis: Connection, keys: QueueKeys, upcoming: numb
     number,
     number,
   ];
-  const oldest = text(reply[9]);
   return {
     now,
     pending,
@@ -349,8 +356,8 @@ export async function inspect(redis: Connection, keys: QueueKeys, upcoming: numb
     meta,
     due,
     runOut,
-    oldest: oldest === '' ? undefined : Math.floor(Number(oldest)) || 0,
-    upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: Math.floor(Number(at)) || 0 })),
+    oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
+    upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: time(Buffer.from(at)) })),
     stats: Object.fromEntries(pairs(reply[11]).map(([name, value]) => [name, Number(value) || 0])),
     config: Object.fromEntries(pairs(reply[12])),
   };

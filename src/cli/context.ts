@@ -11,6 +11,9 @@ export interface Globals {
 /** Where the address of Redis is looked for, in this order. */
 const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
 
+/** What a handler is told of its job; one that was started by another handler must not find that one's. */
+const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
+
 /** What a command meets of the outside: environment, streams, signals. The only reader of `process.env`. */
 export class Context {
   readonly stdin = process.stdin;
@@ -59,10 +62,17 @@ export class Context {
 
   /** The environment for a handler: ours, without what opens Redis. */
   handlerEnv(): NodeJS.ProcessEnv {
-    const { REDISCLI_AUTH: _, ...env } = this.env;
+    const env = { ...this.env };
+    for (const name of ['REDISCLI_AUTH', ...JOB_VARIABLES]) delete env[name];
     for (const name of URL_VARIABLES) {
-      // Without user and password the address is no secret; a handler that runs delayq itself is told what it lacks.
-      if (env[name]) env[name] = env[name].replace(/^([a-z+]+:\/\/)[^/?#]*@/i, '$1');
+      const url = env[name];
+      if (!url) continue;
+      // The address alone is no secret; a handler that runs delayq itself is told what it lacks.
+      try {
+        env[name] = new Connection(url).address;
+      } catch {
+        delete env[name];
+      }
     }
     return env;
   }
@@ -94,8 +104,16 @@ export class Context {
 
   /** Waits until stderr takes more: whoever writes much there waits, or memory fills. */
   async heard(): Promise<void> {
-    if (!this.stderr.writableNeedDrain || this.stderr.destroyed) return;
-    await Promise.race([once(this.stderr, 'drain'), once(this.stderr, 'close')]).catch(() => {});
+    await this.room(this.stderr);
+  }
+
+  /** When `stream` is full: resolves once it takes more, or will never again. */
+  room(stream: NodeJS.WriteStream): Promise<void> | undefined {
+    if (!stream.writableNeedDrain || stream.destroyed) return undefined;
+    return Promise.race([once(stream, 'drain'), once(stream, 'close')]).then(
+      () => {},
+      () => {},
+    );
   }
 
   /** Aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process with 130. */

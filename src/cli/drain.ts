@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { type Backoff, DelayqError, parseBackoff, Queue } from '../index.js';
+import { type Backoff, DelayqError, LONGEST_TIMER_MS, parseBackoff, Queue } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { Notes } from './notes.js';
 import { addGlobals, count, details, duration, examples, longerThanNone, ratePerSecond, statuses } from './options.js';
@@ -121,8 +121,11 @@ export function drainCommand(context: Context): Command {
 function check(context: Context, names: string, handler: readonly string[], options: Options, self: Command): void {
   const clash = (what: string, next: string) => new DelayqError('usage', what, { next });
   const handled = handler.length > 0 || options.pipe !== undefined;
-  // Without it a handler's options would be read as ours.
   const args = self.parent?.args ?? [];
+  // An unset variable of a script must not turn a drain into one that runs nothing, or writes to stdout.
+  if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && args.includes('--')))
+    throw clash('the handler is empty', 'name a program after --, or a command after --pipe: was a variable not set?');
+  // Without it a handler's options would be read as ours.
   if (handler.length > 0 && args.indexOf('--') !== args.length - handler.length - 1)
     throw clash('a handler stands after --', `write delayq drain ${names} -- ${handler.join(' ')}`);
   if (handler.length > 0 && options.pipe !== undefined)
@@ -166,14 +169,21 @@ async function drain(
   }
   const notes = new Notes(context, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal');
   const envelope = options.envelope || (options.lease !== undefined && handler.length === 0 && !options.pipe);
+  const stop = context.stopSignal();
+  const graceMs = options.grace ?? 30_000;
   const drain: Drain = {
     queues,
     limit: options.number,
     leaseMs: options.lease,
     watch: options.watch || options.for !== undefined,
     forMs: options.for,
-    graceMs: options.grace ?? 30_000,
-    stop: context.stopSignal(),
+    graceMs,
+    stop,
+    graceOver: new Promise((resolve) => {
+      stop.addEventListener('abort', () =>
+        setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref(),
+      );
+    }),
     form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
     notes,
   };

@@ -17,7 +17,7 @@ import {
 } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, examples } from './options.js';
-import { colours, document, grouped, type Paint, table, visible } from './output.js';
+import { colours, document, grouped, type Paint, table, visible, visibleJson } from './output.js';
 import { unknownQueue } from './queues.js';
 
 interface Options extends Globals {
@@ -97,7 +97,10 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   if (first.broken.length > 0) context.exitCode = 1;
   const terminal = context.stdout.isTTY && !options.json;
   const show = async (seen: Look): Promise<string> => {
-    if (!terminal) return toJson(redis, prefix, seen);
+    if (!terminal) {
+      const json = toJson(redis, prefix, seen);
+      return context.stdout.isTTY ? visibleJson(json) : json;
+    }
     const paint = await colours(context, context.stdout);
     return name === undefined ? overview(seen, redis, paint) : detail(seen.rows[0] as Row, zone, paint);
   };

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { formatDuration, Inspector, type StoredJob } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, count, examples } from './options.js';
-import { colours, type Paint, say, table, visible } from './output.js';
+import { colours, type Paint, say, table, visible, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
 import { jobJson, reasonOf } from './stored.js';
 
@@ -19,6 +19,9 @@ const STATES = ['dead', 'active', 'pending'] as const;
 
 /** How much of a payload or an error is shown, characters, unless all of it is asked for. */
 const SHOWN = 60;
+
+/** A time further away than this was not meant as one, ms: a thousand years. */
+const FAR_MS = 1_000 * 365 * 86_400_000;
 
 /** Rows that are put into columns together: enough for a screen, little enough to come at once. */
 const ROWS = 200;
@@ -37,7 +40,7 @@ export function listCommand(context: Context): Command {
     .action((queue: string, options: Options) => list(context, queue, options));
   examples(command, [
     'delayq list --dead order-close',
-    `delayq list --dead order-close | jq -r 'select(.error | test("timeout")) | .id' | delayq requeue order-close -`,
+    `delayq list --dead order-close | jq -r 'select(.error // "" | test("timed out")) | .id' | delayq requeue order-close -`,
   ]);
   return addGlobals(command);
 }
@@ -51,6 +54,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const asked = STATES.filter((state) => options[state]);
   const states = asked.length > 0 ? asked : STATES;
   const terminal = context.stdout.isTTY && !options.json;
+  const json = (text: string) => (context.stdout.isTTY ? visibleJson(text) : text);
   const paint = terminal ? await colours(context, context.stdout) : undefined;
   let left = options.number ?? Number.POSITIVE_INFINITY;
   let first = true;
@@ -59,7 +63,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
     if (rows.length === 0) return;
     const text = paint
       ? await toTable(rows, { now, paint, first, full: options.full ?? false })
-      : rows.map((job) => jobJson(queue, job)).join('\n');
+      : json(rows.map((job) => jobJson(queue, job)).join('\n'));
     rows = [];
     first = false;
     await context.write(`${text}\n`);
@@ -94,10 +98,11 @@ async function toTable(
 }
 
 function whenOf({ due, died, lease }: StoredJob, now: number): string {
-  const ago = (ms: number) => `${formatDuration(now - ms)} ago`;
+  const ago = (ms: number) => (now - ms > FAR_MS ? 'long ago' : `${formatDuration(now - ms)} ago`);
   if (died !== undefined) return ago(died);
   if (lease) return ago(lease.since);
   if (due === undefined) return '';
+  if (Math.abs(due - now) > FAR_MS) return due > now ? 'never' : 'long ago';
   return due > now ? `in ${formatDuration(due - now)}` : `${formatDuration(now - due)} late`;
 }
 

@@ -13,6 +13,15 @@ export function visible(text: string): string {
   });
 }
 
+/** `json` for a terminal: the same value, with every character escaped that a terminal would obey. */
+export function visibleJson(json: string): string {
+  return json.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
+    c === '\n'
+      ? c
+      : Array.from({ length: c.length }, (_, i) => `\\u${c.charCodeAt(i).toString(16).padStart(4, '0')}`).join(''),
+  );
+}
+
 /** Writes one line for people to stderr. */
 export function say(context: Context, text: string): void {
   context.stderr.write(`delayq: ${visible(text)}\n`);

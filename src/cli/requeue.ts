@@ -44,12 +44,13 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
   if (ids.includes('-') && ids.length > 1)
     throw new DelayqError('usage', '- stands alone', { next: 'leave out the ids' });
   const stop = context.stopSignal();
+  stop.addEventListener('abort', () => context.stdin.destroy());
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   await requireQueue(redis, prefix, queue);
   const counts = { requeued: 0, missing: 0, orphaned: 0 };
-  for await (const some of idsOf(context, inspector, queue, ids, options)) {
+  for await (const some of idsOf(context, inspector, queue, ids, options, stop)) {
     const answers = await inspector.requeue(queue, some);
     for (const [i, answer] of answers.entries()) {
       counts[answer] += 1;
@@ -74,11 +75,16 @@ async function* idsOf(
   queue: string,
   ids: string[],
   options: Options,
+  stop: AbortSignal,
 ): AsyncGenerator<string[]> {
   if (ids[0] === '-') {
-    for await (const some of lines(context.stdin)) {
-      for (const { error } of some) if (error) throw error;
-      yield some.map(({ text }) => text.trim());
+    try {
+      for await (const some of lines(context.stdin)) {
+        // A line that is no text names no job, and is said to be missing like any other.
+        yield some.map(({ number, text, error }) => (error ? `(line ${number})` : text.trim()));
+      }
+    } catch (error) {
+      if (!stop.aborted) throw error;
     }
   } else if (ids.length > 0) yield ids;
   else {

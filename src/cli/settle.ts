@@ -55,7 +55,7 @@ export function ackCommand(context: Context): Command {
   examples(command, [
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack   # passes on the lines of what it has done',
     `delayq drain --lease 5m mail | jq -c 'select(.payload.ok)' | delayq ack`,
-    'delayq ack "$DELAYQ_QUEUE" "$DELAYQ_ID" "$DELAYQ_RECEIPT"',
+    'delayq ack mail VbayYBj0B1VUn 2mXq0ZsL8Qe1        # queue, id and receipt of such a line',
   ]);
   return addGlobals(command);
 }
@@ -76,8 +76,7 @@ export function nackCommand(context: Context): Command {
     );
   examples(command, [
     `delayq drain --lease 5m mail | jq -c 'select(.payload.to | not)' | delayq nack --dead --error "no address"`,
-    'delayq nack --dead --error "no such customer" "$DELAYQ_QUEUE" "$DELAYQ_ID" "$DELAYQ_RECEIPT"',
-    'delayq nack --release webhook VbayYBj0B1VUn 2mXq0ZsL8Qe1',
+    'delayq nack --in 5m --error "rate limited" mail VbayYBj0B1VUn 2mXq0ZsL8Qe1',
   ]);
   return addGlobals(command);
 }
@@ -91,7 +90,7 @@ export function renewCommand(context: Context): Command {
       ),
     );
   examples(command, [
-    'delayq renew --lease 10m "$DELAYQ_QUEUE" "$DELAYQ_ID" "$DELAYQ_RECEIPT"',
+    'delayq renew --lease 10m mail VbayYBj0B1VUn 2mXq0ZsL8Qe1',
     'delayq renew --lease 10m < lines-in-hand.jsonl',
   ]);
   return addGlobals(command);
@@ -109,7 +108,8 @@ function answer(name: string, summary: string): Command {
   return details(command, [
     'Lines are those that "delayq drain --lease" writes, {"queue":…,"id":…,"receipt":…}; other keys are not looked at.',
     'A job whose lease was taken back meanwhile stays as it is, is reported, and makes the exit status 1. One that was',
-    'replaced or cancelled meanwhile is only reported.',
+    'replaced or cancelled meanwhile is only reported. The handlers of "delayq drain -- command" answer by their exit',
+    'status, not by these.',
   ]);
 }
 
@@ -186,7 +186,6 @@ class Settler {
 
   #item(line: Line): Item[] {
     try {
-      if (line.error) throw line.error;
       return [itemOf(line)];
     } catch (error) {
       if (!isDelayqError(error, 'usage', 'data')) throw error;
@@ -269,8 +268,9 @@ function groupsOf(items: readonly Item[]): Map<string, Item[]> {
 }
 
 /** Reads a line of an envelope. Throws `data` when it names no job. */
-function itemOf({ number, text }: Line): Item {
+function itemOf({ number, text, error }: Line): Item {
   const bad = (why: string) => new DelayqError('data', 'the line names no job', { why });
+  if (error) throw bad('it is not valid UTF-8, or longer than any line of a job');
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -12,7 +12,7 @@ import {
 } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, examples } from './options.js';
-import { colours, many, type Paint, visible } from './output.js';
+import { colours, many, type Paint, visible, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
 import { jobJson, reasonOf } from './stored.js';
 
@@ -46,7 +46,10 @@ async function show(context: Context, queue: string, id: string, options: Option
       next: `see the jobs there are: delayq list ${queue}`,
     });
   }
-  if (!context.stdout.isTTY || options.json) return context.write(`${jobJson(queue, job, { schema: 1 })}\n`);
+  if (!context.stdout.isTTY || options.json) {
+    const json = jobJson(queue, job, { schema: 1 });
+    return context.write(`${context.stdout.isTTY ? visibleJson(json) : json}\n`);
+  }
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.configure(queue)) };
   const paint = await colours(context, context.stdout);
   await context.write(toText(queue, job, { settings, paint, zone, now: await redis.now() }));

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Inspector, type Queue } from '../../src/index.js';
-import { delayq, linesOf, sh } from '../support/cli.js';
+import { begin, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 const inspector = new Inspector(connection);
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
@@ -114,6 +115,33 @@ describe('delayq list', () => {
     expect(seen).toHaveLength(1_000);
   });
 
+  it('of ids that are no text, and of times without end, comes to its end', async () => {
+    const name = freshName();
+    const ids = [
+      ['1', Buffer.from([0xff, 0xfe])],
+      ['inf', 'never'],
+      ['1e300', 'late'],
+      ['-inf', 'early'],
+    ] as const;
+    for (const [score, id] of ids) await admin.zadd(key(name, 'pending'), score, id as string);
+    await admin.hset(key(name, 'payload'), 'never', '1', 'late', '2', 'early', '3');
+    expect(new Set(idsOf((await delayq(['list', name])).stdout))).toEqual(new Set(['never', 'late', 'early']));
+    const text = await onTerminal(`delayq list ${name}; delayq show ${name} never; delayq show ${name} late`);
+    expect(text).toMatch(/never +pending +never[\s\S]*never +pending/);
+    expect(text).not.toContain('delayq itself failed');
+  });
+
+  it('obeys nothing on a terminal as JSON either, and says the same (failures 30)', async () => {
+    const queue = freshQueue();
+    const payload = '\u009b31mred\u202e\u{e0001}\u2028';
+    await queue.enqueue({ payload, id: 'a' });
+    for (const command of [`list --json ${queue.name}`, `show --json ${queue.name} a`]) {
+      const text = await onTerminal(`delayq ${command}`);
+      for (const obeyed of ['\u009b', '\u202e', '\u{e0001}', '\u2028']) expect(text).not.toContain(obeyed);
+      expect(JSON.parse(text).payload).toBe(payload);
+    }
+  });
+
   it.each(['list', 'show', 'requeue'])('(%s) of an unknown queue exits 3', async (command) => {
     const args = { list: [], show: ['x'], requeue: ['x'] }[command] as string[];
     expect(await delayq([command, freshName(), ...args])).toMatchObject({
@@ -178,7 +206,7 @@ describe('delayq show', () => {
     expect(lines).toMatchObject([
       { id: 'b', died: 1, failures: 2, losses: 0, error: null, tries: null, payload: 1 },
       { id: 'ghost', payload: null },
-      { id: 'a', died: 0, payload: 'no json' },
+      { id: 'a', died: expect.any(Number), payload: 'no json' },
     ]);
   });
 });
@@ -237,6 +265,20 @@ describe('delayq requeue', () => {
     expect(await queue.counts()).toMatchObject({ pending: 2, dead: 1 });
     // One that stays does not keep --all from ending.
     expect(await delayq(['requeue', '--all', queue.name])).toMatchObject({ code: 1 });
+  });
+
+  it('from stdin is ended by a signal, and goes past a line that is no text', async () => {
+    const queue = await withDead(2);
+    const { code, stderr } = await delayq(['requeue', queue.name, '-'], {
+      input: Buffer.from('d0\n\xff\nd1\n', 'latin1'),
+    });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('(line 2)" is not among the dead') });
+    expect(stderr).toContain('2 jobs requeued');
+    const running = begin(['requeue', queue.name, '-']);
+    running.child.stdin?.write('d0\n');
+    await until(() => running.stderr.includes('d0 is not among'));
+    running.child.kill('SIGINT');
+    expect((await running.ended).code).toBe(130);
   });
 
   it.each([

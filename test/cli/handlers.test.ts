@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Inspector, JsonText, type Queue } from '../../src/index.js';
-import { begin, delayq, linesOf, sh } from '../support/cli.js';
+import { begin, beginSh, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from '../support/redis.js';
 import { until } from '../support/until.js';
 
@@ -122,7 +122,7 @@ describe('delayq drain -- command', () => {
     await queue.enqueue({ payload: 1 });
     const env = {
       DELAYQ_REDIS_URL: redisUrl,
-      REDIS_URL: 'rediss://user:se%cret@@host:6379/1',
+      REDIS_URL: 'rediss://user:se%63ret@host:6379/1',
       REDISCLI_AUTH: 'secret',
       KEPT: 'yes',
     };
@@ -133,6 +133,16 @@ describe('delayq drain -- command', () => {
     );
   });
 
+  it.each(['redis://:se/cret@host', 'redis://host?password=secret', 'sentinel://se%%cret', 'secret'])(
+    'keeps REDIS_URL=%s, which it cannot read, to itself (failures 33)',
+    async (REDIS_URL) => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1 });
+      const env = { DELAYQ_REDIS_URL: redisUrl, REDIS_URL, DELAYQ_ID: 'secret', DELAYQ_RECEIPT: 'secret' };
+      expect((await delayq(['drain', '-q', '--pipe', 'env', queue.name], { env })).stdout).not.toMatch(/cret/);
+    },
+  );
+
   it.each([
     [['drain', 'q', './x'], 'a handler stands after --'],
     [['drain', 'q', './x', '--', 'y'], 'a handler stands after --'],
@@ -142,6 +152,9 @@ describe('delayq drain -- command', () => {
     [['drain', '--batch', '5', 'q', '--', './x'], '--batch is for --pipe'],
     [['drain', '--dead-on', '5', '--pipe', 'cat', 'q'], '--dead-on is for'],
     [['drain', '--dead-on', '0', 'q', '--', './x'], '"0" does not list'],
+    [['drain', 'q', '--', ''], 'the handler is empty'],
+    [['drain', 'q', '--'], 'the handler is empty'],
+    [['drain', '--pipe', ' ', 'q'], 'the handler is empty'],
     [['drain', '-P', '2', 'q'], '-P is for handlers'],
     [['drain', '--timeout', '2s', 'q'], '--timeout is for handlers'],
     [['drain', '--backoff', '5', 'q', '--', 'x'], 'no unit'],
@@ -366,6 +379,45 @@ describe('a handler that behaves badly (failures 10)', () => {
     const { pending, active, stats } = await queue.counts();
     expect({ active, all: pending + (stats.acked ?? 0) }).toEqual({ active: 0, all: 5 });
   });
+
+  it('opens /dev/stdin, /dev/stdout and /dev/stderr, as scripts do', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const handler = shell('echo err > /dev/stderr; cat /dev/stdin > /dev/stdout; echo more');
+    for (const parallel of ['1', '2'])
+      expect(await delayq(['drain', '-q', '-n', '1', '-P', parallel, queue.name, ...handler])).toMatchObject({
+        code: 0,
+        stdout: `${parallel}\nmore\n`,
+        stderr: 'err\n',
+      });
+  });
+
+  it('had ended in time while its output waits for a slow reader: it has not timed out', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
+    const log = path();
+    const go = path();
+    const handler = `head -c 60000 /dev/zero; echo >> ${log}`;
+    const running = beginSh(
+      `delayq drain -v --timeout 700ms ${queue.name} -- sh -c '${handler}' | { while [ ! -e ${go} ]; do sleep 0.02; done; wc -c; }`,
+    );
+    // The second one's output does not fit into the pipe any more, but it has ended: it is done, whenever that is read.
+    await until(async () => (await queue.counts()).stats.acked === 2);
+    writeFileSync(go, '');
+    expect((await running.ended).stdout.trim()).toBe('180000');
+    expect(read(log)).toBe('\n\n\n');
+    expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 3 } });
+  });
+
+  it('leaves zombies that nobody waits for: the run does not wait for them either', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    // A process 1 that never waits for its orphans, as in many containers.
+    const drain = `delayq drain -q --timeout 200ms --kill-after 30s ${queue.name} -- sh -c "sleep 600; echo"`;
+    const { code } = await sh(`unshare -Urpf --mount-proc ${drain}`);
+    if (code === 1 && !(await queue.counts()).stats.delivered) return;
+    expect((await queue.counts()).stats.retried).toBe(1);
+  }, 25_000);
 
   it('keeps only the last lines of its stderr as the error', async () => {
     const queue = freshQueue();

@@ -14,6 +14,8 @@ export interface Drain {
   /** How long a drain that is stopped waits for whoever has jobs in hand. */
   readonly graceMs: number;
   readonly stop: AbortSignal;
+  /** Resolves when the drain was stopped and that time is over. */
+  readonly graceOver: Promise<'over'>;
   /** What is written of a job. */
   readonly form: Form;
   readonly notes: Notes;

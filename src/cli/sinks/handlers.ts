@@ -41,15 +41,21 @@ export async function drainIntoHandlers(
   how: Handling,
 ): Promise<boolean> {
   const { queues, notes } = drain;
-  const verdict = new Verdict(how.name, how.deadOn);
+  const verdict = new Verdict(how.name, how.parallel, how.deadOn);
   const unread = new AbortController();
   const relay = new Relay(context, { live: how.parallel === 1, onStop: () => unread.abort() });
-  const processes = new Processes(context, how.killAfterMs);
+  const processes = await Processes.make(context, how);
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;
-    const program = { ...recipe(tasks), signal, output: relay.open() };
-    const ended = await processes.run(program).catch((error: NodeJS.ErrnoException) => verdict.notStarted(error));
+    const ended = await processes
+      .run({ ...recipe(tasks), signal, output: relay.open() })
+      .catch((error: NodeJS.ErrnoException) =>
+        verdict.notStarted(
+          error,
+          tasks.map(({ id }) => id),
+        ),
+      );
     verdict.ended(ended, signal);
   };
   const worker = new BatchWorker(queues, handle, {
@@ -66,11 +72,15 @@ export async function drainIntoHandlers(
     maxFailures: how.maxFailures,
     backoff: how.backoff,
     signal: AbortSignal.any([drain.stop, verdict.signal, unread.signal]),
+    // A reader that is slow slows down the run, not the handlers that have ended.
+    hold: () => relay.room(),
     onTrouble: (error?: DelayqError) => notes.trouble(error),
     onDrained: (queue, drained) => notes.drained(queue, drained),
     onResult: (result) => notes.result(result),
   });
   const { circuitOpen, ...counts } = await worker.run();
+  await Promise.race([relay.flushed(), drain.graceOver]);
+  processes.close();
   const { acked: done, retried: failed, dead, lost, superseded, released } = counts;
   notes.sum({ done, 'failed, to be tried again': failed, dead, lost, superseded, 'given back': released });
   if (verdict.problem) throw verdict.problem;

@@ -1,25 +1,41 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { constants } from 'node:os';
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { Socket } from 'node:net';
+import { constants as osConstants, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { DelayqError } from '../../index.js';
 import type { Context } from '../context.js';
 import type { Output } from './relay.js';
 
 /** How much of what a process last wrote to stderr is kept, bytes. */
 const TAIL = 1_500;
 
-/** After a process has ended, the most bytes that are still taken from what it left in its pipes: others may hold them. */
+/** After a process has ended, the most bytes that are still waited for: others may go on writing into its pipes. */
 const MOST_AFTER_END = 4 * 1024 * 1024;
 
 /** How often a group of processes that was told to end is looked at, ms. */
 const LOOK_MS = 20;
+
+const CHANNELS = ['stdout', 'stderr'] as const;
 
 /** A process to run. */
 export interface Program {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** Written to its stdin. */
+  /** What it finds on its stdin. */
   readonly input: Buffer;
   /** Ends it when it aborts. */
   readonly signal: AbortSignal;
@@ -31,6 +47,8 @@ export interface Ended {
   /** As a shell tells it: 128 + n after signal n. */
   readonly status: number;
   readonly signal: NodeJS.Signals | null;
+  /** It had been told to end before it did. */
+  readonly aborted: boolean;
   readonly tail: string;
 }
 
@@ -39,46 +57,117 @@ export interface Ended {
  * Ctrl-C on the terminal reaches them only through us. None outlives us, unless we are killed by SIGKILL.
  */
 export class Processes {
+  readonly #directory: string;
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
+  readonly #free: Channels[] = [];
 
-  constructor(context: Context, killAfterMs: number) {
+  private constructor(context: Context, directory: string, killAfterMs: number) {
+    this.#directory = directory;
     this.#killAfterMs = killAfterMs;
     context.atExit(() => {
       for (const group of this.#groups) signalGroup(group, 'SIGKILL');
+      rmSync(directory, { recursive: true, force: true });
     });
   }
 
-  /** Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started. */
-  async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
-    const child = spawn(file, args, { env, detached: true, stdio: ['pipe', 'pipe', 'pipe'] });
-    const { pid } = child;
-    if (pid === undefined) {
-      const [error] = (await once(child, 'error')) as [Error];
-      throw error;
-    }
-    this.#groups.add(pid);
-    const read = reading(child, output);
-    // A handler need not read its input.
-    child.stdin.on('error', () => {});
-    child.stdin.end(input);
-    const ending = new AbortController();
-    const end = () => void this.#endGroup(pid, ending.signal);
-    if (signal.aborted) end();
-    signal.addEventListener('abort', end);
+  /** For up to `parallel` processes at once. Throws a `config` error where pipes for them cannot be made. */
+  static async make(
+    context: Context,
+    { parallel, killAfterMs }: { parallel: number; killAfterMs: number },
+  ): Promise<Processes> {
+    let directory: string | undefined;
     try {
+      directory = mkdtempSync(join(tmpdir(), 'delayq-'));
+      const processes = new Processes(context, directory, killAfterMs);
+      const names = Array.from({ length: 2 * parallel }, (_, i) => join(directory as string, String(i)));
+      await makeFifos(names);
+      for (let i = 0; i < names.length; i += 2)
+        processes.#free.push(new Channels(names[i] as string, names[i + 1] as string));
+      return processes;
+    } catch (cause) {
+      if (directory) rmSync(directory, { recursive: true, force: true });
+      throw new DelayqError('config', 'cannot make pipes for handlers', {
+        why: (cause as Error).message,
+        next: 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
+        cause,
+      });
+    }
+  }
+
+  /**
+   * Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started, and `temporary`
+   * when its input cannot be stored.
+   */
+  async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
+    const channels = this.#free.pop() as Channels;
+    channels.open(output);
+    let pid: number | undefined;
+    const end = () => void this.#endGroup(pid as number, ending.signal);
+    const ending = new AbortController();
+    try {
+      const stdin = this.#inputFile(input);
+      const child = (() => {
+        try {
+          return spawn(file, args, { env, detached: true, stdio: [stdin, channels.stdout, channels.stderr] });
+        } finally {
+          closeSync(stdin);
+        }
+      })();
+      if (child.pid === undefined) {
+        const [error] = (await once(child, 'error')) as [Error];
+        throw error;
+      }
+      pid = child.pid;
+      this.#groups.add(pid);
+      if (signal.aborted) end();
+      signal.addEventListener('abort', end);
       // Not 'close': whoever inherited the pipes may hold them open for ever.
-      const [code, by] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve) =>
-        child.once('exit', (...how) => resolve(how)),
+      const ended = new Promise<Omit<Ended, 'tail'>>((resolve) =>
+        child.once('exit', (code, by) => {
+          const status = code ?? 128 + (by ? osConstants.signals[by] : 0);
+          resolve({ status, signal: by, aborted: signal.aborted });
+        }),
       );
-      const tail = await read.rest();
-      if (signal.aborted) await groupGone(pid, this.#killAfterMs);
-      return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by, tail };
+      const { aborted, ...how } = await ended;
+      const tail = await channels.rest();
+      if (aborted) await groupGone(pid, this.#killAfterMs);
+      return { ...how, aborted, tail };
     } finally {
       ending.abort();
       signal.removeEventListener('abort', end);
-      this.#groups.delete(pid);
-      await output.end();
+      if (pid !== undefined) this.#groups.delete(pid);
+      output.end();
+      this.#free.push(channels);
+    }
+  }
+
+  /** Lets go of the pipes. */
+  close(): void {
+    for (const channels of this.#free.splice(0)) channels.close();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  /**
+   * A file without a name that holds `input`. A file rather than a pipe: it is there whole however little of it is read,
+   * and a handler may open /dev/stdin.
+   */
+  #inputFile(input: Buffer): number {
+    let fd: number | undefined;
+    try {
+      const name = join(this.#directory, 'stdin');
+      fd = openSync(name, 'wx+', 0o600);
+      unlinkSync(name);
+      // With a position: the offset at which the process will read stays at the beginning.
+      for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
+      return fd;
+    } catch (cause) {
+      if (fd !== undefined) closeSync(fd);
+      throw new DelayqError('temporary', 'cannot hand payloads to handlers', {
+        why: (cause as Error).message,
+        next: `free space in ${tmpdir()}, or set TMPDIR to another directory`,
+        cause,
+      });
     }
   }
 
@@ -92,16 +181,114 @@ export class Processes {
   }
 }
 
+/** Node makes socket pairs for its children, in which /dev/stdout cannot be opened; and it cannot make these itself. */
+async function makeFifos(names: readonly string[]): Promise<void> {
+  const child = spawn('mkfifo', ['-m', '600', ...names], { stdio: ['ignore', 'ignore', 'pipe'] });
+  let text = '';
+  child.stderr.on('data', (data: Buffer) => {
+    text += data;
+  });
+  const [status] = (await once(child, 'close')) as [number | null];
+  if (status !== 0) throw new Error(text.trim() || `mkfifo ended with ${status}`);
+}
+
+/** A pipe each for stdout and stderr of one process after another. */
+class Channels {
+  /** What a process gets as its file descriptors. */
+  readonly stdout: number;
+  readonly stderr: number;
+  readonly #readers: Socket[];
+  #output: Output | undefined;
+  #running = false;
+  #bytes = 0;
+  #tail = Buffer.alloc(0);
+
+  constructor(stdout: string, stderr: string) {
+    const opened = [stdout, stderr].map((name) => {
+      // Read first: without a reader a pipe cannot be opened for writing. That end is ours as well and never closed, so
+      // the reader sees no end between two processes.
+      const reader = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
+      const writer = openSync(name, constants.O_WRONLY);
+      unlinkSync(name);
+      return { reader, writer };
+    }) as [{ reader: number; writer: number }, { reader: number; writer: number }];
+    this.stdout = opened[0].writer;
+    this.stderr = opened[1].writer;
+    this.#readers = opened.map(({ reader }, i) => {
+      const socket = new Socket({ fd: reader, readable: true, writable: false });
+      socket.on('error', () => {});
+      socket.on('data', (data: Buffer) => this.#read(socket, CHANNELS[i] as 'stdout' | 'stderr', data));
+      return socket;
+    });
+  }
+
+  /** Begins to read for a process. */
+  open(output: Output): void {
+    this.#output = output;
+    this.#running = true;
+    this.#tail = Buffer.alloc(0);
+  }
+
+  #read(socket: Socket, channel: 'stdout' | 'stderr', data: Buffer): void {
+    this.#bytes += data.length;
+    if (channel === 'stderr') this.#tail = Buffer.concat([this.#tail, data.subarray(-TAIL)]).subarray(-TAIL);
+    const room = this.#output?.take(channel, data);
+    // A running process is slowed down to what can be passed on. What is left of one that has ended is read at once.
+    if (!room || !this.#running) return;
+    socket.pause();
+    room.then(() => socket.resume());
+  }
+
+  /** After the end of a process: reads what it left, until a turn of the event loop brings nothing more. */
+  async rest(): Promise<string> {
+    this.#running = false;
+    for (const socket of this.#readers) socket.resume();
+    const most = this.#bytes + MOST_AFTER_END;
+    for (let before = -1; before !== this.#bytes && this.#bytes < most; ) {
+      before = this.#bytes;
+      await turn();
+      await turn();
+    }
+    return lastLines(this.#tail);
+  }
+
+  close(): void {
+    for (const socket of this.#readers) socket.destroy();
+    closeSync(this.stdout);
+    closeSync(this.stderr);
+  }
+}
+
 /** Waits until no process of a group is left, and kills them when that takes longer than `ms`. */
 async function groupGone(pid: number, ms: number): Promise<void> {
   const end = performance.now() + ms;
-  while (signalGroup(pid, 0)) {
+  while (signalGroup(pid, 0) && livesIn(pid)) {
     if (performance.now() >= end) {
       signalGroup(pid, 'SIGKILL');
       return;
     }
     await sleep(LOOK_MS);
   }
+}
+
+/**
+ * Whether a process of the group is more than a zombie. Where process 1 does not wait for orphans, as in many
+ * containers, they stay that for ever. Where there is no /proc: yes.
+ */
+function livesIn(group: number): boolean {
+  if (process.platform !== 'linux') return true;
+  return readdirSync('/proc').some((name) => {
+    if (!/^\d+$/.test(name)) return false;
+    try {
+      // After the name in parentheses: state, parent, group (proc(5)).
+      const [state = '', , of] = readFileSync(`/proc/${name}/stat`, 'latin1')
+        .replace(/^.*\) /s, '')
+        .split(' ');
+      return Number(of) === group && !'ZX'.includes(state);
+    } catch {
+      return false;
+    }
+  });
 }
 
 /** Whether there was anybody in the group to be told. */
@@ -111,43 +298,6 @@ function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
-}
-
-/** Takes what a process writes, and no faster than it can be passed on. */
-function reading(child: ChildProcess, output: Output): { rest(): Promise<string> } {
-  let tail = Buffer.alloc(0);
-  let bytes = 0;
-  const waits = new Set<Promise<void>>();
-  for (const channel of ['stdout', 'stderr'] as const) {
-    const stream = child[channel];
-    stream?.on('error', () => {});
-    stream?.on('data', (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (channel === 'stderr') tail = Buffer.concat([tail, chunk.subarray(-TAIL)]).subarray(-TAIL);
-      const room = output.take(channel, chunk);
-      if (!room) return;
-      stream.pause();
-      const wait = room.then(() => {
-        waits.delete(wait);
-        stream.resume();
-      });
-      waits.add(wait);
-    });
-  }
-  return {
-    /** After the end of the process: what it left in the pipes is read until a turn of the loop brings nothing more. */
-    async rest() {
-      const most = bytes + MOST_AFTER_END;
-      for (let before = -1; before !== bytes && bytes < most; ) {
-        before = bytes;
-        await Promise.all(waits);
-        await turn();
-        await turn();
-      }
-      for (const stream of child.stdio) stream?.destroy();
-      return lastLines(tail);
-    },
-  };
 }
 
 /** The text of the last bytes of an output, from the beginning of a line where there is one. */

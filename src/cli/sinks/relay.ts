@@ -12,6 +12,7 @@ export class Relay {
   readonly #context: Context;
   readonly #live: boolean;
   readonly #onStop: () => void;
+  readonly #writing = new Set<Promise<void>>();
   /** Why stdout cannot be written. */
   problem: Error | undefined;
 
@@ -27,27 +28,40 @@ export class Relay {
     return new Output((channel, bytes) => this.#pass(channel, bytes), this.#live);
   }
 
-  /** Resolves when there is room for more. */
-  async #pass(channel: Channel, bytes: Buffer): Promise<void> {
+  /** When somebody reads too slowly, resolves once there is room again. */
+  room(): Promise<unknown> | undefined {
+    return this.#context.room(this.#context.stdout) ?? this.#context.room(this.#context.stderr);
+  }
+
+  /** Resolves when all is out. */
+  async flushed(): Promise<void> {
+    await Promise.all(this.#writing);
+  }
+
+  /** Resolves when the bytes are out, or nobody wants them any more. */
+  #pass(channel: Channel, bytes: Buffer): Promise<void> {
     const stream = this.#context[channel];
-    if (stream.destroyed || (channel === 'stdout' && this.#context.outputClosed)) return;
-    await new Promise<void>((resolve) => {
+    if (stream.destroyed || (channel === 'stdout' && this.#context.outputClosed)) return Promise.resolve();
+    const written = new Promise<void>((resolve) => {
       stream.write(bytes, (error) => {
         if (error && channel === 'stdout') {
           if (!readerGone(error)) this.problem ??= cannotWrite(error);
           this.#onStop();
         }
+        this.#writing.delete(written);
         resolve();
       });
     });
+    this.#writing.add(written);
+    return written;
   }
 }
 
 /** What one handler writes. */
 export class Output {
   readonly #pass: (channel: Channel, bytes: Buffer) => Promise<void>;
-  readonly #live: boolean;
   readonly #held: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };
+  #live: boolean;
   #size = 0;
 
   constructor(pass: (channel: Channel, bytes: Buffer) => Promise<void>, live: boolean) {
@@ -56,19 +70,20 @@ export class Output {
   }
 
   /** Takes what was written; when it returns a promise, there is room for more only after that. */
-  take(channel: Channel, bytes: Buffer): Promise<void> | undefined {
+  take(channel: Channel, bytes: Buffer): Promise<unknown> | undefined {
     if (this.#live) return this.#pass(channel, bytes);
     this.#held[channel].push(bytes);
     this.#size += bytes.length;
     return this.#size > MOST_HELD ? this.#flush(true) : undefined;
   }
 
-  /** Writes what is still held. */
-  async end(): Promise<void> {
-    await this.#flush(false);
+  /** Writes what is still held. What others go on writing into its pipes is passed on as it comes. */
+  end(): void {
+    this.#flush(false);
+    this.#live = true;
   }
 
-  async #flush(wholeLines: boolean): Promise<void> {
+  #flush(wholeLines: boolean): Promise<unknown> {
     this.#size = 0;
     const written: Promise<void>[] = [];
     for (const channel of ['stdout', 'stderr'] as const) {
@@ -80,6 +95,6 @@ export class Output {
       this.#size += bytes.length - cut;
       if (cut > 0) written.push(this.#pass(channel, bytes.subarray(0, cut)));
     }
-    await Promise.all(written);
+    return Promise.all(written);
   }
 }

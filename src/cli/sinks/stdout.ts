@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { drainLoop, type Job, Leases, LONGEST_TIMER_MS, type Queue, type Taken } from '../../index.js';
+import { drainLoop, type Job, Leases, type Queue, type Taken } from '../../index.js';
 import { type Context, cannotWrite, readerGone } from '../context.js';
 import { say } from '../output.js';
 import type { Drain } from './drain.js';
@@ -36,13 +36,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     // A run of cron's must not wait for a Redis that is gone while the next runs start.
     patienceMs: watch ? undefined : LAST_PATIENCE_MS,
   });
-  const graceOver = new Promise<'over'>((resolve) => {
-    stop.addEventListener('abort', () => {
-      leases.giveUpAfter(graceMs);
-      setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
-    });
-  });
-  const sink = new StdoutSink(context, leases, { delivery, form: drain.form, graceOver });
+  stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
+  const sink = new StdoutSink(context, leases, { delivery, form: drain.form, graceOver: drain.graceOver });
   const enough = new AbortController();
   const batches = drainLoop(queues, {
     limit: drain.limit,

@@ -1,4 +1,4 @@
-import { Dead, DelayqError, Release } from '../../index.js';
+import { Dead, DelayqError, isDelayqError, Release } from '../../index.js';
 import type { Ended } from './process.js';
 
 /** Of the errors of spawn(2), those that pass: the machine has no room for one more process now. */
@@ -10,6 +10,7 @@ const NOT_RUN = new Set([126, 127]);
 /** Says by a handler's exit status what becomes of its job, in the words of a worker. */
 export class Verdict {
   readonly #command: string;
+  readonly #parallel: number;
   readonly #deadOn: ReadonlySet<number>;
   readonly #halt = new AbortController();
   /** A handler has ended in another way than "not found": it can be run. */
@@ -19,8 +20,10 @@ export class Verdict {
   halted = false;
   #problem: DelayqError | undefined;
 
-  constructor(command: string, deadOn: ReadonlySet<number>) {
+  /** `parallel` handlers run at once: so many may end before one that was started earlier. */
+  constructor(command: string, parallel: number, deadOn: ReadonlySet<number>) {
     this.#command = command;
+    this.#parallel = parallel;
     this.#deadOn = deadOn;
   }
 
@@ -37,14 +40,14 @@ export class Verdict {
   }
 
   /** Returns when the job is done; throws what becomes of it otherwise. */
-  ended({ status, signal: by, tail }: Ended, signal: AbortSignal): void {
+  ended({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): void {
     const because = (what: string) => (tail === '' ? what : `${what}: ${tail}`);
     // Whatever status it ends with when it is told to: it was not let finish.
-    if (signal.aborted) throw new Error(because((signal.reason as Error).message));
+    if (aborted) throw new Error(because((signal.reason as Error).message));
     if (NOT_RUN.has(status) && !this.#proven) {
       this.#notRun += 1;
-      // The first one may be one job's own fault: it goes behind the others, and the next one tells.
-      if (this.#notRun === 1) throw new Release(0);
+      // The first ones may be these jobs' own fault: they go behind the others, and the next one tells.
+      if (this.#notRun <= this.#parallel) throw new Release(0);
       this.#problem ??= this.#cannotRun();
       this.#halt.abort();
       throw new Release();
@@ -60,23 +63,29 @@ export class Verdict {
     throw new Error(text);
   }
 
-  /** Throws what becomes of a job whose handler could not be started. */
-  notStarted(error: NodeJS.ErrnoException): never {
+  /** Throws what becomes of jobs whose handler could not be started. */
+  notStarted(error: NodeJS.ErrnoException, ids: readonly string[]): never {
     const { code = '' } = error;
     // Only other software makes such ids.
-    if (code === 'ERR_INVALID_ARG_VALUE') throw new Dead('its id cannot be given to a process');
+    if (ids.some((id) => id.includes('\0'))) throw new Dead('its id cannot be given to a process');
     if (code === 'E2BIG')
       throw new Error(`${this.#command} could not be started: arguments and environment are too large`);
-    const next = NO_ROOM.has(code)
-      ? 'lower -P, or raise the limit (ulimit -u, ulimit -n)'
-      : 'name a program that is there and executable; under cron the PATH is short, so write it in full';
-    this.#problem ??= new DelayqError(NO_ROOM.has(code) ? 'temporary' : 'config', `cannot start ${this.#command}`, {
-      why: REASONS[code] ?? error.message,
-      next: `${next}. The jobs were given back, nothing was counted`,
-      cause: error,
-    });
+    this.#problem ??= isDelayqError(error) ? error : this.#cannotStart(error);
     this.#halt.abort();
     throw new Release();
+  }
+
+  #cannotStart(cause: NodeJS.ErrnoException): DelayqError {
+    const { code = '', message } = cause;
+    const room = NO_ROOM.has(code);
+    const next = room
+      ? 'lower -P, or raise the limit (ulimit -u, ulimit -n)'
+      : 'name a program that is there and executable; under cron the PATH is short, so write it in full';
+    return new DelayqError(room ? 'temporary' : 'config', `cannot start ${this.#command}`, {
+      why: REASONS[code] ?? message,
+      next: `${next}. The jobs were given back, nothing was counted`,
+      cause,
+    });
   }
 
   #cannotRun(): DelayqError {
