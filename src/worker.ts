@@ -240,10 +240,11 @@ export class BatchWorker {
     const held = this.#options.hold?.();
     if (held) {
       this.#held = true;
-      held.finally(() => {
+      const letGo = () => {
         this.#held = false;
         this.#advance();
-      });
+      };
+      held.then(letGo, letGo);
       return false;
     }
     const rate = this.#options.ratePerSecond;
@@ -333,11 +334,9 @@ export class BatchWorker {
     this.#running.set(call, true);
     for (const job of call.jobs) this.#callOf.set(job, call);
     const { timeoutMs } = this.#options;
-    if (timeoutMs !== undefined) {
-      call.timeout = setTimeout(
-        () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`),
-        Math.min(timeoutMs, LONGEST_TIMER_MS),
-      );
+    if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
+      const late = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
+      call.timeout = setTimeout(late, timeoutMs);
     }
     const tasks = call.jobs.map((job) => new Task(call.queue.name, job, call));
     const handled = async () => this.#handler(tasks);

@@ -110,10 +110,11 @@ export class Context {
   /** When `stream` is full: resolves once it takes more, or will never again. */
   room(stream: NodeJS.WriteStream): Promise<void> | undefined {
     if (!stream.writableNeedDrain || stream.destroyed) return undefined;
-    return Promise.race([once(stream, 'drain'), once(stream, 'close')]).then(
-      () => {},
-      () => {},
-    );
+    const over = new AbortController();
+    const { signal } = over;
+    return Promise.race([once(stream, 'drain', { signal }), once(stream, 'close', { signal })])
+      .catch(() => {})
+      .then(() => over.abort());
   }
 
   /** Aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process with 130. */

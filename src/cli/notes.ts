@@ -1,6 +1,6 @@
-import { type DelayqError, type Drained, formatDuration, printable, type Queue, type TaskResult } from '../index.js';
+import { type DelayqError, type Drained, formatDuration, type Queue, type TaskResult } from '../index.js';
 import type { Context } from './context.js';
-import { complain, grouped, many, say } from './output.js';
+import { complain, grouped, many, say, shownId } from './output.js';
 
 /** How much a drain says: nothing but what is out of order, the sum at the end as well, or each job. */
 export type Talk = 'quiet' | 'normal' | 'verbose';
@@ -50,7 +50,7 @@ export class Notes {
       superseded: 'was replaced or cancelled meanwhile',
     }[outcome];
     const why = error === undefined ? '' : `: ${firstLine(error)}`;
-    const which = `${queue.name} ${/^[!-~]+$/.test(job.id) ? job.id : printable(job.id)}`;
+    const which = `${queue.name} ${shownId(job.id)}`;
     say(this.#context, `${which}: attempt ${job.attempt}, ${formatDuration(ms)}: ${said}${why}`);
   }
 

@@ -1,5 +1,5 @@
 import type { ChalkInstance } from 'chalk';
-import { DelayqError, isDelayqError } from '../index.js';
+import { DelayqError, isDelayqError, printable } from '../index.js';
 import type { Context } from './context.js';
 
 /** Colours text, or leaves it as it is. */
@@ -11,6 +11,11 @@ export function visible(text: string): string {
     const code = c.codePointAt(0) as number;
     return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u{${code.toString(16)}}`;
   });
+}
+
+/** An id as it is, or quoted when it is not one that delayq would take. */
+export function shownId(id = ''): string {
+  return /^[!-~]+$/.test(id) ? id : printable(id);
 }
 
 /** `json` for a terminal: the same value, with every character escaped that a terminal would obey. */

@@ -1,9 +1,9 @@
 import { Command } from 'commander';
-import { DelayqError, Inspector, printable } from '../index.js';
+import { DelayqError, Inspector } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { lines } from './lines.js';
 import { addGlobals, count, examples } from './options.js';
-import { document, many, say } from './output.js';
+import { document, many, say, shownId } from './output.js';
 import { requireQueue } from './queues.js';
 
 interface Options extends Globals {
@@ -55,8 +55,8 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
     for (const [i, answer] of answers.entries()) {
       counts[answer] += 1;
       // Whoever asked for all did not ask for one that was requeued by somebody else meanwhile.
-      if (answer === 'missing' && ids.length > 0) say(context, `${shown(some[i])} is not among the dead of ${queue}`);
-      if (answer === 'orphaned') say(context, `${shown(some[i])} has no payload and stays dead`);
+      if (answer === 'missing' && ids.length > 0) say(context, `${shownId(some[i])} is not among the dead of ${queue}`);
+      if (answer === 'orphaned') say(context, `${shownId(some[i])} has no payload and stays dead`);
     }
     if (stop.aborted) break;
   }
@@ -65,8 +65,6 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
   if (counts.orphaned > 0 || (counts.missing > 0 && ids.length > 0)) context.exitCode = 1;
   if (stop.aborted) context.exitCode = 130;
 }
-
-const shown = (id = '') => (/^[!-~]+$/.test(id) ? id : printable(id));
 
 /** The ids to requeue, some at a time. */
 async function* idsOf(

@@ -11,7 +11,6 @@ import {
   type NackOptions,
   type Patience,
   patiently,
-  printable,
   Queue,
   settlePatiently,
 } from '../index.js';
@@ -19,7 +18,7 @@ import type { Context, Globals } from './context.js';
 import { type Line, lines } from './lines.js';
 import { Notes } from './notes.js';
 import { addGlobals, details, duration, examples, longerThanNone } from './options.js';
-import { document, say } from './output.js';
+import { document, say, shownId } from './output.js';
 
 /*
  * ack, nack and renew: the three answers to a job that a drain has handed out.
@@ -130,12 +129,12 @@ async function settle(
   if (given.length === 0 && context.stdin.isTTY)
     throw usage('there are no jobs', 'give queue, id and receipt, or pipe lines into it: see --help');
 
-  const settler = new Settler(context, options, call);
+  const answers = new Answers(context, options, call);
   if (given.length === 3) {
     const [queue, id, receipt] = given as [string, string, string];
-    await settler.take([{ queue, id, receipt, line: undefined }]);
-  } else await settler.read();
-  await settler.end();
+    await answers.take([{ queue, id, receipt, line: undefined }]);
+  } else await answers.read();
+  await answers.end();
 }
 
 /** A job to settle, and the line that named it. */
@@ -145,7 +144,7 @@ interface Item extends Held {
 }
 
 /** Settles jobs as their lines arrive, many in a call and several calls at once, and says which could not be. */
-class Settler {
+class Answers {
   readonly #context: Context;
   readonly #options: Options;
   readonly #settle: Settle;
@@ -233,7 +232,7 @@ class Settler {
 
   #answered({ queue, id, line }: Item, answer: Answer | NackAnswer): void {
     this.#counts[answer] += 1;
-    const where = `${line === undefined ? '' : `line ${line}: `}${queue} ${/^[!-~]+$/.test(id) ? id : printable(id)}`;
+    const where = `${line === undefined ? '' : `line ${line}: `}${queue} ${shownId(id)}`;
     if (answer === 'lost')
       say(
         this.#context,

@@ -78,9 +78,10 @@ export async function drainIntoHandlers(
     onDrained: (queue, drained) => notes.drained(queue, drained),
     onResult: (result) => notes.result(result),
   });
-  const { circuitOpen, ...counts } = await worker.run();
-  await Promise.race([relay.flushed(), drain.graceOver]);
-  processes.close();
+  const { circuitOpen, ...counts } = await worker.run().finally(async () => {
+    await Promise.race([relay.flushed(), drain.graceOver]);
+    processes.close();
+  });
   const { acked: done, retried: failed, dead, lost, superseded, released } = counts;
   notes.sum({ done, 'failed, to be tried again': failed, dead, lost, superseded, 'given back': released });
   if (verdict.problem) throw verdict.problem;

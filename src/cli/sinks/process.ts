@@ -100,7 +100,13 @@ export class Processes {
    * when its input cannot be stored.
    */
   async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
-    const channels = this.#free.pop() as Channels;
+    const channels = this.#free.pop();
+    if (!channels) {
+      throw new DelayqError('temporary', 'no more handlers can be run', {
+        why: 'some that were killed have not ended',
+        next: 'see what they wait for: ps -o pid,stat,wchan,args',
+      });
+    }
     channels.open(output);
     let pid: number | undefined;
     const end = () => void this.#endGroup(pid as number, ending.signal);
