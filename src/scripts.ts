@@ -58,10 +58,11 @@ const number = (reply: Reply | undefined) => Number(text(reply));
 /** The furthest time that is told, ms from 1970: what Date can hold, but for a day, which time zones need. */
 const FURTHEST = 8.64e15 - 86_400_000;
 
-/** A time of a set, where other software may have written a fraction, or one without end. */
+/** A time of a set, where other software may have written a fraction, or one without end: inf, which is no number here. */
 function time(reply: Reply | undefined): number {
-  const ms = { inf: FURTHEST, '-inf': -FURTHEST }[text(reply)] ?? Math.floor(number(reply));
-  return Math.max(-FURTHEST, Math.min(ms || 0, FURTHEST));
+  const word = text(reply);
+  const ms = Math.floor(Number(word));
+  return Math.abs(ms) <= FURTHEST ? ms : word.startsWith('-') ? -FURTHEST : FURTHEST;
 }
 
 /** Letters of a script's reply as words; an unknown letter would be a script out of step with this file. */
