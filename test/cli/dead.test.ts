@@ -232,7 +232,9 @@ describe('delayq requeue', () => {
     const queue = await withDead(6);
     await delayq(['requeue', '-q', '-n', '2', queue.name]);
     expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d2', 'd3', 'd4', 'd5']);
-    await sh(`delayq list --dead -n 1 ${queue.name} | jq -r .id | delayq requeue ${queue.name} -`);
+    await sh(
+      `delayq list --dead -n 1 ${queue.name} | sed 's/.*"id":"\\([^"]*\\)".*/\\1/' | delayq requeue ${queue.name} -`,
+    );
     expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d3', 'd4', 'd5']);
     const { stdout } = await delayq(['requeue', '--all', '--json', queue.name]);
     expect(JSON.parse(stdout)).toEqual({ schema: 1, queue: queue.name, requeued: 3, missing: 0, orphaned: 0 });

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -409,15 +410,19 @@ describe('a handler that behaves badly (failures 10)', () => {
     expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 3 } });
   });
 
-  it('leaves zombies that nobody waits for: the run does not wait for them either', async () => {
-    const queue = freshQueue();
-    await queue.enqueue({ payload: 1 });
-    // A process 1 that never waits for its orphans, as in many containers.
-    const drain = `delayq drain -q --timeout 200ms --kill-after 30s ${queue.name} -- sh -c "sleep 600; echo"`;
-    const { code } = await sh(`unshare -Urpf --mount-proc ${drain}`);
-    if (code === 1 && !(await queue.counts()).stats.delivered) return;
-    expect((await queue.counts()).stats.retried).toBe(1);
-  }, 25_000);
+  const namespaces = spawnSync('unshare', ['-Urpf', '--mount-proc', 'true']).status === 0;
+  it.runIf(namespaces)(
+    'leaves zombies that nobody waits for: the run does not wait for them either',
+    async () => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1 });
+      // A process 1 that never waits for its orphans, as in many containers.
+      const drain = `delayq drain -q --timeout 200ms --kill-after 30s ${queue.name} -- sh -c "sleep 600; echo"`;
+      await sh(`unshare -Urpf --mount-proc ${drain}`);
+      expect((await queue.counts()).stats.retried).toBe(1);
+    },
+    25_000,
+  );
 
   it('keeps only the last lines of its stderr as the error', async () => {
     const queue = freshQueue();

@@ -183,9 +183,7 @@ describe('a pipeline drain | handler | ack', () => {
   it('keeps up: what the handler passes on is gone, the rest comes back as losses, not failures', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5_000).map((n) => ({ payload: { n, ok: n % 2 === 0 } })));
-    const { code, stdout, stderr } = await sh(
-      `delayq drain --lease 30s ${queue.name} | jq -c --unbuffered 'select(.payload.ok)' | delayq ack`,
-    );
+    const { code, stdout, stderr } = await sh(`delayq drain --lease 30s ${queue.name} | grep '"ok":true' | delayq ack`);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: '', stderr: '' });
     expect(await queue.counts()).toMatchObject({ active: 2_500, payload: 2_500 });
     await timePasses(queue.name, 30_001);
