@@ -14,10 +14,10 @@ import { colours, document, table } from './output.js';
 
 const MEANINGS: Record<keyof Settings, string> = {
   tries: 'failures until a job is dead',
-  maxLost: 'leases that may end unanswered until a job is dead',
-  backoff: 'wait before another try: 30s,1m,10m (the last repeats) or exponential',
-  lease: 'how long a taken job is hidden from other drains',
-  ttl: 'a job later than this after its first due time is dropped',
+  maxLost: 'losses until a job is dead',
+  backoff: 'waits of failed jobs: 30s,1m,10m or exponential',
+  lease: 'how long a taken job is hidden',
+  ttl: 'jobs later than this are dropped',
 };
 
 export function configCommand(context: Context): Command {
@@ -34,7 +34,8 @@ export function configCommand(context: Context): Command {
       (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (default: ${formatSetting(name, DEFAULT_SETTINGS[name])})`,
     ),
     '',
-    'They hold from the next call on, also for jobs that are there already.',
+    'A loss is a lease that ended unanswered. Of a list of waits the last one repeats. Settings hold from the next call',
+    'on, also for jobs that are there already.',
   ]);
   examples(command, [
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',

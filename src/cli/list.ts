@@ -17,8 +17,8 @@ interface Options extends Globals {
 /** What is first on the list is what somebody has to look at. */
 const STATES = ['dead', 'active', 'pending'] as const;
 
-/** How much of a payload or an error is shown, characters, unless all of it is asked for. */
-const SHOWN = 60;
+/** The least that errors and payloads are given of a line together, columns, unless all of them is asked for. */
+const LEAST = 30;
 
 /** A time further away than this was not meant as one, ms: a thousand years. */
 const FAR_MS = 1_000 * 365 * 86_400_000;
@@ -62,7 +62,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const flush = async () => {
     if (rows.length === 0) return;
     const text = paint
-      ? await toTable(rows, { now, paint, first, full: options.full ?? false })
+      ? await toTable(rows, { now, paint, first, width: options.full ? undefined : context.stdout.columns, states })
       : json(rows.map((job) => jobJson(queue, job)).join('\n'));
     rows = [];
     first = false;
@@ -81,20 +81,34 @@ async function list(context: Context, queue: string, options: Options): Promise<
   if (first && terminal) say(context, `${queue} has no ${asked.length > 0 ? `${asked.join(' or ')} ` : ''}jobs`);
 }
 
+/** Rows of a table, cut to `width` columns if that is given. The state is left out when all have the same. */
 async function toTable(
   rows: readonly StoredJob[],
-  { now, paint, first, full }: { now: number; paint: Paint; first: boolean; full: boolean },
+  how: { now: number; paint: Paint; first: boolean; width: number | undefined; states: readonly string[] },
 ): Promise<string> {
-  const head = ['id', 'state', 'since or due', 'attempts', 'why', 'payload'];
-  const cells = rows.map((job) => [
+  const { now, paint, first, width, states } = how;
+  const several = states.length > 1;
+  const fixed = rows.map((job) => [
     visible(job.id),
-    job.state === 'dead' ? paint.red.bold(job.state) : job.state,
+    ...(several ? [job.state] : []),
     whenOf(job, now),
     String(job.attempts),
-    cut(whyOf(job), full),
-    job.payload ? cut(job.payload.toString('utf8'), full) : paint.red.bold('none'),
   ]);
-  return table(first ? head.map((cell) => paint.dim(cell)) : undefined, cells, [0, 1, 4, 5]);
+  const head = ['id', ...(several ? ['state'] : []), several ? 'since or due' : 'when', 'attempts'];
+  const used = head.reduce(
+    (sum, name, i) => sum + Math.max(name.length, ...fixed.map((row) => row[i]?.length ?? 0)) + 2,
+    0,
+  );
+  const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(LEAST, width - used - 2);
+  const why = rows.map((job) => cut(whyOf(job), Math.ceil(room * 0.6)));
+  const payloadRoom = room - Math.max('why'.length, ...why.map((text) => text.length));
+  const cells = rows.map((job, i) => [
+    ...(fixed[i] ?? []).map((cell) => (cell === 'dead' ? paint.red.bold(cell) : cell)),
+    why[i] as string,
+    job.payload ? cut(job.payload.toString('utf8'), payloadRoom) : paint.red.bold('none'),
+  ]);
+  const names = [...head, 'why', 'payload'].map((name) => paint.dim(name));
+  return table(first ? names : undefined, cells, several ? [0, 1, 4, 5] : [0, 3, 4]);
 }
 
 function whenOf({ due, died, lease }: StoredJob, now: number): string {
@@ -113,8 +127,8 @@ function whyOf(job: StoredJob): string {
   return error ?? '';
 }
 
-/** `text` on one line, and no longer than is shown. */
-function cut(text: string, full: boolean): string {
+/** `text` on one line, cut to `room` columns. */
+function cut(text: string, room: number): string {
   const shown = visible(text);
-  return full || shown.length <= SHOWN ? shown : `${shown.slice(0, SHOWN - 1)}…`;
+  return shown.length <= room ? shown : `${shown.slice(0, room - 1)}…`;
 }

@@ -76,7 +76,7 @@ describe('delayq list', () => {
 
   it('shows a table on a terminal, long payloads and errors cut, nothing obeyed (failures 30)', async () => {
     const queue = freshQueue();
-    await queue.enqueue({ payload: `\u001b[31m${'x'.repeat(100)}\u202e`, id: 'a', tries: 1 });
+    await queue.enqueue({ payload: `\u001b[31m${'x'.repeat(300)}\u202e`, id: 'a', tries: 1 });
     await queue.nack((await queue.drain()).jobs, { error: '\u001b]0;title\u0007 second\nline' });
     const text = await onTerminal(`delayq list ${queue.name}`);
     for (const obeyed of ['\u001b', '\u0007', '\u202e']) expect(text).not.toContain(obeyed);
