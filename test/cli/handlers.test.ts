@@ -1,5 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -276,6 +285,33 @@ describe('a handler that cannot be run', () => {
     expect(await delayq(args)).toMatchObject({ code: 78, stderr: expect.stringContaining(why) });
     expect(await queue.counts()).toMatchObject({ pending: 5, due: 5, active: 0, dead: 0, meta: 0, lease: 0 });
     expect((await queue.counts()).stats.retried).toBe(undefined);
+  });
+
+  it('for want of a place for its pipes is said, exit 78, and nothing is counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const ended = await delayq(['drain', '-q', queue.name, '--', 'cat'], { env: { TMPDIR: '/nowhere' } });
+    expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringContaining('set TMPDIR') });
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
+    // Nothing due, nothing needed.
+    expect((await delayq(['drain', freshName(), '--', 'cat'], { env: { TMPDIR: '/nowhere' } })).code).toBe(0);
+  });
+
+  it('leaves nothing behind in TMPDIR, however its drain ends', async () => {
+    const TMPDIR = mkdtempSync(join(directory, 'tmp-'));
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
+    await delayq(['drain', '-q', '-n', '1', queue.name, '--', 'cat'], { env: { TMPDIR } });
+    const log = path();
+    const running = begin(['drain', '-q', queue.name, ...shell(`echo > ${log}; sleep 600`)], { env: { TMPDIR } });
+    await until(() => read(log) !== '');
+    running.child.kill('SIGTERM');
+    await until(() => {
+      running.child.kill('SIGTERM');
+      return running.child.exitCode !== null;
+    });
+    await running.ended;
+    expect(readdirSync(TMPDIR)).toEqual([]);
   });
 
   it('for one job only, whose branch meets 127, does not block the others', async () => {

@@ -57,36 +57,33 @@ export interface Ended {
  * Ctrl-C on the terminal reaches them only through us. None outlives us, unless we are killed by SIGKILL.
  */
 export class Processes {
-  readonly #directory: string;
+  readonly #parallel: number;
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
   readonly #free: Channels[] = [];
+  #directory: string | undefined;
+  #prepared: Promise<void> | undefined;
 
-  private constructor(context: Context, directory: string, killAfterMs: number) {
-    this.#directory = directory;
+  /** For up to `parallel` processes at once. */
+  constructor(context: Context, { parallel, killAfterMs }: { parallel: number; killAfterMs: number }) {
+    this.#parallel = parallel;
     this.#killAfterMs = killAfterMs;
     context.atExit(() => {
       for (const group of this.#groups) signalGroup(group, 'SIGKILL');
-      rmSync(directory, { recursive: true, force: true });
+      this.#clean();
     });
   }
 
-  /** For up to `parallel` processes at once. Throws a `config` error where pipes for them cannot be made. */
-  static async make(
-    context: Context,
-    { parallel, killAfterMs }: { parallel: number; killAfterMs: number },
-  ): Promise<Processes> {
-    let directory: string | undefined;
+  /** Makes the pipes: not before the first process, as most runs of cron find nothing due. */
+  async #prepare(): Promise<void> {
     try {
-      directory = mkdtempSync(join(tmpdir(), 'delayq-'));
-      const processes = new Processes(context, directory, killAfterMs);
-      const names = Array.from({ length: 2 * parallel }, (_, i) => join(directory as string, String(i)));
+      const directory = mkdtempSync(join(tmpdir(), 'delayq-'));
+      this.#directory = directory;
+      const names = Array.from({ length: 2 * this.#parallel }, (_, i) => join(directory, String(i)));
       await makeFifos(names);
       for (let i = 0; i < names.length; i += 2)
-        processes.#free.push(new Channels(names[i] as string, names[i + 1] as string));
-      return processes;
+        this.#free.push(new Channels(names[i] as string, names[i + 1] as string));
     } catch (cause) {
-      if (directory) rmSync(directory, { recursive: true, force: true });
       throw new DelayqError('config', 'cannot make pipes for handlers', {
         why: (cause as Error).message,
         next: 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
@@ -96,10 +93,12 @@ export class Processes {
   }
 
   /**
-   * Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started, and `temporary`
-   * when its input cannot be stored.
+   * Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started, `temporary` when
+   * its input cannot be stored, and `config` where pipes cannot be made.
    */
   async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
+    this.#prepared ??= this.#prepare();
+    await this.#prepared;
     const channels = this.#free.pop();
     if (!channels) {
       throw new DelayqError('temporary', 'no more handlers can be run', {
@@ -151,7 +150,11 @@ export class Processes {
   /** Lets go of the pipes. */
   close(): void {
     for (const channels of this.#free.splice(0)) channels.close();
-    rmSync(this.#directory, { recursive: true, force: true });
+    this.#clean();
+  }
+
+  #clean(): void {
+    if (this.#directory) rmSync(this.#directory, { recursive: true, force: true });
   }
 
   /**
@@ -161,7 +164,7 @@ export class Processes {
   #inputFile(input: Buffer): number {
     let fd: number | undefined;
     try {
-      const name = join(this.#directory, 'stdin');
+      const name = join(this.#directory as string, 'stdin');
       fd = openSync(name, 'wx+', 0o600);
       unlinkSync(name);
       // With a position: the offset at which the process will read stays at the beginning.
