@@ -40,11 +40,6 @@ if #lost > 0 then
   end
 end
 
-local function attempt(rec)
-  local failures, losses = counted(rec.failures, 0), counted(rec.losses, 0)
-  return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
-end
-
 local ids, dues = {}, {}
 for i, value in ipairs(redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit)) do
   if i % 2 == 1 then ids[#ids + 1] = value else dues[#dues + 1] = value end
@@ -71,7 +66,7 @@ while seen < #ids and not full do
     else
       taken[#taken + 1], bytes = id, bytes + #body
       reply[#reply + 1], reply[#reply + 2] = id, due
-      reply[#reply + 1], reply[#reply + 2] = rec and attempt(rec) or 1, body
+      reply[#reply + 1], reply[#reply + 2] = rec and countsOf(rec, tries) or 1, body
       if leaseMs == 0 then reply[#reply + 1] = records[i] or '' end
       until_[#until_ + 1], until_[#until_ + 2] = ends, id
       leased[#leased + 1], leased[#leased + 2] = id, before .. due .. after
@@ -89,9 +84,7 @@ for _, list in ipairs({ gone, leaseMs == 0 and taken or {} }) do
 end
 count('delivered', #taken) count('removed', leaseMs == 0 and #taken or 0)
 count('expired', #gone) count('orphaned', orphaned) count('lost', #lost) count('dead', died)
-
 local function first(set) return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge end
 local due, back = first(pending), first(active)
-local more, soonest = due <= cutoff or back <= now, math.min(due, back)
-local next = soonest < math.huge and math.ceil(soonest) or -1
-return { more and 'more' or 'idle', now, next, #gone, orphaned, #lost, died, tries, leaseMs, unpack(reply) }
+local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back)
+return { state, now, soonest < math.huge and math.ceil(soonest) or -1, #gone, orphaned, #lost, died, tries, leaseMs, unpack(reply) }

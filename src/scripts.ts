@@ -14,6 +14,7 @@ import {
 } from './job.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 import type { Arg, Connection, Reply } from './redis.js';
+import { number, pairs, stored, text, time, words } from './replies.js';
 
 /*
  * One typed function per script. Replies are decoded here and nowhere else.
@@ -33,7 +34,7 @@ const sources = new Map<Name, { readonly text: string; readonly sha: string }>()
 function source(name: Name) {
   let found = sources.get(name);
   if (!found) {
-    const text = `${read('prelude')}\n${read(name)}`;
+    const text = ['prelude', 'records', name].map(read).join('\n');
     found = { text, sha: createHash('sha1').update(text).digest('hex') };
     sources.set(name, found);
   }
@@ -50,24 +51,6 @@ async function run(redis: Connection, name: Name, keys: QueueKeys, args: Arg[]):
     if (!(error instanceof Error && /^NOSCRIPT/.test(String((error.cause as Error | undefined)?.message)))) throw error;
     return (await redis.call('EVAL', text, ...rest)) as Reply[];
   }
-}
-
-const text = (reply: Reply | undefined) => String(reply ?? '');
-const number = (reply: Reply | undefined) => Number(text(reply));
-
-/** The furthest time that is told, ms from 1970: what Date can hold, but for a day, which time zones need. */
-const FURTHEST = 8.64e15 - 86_400_000;
-
-/** A time of a set, where other software may have written a fraction, or one without end: inf, which is no number here. */
-function time(reply: Reply | undefined): number {
-  const word = text(reply);
-  const ms = Math.floor(Number(word));
-  return Math.abs(ms) <= FURTHEST ? ms : word.startsWith('-') ? -FURTHEST : FURTHEST;
-}
-
-/** Letters of a script's reply as words; an unknown letter would be a script out of step with this file. */
-function words<W>(reply: Reply | undefined, meaning: Record<string, W>): W[] {
-  return Array.from(text(reply), (letter) => meaning[letter] as W);
 }
 
 const ANSWERS: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' };
@@ -229,8 +212,6 @@ export async function requeue(
   return { now: number(reply[0]), answers: words(reply[1], REQUEUED) };
 }
 
-const STATES: Record<string, StoredJob['state']> = { p: 'pending', a: 'active', d: 'dead' };
-
 /** An id and its score as Redis wrote it, for going on behind it. */
 export type Listed = readonly [id: string, score: string];
 
@@ -241,12 +222,6 @@ export async function list(
   { state, limit, before }: { state: StoredJob['state']; limit: number; before: readonly Listed[] },
 ): Promise<Listed[]> {
   return pairs(await run(redis, 'list', keys, [state, limit, ...[...before].reverse().flat()]));
-}
-
-/** A number out of a record, where other software may have written anything. */
-function known(value: unknown): number | undefined {
-  const n = typeof value === 'number' || (typeof value === 'string' && value !== '') ? Number(value) : Number.NaN;
-  return Math.abs(n) <= FURTHEST ? n : undefined;
 }
 
 /** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
@@ -260,40 +235,6 @@ export async function show(
     const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
     return text(state) === '' ? undefined : stored(ids[i] as string, { state, score, held, record, payload });
   });
-}
-
-function stored(id: string, { state, score, held, record, payload }: { [name: string]: Reply | undefined }): StoredJob {
-  const at = time(score);
-  const [, due, since, ...by] = text(held).split(' ');
-  const rec = recordOf(text(record));
-  const failures = known(rec.failures) ?? 0;
-  const losses = known(rec.losses) ?? 0;
-  const is = STATES[text(state)] as StoredJob['state'];
-  return {
-    id,
-    state: is,
-    due: is === 'pending' ? at : is === 'active' ? known(due) : known(rec.first),
-    lease: is === 'active' ? { by: by.join(' '), since: known(since) ?? 0, ends: at } : undefined,
-    died: is === 'dead' ? at : undefined,
-    reason: typeof rec.reason === 'string' ? rec.reason : undefined,
-    attempts: failures + losses + (is === 'active' ? 1 : 0),
-    failures,
-    losses,
-    error: typeof rec.error === 'string' ? rec.error : undefined,
-    failed: known(rec.failed),
-    tries: known(rec.tries),
-    maxLost: known(rec.maxLost),
-    ttl: known(rec.ttl),
-    payload: (payload as Buffer | null | undefined) ?? undefined,
-  };
-}
-
-function recordOf(json: string): Record<string, unknown> {
-  try {
-    return Object(JSON.parse(json || '{}'));
-  } catch {
-    return {};
-  }
 }
 
 /** Sets or removes defaults of a queue, name and text (empty: remove) in turn, and returns its whole config. */
@@ -326,11 +267,6 @@ export interface Snapshot {
   /** Counters that only grow, and `drained`, the time of the last drain. */
   readonly stats: Readonly<Record<string, number>>;
   readonly config: Readonly<Record<string, string>>;
-}
-
-function pairs(reply: Reply | undefined): [string, string][] {
-  const list = reply as Reply[];
-  return Array.from({ length: list.length / 2 }, (_, i) => [text(list[2 * i]), text(list[2 * i + 1])]);
 }
 
 /** Counts everything of a queue, with up to `upcoming` of the next due times. */

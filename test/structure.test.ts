@@ -16,7 +16,7 @@ const ownImports = (file: string) =>
 
 /** Each may import only what stands before it. */
 const LIBRARY = [
-  ...['errors', 'time', 'backoff', 'ids', 'payload', 'job', 'settings', 'keys', 'redis', 'scripts'],
+  ...['errors', 'time', 'backoff', 'ids', 'payload', 'job', 'settings', 'keys', 'redis', 'replies', 'scripts'],
   ...['batches', 'queue', 'inspector', 'patience', 'leases', 'loop', 'task', 'settler', 'worker', 'index'],
 ];
 

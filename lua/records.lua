@@ -1,0 +1,64 @@
+-- Stands before every script, behind prelude.lua: reads and writes what is stored of single jobs, their records in meta
+-- and their leases. Nothing that other software has written there may stop the queue.
+
+-- A job's record. What cannot be read, or not be written again, counts as not there.
+local function read(text)
+  local good, found = pcall(cjson.decode, text or '{}')
+  local rec = {}
+  for name, value in pairs(good and type(found) == 'table' and found or {}) do
+    local kind = type(value)
+    local plain = kind == 'string' or kind == 'boolean' or kind == 'number' and math.abs(value) <= 1e15
+    if type(name) == 'string' and plain then rec[name] = value end
+  end
+  return rec
+end
+
+-- A count or a time of such a record, or of the config.
+local function counted(value, otherwise)
+  local n = tonumber(value)
+  return n and n >= 0 and n <= 1e15 and math.floor(n) or otherwise
+end
+
+local function write(id, rec)
+  redis.call('HSET', meta, id, cjson.encode(rec))
+end
+
+local function bury(id, rec, reason)
+  rec.reason = reason
+  redis.call('ZADD', dead, now, id)
+  write(id, rec)
+end
+
+-- The due time in a lease's record; now when there is none, or none that can be a score and stand in a record.
+local function dueOf(held)
+  local n = tonumber(held and string.match(held, '^%S+ (%S+)'))
+  return n and math.abs(n) <= 1e15 and n or now
+end
+
+-- How long jobs of this queue are hidden when the caller does not say, ms.
+local function queueLease(text)
+  return math.max(counted(text, 60000), 1)
+end
+
+-- The counts of a job as drain tells them: attempt, failures, tries.
+local function countsOf(rec, tries)
+  local failures, losses = counted(rec.failures, 0), counted(rec.losses, 0)
+  return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
+end
+
+-- Which of the jobs ARGV[first], ARGV[first + step] … (an id, then its receipt) are still held, as a list of letters:
+-- h held, s superseded, l lost. Whoever supersedes a lease leaves the field 'receipt id' in lease to tell by.
+local function answers(first, step)
+  local ids, letters = {}, {}
+  for i = first, #ARGV, step do ids[#ids + 1] = ARGV[i] end
+  local leases = redis.call('HMGET', lease, unpack(ids))
+  for i, id in ipairs(ids) do
+    local receipt = ARGV[first + (i - 1) * step + 1]
+    if leases[i] and string.sub(leases[i], 1, #receipt + 1) == receipt .. ' ' then
+      letters[i] = 'h'
+    else
+      letters[i] = redis.call('HEXISTS', lease, receipt .. ' ' .. id) == 1 and 's' or 'l'
+    end
+  end
+  return ids, letters, leases
+end
