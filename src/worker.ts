@@ -2,17 +2,12 @@ import { type Backoff, packBackoff, parseBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
 import { checkCount, checkMs, type Job, MAX_ERROR } from './job.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
+import { Line, SURPLUS_MS } from './line.js';
 import { drainLoop, type LoopOptions } from './loop.js';
 import type { Queue } from './queue.js';
 import { Settler, type Verdict } from './settler.js';
 import { Call, type Cause, Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
 import { formatDuration } from './time.js';
-
-/** The most jobs that wait in line behind the running handlers. */
-const MOST_AHEAD = 250;
-
-/** How long jobs may wait in line before all but the next ones are given back for others to take, ms. */
-const SURPLUS_MS = 1_000;
 
 /** The most jobs that may be in hand, those whose outcome is on its way to Redis included. */
 const MOST_IN_HAND = 5_000;
@@ -73,10 +68,7 @@ export class BatchWorker {
   readonly #settler: Settler;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
 
-  /** Jobs in line: taken, not started. */
-  readonly #line: { job: Job; from: Taken }[] = [];
-  /** Calls of the handler that may be in line: grows while handlers wait for jobs that are there to be taken. */
-  #ahead: number;
+  readonly #line: Line;
   readonly #running = new Map<Call, true>();
   #starting = 0;
   readonly #callOf = new WeakMap<Job, Call>();
@@ -84,8 +76,6 @@ export class BatchWorker {
   /** How many jobs the call under way asked for; 0 when there is none. */
   #asked = 0;
   #more = false;
-  /** A handler was done, and none was in line although some were asked for: too few were asked for, maybe. */
-  #hungry = false;
   #drained = false;
   readonly #enough = new AbortController();
   #stopping = false;
@@ -110,7 +100,7 @@ export class BatchWorker {
     this.#concurrency = checkCount(options.concurrency ?? 1, 'concurrency');
     checkCount(options.limit, 'limit');
     this.#maxFailures = checkCount(options.maxFailures ?? 20, 'maxFailures');
-    this.#ahead = this.#concurrency;
+    this.#line = new Line(this.#concurrency, this.#batch);
     if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
     for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
       if (options[name] !== undefined) checkMs(options[name], name);
@@ -187,7 +177,7 @@ export class BatchWorker {
     this.#stopping = true;
     this.#enough.abort();
     this.#leases.giveUpAfter(this.#graceMs + this.#abandonMs);
-    this.#settler.release(this.#line.splice(0).map(({ job }) => job));
+    this.#settler.release(this.#line.clear());
     this.#graceOver = setTimeout(
       () => {
         for (const call of [...this.#running.keys()]) this.#abort(call, 'stopped', 'the worker was stopped');
@@ -203,8 +193,8 @@ export class BatchWorker {
 
   /** How many more jobs may be taken. */
   #room(): number {
-    const wanted = (this.#concurrency - this.#busy + this.#ahead) * this.#batch - this.#line.length;
-    return Math.min(wanted, MOST_IN_HAND + this.#concurrency * this.#batch - this.#leases.size);
+    const most = MOST_IN_HAND + this.#concurrency * this.#batch - this.#leases.size;
+    return Math.min(this.#line.wanted(this.#busy), most);
   }
 
   get #busy(): number {
@@ -215,24 +205,14 @@ export class BatchWorker {
   #advance(): void {
     // Asked for first: a batch that could still be filled waits for what is on its way.
     const over = this.#drained || this.#stopping;
-    if (!over && this.#asked === 0 && this.#room() >= Math.max(1, (this.#ahead * this.#batch) / 2)) this.#ask();
+    if (!over && this.#asked === 0 && this.#room() >= this.#line.worthAsking) this.#ask();
     while (!this.#stopping && this.#busy < this.#concurrency) {
-      const size = this.#nextSize();
+      const size = this.#line.nextSize(this.#more && this.#asked > 0);
       if (size === 0 || !this.#mayStart()) break;
-      this.#start(this.#line.splice(0, size));
+      this.#start(size);
     }
     const idle = this.#busy === 0 && this.#line.length === 0 && this.#asked === 0;
     if (idle && (this.#drained || this.#stopping)) this.#finish?.();
-  }
-
-  /** How many of the jobs in line make the next call of the handler; 0: none yet. */
-  #nextSize(): number {
-    const queue = this.#line[0]?.from.queue;
-    let size = 0;
-    while (size < this.#batch && size < this.#line.length && this.#line[size]?.from.queue === queue) size += 1;
-    // A batch waits to be full only while more is on its way.
-    const filling = size === this.#line.length && size < this.#batch && this.#more && this.#asked > 0;
-    return filling ? 0 : size;
   }
 
   #mayStart(): boolean {
@@ -283,31 +263,19 @@ export class BatchWorker {
       this.#settler.release(taken.jobs);
       return;
     }
-    const most = Math.max(this.#concurrency, Math.ceil(MOST_AHEAD / this.#batch));
-    if (this.#hungry && taken.jobs.length >= asked) this.#ahead = Math.min(this.#ahead * 2, most);
-    else if (this.#line.length > 0 && this.#busy === this.#concurrency)
-      this.#ahead = Math.max(this.#concurrency, Math.floor(this.#ahead * 0.75));
-    this.#hungry = false;
-    for (const job of taken.jobs) this.#line.push({ job, from: taken });
+    this.#line.add(taken, asked, this.#busy);
   }
 
-  /** Handlers have become slow: what will not start soon is for others. */
+  /** Gives back what will not start soon, for others to take. */
   #giveBackSurplus(): void {
-    // What would be taken in any case stays.
-    const next = (2 * this.#concurrency - this.#busy) * this.#batch;
     // A run that ends would not come back for them, and one with a limit has counted them.
-    if (this.#drained || this.#options.limit !== undefined || this.#line.length <= next) return;
-    const since = this.#line[next]?.from.since ?? Number.POSITIVE_INFINITY;
-    if (performance.now() - since < SURPLUS_MS) return;
-    this.#ahead = this.#concurrency;
-    this.#settler.release(this.#line.splice(next).map(({ job }) => job));
+    if (this.#drained || this.#options.limit !== undefined) return;
+    this.#settler.release(this.#line.surplus(this.#busy));
   }
 
-  #start(units: { job: Job; from: Taken }[]): void {
-    const call = new Call(
-      (units[0] as { from: Taken }).from.queue,
-      units.map(({ job }) => job),
-    );
+  #start(size: number): void {
+    const { queue, jobs } = this.#line.take(size);
+    const call = new Call(queue, jobs);
     if (this.#leases.areFresh(call.jobs)) {
       this.#call(call);
       return;
@@ -316,10 +284,10 @@ export class BatchWorker {
     this.#leases
       .fresh(call.jobs)
       .then(
-        (jobs) => {
-          call.jobs = jobs;
-          if (this.#stopping) this.#settler.release(jobs);
-          else if (jobs.length > 0) this.#call(call);
+        (ours) => {
+          call.jobs = ours;
+          if (this.#stopping) this.#settler.release(ours);
+          else if (ours.length > 0) this.#call(call);
         },
         (error: unknown) => this.#fail(error),
       )
@@ -373,7 +341,7 @@ export class BatchWorker {
     this.#settler.settle(
       call.jobs.map((job) => ({ call, job, kind, ms, error: message, delayMs: this.#delayOf(job, kind, error) })),
     );
-    this.#hungry ||= this.#asked > 0 && this.#line.length === 0;
+    if (this.#asked > 0) this.#line.handlerFree();
     this.#advance();
   }
 
