@@ -1,12 +1,12 @@
 import type { Backoff } from './backoff.js';
 import type { Job } from './job.js';
 import type { GiveBack, Leases } from './leases.js';
-import type { Call, TaskOutcome } from './task.js';
+import type { Call, Kind, TaskOutcome } from './task.js';
 
 /** What is to become of a job that its handler was done with. */
 export interface Verdict extends GiveBack {
   readonly call: Call;
-  readonly kind: 'ack' | 'retry' | 'dead' | 'release';
+  readonly kind: Kind;
   /** How long the handler ran, ms. */
   readonly ms: number;
 }
@@ -70,7 +70,7 @@ export class Settler {
     while (this.#verdicts.length > 0) {
       const verdicts = this.#verdicts;
       this.#verdicts = [];
-      const of = (kind: Verdict['kind']) => verdicts.filter((verdict) => verdict.kind === kind);
+      const of = (kind: Kind) => verdicts.filter((verdict) => verdict.kind === kind);
       try {
         await Promise.all([this.#ack(of('ack')), ...GIVEN_BACK.map((mode) => this.#giveBack(of(mode), mode))]);
         this.#listener.onRoom();
@@ -89,7 +89,7 @@ export class Settler {
     }
   }
 
-  async #giveBack(verdicts: Verdict[], mode: 'retry' | 'dead' | 'release'): Promise<void> {
+  async #giveBack(verdicts: Verdict[], mode: Exclude<Kind, 'ack'>): Promise<void> {
     if (verdicts.length === 0) return;
     const nacked = await this.#leases.nack(verdicts, { mode, backoff: this.#backoff });
     for (const [i, verdict] of verdicts.entries()) {

@@ -1,4 +1,4 @@
-import { checkMs, type Job } from './job.js';
+import { checkMs, type Job, MAX_ERROR } from './job.js';
 import type { Queue } from './queue.js';
 import { parseDuration } from './time.js';
 
@@ -119,5 +119,26 @@ export class Call {
     this.cause = cause;
     this.#reason = new Error(message);
     this.#controller?.abort(this.#reason);
+  }
+}
+
+/** What a handler's end means for its jobs. */
+export type Kind = 'ack' | 'retry' | 'dead' | 'release';
+
+/** What becomes of the jobs of a call that ended so; `error` undefined: they are done. */
+export function kindOf(call: Call, error: unknown): Kind {
+  if (error === undefined) return 'ack';
+  if (call.cause === 'timeout') return 'retry';
+  if (call.cause !== undefined || error instanceof Release) return 'release';
+  return error instanceof Dead ? 'dead' : 'retry';
+}
+
+/** The text of what a handler threw, which may be anything. */
+export function messageOf(error: unknown): string {
+  try {
+    const text = error instanceof Error ? error.message || error.name : error;
+    return String(text).slice(0, MAX_ERROR);
+  } catch {
+    return 'the handler threw something without a text';
   }
 }

@@ -1,12 +1,24 @@
 import { type Backoff, packBackoff, parseBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
-import { checkCount, checkMs, type Job, MAX_ERROR } from './job.js';
+import { checkCount, checkMs, type Job } from './job.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
 import { Line, SURPLUS_MS } from './line.js';
 import { drainLoop, type LoopOptions } from './loop.js';
+import { Pace } from './pace.js';
 import type { Queue } from './queue.js';
 import { Settler, type Verdict } from './settler.js';
-import { Call, type Cause, Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
+import {
+  Call,
+  type Cause,
+  type Kind,
+  kindOf,
+  messageOf,
+  Release,
+  Retry,
+  Task,
+  type TaskOutcome,
+  type TaskResult,
+} from './task.js';
 import { formatDuration } from './time.js';
 
 /** The most jobs that may be in hand, those whose outcome is on its way to Redis included. */
@@ -14,9 +26,6 @@ const MOST_IN_HAND = 5_000;
 
 /** How long a job waits that a handler gives back without a delay, ms: it would come again at once, and again. */
 const RELEASE_MS = 1_000;
-
-/** How late a start may be without the ones after it being put off as well, ms: timers fire late. */
-const RATE_SLACK_MS = 10;
 
 /** How many jobs had which outcome, and whether too many failures in a row ended the run. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
@@ -69,6 +78,7 @@ export class BatchWorker {
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
 
   readonly #line: Line;
+  readonly #pace: Pace;
   readonly #running = new Map<Call, true>();
   #starting = 0;
   readonly #callOf = new WeakMap<Job, Call>();
@@ -80,9 +90,6 @@ export class BatchWorker {
   readonly #enough = new AbortController();
   #stopping = false;
   #failedInRow = 0;
-  #nextStart = 0;
-  #held = false;
-  #wait: NodeJS.Timeout | undefined;
   #graceOver: NodeJS.Timeout | undefined;
   #problem: unknown;
   #finish: (() => void) | undefined;
@@ -101,6 +108,7 @@ export class BatchWorker {
     checkCount(options.limit, 'limit');
     this.#maxFailures = checkCount(options.maxFailures ?? 20, 'maxFailures');
     this.#line = new Line(this.#concurrency, this.#batch);
+    this.#pace = new Pace(options.ratePerSecond, options.hold, () => this.#advance());
     if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
     for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
       if (options[name] !== undefined) checkMs(options[name], name);
@@ -160,7 +168,7 @@ export class BatchWorker {
     await this.#batches.return(undefined);
     await this.#settler.idle();
     clearInterval(surplus);
-    clearTimeout(this.#wait);
+    this.#pace.close();
     clearTimeout(this.#graceOver);
     signal?.removeEventListener('abort', stop);
     this.#leases.close();
@@ -208,35 +216,11 @@ export class BatchWorker {
     if (!over && this.#asked === 0 && this.#room() >= this.#line.worthAsking) this.#ask();
     while (!this.#stopping && this.#busy < this.#concurrency) {
       const size = this.#line.nextSize(this.#more && this.#asked > 0);
-      if (size === 0 || !this.#mayStart()) break;
+      if (size === 0 || !this.#pace.mayStart()) break;
       this.#start(size);
     }
     const idle = this.#busy === 0 && this.#line.length === 0 && this.#asked === 0;
     if (idle && (this.#drained || this.#stopping)) this.#finish?.();
-  }
-
-  #mayStart(): boolean {
-    if (this.#held) return false;
-    const held = this.#options.hold?.();
-    if (held) {
-      this.#held = true;
-      const letGo = () => {
-        this.#held = false;
-        this.#advance();
-      };
-      held.then(letGo, letGo);
-      return false;
-    }
-    const rate = this.#options.ratePerSecond;
-    if (rate === undefined) return true;
-    const now = performance.now();
-    if (now < this.#nextStart) {
-      clearTimeout(this.#wait);
-      this.#wait = setTimeout(() => this.#advance(), Math.min(Math.ceil(this.#nextStart - now), LONGEST_TIMER_MS));
-      return false;
-    }
-    this.#nextStart = Math.max(this.#nextStart, now - RATE_SLACK_MS) + 1_000 / rate;
-    return true;
   }
 
   #ask(): void {
@@ -345,7 +329,7 @@ export class BatchWorker {
     this.#advance();
   }
 
-  #delayOf(job: Job, kind: Verdict['kind'], error: unknown): number | undefined {
+  #delayOf(job: Job, kind: Kind, error: unknown): number | undefined {
     // A worker that is being stopped will not take it again, so it keeps its place in line.
     if (error instanceof Release) return error.delayMs ?? (this.#stopping ? undefined : RELEASE_MS);
     if (kind !== 'retry') return undefined;
@@ -377,22 +361,5 @@ export class BatchWorker {
 export class Worker extends BatchWorker {
   constructor(queues: Queue | readonly Queue[], handler: (task: Task) => unknown, options: WorkerOptions = {}) {
     super(queues, ([task]) => handler(task as Task), { ...options, batch: 1 });
-  }
-}
-
-function kindOf(call: Call, error: unknown): Verdict['kind'] {
-  if (error === undefined) return 'ack';
-  if (call.cause === 'timeout') return 'retry';
-  if (call.cause !== undefined || error instanceof Release) return 'release';
-  return error instanceof Dead ? 'dead' : 'retry';
-}
-
-/** Anything may be thrown. */
-function messageOf(error: unknown): string {
-  try {
-    const text = error instanceof Error ? error.message || error.name : error;
-    return String(text).slice(0, MAX_ERROR);
-  } catch {
-    return 'the handler threw something without a text';
   }
 }
