@@ -108,7 +108,11 @@ export class BatchWorker {
     checkCount(options.limit, 'limit');
     this.#maxFailures = checkCount(options.maxFailures ?? 20, 'maxFailures');
     this.#line = new Line(this.#concurrency, this.#batch);
-    this.#pace = new Pace(options.ratePerSecond, options.hold, () => this.#advance());
+    this.#pace = new Pace(
+      options.ratePerSecond,
+      () => this.#heldBy(options.hold),
+      () => this.#advance(),
+    );
     if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
     for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
       if (options[name] !== undefined) checkMs(options[name], name);
@@ -186,12 +190,10 @@ export class BatchWorker {
     this.#enough.abort();
     this.#leases.giveUpAfter(this.#graceMs + this.#abandonMs);
     this.#settler.release(this.#line.clear());
-    this.#graceOver = setTimeout(
-      () => {
-        for (const call of [...this.#running.keys()]) this.#abort(call, 'stopped', 'the worker was stopped');
-      },
-      Math.min(this.#graceMs, LONGEST_TIMER_MS),
-    );
+    const abort = () => {
+      for (const call of [...this.#running.keys()]) this.#abort(call, 'stopped', 'the worker was stopped');
+    };
+    if (this.#busy > 0) this.#graceOver = setTimeout(abort, Math.min(this.#graceMs, LONGEST_TIMER_MS));
     this.#advance();
   }
 
@@ -203,6 +205,15 @@ export class BatchWorker {
   #room(): number {
     const most = MOST_IN_HAND + this.#concurrency * this.#batch - this.#leases.size;
     return Math.min(this.#line.wanted(this.#busy), most);
+  }
+
+  #heldBy(hold: WorkerOptions['hold']): Promise<unknown> | undefined {
+    try {
+      return hold?.();
+    } catch (error) {
+      this.#fail(error);
+      return undefined;
+    }
   }
 
   get #busy(): number {
@@ -288,7 +299,8 @@ export class BatchWorker {
     const { timeoutMs } = this.#options;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
       const late = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
-      call.timeout = setTimeout(late, timeoutMs);
+      // A turn later: after a suspension timers come before the news of what has ended meanwhile.
+      call.timeout = setTimeout(() => setImmediate(late), timeoutMs);
     }
     const tasks = call.jobs.map((job) => new Task(call.queue.name, job, call));
     const handled = async () => this.#handler(tasks);

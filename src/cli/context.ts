@@ -8,6 +8,9 @@ export interface Globals {
   readonly json?: boolean;
 }
 
+/** How long a process that was told to stop waits for the reader of its stderr, ms. */
+const LAST_WORDS_MS = 1_000;
+
 /** Where the address of Redis is looked for, in this order. */
 const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
 
@@ -26,6 +29,7 @@ export class Context {
   outputClosed = false;
   readonly #exit: (code: number) => never;
   readonly #atExit: (() => void)[] = [];
+  #stop: AbortSignal | undefined;
   readonly #connections: Connection[] = [];
   #outputError: Error | undefined;
 
@@ -120,6 +124,7 @@ export class Context {
   /** Aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process with 130. */
   stopSignal(): AbortSignal {
     const controller = new AbortController();
+    this.#stop = controller.signal;
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
       process.on(name, () => {
         if (controller.signal.aborted) this.#exit(130);
@@ -129,9 +134,17 @@ export class Context {
     return controller.signal;
   }
 
-  /** Closes the connections and waits until all that was said on stderr is out: a pipe may be full. */
+  /**
+   * Closes the connections and waits until all that was said on stderr is out: a pipe may be full. Not for long once we
+   * were told to stop: its reader may be, too.
+   */
   async close(): Promise<void> {
-    await new Promise<void>((resolve) => this.stderr.write('', () => resolve()));
+    await new Promise<void>((resolve) => {
+      const stopped = () => setTimeout(resolve, LAST_WORDS_MS);
+      if (this.#stop?.aborted) stopped();
+      this.#stop?.addEventListener('abort', stopped);
+      this.stderr.write('', () => resolve());
+    });
     for (const connection of this.#connections) connection.close();
   }
 }

@@ -44,7 +44,7 @@ export async function drainIntoHandlers(
   const verdict = new Verdict(how.name, how.parallel, how.deadOn);
   const unread = new AbortController();
   const relay = new Relay(context, { live: how.parallel === 1, onStop: () => unread.abort() });
-  const processes = new Processes(context, how);
+  const processes = new Processes(context, how.killAfterMs);
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import {
   closeSync,
@@ -27,6 +28,9 @@ const MOST_AFTER_END = 4 * 1024 * 1024;
 
 /** How often a group of processes that was told to end is looked at, ms. */
 const LOOK_MS = 20;
+
+/** For how many processes pipes are made at once. */
+const AT_ONCE = 8;
 
 const CHANNELS = ['stdout', 'stderr'] as const;
 
@@ -57,61 +61,30 @@ export interface Ended {
  * Ctrl-C on the terminal reaches them only through us. None outlives us, unless we are killed by SIGKILL.
  */
 export class Processes {
-  readonly #parallel: number;
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
   readonly #free: Channels[] = [];
-  #directory: string | undefined;
-  #prepared: Promise<void> | undefined;
+  #making: Promise<void> | undefined;
 
-  /** For up to `parallel` processes at once. */
-  constructor(context: Context, { parallel, killAfterMs }: { parallel: number; killAfterMs: number }) {
-    this.#parallel = parallel;
+  constructor(context: Context, killAfterMs: number) {
     this.#killAfterMs = killAfterMs;
     context.atExit(() => {
       for (const group of this.#groups) signalGroup(group, 'SIGKILL');
-      this.#clean();
     });
   }
 
-  /** Makes the pipes: not before the first process, as most runs of cron find nothing due. */
-  async #prepare(): Promise<void> {
-    try {
-      const directory = mkdtempSync(join(tmpdir(), 'delayq-'));
-      this.#directory = directory;
-      const names = Array.from({ length: 2 * this.#parallel }, (_, i) => join(directory, String(i)));
-      await makeFifos(names);
-      for (let i = 0; i < names.length; i += 2)
-        this.#free.push(new Channels(names[i] as string, names[i + 1] as string));
-    } catch (cause) {
-      throw new DelayqError('config', 'cannot make pipes for handlers', {
-        why: (cause as Error).message,
-        next: 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
-        cause,
-      });
-    }
-  }
-
   /**
-   * Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started, `temporary` when
-   * its input cannot be stored, and `config` where pipes cannot be made.
+   * Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started; `temporary` when
+   * its input cannot be stored or there are too many open files; and `config` where pipes cannot be made.
    */
   async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
-    this.#prepared ??= this.#prepare();
-    await this.#prepared;
-    const channels = this.#free.pop();
-    if (!channels) {
-      throw new DelayqError('temporary', 'no more handlers can be run', {
-        why: 'some that were killed have not ended',
-        next: 'see what they wait for: ps -o pid,stat,wchan,args',
-      });
-    }
+    const channels = await this.#channels();
     channels.open(output);
     let pid: number | undefined;
-    const end = () => void this.#endGroup(pid as number, ending.signal);
     const ending = new AbortController();
+    const end = () => void this.#endGroup(pid as number, ending.signal);
     try {
-      const stdin = this.#inputFile(input);
+      const stdin = inputFile(input);
       const child = (() => {
         try {
           return spawn(file, args, { env, detached: true, stdio: [stdin, channels.stdout, channels.stderr] });
@@ -128,55 +101,42 @@ export class Processes {
       if (signal.aborted) end();
       signal.addEventListener('abort', end);
       // Not 'close': whoever inherited the pipes may hold them open for ever.
-      const ended = new Promise<Omit<Ended, 'tail'>>((resolve) =>
+      const ended = await new Promise<Omit<Ended, 'tail'>>((resolve) =>
         child.once('exit', (code, by) => {
+          signal.removeEventListener('abort', end);
           const status = code ?? 128 + (by ? osConstants.signals[by] : 0);
           resolve({ status, signal: by, aborted: signal.aborted });
         }),
       );
-      const { aborted, ...how } = await ended;
       const tail = await channels.rest();
-      if (aborted) await groupGone(pid, this.#killAfterMs);
-      return { ...how, aborted, tail };
+      if (ended.aborted) await groupGone(pid, this.#killAfterMs);
+      return { ...ended, tail };
     } finally {
       ending.abort();
       signal.removeEventListener('abort', end);
-      if (pid !== undefined) this.#groups.delete(pid);
       output.end();
-      this.#free.push(channels);
+      // Pipes in which somebody is left who may write are not for the next process.
+      if (pid !== undefined && signalGroup(pid, 0)) channels.leave();
+      else this.#free.push(channels);
+      if (pid !== undefined) this.#groups.delete(pid);
     }
   }
 
   /** Lets go of the pipes. */
   close(): void {
     for (const channels of this.#free.splice(0)) channels.close();
-    this.#clean();
   }
 
-  #clean(): void {
-    if (this.#directory) rmSync(this.#directory, { recursive: true, force: true });
-  }
-
-  /**
-   * A file without a name that holds `input`. A file rather than a pipe: it is there whole however little of it is read,
-   * and a handler may open /dev/stdin.
-   */
-  #inputFile(input: Buffer): number {
-    let fd: number | undefined;
-    try {
-      const name = join(this.#directory as string, 'stdin');
-      fd = openSync(name, 'wx+', 0o600);
-      unlinkSync(name);
-      // With a position: the offset at which the process will read stays at the beginning.
-      for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
-      return fd;
-    } catch (cause) {
-      if (fd !== undefined) closeSync(fd);
-      throw new DelayqError('temporary', 'cannot hand payloads to handlers', {
-        why: (cause as Error).message,
-        next: `free space in ${tmpdir()}, or set TMPDIR to another directory`,
-        cause,
-      });
+  async #channels(): Promise<Channels> {
+    for (;;) {
+      const channels = this.#free.pop();
+      if (channels) return channels;
+      this.#making ??= makeChannels(AT_ONCE)
+        .then((made) => void this.#free.push(...made))
+        .finally(() => {
+          this.#making = undefined;
+        });
+      await this.#making;
     }
   }
 
@@ -190,7 +150,57 @@ export class Processes {
   }
 }
 
-/** Node makes socket pairs for its children, in which /dev/stdout cannot be opened; and it cannot make these itself. */
+/**
+ * A file without a name that holds `input`. A file rather than a pipe: it is there whole however little of it is read, and
+ * a handler may open /dev/stdin. Throws `temporary` when it cannot be stored.
+ */
+function inputFile(input: Buffer): number {
+  let fd: number | undefined;
+  try {
+    const name = join(tmpdir(), `delayq-${randomUUID()}`);
+    fd = openSync(name, 'wx+', 0o600);
+    unlinkSync(name);
+    // With a position: the offset at which the process will read stays at the beginning.
+    for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
+    return fd;
+  } catch (cause) {
+    if (fd !== undefined) closeSync(fd);
+    throw new DelayqError('temporary', 'cannot hand payloads to handlers', {
+      why: (cause as Error).message,
+      next: `free space in ${tmpdir()}, or set TMPDIR to another directory`,
+      cause,
+    });
+  }
+}
+
+/**
+ * Makes pipes for `n` processes. Named ones, unlinked once open: Node makes socket pairs for its children, in which
+ * /dev/stdout cannot be opened, and it cannot make pipes itself.
+ */
+async function makeChannels(n: number): Promise<Channels[]> {
+  let directory: string | undefined;
+  const made: Channels[] = [];
+  try {
+    directory = mkdtempSync(join(tmpdir(), 'delayq-'));
+    const names = Array.from({ length: 2 * n }, (_, i) => join(directory as string, String(i)));
+    await makeFifos(names);
+    for (let i = 0; i < names.length; i += 2) made.push(new Channels(names[i] as string, names[i + 1] as string));
+    return made;
+  } catch (cause) {
+    for (const channels of made) channels.close();
+    const full = ['EMFILE', 'ENFILE'].includes((cause as NodeJS.ErrnoException).code ?? '');
+    throw new DelayqError(full ? 'temporary' : 'config', 'cannot make pipes for handlers', {
+      why: (cause as Error).message,
+      next: full
+        ? 'lower -P, or raise the limit of open files (ulimit -n)'
+        : 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
+      cause,
+    });
+  } finally {
+    if (directory) rmSync(directory, { recursive: true, force: true });
+  }
+}
+
 async function makeFifos(names: readonly string[]): Promise<void> {
   const child = spawn('mkfifo', ['-m', '600', ...names], { stdio: ['ignore', 'ignore', 'pipe'] });
   let text = '';
@@ -201,6 +211,18 @@ async function makeFifos(names: readonly string[]): Promise<void> {
   if (status !== 0) throw new Error(text.trim() || `mkfifo ended with ${status}`);
 }
 
+/** A pipe that we hold at both ends: the reader then sees no end between two processes. */
+function openPipe(name: string): { reader: number; writer: number } {
+  // Read first: without a reader a pipe cannot be opened for writing.
+  const reader = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    return { reader, writer: openSync(name, constants.O_WRONLY) };
+  } catch (error) {
+    closeSync(reader);
+    throw error;
+  }
+}
+
 /** A pipe each for stdout and stderr of one process after another. */
 class Channels {
   /** What a process gets as its file descriptors. */
@@ -208,22 +230,23 @@ class Channels {
   readonly stderr: number;
   readonly #readers: Socket[];
   #output: Output | undefined;
-  #running = false;
+  /** What an ended process has left is being read, and waits for nobody. */
+  #finishing = false;
   #bytes = 0;
   #tail = Buffer.alloc(0);
 
   constructor(stdout: string, stderr: string) {
-    const opened = [stdout, stderr].map((name) => {
-      // Read first: without a reader a pipe cannot be opened for writing. That end is ours as well and never closed, so
-      // the reader sees no end between two processes.
-      const reader = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
-      const writer = openSync(name, constants.O_WRONLY);
-      unlinkSync(name);
-      return { reader, writer };
-    }) as [{ reader: number; writer: number }, { reader: number; writer: number }];
-    this.stdout = opened[0].writer;
-    this.stderr = opened[1].writer;
-    this.#readers = opened.map(({ reader }, i) => {
+    const out = openPipe(stdout);
+    let err: { reader: number; writer: number };
+    try {
+      err = openPipe(stderr);
+    } catch (error) {
+      for (const fd of Object.values(out)) closeSync(fd);
+      throw error;
+    }
+    this.stdout = out.writer;
+    this.stderr = err.writer;
+    this.#readers = [out, err].map(({ reader }, i) => {
       const socket = new Socket({ fd: reader, readable: true, writable: false });
       socket.on('error', () => {});
       socket.on('data', (data: Buffer) => this.#read(socket, CHANNELS[i] as 'stdout' | 'stderr', data));
@@ -234,7 +257,6 @@ class Channels {
   /** Begins to read for a process. */
   open(output: Output): void {
     this.#output = output;
-    this.#running = true;
     this.#tail = Buffer.alloc(0);
   }
 
@@ -242,15 +264,15 @@ class Channels {
     this.#bytes += data.length;
     if (channel === 'stderr') this.#tail = Buffer.concat([this.#tail, data.subarray(-TAIL)]).subarray(-TAIL);
     const room = this.#output?.take(channel, data);
-    // A running process is slowed down to what can be passed on. What is left of one that has ended is read at once.
-    if (!room || !this.#running) return;
+    // Whoever writes is slowed down to what can be passed on.
+    if (!room || this.#finishing) return;
     socket.pause();
     room.then(() => socket.resume());
   }
 
   /** After the end of a process: reads what it left, until a turn of the event loop brings nothing more. */
   async rest(): Promise<string> {
-    this.#running = false;
+    this.#finishing = true;
     for (const socket of this.#readers) socket.resume();
     const most = this.#bytes + MOST_AFTER_END;
     for (let before = -1; before !== this.#bytes && this.#bytes < most; ) {
@@ -258,7 +280,15 @@ class Channels {
       await turn();
       await turn();
     }
+    this.#finishing = false;
     return lastLines(this.#tail);
+  }
+
+  /** Leaves the pipes to whoever still writes into them: what comes is passed on, and nobody waits for it. */
+  leave(): void {
+    for (const socket of this.#readers) socket.unref();
+    closeSync(this.stdout);
+    closeSync(this.stderr);
   }
 
   close(): void {

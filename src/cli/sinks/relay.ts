@@ -1,9 +1,13 @@
+import { MAX_PAYLOAD } from '../../index.js';
 import { type Context, cannotWrite, readerGone } from '../context.js';
 
 type Channel = 'stdout' | 'stderr';
 
 /** How much of a handler's output waits for its end, bytes, before its whole lines go out ahead of it. */
 const MOST_HELD = 1024 * 1024;
+
+/** How long a line without an end may become, bytes, before a part of it goes out: twice the largest payload. */
+const MOST_LINE = 2 * MAX_PAYLOAD;
 
 const LF = 10;
 
@@ -63,6 +67,8 @@ export class Output {
   readonly #held: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };
   #live: boolean;
   #size = 0;
+  /** From which size on to look for whole lines. */
+  #enough = MOST_HELD;
 
   constructor(pass: (channel: Channel, bytes: Buffer) => Promise<void>, live: boolean) {
     this.#pass = pass;
@@ -74,7 +80,7 @@ export class Output {
     if (this.#live) return this.#pass(channel, bytes);
     this.#held[channel].push(bytes);
     this.#size += bytes.length;
-    return this.#size > MOST_HELD ? this.#flush(true) : undefined;
+    return this.#size > this.#enough ? this.#flush(true) : undefined;
   }
 
   /** Writes what is still held. What others go on writing into its pipes is passed on as it comes. */
@@ -90,11 +96,13 @@ export class Output {
       const bytes = Buffer.concat(this.#held[channel]);
       const end = wholeLines ? bytes.lastIndexOf(LF) + 1 : bytes.length;
       // A line without an end would be held for ever.
-      const cut = end === 0 && bytes.length > MOST_HELD ? bytes.length : end;
+      const cut = end === 0 && bytes.length > MOST_LINE ? bytes.length : end;
       this.#held[channel] = cut < bytes.length ? [bytes.subarray(cut)] : [];
       this.#size += bytes.length - cut;
       if (cut > 0) written.push(this.#pass(channel, bytes.subarray(0, cut)));
     }
+    // What is one long line is not looked through again with every piece of it.
+    this.#enough = Math.max(MOST_HELD, 2 * this.#size);
     return Promise.all(written);
   }
 }
