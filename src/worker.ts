@@ -212,7 +212,7 @@ export class BatchWorker {
       return hold?.();
     } catch (error) {
       this.#fail(error);
-      return undefined;
+      return Promise.resolve();
     }
   }
 

@@ -222,6 +222,16 @@ describe('a worker', () => {
     expect((await low.counts()).pending).toBe(3);
   });
 
+  it('whose hold throws says so, and gives everything back', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const hold = () => {
+      throw new Error('no idea');
+    };
+    await expect(workOff(queue, () => {}, { hold })).rejects.toThrow('no idea');
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0 });
+  });
+
   it('starts no handler while it is held up', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);

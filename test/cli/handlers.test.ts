@@ -446,6 +446,34 @@ describe('a handler that behaves badly (failures 10)', () => {
     expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 3 } });
   });
 
+  it('had ended in time while its drain was suspended: it has not timed out', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const go = path();
+    const handler = `touch ${go}; while [ -e ${go} ]; do sleep 0.01; done; touch ${go}.done`;
+    const running = begin(['drain', '-q', '--timeout', '600ms', queue.name, ...shell(handler)]);
+    await until(() => existsSync(go));
+    const started = performance.now();
+    running.child.kill('SIGSTOP');
+    unlinkSync(go);
+    // Its time is up when it goes on.
+    await until(() => existsSync(`${go}.done`) && performance.now() > started + 1_000);
+    running.child.kill('SIGCONT');
+    expect((await running.ended).code).toBe(0);
+    expect((await queue.counts()).stats).toMatchObject({ acked: 1 });
+  });
+
+  it('are more than there may be files: said, exit 75, and nothing is counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(100).map((n) => ({ payload: n })));
+    const line = `ulimit -n 128; delayq drain -q -P 64 ${queue.name} -- sleep 0.2; echo "ended with $?"`;
+    const { stdout, stderr } = await sh(line);
+    expect(stdout).toBe('ended with 75\n');
+    expect(stderr).toContain('ulimit -n');
+    const { pending, active, meta, stats } = await queue.counts();
+    expect({ all: pending + (stats.acked ?? 0), active, meta }).toEqual({ all: 100, active: 0, meta: 0 });
+  });
+
   const namespaces = spawnSync('unshare', ['-Urpf', '--mount-proc', 'true']).status === 0;
   it.runIf(namespaces)(
     'leaves zombies that nobody waits for: the run does not wait for them either',
@@ -485,6 +513,58 @@ describe('a handler that behaves badly (failures 10)', () => {
 });
 
 describe('the output of handlers', () => {
+  it('keeps lines whole that are longer than what is held of a handler', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(8).map((n) => ({ payload: { n, pad: 'x'.repeat(2_500_000) } })));
+    const { stdout } = await delayq(['drain', '-q', '-P', '8', queue.name, '--', 'cat']);
+    expect(
+      linesOf(stdout)
+        .map((line) => JSON.parse(line).n as number)
+        .sort(),
+    ).toEqual(upTo(8));
+  });
+
+  it("of processes that a handler left behind is in nobody else's error", async () => {
+    const queue = freshQueue();
+    const go = path();
+    await queue.enqueue(['a', 'b'].map((id, i) => ({ payload: 1, id, at: 1_000 + i })));
+    const leave = `(while [ ! -e ${go} ]; do sleep 0.01; done; echo secret >&2; touch ${go}.said) & exit 0`;
+    const fail = `touch ${go}; while [ ! -e ${go}.said ]; do sleep 0.01; done; echo why >&2; exit 65`;
+    const { stderr } = await delayq([
+      'drain',
+      '-q',
+      queue.name,
+      ...shell(`if [ $DELAYQ_ID = a ]; then ${leave}; else ${fail}; fi`),
+    ]);
+    expect(stderr).toContain('secret');
+    expect((await show(queue, 'b'))?.error).toBe('exit 65: why');
+  });
+
+  it('does not fill memory when one left behind writes on and nobody reads', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const pid = path();
+    const running = begin([
+      'drain',
+      '--watch',
+      '-q',
+      '--grace',
+      '0s',
+      queue.name,
+      ...shell(`yes 0123456789 & echo $! > ${pid}; exit 0`),
+    ]);
+    running.child.stdout?.pause();
+    await until(async () => (await queue.counts()).stats.acked === 1);
+    const rss = () => Number(/VmRSS:\s+(\d+)/.exec(read(`/proc/${running.child.pid}/status`))?.[1]) / 1024;
+    // It writes hundreds of MiB a second if it is let.
+    await until(() => /^State:\s+S/m.test(read(`/proc/${Number(read(pid))}/status`)));
+    if (process.platform === 'linux') expect(rss()).toBeLessThan(250);
+    process.kill(Number(read(pid)), 'SIGKILL');
+    running.child.kill('SIGTERM');
+    running.child.stdout?.resume();
+    expect((await running.ended).code).toBe(0);
+  });
+
   it('is passed on in one piece a job when several run at once', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(12).map((n) => ({ payload: n })));
@@ -673,6 +753,29 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
     expect((await running.ended).code).toBe(0);
     expect(pids.map(alive)).toEqual([false, false]);
     expect(await queue.counts()).toMatchObject({ pending: 10, active: 0, meta: 0 });
+  });
+
+  it('ends within grace although nobody reads its stderr', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(5).map((n) => ({ payload: n })));
+    const running = begin([
+      'drain',
+      '-P',
+      '2',
+      '--grace',
+      '100ms',
+      '--kill-after',
+      '100ms',
+      queue.name,
+      ...shell('yes >&2'),
+    ]);
+    running.child.stderr?.pause();
+    await until(async () => (await queue.counts()).active >= 2);
+    running.child.kill('SIGTERM');
+    await until(() => running.child.exitCode !== null, 10_000);
+    running.child.stderr?.resume();
+    expect((await running.ended).code).toBe(0);
+    expect(await queue.counts()).toMatchObject({ pending: 5, active: 0, meta: 0 });
   });
 
   it('by a second signal exits 130 at once, and leaves no handler behind', async () => {
