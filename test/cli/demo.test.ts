@@ -1,15 +1,13 @@
-import { mkdtemp, readdir, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { begin, delayq } from '../support/cli.js';
+import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
-
-const ownTmp = () => mkdtemp(join(tmpdir(), 'delayq-test-'));
 
 describe('delayq demo', () => {
   it('does the main job on a Redis of its own, and leaves nothing behind', async () => {
-    const TMPDIR = await ownTmp();
+    const TMPDIR = temporaryDirectory();
     const { code, stdout, stderr } = await delayq(['demo'], {
       env: { TMPDIR, DELAYQ_REDIS_URL: 'redis://127.0.0.1:1' },
     });
@@ -21,7 +19,7 @@ describe('delayq demo', () => {
   });
 
   it('cleans up when it is interrupted', async () => {
-    const TMPDIR = await ownTmp();
+    const TMPDIR = temporaryDirectory();
     const running = begin(['demo'], { env: { TMPDIR } });
     await until(() => running.stdout.includes('$ sleep 1'));
     running.child.kill('SIGINT');
@@ -31,7 +29,7 @@ describe('delayq demo', () => {
 
   it('without redis-server says how to get it', async () => {
     // A PATH that has nothing but Node.
-    const PATH = await ownTmp();
+    const PATH = temporaryDirectory();
     await symlink(process.execPath, join(PATH, 'node'));
     const { code, stderr } = await delayq(['demo'], { env: { PATH } });
     expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('apt-get install redis-server') });

@@ -1,10 +1,10 @@
-import { mkdtemp, readdir, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../src/index.js';
 import { begin, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
+import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
 const counts = (name: string) => new Queue(connection, name).counts();
@@ -60,7 +60,7 @@ describe('delayq enqueue', () => {
 
   it('takes a file as one payload', async () => {
     const name = freshName();
-    const file = join(await mkdtemp(join(tmpdir(), 'delayq-test-')), 'order.json');
+    const file = join(temporaryDirectory(), 'order.json');
     await writeFile(file, '{\n  "orderId": 42\n}\n');
     expect((await delayq(['enqueue', name, `@${file}`])).code).toBe(0);
     expect(await payloads(name)).toEqual(['{   "orderId": 42 }']);
@@ -193,7 +193,7 @@ describe('delayq enqueue -', () => {
 
   it('stopped while --atomic still reads has enqueued nothing and leaves nothing behind', async () => {
     const name = freshName();
-    const TMPDIR = await mkdtemp(join(tmpdir(), 'delayq-test-'));
+    const TMPDIR = temporaryDirectory();
     const running = begin(['enqueue', '--atomic', name, '-'], { env: { TMPDIR } });
     running.child.stdin?.write('1\n2\n');
     await until(async () => Number(/connected_clients:(\d+)/.exec(await admin.info('clients'))?.[1]) > 0);

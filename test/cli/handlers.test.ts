@@ -1,32 +1,18 @@
 import { spawnSync } from 'node:child_process';
-import {
-  chmodSync,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Inspector, JsonText, type Queue } from '../../src/index.js';
 import { begin, beginSh, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from '../support/redis.js';
+import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
 const inspector = new Inspector(connection);
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 const show = async (queue: Queue, id: string) => (await inspector.show(queue.name, [id]))[0];
 
-let directory = '';
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'delayq-handlers-'));
-});
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
-
+const directory = temporaryDirectory();
 let files = 0;
 /** A path that no other test has. */
 const path = () => join(directory, String(files++));
