@@ -81,7 +81,7 @@ describe('each has one owner:', () => {
     ['ioredis', /'ioredis'/, ['redis.ts']],
     ['reading lua/', /\/lua\//, ['scripts.ts']],
     ['key names', /`\$\{prefix\}:/, ['keys.ts']],
-    ['child processes', /'node:child_process'/, ['cli/demo.ts', 'cli/sinks/process.ts']],
+    ['child processes', /'node:child_process'/, ['cli/demo.ts', 'cli/sinks/channels.ts', 'cli/sinks/process.ts']],
   ])('%s', (_, pattern, expected) => {
     expect(owners(pattern)).toEqual(expected);
   });
