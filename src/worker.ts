@@ -79,7 +79,7 @@ export class BatchWorker {
 
   readonly #line: Line;
   readonly #pace: Pace;
-  readonly #running = new Map<Call, true>();
+  readonly #running = new Set<Call>();
   #starting = 0;
   readonly #callOf = new WeakMap<Job, Call>();
   #batches: AsyncGenerator<Taken> | undefined;
@@ -191,7 +191,7 @@ export class BatchWorker {
     this.#leases.giveUpAfter(this.#graceMs + this.#abandonMs);
     this.#settler.release(this.#line.clear());
     const abort = () => {
-      for (const call of [...this.#running.keys()]) this.#abort(call, 'stopped', 'the worker was stopped');
+      for (const call of [...this.#running]) this.#abort(call, 'stopped', 'the worker was stopped');
     };
     if (this.#busy > 0) this.#graceOver = setTimeout(abort, Math.min(this.#graceMs, LONGEST_TIMER_MS));
     this.#advance();
@@ -294,7 +294,7 @@ export class BatchWorker {
 
   #call(call: Call): void {
     call.started = performance.now();
-    this.#running.set(call, true);
+    this.#running.add(call);
     for (const job of call.jobs) this.#callOf.set(job, call);
     const { timeoutMs } = this.#options;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {

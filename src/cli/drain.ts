@@ -118,9 +118,13 @@ export function drainCommand(context: Context): Command {
   return addGlobals(command);
 }
 
+function hasHandler(handler: readonly string[], { pipe }: Options): boolean {
+  return handler.length > 0 || pipe !== undefined;
+}
+
 function check(context: Context, names: string, handler: readonly string[], options: Options, self: Command): void {
   const clash = (what: string, next: string) => new DelayqError('usage', what, { next });
-  const handled = handler.length > 0 || options.pipe !== undefined;
+  const handled = hasHandler(handler, options);
   const args = self.parent?.args ?? [];
   // An unset variable of a script must not turn a drain into one that runs nothing, or writes to stdout.
   if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && args.includes('--')))
@@ -168,7 +172,8 @@ async function drain(
     for (const { name } of queues) await requireQueue(redis, prefix, name);
   }
   const notes = new Notes(context, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal');
-  const envelope = options.envelope || (options.lease !== undefined && handler.length === 0 && !options.pipe);
+  const handled = hasHandler(handler, options);
+  const envelope = options.envelope || (options.lease !== undefined && !handled);
   const stop = context.stopSignal();
   const graceMs = options.grace ?? 30_000;
   const drain: Drain = {
@@ -187,10 +192,7 @@ async function drain(
     form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
     notes,
   };
-  const well =
-    handler.length > 0 || options.pipe !== undefined
-      ? await intoHandlers(context, drain, handler, options)
-      : await toStdout(context, drain, options);
+  const well = handled ? await intoHandlers(context, drain, handler, options) : await toStdout(context, drain, options);
   const died = notes.end();
   if (!well || died) context.exitCode = 1;
   if (options.failIfEmpty && notes.taken === 0) context.exitCode = 3;

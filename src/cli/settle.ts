@@ -196,7 +196,8 @@ class Answers {
 
   /** Settles some jobs; resolves when there is room for more. */
   async take(items: readonly Item[]): Promise<void> {
-    for (const [name, ofQueue] of groupsOf(items)) {
+    for (const name of new Set(items.map(({ queue }) => queue))) {
+      const ofQueue = items.filter(({ queue }) => queue === name);
       for (let i = 0; i < ofQueue.length; i += MAX_CALL) {
         while (this.#flying.size >= IN_FLIGHT) await Promise.race(this.#flying);
         const flight: Promise<void> = this.#send(this.#queue(name), ofQueue.slice(i, i + MAX_CALL)).finally(() =>
@@ -254,16 +255,6 @@ class Answers {
     if (this.#failure !== undefined) throw this.#failure;
     if (lost > 0 || refused > 0 || (dead > 0 && !this.#options.dead)) this.#context.exitCode = 1;
   }
-}
-
-function groupsOf(items: readonly Item[]): Map<string, Item[]> {
-  const groups = new Map<string, Item[]>();
-  for (const item of items) {
-    const group = groups.get(item.queue);
-    if (group) group.push(item);
-    else groups.set(item.queue, [item]);
-  }
-  return groups;
 }
 
 /** Reads a line of an envelope. Throws `data` when it names no job. */

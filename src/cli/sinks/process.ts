@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { closeSync, readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LONGEST_TIMER_MS } from '../../index.js';
 import type { Context } from '../context.js';
 import { type Channels, inputFile, makeChannels } from './channels.js';
 import type { Output } from './relay.js';
@@ -124,7 +125,7 @@ export class Processes {
     signalGroup(pid, 'SIGTERM');
     // One that is stopped would not hear of it.
     signalGroup(pid, 'SIGCONT');
-    await sleep(Math.min(this.#killAfterMs, 2 ** 31 - 1), undefined, { signal: over }).catch(() => {});
+    await sleep(Math.min(this.#killAfterMs, LONGEST_TIMER_MS), undefined, { signal: over }).catch(() => {});
     if (!over.aborted) signalGroup(pid, 'SIGKILL');
   }
 }
