@@ -36,7 +36,7 @@ export { drainLoop, type LoopOptions } from './loop.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
 export { type NackOptions, Queue } from './queue.js';
-export { Connection, DEFAULT_URL } from './redis.js';
+export { Connection } from './redis.js';
 export { type Drained, MAX_CALL, type Requeued, type Snapshot } from './scripts.js';
 export {
   DEFAULT_SETTINGS,
@@ -49,4 +49,5 @@ export {
 } from './settings.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
 export { exactDuration, formatDuration, formatTime, type Instant, parseAt, parseDuration, systemZone } from './time.js';
+export { DEFAULT_URL } from './url.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

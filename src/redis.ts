@@ -1,8 +1,6 @@
-import type { Redis, RedisOptions } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { DelayqError } from './errors.js';
-
-/** Where Redis is looked for when nothing says otherwise. */
-export const DEFAULT_URL = 'redis://127.0.0.1:6379';
+import { DEFAULT_URL, parseUrl } from './url.js';
 
 /** How long a connection attempt or one call may take, ms: an answer that takes longer counts as none. */
 const DEADLINE_MS = 5_000;
@@ -12,59 +10,6 @@ export type Reply = number | null | Buffer | Reply[];
 
 /** A value for a call: text is sent as UTF-8. */
 export type Arg = string | number | Buffer;
-
-interface Address {
-  readonly options: RedisOptions;
-  /** For people: without user or password. */
-  readonly shown: string;
-}
-
-/**
- * Reads a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
- * path, or `?db=` on a socket). Throws a `usage` error that never repeats the URL, as it may hold a password.
- */
-export function parseUrl(text: string): Address {
-  const bad = (why: string) =>
-    new DelayqError('usage', 'the Redis URL cannot be read', {
-      why,
-      next: 'write it as redis://[user:password@]host[:port][/db], rediss://… or unix:///path/to/redis.sock',
-    });
-  const match = /^(rediss?|unix):\/\/(?:([^@/]*)@)?([^/?]*)(\/[^?]*)?(?:\?(.*))?$/i.exec(text);
-  if (!match) throw bad('it does not begin with redis://, rediss:// or unix://');
-  const [, scheme = '', login, host = '', path = '', query = ''] = match;
-  const options: RedisOptions = {};
-  try {
-    if (login) {
-      const [user = '', ...password] = login.split(':');
-      if (user !== '') options.username = decodeURIComponent(user);
-      options.password = decodeURIComponent(password.join(':'));
-    }
-  } catch {
-    throw bad('its user or password has a % that begins no escape; write % as %25');
-  }
-  const params = new URLSearchParams(query);
-  for (const name of params.keys())
-    if (name !== 'db') throw bad(`it has the unknown parameter ${JSON.stringify(name)}`);
-  let db = params.get('db') ?? '';
-  if (scheme.toLowerCase() === 'unix') {
-    if (host !== '' || path === '') throw bad('a socket has an absolute path: unix:///path');
-    options.path = decodeURIComponent(path);
-  } else {
-    const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]]*))(?::(\d+))?$/i.exec(host);
-    const port = Number(at?.[3] ?? 6379);
-    if (!at || port < 1 || port > 65535) throw bad('its host or port makes no sense');
-    options.host = at[1] ?? (at[2] || '127.0.0.1');
-    options.port = port;
-    if (scheme.toLowerCase() === 'rediss') options.tls = { servername: options.host };
-    if (path.length > 1) db = path.slice(1);
-  }
-  if (db !== '') {
-    if (!/^\d{1,5}$/.test(db)) throw bad('its database is not a number');
-    options.db = Number(db);
-  }
-  const place = options.path ? `unix://${options.path}` : `${scheme.toLowerCase()}://${host || '127.0.0.1'}`;
-  return { options, shown: options.db ? `${place}${options.path ? '?db=' : '/'}${options.db}` : place };
-}
 
 /** What the first word of an error of Redis means for us. Anything else is a bug of ours. */
 const TEMPORARY: Record<string, string> = {
@@ -128,7 +73,7 @@ function fromReply(error: Error, where: string): DelayqError {
  * ever sent a second time by itself, and every call ends by a deadline.
  */
 export class Connection {
-  readonly #address: Address;
+  readonly #address: ReturnType<typeof parseUrl>;
   #client: Redis | undefined;
   #connecting: Promise<Redis> | undefined;
   #trouble: Error | undefined;

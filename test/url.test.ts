@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseUrl } from '../src/redis.js';
+import { parseUrl } from '../src/url.js';
 
 describe('a Redis URL', () => {
   it.each([
