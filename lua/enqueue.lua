@@ -1,7 +1,7 @@
 -- Puts jobs into pending.
 -- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, then for each job
 --        id, when ('+ms' from now | ms since 1970), record ('' | JSON with tries, maxLost, ttl), payload
--- Reply  now, a letter for each job: c created, r replaced, k kept, d kept-dead
+-- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written
 -- Atomic because time and payload must come to be together, and an id must stand in one set only.
 -- The first write may grow memory on purpose: on a full server the whole call is refused.
 local mode, channel, poll = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -55,6 +55,8 @@ if #times > 0 then
   end
   if #records > 0 then redis.call('HSET', meta, unpack(records)) end
 end
-count('enqueued', created) count('replaced', replaced) count('kept', #ids - created - replaced)
+count('enqueued', created) count('replaced', replaced)
+-- Of jobs that were all kept their counter is the only write, and the one that whoever wants them confirmed waits for.
+local written = count('kept', #ids - created - replaced) or #times > 0
 wake(channel, poll, soonest)
-return { now, table.concat(letters) }
+return { now, table.concat(letters), written and 1 or 0 }

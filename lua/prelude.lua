@@ -19,9 +19,9 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- pcall: a counter that other software has spoilt must not stop a script half-way.
+-- pcall: a counter that other software has spoilt must not stop a script half-way. Whether it was written.
 local function count(name, n)
-  if n > 0 then redis.pcall('HINCRBY', stats, name, n) end
+  return n > 0 and type(redis.pcall('HINCRBY', stats, name, n)) == 'number'
 end
 
 -- Tells sleeping watchers of a new head. Only one that is due before they would look again is worth a message.

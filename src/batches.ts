@@ -20,6 +20,7 @@ export type BatchResult<J> =
 export async function* inBatches<J extends NewJob>(
   groups: AsyncIterable<readonly J[]>,
   send: (batch: readonly J[]) => Promise<Enqueued[]>,
+  inFlight = IN_FLIGHT,
 ): AsyncGenerator<BatchResult<J>> {
   const source = groups[Symbol.asyncIterator]();
   const pull = () => source.next().then((turn) => ({ turn }));
@@ -27,7 +28,7 @@ export async function* inBatches<J extends NewJob>(
   const waiting: J[] = [];
   const flying: Promise<{ result: BatchResult<J> }>[] = [];
   while (next || waiting.length > 0 || flying.length > 0) {
-    while (waiting.length > 0 && flying.length < IN_FLIGHT) {
+    while (waiting.length > 0 && flying.length < inFlight) {
       const { size, full } = nextBatch(waiting);
       // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
       if (!full && next && flying.length > 0) break;

@@ -29,17 +29,26 @@ export class DelayqError extends Error {
   readonly next: string | undefined;
   /** With `unknown`: the ids of the jobs whose fate is unknown. Enqueuing with the same id again is safe. */
   readonly ids: readonly string[];
+  /** With `unknown`: these jobs are there; what is unknown is only whether they would outlive a crash of Redis. */
+  readonly stored: boolean;
 
   constructor(
     code: ErrorCode,
     what: string,
-    more: { why?: string | undefined; next?: string | undefined; ids?: readonly string[]; cause?: unknown } = {},
+    more: {
+      why?: string | undefined;
+      next?: string | undefined;
+      ids?: readonly string[];
+      stored?: boolean;
+      cause?: unknown;
+    } = {},
   ) {
     super(what, more.cause === undefined ? undefined : { cause: more.cause });
     this.code = code;
     this.why = more.why;
     this.next = more.next;
     this.ids = more.ids ?? [];
+    this.stored = more.stored ?? false;
   }
 }
 

@@ -12,10 +12,12 @@ export async function connect(url?: string): Promise<Connection> {
 
 export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export type { BatchResult } from './batches.js';
+export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
 export { exists, Inspector, lag, orphans } from './inspector.js';
 export {
   type Answer,
+  type Confirmed,
   checkId,
   checkName,
   type Enqueued,
@@ -35,7 +37,7 @@ export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken
 export { drainLoop, type LoopOptions } from './loop.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
-export { type NackOptions, Queue } from './queue.js';
+export { type EnqueueOptions, type NackOptions, Queue } from './queue.js';
 export { Connection } from './redis.js';
 export { type Drained, MAX_CALL, type Requeued, type Snapshot } from './scripts.js';
 export {

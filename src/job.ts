@@ -61,6 +61,14 @@ export interface Enqueued {
   readonly outcome: Outcome;
   /** When the job as asked for falls due, ms by Redis's clock. For `kept` that of the refused one. */
   readonly due: number;
+  /** What was confirmed of it, if that was asked for. */
+  readonly confirmed?: Confirmed;
+}
+
+/** How far a job has got beyond Redis's memory: on its disk, in the memory of so many replicas. */
+export interface Confirmed {
+  readonly disk?: boolean;
+  readonly replicas?: number;
 }
 
 /** A job as a drain hands it out. */

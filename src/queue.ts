@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Backoff, packBackoff } from './backoff.js';
 import { type BatchResult, inBatches } from './batches.js';
+import { askedFor, confirm, DURABLE_IN_FLIGHT, type Durability, ready, unconfirmed } from './durability.js';
 import { DelayqError, isDelayqError, isPassing } from './errors.js';
 import { randomWord } from './ids.js';
 import {
@@ -21,7 +22,7 @@ import {
   readyJob,
 } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
-import type { Connection } from './redis.js';
+import type { Caller, Connection } from './redis.js';
 import * as scripts from './scripts.js';
 
 /** Pauses before an enqueue whose reply was lost is repeated, ms. */
@@ -29,6 +30,12 @@ const REPEAT_AFTER_MS = [100, 1_000];
 
 /** Who takes jobs, for operators: host and process. */
 const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+
+/** How jobs are enqueued. */
+export interface EnqueueOptions extends Durability {
+  /** Of a job whose id is there already: `keep` (default) the one that is there, or `replace` it. */
+  readonly ifExists?: 'keep' | 'replace' | undefined;
+}
 
 /** What happens to a job given back: a failure to try again, the end, or nothing that counts. */
 export interface NackOptions {
@@ -70,36 +77,40 @@ export class Queue {
    * A reply that is lost is asked for again under the same id, which makes no second job. Throws `usage` or `data` for
    * a bad job (before any of its batch is sent), `temporary` when Redis cannot take it now, and `unknown` with `ids`
    * when no reply could be had.
+   *
+   * With `durable` or `replicas` a job is confirmed once it is on Redis's disk, or on so many replicas: throws `config`
+   * or `temporary` before anything is sent when Redis cannot tell, and `unknown` with `ids` (and `stored`) when it has
+   * not within 4 s. Meanwhile nothing else goes over the connection: give workers one of their own.
    */
-  enqueue(job: NewJob, options?: { ifExists?: 'keep' | 'replace' }): Promise<Enqueued>;
-  enqueue(jobs: readonly NewJob[], options?: { ifExists?: 'keep' | 'replace' }): Promise<Enqueued[]>;
-  enqueue(jobs: AsyncIterable<NewJob>, options?: { ifExists?: 'keep' | 'replace' }): AsyncGenerator<Enqueued>;
+  enqueue(job: NewJob, options?: EnqueueOptions): Promise<Enqueued>;
+  enqueue(jobs: readonly NewJob[], options?: EnqueueOptions): Promise<Enqueued[]>;
+  enqueue(jobs: AsyncIterable<NewJob>, options?: EnqueueOptions): AsyncGenerator<Enqueued>;
   enqueue(
     jobs: NewJob | readonly NewJob[] | AsyncIterable<NewJob>,
-    { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
+    options: EnqueueOptions = {},
   ): Promise<Enqueued | Enqueued[]> | AsyncGenerator<Enqueued> {
-    if (Array.isArray(jobs)) return this.#all(jobs, ifExists);
-    if (Symbol.asyncIterator in jobs) return this.#each(jobs, ifExists);
-    return this.#one(jobs as NewJob, ifExists);
+    if (Array.isArray(jobs)) return this.#all(jobs, options);
+    if (Symbol.asyncIterator in jobs) return this.#each(jobs, options);
+    return this.#one(jobs as NewJob, options);
   }
 
-  async #one(job: NewJob, ifExists: 'keep' | 'replace'): Promise<Enqueued> {
-    const [enqueued] = await this.#put([job], ifExists);
+  async #one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
+    const [enqueued] = await this.#put([job], options);
     return enqueued as Enqueued;
   }
 
-  async #all(jobs: readonly NewJob[], ifExists: 'keep' | 'replace'): Promise<Enqueued[]> {
+  async #all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const all: Enqueued[] = [];
-    for await (const enqueued of this.#each(jobs, ifExists)) all.push(enqueued);
+    for await (const enqueued of this.#each(jobs, options)) all.push(enqueued);
     return all;
   }
 
-  async *#each(jobs: Iterable<NewJob> | AsyncIterable<NewJob>, ifExists: 'keep' | 'replace'): AsyncGenerator<Enqueued> {
+  async *#each(jobs: Iterable<NewJob> | AsyncIterable<NewJob>, options: EnqueueOptions): AsyncGenerator<Enqueued> {
     async function* groups() {
       if (Array.isArray(jobs)) yield jobs as NewJob[];
       else for await (const job of jobs) yield [job];
     }
-    for await (const result of this.enqueueBatches(groups(), { ifExists })) {
+    for await (const result of this.enqueueBatches(groups(), options)) {
       if ('error' in result) throw result.error;
       yield* result.enqueued;
     }
@@ -112,47 +123,54 @@ export class Queue {
    */
   async *enqueueBatches<J extends NewJob>(
     groups: AsyncIterable<readonly J[]>,
-    { ifExists = 'keep' }: { ifExists?: 'keep' | 'replace' } = {},
+    options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
-    yield* inBatches(groups, (batch) => this.#put(batch, ifExists));
+    yield* inBatches(groups, (batch) => this.#put(batch, options), askedFor(options) && DURABLE_IN_FLIGHT);
   }
 
-  async #put(batch: readonly NewJob[], ifExists: 'keep' | 'replace'): Promise<Enqueued[]> {
+  async #put(batch: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
+    const { ifExists = 'keep' } = options;
+    const asked = askedFor(options);
     const jobs = batch.map(readyJob);
     if (jobs.length === 0) return [];
-    this.#list();
-    const { now, outcomes, repeated } = await this.#send(jobs, ifExists);
+    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, asked);
+    const confirmed = confirmation && 'confirmed' in confirmation ? { confirmed: confirmation.confirmed } : {};
     const results: Enqueued[] = [];
     const collided: number[] = [];
     const unclear: string[] = [];
     for (const [i, job] of jobs.entries()) {
       let outcome = outcomes[i] as Outcome;
       const ours = batch[i]?.id === undefined;
-      if (outcome === 'kept' || outcome === 'kept-dead') {
-        // Kept at the first sending is a collision of ids we made; at a repeat it is the job of the first sending.
-        if (ours && repeated) outcome = 'created';
-        else if (ours) collided.push(i);
+      if (isKept(outcome)) {
+        // Kept at the first sending is a collision of ids we made; else it is the job of the first sending.
+        if (ours && isKept(first[i])) collided.push(i);
+        else if (ours) outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
       }
-      results.push({ id: job.id, outcome, due: job.at ?? now + job.in });
+      results.push({ id: job.id, outcome, due: job.at ?? now + job.in, ...confirmed });
     }
     if (unclear.length > 0) throw unknownOutcome(unclear, 'jobs of these ids are there, but perhaps the earlier ones');
     if (collided.length > 0) {
       const again = await this.#put(
         collided.map((i) => ({ ...batch[i], id: undefined }) as NewJob),
-        ifExists,
+        options,
       );
       for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
     }
+    if (confirmation && 'doubt' in confirmation) throw unconfirmed(results, confirmation.doubt);
     return results;
   }
 
-  /** Sends a batch; when the reply is lost, again, always with `keep`: what the first sending made must stay. */
-  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace') {
-    const wake = this.#wake;
+  /**
+   * Sends a batch and has it confirmed as asked; when a reply is lost, again, always with `keep`: what the first sending
+   * made must stay. `first` are the outcomes of the first sending, empty when its reply was lost.
+   */
+  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked?: Durability) {
+    let first: Outcome[] = [];
     try {
-      const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists, wake });
-      return { ...reply, repeated: false };
+      const { line, ...reply } = await this.#over(jobs, ifExists, asked);
+      first = reply.outcomes;
+      return { ...reply, first, repeated: false, confirmation: asked && (await confirm(line, asked, reply.written)) };
     } catch (error) {
       if (!isDelayqError(error, 'unknown')) throw error;
     }
@@ -160,11 +178,13 @@ export class Queue {
     for (const pause of REPEAT_AFTER_MS) {
       await sleep(pause);
       try {
-        const reply = await scripts.enqueue(this.redis, this.#keys, jobs, { ifExists: 'keep', wake });
-        return { ...reply, repeated: true };
+        const { line, ...reply } = await this.#over(jobs, 'keep', asked);
+        return { ...reply, first, repeated: true, confirmation: asked && (await confirm(line, asked, reply.written)) };
       } catch (error) {
-        if (!isPassing(error)) throw error;
-        why = error.why;
+        if (!isDelayqError(error)) throw error;
+        why = error.why ?? error.message;
+        // However definite this answer is, the first sending stays in doubt.
+        if (!isPassing(error)) break;
       }
     }
     throw unknownOutcome(
@@ -173,11 +193,18 @@ export class Queue {
     );
   }
 
+  /** Sends a batch once, and tells over which line: what is to be confirmed must be asked for where it was written. */
+  async #over(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked: Durability | undefined) {
+    const line = asked ? await ready(this.redis, asked) : this.redis;
+    this.#list(line);
+    return { line, ...(await scripts.enqueue(line, this.#keys, jobs, { ifExists, wake: this.#wake })) };
+  }
+
   /** Lists the queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
-  #list(): void {
+  #list(line: Caller): void {
     if (this.#listed) return;
     this.#listed = true;
-    this.redis.call('SADD', queuesKey(this.#prefix), this.name).catch(() => {
+    line.call('SADD', queuesKey(this.#prefix), this.name).catch(() => {
       this.#listed = false;
     });
   }
@@ -280,6 +307,8 @@ function unknownOutcome(ids: string[], why: string): DelayqError {
     },
   );
 }
+
+const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';
 
 function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
   for (let i = 0; i < list.length; i += scripts.MAX_CALL) yield list.slice(i, i + scripts.MAX_CALL);

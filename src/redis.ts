@@ -3,13 +3,18 @@ import { DelayqError } from './errors.js';
 import { DEFAULT_URL, parseUrl } from './url.js';
 
 /** How long a connection attempt or one call may take, ms: an answer that takes longer counts as none. */
-const DEADLINE_MS = 5_000;
+export const DEADLINE_MS = 5_000;
 
 /** What Redis may answer to a call sent through {@link Connection.call}: bulk strings stay bytes. */
 export type Reply = number | null | Buffer | Reply[];
 
 /** A value for a call: text is sent as UTF-8. */
 export type Arg = string | number | Buffer;
+
+/** Whatever takes calls: a {@link Connection}, or one that was pinned. */
+export interface Caller {
+  call(command: string, ...args: Arg[]): Promise<Reply>;
+}
 
 /** What the first word of an error of Redis means for us. Anything else is a bug of ours. */
 const TEMPORARY: Record<string, string> = {
@@ -77,6 +82,7 @@ export class Connection {
   #client: Redis | undefined;
   #connecting: Promise<Redis> | undefined;
   #trouble: Error | undefined;
+  #pinned: { readonly stream: Redis['stream']; readonly line: Caller } | undefined;
   #closed = false;
 
   /** Throws a `usage` error when the URL cannot be read. Connects to nothing yet. */
@@ -171,16 +177,43 @@ export class Connection {
    * `unknown` when it was sent and no answer came in time, and what Redis answered otherwise.
    */
   async call(command: string, ...args: Arg[]): Promise<Reply> {
-    let client = await this.#ready();
-    if (!client.stream.writable) {
-      // The connection has broken, and ioredis will hear of it in a moment. Nothing was sent: a new one may serve.
-      const broken = client;
-      await new Promise<void>((resolve) => {
-        if (broken.status === 'end') resolve();
-        else broken.once('end', resolve).disconnect();
-      });
-      client = await this.#ready();
+    return this.#send(await this.#writable(), command, args);
+  }
+
+  /**
+   * The connection as it is now, made if need be: the same object until it is lost. Its calls fail as those of
+   * {@link Connection.call} do, and with `unreachable` once it is lost: they never go over a new connection, which
+   * knows nothing of what was written over this one.
+   */
+  async pin(): Promise<Caller> {
+    const client = await this.#writable();
+    // The client is the same after a reconnect; its stream is not.
+    const { stream } = client;
+    if (this.#pinned?.stream !== stream) {
+      const call = async (command: string, ...args: Arg[]) => {
+        if (client.stream === stream && stream.writable) return this.#send(client, command, args);
+        throw new DelayqError('unreachable', `lost the connection to Redis at ${this.address}`, {
+          why: 'the connection was closed',
+          next: 'check that Redis is up, then repeat',
+        });
+      };
+      this.#pinned = { stream, line: { call } };
     }
+    return this.#pinned.line;
+  }
+
+  async #writable(): Promise<Redis> {
+    const client = await this.#ready();
+    if (client.stream.writable) return client;
+    // The connection has broken, and ioredis will hear of it in a moment. Nothing was sent: a new one may serve.
+    await new Promise<void>((resolve) => {
+      if (client.status === 'end') resolve();
+      else client.once('end', resolve).disconnect();
+    });
+    return this.#ready();
+  }
+
+  async #send(client: Redis, command: string, args: Arg[]): Promise<Reply> {
     try {
       return (await client.callBuffer(command, ...args)) as Reply;
     } catch (error) {

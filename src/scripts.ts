@@ -13,7 +13,7 @@ import {
   type StoredJob,
 } from './job.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
-import type { Arg, Connection, Reply } from './redis.js';
+import type { Arg, Caller, Connection, Reply } from './redis.js';
 import { number, pairs, stored, text, time, words } from './replies.js';
 
 /*
@@ -41,7 +41,7 @@ function source(name: Name) {
   return found;
 }
 
-async function run(redis: Connection, name: Name, keys: QueueKeys, args: Arg[]): Promise<Reply[]> {
+async function run(redis: Caller, name: Name, keys: QueueKeys, args: Arg[]): Promise<Reply[]> {
   const { sha, text } = source(name);
   const rest = [KEY_ORDER.length, ...KEY_ORDER.map((key) => keys[key]), ...args];
   try {
@@ -63,13 +63,16 @@ export interface Wake {
   readonly pollMs: number;
 }
 
-/** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
+/**
+ * Puts jobs into pending, all or none. At most {@link MAX_CALL}. Not even a counter was `written` when all were kept
+ * and Redis takes no writes now.
+ */
 export async function enqueue(
-  redis: Connection,
+  redis: Caller,
   keys: QueueKeys,
   jobs: readonly ReadyJob[],
   { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
-): Promise<{ now: number; outcomes: Outcome[] }> {
+): Promise<{ now: number; outcomes: Outcome[]; written: boolean }> {
   const args: Arg[] = [ifExists, wake.channel, wake.pollMs];
   for (const job of jobs) {
     const { tries, maxLost, ttl } = job;
@@ -81,8 +84,8 @@ export async function enqueue(
       job.json,
     );
   }
-  const [now, letters] = await run(redis, 'enqueue', keys, args);
-  return { now: number(now), outcomes: words(letters, OUTCOMES) };
+  const [now, letters, written] = await run(redis, 'enqueue', keys, args);
+  return { now: number(now), outcomes: words(letters, OUTCOMES), written: number(written) === 1 };
 }
 
 /** What one drain call took, and what it says of the queue. */

@@ -19,6 +19,7 @@ const LIBRARY = [
   ...['errors', 'time', 'backoff', 'ids', 'payload', 'job', 'settings', 'keys', 'url', 'redis', 'replies', 'scripts'],
   ...[
     'batches',
+    'durability',
     'queue',
     'inspector',
     'patience',

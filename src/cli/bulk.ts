@@ -6,6 +6,7 @@ import { addAbortSignal, type Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
   type BatchResult,
+  type Confirmed,
   DelayqError,
   formatDuration,
   isDelayqError,
@@ -30,6 +31,8 @@ export interface EnqueueOptions extends Globals {
   readonly text?: boolean;
   readonly jobs?: boolean;
   readonly atomic?: boolean;
+  readonly durable?: boolean;
+  readonly replicas?: number;
   readonly quiet?: boolean;
 }
 
@@ -92,7 +95,8 @@ export async function enqueueLines(
     }
     const sender = new Sender(context, queue, options);
     const jobs = jobsOf(context, file ? reread(file) : context.stdin, toJob, refuse, sender.until(stop));
-    for await (const result of queue.enqueueBatches(jobs, { ifExists: options.ifExists ?? 'keep' })) {
+    const { ifExists, durable, replicas } = options;
+    for await (const result of queue.enqueueBatches(jobs, { ifExists, durable, replicas })) {
       await sender.took(result);
     }
     await sender.finish(refused, stop.aborted);
@@ -152,6 +156,8 @@ class Sender {
   readonly #options: EnqueueOptions;
   readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0 };
   readonly #missed: [number, number][] = [];
+  /** What holds of every line that was confirmed. */
+  #confirmed: Confirmed | undefined;
   readonly #stop = new AbortController();
   /** Somebody sees stderr, and no ids run through it. */
   readonly #watched: boolean;
@@ -184,7 +190,10 @@ class Sender {
       else this.#missed.push([batch[0]?.line ?? 0, batch.at(-1)?.line ?? 0]);
       return;
     }
-    for (const { outcome } of result.enqueued) this.#counts[outcome] += 1;
+    for (const { outcome, confirmed } of result.enqueued) {
+      this.#counts[outcome] += 1;
+      this.#confirmed = least(this.#confirmed, confirmed);
+    }
     for (const [i, { id, outcome }] of result.enqueued.entries()) {
       if (outcome !== 'kept-dead') continue;
       say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead and stays so`);
@@ -201,7 +210,8 @@ class Sender {
     const made = batch.filter(({ id }) => id === undefined).map(({ line }) => line);
     for (const id of error.ids) {
       const line = given.get(id) ?? made.shift();
-      say(this.#context, `line ${line}: may or may not be enqueued; to repeat it safely give it the id ${id}`);
+      const known = error.stored ? 'enqueued, but its durability is unknown' : 'may or may not be enqueued';
+      say(this.#context, `line ${line}: ${known}; to repeat it safely give it the id ${id}`);
     }
   }
 
@@ -225,7 +235,10 @@ class Sender {
       say(this.#context, `${grouped(this.#total())} enqueued in ${formatDuration(performance.now() - this.#started)}`);
     }
     if (this.#options.json) {
-      await this.#context.write(document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused }));
+      const confirmed = this.#confirmed;
+      await this.#context.write(
+        document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused, confirmed }),
+      );
     }
     if (keptDead > 0) this.#context.exitCode = 1;
     for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
@@ -233,4 +246,9 @@ class Sender {
     if (this.#failure) throw this.#failure;
     if (interrupted) this.#context.exitCode = 130;
   }
+}
+
+function least(a: Confirmed | undefined, b: Confirmed | undefined): Confirmed | undefined {
+  if (a?.replicas === undefined || b?.replicas === undefined) return b ?? a;
+  return a.replicas < b.replicas ? a : b;
 }

@@ -33,6 +33,8 @@ export function enqueueCommand(context: Context): Command {
     .option('--text', 'take any text and store it as a JSON string')
     .option('--jobs', 'with -: lines are {"payload":…,"in":…|"at":…,"id":…,"tries":…,"ttl":…}')
     .option('--atomic', 'with -: check all lines first, enqueue none if one is bad')
+    .option('--durable', "confirm only when the job is on Redis's disk (Redis 7.2 or newer, AOF on)")
+    .option('--replicas <n>', 'confirm only when n replicas have it', count)
     .option('-q, --quiet', 'print no ids')
     .option('--json', 'print one JSON document instead')
     .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
@@ -40,7 +42,7 @@ export function enqueueCommand(context: Context): Command {
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
     `delayq enqueue --at "2026-12-24 14:00" --tz Europe/Berlin --id greet:7 remind '{"user":7}'`,
     'delayq enqueue --text notify "any text at all"',
-    'delayq enqueue order-close - < payloads.jsonl',
+    'delayq enqueue --durable order-close - < payloads.jsonl',
     `echo '{"payload":{"orderId":42},"in":"15m","id":"order:42"}' | delayq enqueue --jobs order-close -`,
   ]);
   return addGlobals(command);
@@ -85,8 +87,11 @@ async function enqueue(context: Context, name: string, payload: string, options:
   if (payload === '-') return enqueueLines(context, queue, options, zone, await at());
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
   const job = { payload: options.text ? JsonText.from(text) : JsonText.parse(text) };
-  const { id, in: delay, tries, ttl, ifExists = 'keep' } = options;
-  const done = await queue.enqueue({ ...job, id, in: delay, at: await at(), tries, ttl }, { ifExists });
+  const { id, in: delay, tries, ttl, ifExists, durable, replicas } = options;
+  const done = await queue.enqueue(
+    { ...job, id, in: delay, at: await at(), tries, ttl },
+    { ifExists, durable, replicas },
+  );
   await report(context, queue, done, options, zone);
 }
 
@@ -125,8 +130,8 @@ async function report(
   options: EnqueueOptions,
   zone: string,
 ): Promise<void> {
-  const { id, outcome, due } = done;
-  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due }));
+  const { id, outcome, due, confirmed } = done;
+  if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }));
   else if (!options.quiet) await context.write(`${id}\n`);
   if (outcome === 'kept-dead') {
     context.exitCode = 1;
