@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -7,23 +7,43 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { until } from './until.js';
 
+/** Whether a server program is here, and of Redis 7.2 or newer (or Valkey, which came later). */
+export function knowsWaitaof(binary: string): boolean {
+  try {
+    const [, major, minor] = /v=(\d+)\.(\d+)/.exec(execFileSync(binary, ['--version'], { encoding: 'utf8' })) ?? [];
+    return Number(major) + Number(minor) / 100 >= 7.02;
+  } catch {
+    return false;
+  }
+}
+
 /** A real redis-server of the test's own, on a socket in a directory of its own, and on a port if asked for. */
 export class Server {
   readonly directory: string;
   readonly port: number;
+  readonly #binary: string;
   readonly #args: string[];
   #process: ChildProcess | undefined;
   #admin: Redis | undefined;
 
-  private constructor(directory: string, port: number, args: string[]) {
+  private constructor(directory: string, port: number, binary: string, args: string[]) {
     this.directory = directory;
     this.port = port;
+    this.#binary = binary;
     this.#args = args;
   }
 
-  static async start({ tcp = false, args = [] }: { tcp?: boolean; args?: string[] } = {}): Promise<Server> {
+  static async start({
+    tcp = false,
+    binary = 'redis-server',
+    args = [],
+  }: {
+    tcp?: boolean;
+    binary?: string;
+    args?: string[];
+  } = {}): Promise<Server> {
     const directory = await mkdtemp(join(tmpdir(), 'delayq-test-'));
-    const server = new Server(directory, tcp ? await freePort() : 0, args);
+    const server = new Server(directory, tcp ? await freePort() : 0, binary, args);
     await server.run();
     return server;
   }
@@ -53,7 +73,7 @@ export class Server {
   async run({ wait = true, args = [] }: { wait?: boolean; args?: string[] } = {}): Promise<void> {
     await rm(this.socket, { force: true });
     this.#process = spawn(
-      'redis-server',
+      this.#binary,
       [
         '--port',
         String(this.port),

@@ -1,0 +1,262 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { Connection, Queue } from '../src/index.js';
+import { delayq, linesOf } from './support/cli.js';
+import { FaultyProxy } from './support/proxy.js';
+import { key } from './support/redis.js';
+import { knowsWaitaof, Server } from './support/server.js';
+import { until } from './support/until.js';
+
+const afterwards: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const clean of afterwards.splice(0).reverse()) await clean();
+});
+
+async function server(options?: Parameters<typeof Server.start>[0]): Promise<Server> {
+  const made = await Server.start(options);
+  afterwards.push(() => made.stop());
+  return made;
+}
+
+const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
+const payloads = async (own: Server, queue = 'q') => own.admin.hgetall(key(queue, 'payload'));
+const numbers = (n: number) => Array.from({ length: n }, (_, i) => `${i}\n`).join('');
+
+function queueAt(url: string): Queue {
+  const redis = new Connection(url);
+  afterwards.push(() => redis.close());
+  return new Queue(redis, 'q');
+}
+
+/** How often a command was called. */
+async function calls(own: Server, command: string): Promise<number> {
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await own.admin.info('commandstats'))?.[1] ?? 0);
+}
+
+/** A primary, and a replica that has all that the primary has. */
+async function pair(): Promise<{ primary: Server; replica: Server }> {
+  const quick = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '3600'];
+  const primary = await server({ tcp: true, args: quick });
+  const replica = await server({ args: ['--replicaof', '127.0.0.1', String(primary.port)] });
+  await until(async () => upToDate(primary));
+  return { primary, replica };
+}
+
+async function upToDate(primary: Server): Promise<boolean> {
+  const info = await primary.admin.info('replication');
+  const offset = /master_repl_offset:(\d+)/.exec(info)?.[1];
+  return new RegExp(`state=online,offset=${offset},`).test(info);
+}
+
+describe.runIf(!knowsWaitaof('redis-server'))('a server without WAITAOF', () => {
+  it('is told before anything has changed: exit 78', async () => {
+    const own = await server();
+    for (const args of [
+      ['enqueue', '--durable', 'q', '1'],
+      ['enqueue', '--durable', 'q', '-'],
+    ]) {
+      const { code, stdout, stderr } = await delayq(args, { input: '1\n', ...via(own.url) });
+      expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
+      expect(stderr).toMatch(/cannot confirm that a job is on its disk\n {2}why: .*Redis 7\.2.*\n {2}next: upgrade it/);
+    }
+    expect(await own.admin.dbsize()).toBe(0);
+    await expect(queueAt(own.url).enqueue({ payload: 1 }, { durable: true })).rejects.toMatchObject({ code: 'config' });
+    expect(await own.admin.dbsize()).toBe(0);
+  });
+});
+
+const binary = ['redis-server', 'valkey-server'].find(knowsWaitaof);
+
+describe.runIf(binary)('--durable', () => {
+  const durable = (...args: string[]) => server({ binary: binary as string, args });
+
+  it('is refused where the AOF is off, before anything has changed: exit 78', async () => {
+    const own = await durable();
+    expect(await delayq(['enqueue', '--durable', 'q', '1'], via(own.url))).toMatchObject({
+      code: 78,
+      stdout: '',
+      stderr: expect.stringMatching(/cannot confirm .*\n.*AOF.*\n {2}next: turn it on/),
+    });
+    expect(await own.admin.dbsize()).toBe(0);
+  });
+
+  it('confirms jobs that are on the disk, and what it confirmed outlives a SIGKILL of Redis', async () => {
+    const own = await durable('--appendonly', 'yes');
+    const { code, stdout } = await delayq(['enqueue', '--durable', '--json', '--id', 'a', 'q', '1'], via(own.url));
+    expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 0, id: 'a', confirmed: { disk: true } });
+    expect(await delayq(['enqueue', '--durable', '--id', 'b', 'q', '2'], via(own.url))).toMatchObject({
+      code: 0,
+      stdout: 'b\n',
+      stderr: '',
+    });
+    const queue = queueAt(own.url);
+    expect(await queue.enqueue({ payload: 3, id: 'c' }, { durable: true })).toMatchObject({
+      outcome: 'created',
+      confirmed: { disk: true },
+    });
+    expect(await queue.enqueue([{ payload: 4, id: 'a' }], { durable: true })).toMatchObject([
+      { outcome: 'kept', confirmed: { disk: true } },
+    ]);
+    await own.end('SIGKILL');
+    await own.run();
+    expect(await payloads(own)).toEqual({ a: '1', b: '2', c: '3' });
+  });
+
+  it('takes many lines and prints every id', async () => {
+    const own = await durable('--appendonly', 'yes');
+    const input = numbers(20_000);
+    const { code, stdout, stderr } = await delayq(['enqueue', '--durable', 'q', '-'], { input, ...via(own.url) });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const stored = await own.admin.hmget(key('q', 'payload'), ...linesOf(stdout));
+    expect(stored).toEqual(Array.from({ length: 20_000 }, (_, i) => String(i)));
+    const summary = await delayq(['enqueue', '--durable', '--json', 'r', '-'], { input: '1\n2\n', ...via(own.url) });
+    expect(JSON.parse(summary.stdout)).toMatchObject({ created: 2, confirmed: { disk: true } });
+  });
+
+  it('says that the job is there when Redis does not confirm it: exit 75', async () => {
+    const own = await durable('--appendonly', 'yes', '--appendfsync', 'no');
+    expect(await delayq(['enqueue', '--durable', '--id', 'a', 'q', '1'], via(own.url))).toMatchObject({
+      code: 75,
+      stdout: '',
+      stderr: expect.stringMatching(/job a is there, .*\n.*within 4 s that it is on its disk\n.*--id a/),
+    });
+    await own.admin.config('SET', 'appendfsync', 'always');
+    expect(await delayq(['enqueue', '--durable', '--id', 'a', 'q', '1'], via(own.url))).toMatchObject({ code: 0 });
+    expect(await payloads(own)).toEqual({ a: '1' });
+  });
+});
+
+describe('--replicas', () => {
+  it('confirms what replicas have, and says how many', async () => {
+    const { primary, replica } = await pair();
+    const { code, stdout } = await delayq(['enqueue', '--replicas', '1', '--json', 'q', '1'], via(primary.url));
+    expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 0, confirmed: { replicas: 1 } });
+    expect(Object.values(await payloads(replica))).toEqual(['1']);
+    const input = numbers(2_000);
+    const bulk = await delayq(['enqueue', '--replicas', '1', '--json', 'q', '-'], { input, ...via(primary.url) });
+    expect(JSON.parse(bulk.stdout)).toMatchObject({ created: 2_000, confirmed: { replicas: 1 } });
+    const results: unknown[] = [];
+    async function* jobs() {
+      yield { payload: 1, id: 'a' };
+      yield { payload: 1, id: 'a' };
+    }
+    for await (const { outcome, confirmed } of queueAt(primary.url).enqueue(jobs(), { replicas: 1 }))
+      results.push({ outcome, confirmed });
+    expect(results).toEqual([
+      { outcome: 'created', confirmed: { replicas: 1 } },
+      { outcome: 'kept', confirmed: { replicas: 1 } },
+    ]);
+  });
+
+  it('is refused where fewer answer, before anything has changed: exit 75', async () => {
+    const own = await server();
+    expect(await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(own.url))).toMatchObject({
+      code: 75,
+      stdout: '',
+      stderr: expect.stringMatching(/only 0 of 1 replicas answer\n {2}why: .*nothing was enqueued\n {2}next: /),
+    });
+    expect(await own.admin.dbsize()).toBe(0);
+  });
+
+  it('is refused by a replica, exit 75, and without the right to WAIT, exit 77', async () => {
+    const { primary, replica } = await pair();
+    expect(await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(replica.url))).toMatchObject({
+      code: 75,
+      stderr: expect.stringContaining('connect to the primary'),
+    });
+    await primary.admin.call('ACL', 'SETUSER', 'guest', 'on', '>pass', '~*', '&*', '+@all', '-wait');
+    const guest = `redis://guest:pass@127.0.0.1:${primary.port}`;
+    expect(await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(guest))).toMatchObject({ code: 77 });
+    expect(await primary.admin.dbsize()).toBe(0);
+  });
+
+  it('names the job when too few confirm it, exit 75; repeating with its id makes no second one', async () => {
+    const { primary, replica } = await pair();
+    replica.signal('SIGSTOP');
+    const first = await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(primary.url));
+    expect(first).toMatchObject({ code: 75, stdout: '' });
+    const [, id = ''] = /job (\w+) is there, but its durability is unknown\n.*0 of 1 replicas/.exec(first.stderr) ?? [];
+    expect(first.stderr).toContain(`repeat with --id ${id} until it is confirmed`);
+    expect(await payloads(primary)).toEqual({ [id]: '1' });
+    replica.signal('SIGCONT');
+    const again = await delayq(['enqueue', '--replicas', '1', '--json', '--id', id, 'q', '1'], via(primary.url));
+    expect({ code: again.code, ...JSON.parse(again.stdout) }).toMatchObject({
+      code: 0,
+      outcome: 'kept',
+      confirmed: { replicas: 1 },
+    });
+    expect(await payloads(replica)).toEqual({ [id]: '1' });
+  });
+
+  it('in bulk tells such lines one by one, and prints no id of theirs', async () => {
+    const { primary, replica } = await pair();
+    replica.signal('SIGSTOP');
+    const { code, stdout, stderr } = await delayq(['enqueue', '--replicas', '1', 'q', '-'], {
+      input: '1\n2\n',
+      ...via(primary.url),
+    });
+    expect({ code, stdout }).toEqual({ code: 75, stdout: '' });
+    const told = [...stderr.matchAll(/line (\d): enqueued, but its durability is unknown; .* the id (\w+)/g)];
+    expect(Object.fromEntries(told.map(([, line, id]) => [id, line]))).toEqual(await payloads(primary));
+    expect(told).toHaveLength(2);
+  });
+
+  it('confirms nothing for a job that was kept while Redis takes no writes', async () => {
+    const { primary } = await pair();
+    await delayq(['enqueue', '--id', 'a', 'q', '1'], via(primary.url));
+    await primary.admin.config('SET', 'maxmemory', '1mb');
+    expect(await delayq(['enqueue', '--id', 'a', 'q', '1'], via(primary.url))).toMatchObject({ code: 0 });
+    expect(await delayq(['enqueue', '--replicas', '1', '--id', 'a', 'q', '1'], via(primary.url))).toMatchObject({
+      code: 75,
+      stdout: '',
+      stderr: expect.stringContaining('job a is there, but its durability is unknown'),
+    });
+  });
+
+  it('after a connection lost in the wait asks again, and waits behind a script of the new connection', async () => {
+    const { primary } = await pair();
+    const through = await FaultyProxy.start(primary.socket);
+    afterwards.push(() => through.stop());
+    const monitor = await primary.admin.monitor();
+    afterwards.push(() => monitor.disconnect());
+    const seen: string[] = [];
+    monitor.on('monitor', (_time: string, [command = '', ...args]: string[], source: string) => {
+      const name = command.toLowerCase();
+      if (source !== 'lua' && /^(client|sadd|eval|evalsha|wait)$/.test(name))
+        seen.push(name === 'wait' ? `wait ${args[1]}` : name);
+    });
+    through.fault = { word: 'WAIT\r\n$1\r\n1\r\n$4\r\n4000', kind: 'cut', times: 1 };
+    const { code, stdout, stderr } = await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(through.url));
+    expect({ code, stderr, struck: through.struck }).toEqual({ code: 0, stderr: '', struck: 1 });
+    expect(await payloads(primary)).toEqual({ [stdout.trim()]: '1' });
+    const connection = (...script: string[]) => ['client', 'wait 1000', ...script, 'wait 4000'];
+    await until(() => seen.filter((call) => call === 'wait 4000').length === 2);
+    expect(seen).toEqual([...connection('sadd', 'evalsha', 'eval'), ...connection('evalsha')]);
+  });
+
+  it('in bulk waits once for many batches', async () => {
+    const { primary, replica } = await pair();
+    const queue = queueAt(primary.url);
+    await queue.enqueue({ payload: 0 }, { replicas: 1 });
+    const before = await calls(primary, 'wait');
+    replica.signal('SIGSTOP');
+    const many = queue.enqueue(
+      Array.from({ length: 16_000 }, (_, n) => ({ payload: n })),
+      { replicas: 1 },
+    );
+    await until(async () => /blocked_clients:1/.test(await primary.admin.info('clients')));
+    replica.signal('SIGCONT');
+    expect((await many).every(({ confirmed }) => confirmed?.replicas === 1)).toBe(true);
+    // 32 batches, up to 16 on their way at once.
+    expect((await calls(primary, 'wait')) - before).toBeLessThan(16);
+    expect((await queue.counts()).pending).toBe(16_001);
+  });
+
+  it.each(['0', '-1', 'one', '1.5'])('does not take %s for a count: exit 64', async (n) => {
+    expect(await delayq(['enqueue', `--replicas=${n}`, 'q', '1'])).toMatchObject({ code: 64, stdout: '' });
+  });
+
+  it('is checked in the library, too', async () => {
+    const own = await server();
+    await expect(queueAt(own.url).enqueue({ payload: 1 }, { replicas: 0 })).rejects.toMatchObject({ code: 'usage' });
+  });
+});
