@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError } from './errors.js';
 import { type Confirmed, checkCount, type Enqueued } from './job.js';
 import { type Caller, type Connection, DEADLINE_MS } from './redis.js';
@@ -19,11 +20,14 @@ const WAIT_MS = DEADLINE_MS - 1_000;
 /** How long replicas have to show up before the first write of a connection, ms. */
 const SHOW_UP_MS = 1_000;
 
+/** The longest that a wait is put off for more to share it, ms. */
+const GATHER_MS = 100;
+
 /**
  * Batches that may be on their way at once. They share a wait, which takes up to a second with `appendfsync everysec`,
  * so their number is what a second brings.
  */
-export const DURABLE_IN_FLIGHT = 16;
+export const DURABLE_IN_FLIGHT = 32;
 
 /** What `options` ask to be confirmed; undefined: nothing. Throws a `usage` error when `replicas` is no count. */
 export function askedFor({ durable = false, replicas }: Durability): Durability | undefined {
@@ -79,6 +83,7 @@ class Barrier {
   readonly #able = new Map<string, Promise<void>>();
   readonly #next = new Map<string, Promise<Confirmation>>();
   #last: Promise<unknown> = Promise.resolve();
+  #tookMs = 0;
 
   constructor(line: Caller) {
     this.#line = line;
@@ -102,11 +107,15 @@ class Barrier {
     let next = this.#next.get(key);
     if (!next) {
       next = this.#last
-        // Replies of other batches may be in the same packet: they come along.
-        .then(() => new Promise((resolve) => setImmediate(resolve)))
-        .then(() => {
+        // Behind a long wait those it has let go are about to send more. Without them every second batch would miss this
+        // wait and take two.
+        .then(() => sleep(Math.min(this.#tookMs / 10, GATHER_MS)))
+        .then(async () => {
           this.#next.delete(key);
-          return this.#wait(asked);
+          const started = performance.now();
+          const confirmation = await this.#wait(asked);
+          this.#tookMs = performance.now() - started;
+          return confirmation;
         });
       this.#next.set(key, next);
       this.#last = next.catch(() => {});
