@@ -1,0 +1,154 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { openSync, readFileSync } from 'node:fs';
+import type { Readable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { cronEnv } from '../support/cli.js';
+import { clockOff } from './clock.js';
+
+const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
+const HANDLER = path('handler');
+const READER = `node '${path('reader.js')}'`;
+const WORKER = `node '${path('worker.js')}'`;
+
+/** The ways to consume, and `once`, which may lose. */
+export const FORMS = ['stdout', 'pipe', 'exec', 'lease', 'worker'] as const;
+export type Form = (typeof FORMS)[number] | 'once';
+
+/** The processes of one way to consume, by what they are. */
+function membersOf(form: Form, queue: string, flags: string): [string, string][] {
+  switch (form) {
+    case 'stdout':
+      return [
+        ['drain', `delayq drain -q --envelope ${flags} ${queue}`],
+        ['reader', READER],
+      ];
+    case 'once':
+      return [
+        ['drain', `delayq drain -q --at-most-once --envelope ${flags} ${queue}`],
+        ['reader', READER],
+      ];
+    case 'pipe':
+      return [['drain', `delayq drain -q --envelope --batch 50 --grace 2s ${flags} --pipe "exec ${READER}" ${queue}`]];
+    case 'exec':
+      return [['drain', `delayq drain -q -P 4 --grace 2s ${flags} ${queue} -- '${HANDLER}'`]];
+    case 'lease':
+      return [
+        ['drain', `delayq drain -q --lease 2s ${flags} ${queue}`],
+        ['reader', `${READER} pass`],
+        ['ack', 'delayq ack'],
+      ];
+    case 'worker':
+      return [['drain', `${WORKER} ${queue} 4 ${flags}`]];
+  }
+}
+
+/** How a consumer is started. */
+export interface Options {
+  readonly queue: string;
+  readonly url: string;
+  /** Where handlers note what they did. */
+  readonly log: string;
+  /** The name of this run in the log. */
+  readonly label: string;
+  readonly flags?: string;
+  /** Handlers of jobs that wait do so until this file is there. */
+  readonly gate?: string;
+  /** The drain's clock is off by so much, such as +300s. Not for forms whose drain starts the handlers. */
+  readonly clock?: string | undefined;
+  /** Where the processes' stderr goes. */
+  readonly errors: string;
+}
+
+/** A consumer: one process or a pipeline of them, real ones, each of which can be killed by itself. */
+export class Consumer {
+  readonly form: Form;
+  readonly label: string;
+  readonly #shell: ChildProcess;
+  readonly #members = new Map<string, number>();
+  /** Exit statuses, 128 + n for a signal, by member. */
+  readonly ended: Promise<Map<string, number>>;
+  over = false;
+
+  constructor(form: Form, { queue, url, log, label, flags = '', gate = '', clock, errors }: Options) {
+    this.form = form;
+    this.label = label;
+    const members = membersOf(form, queue, flags).map(([name, command]) => {
+      // Not for the others: the times they note are to be right.
+      const off = clock && name === 'drain' ? `env ${assignments(clockOff(clock))} ` : '';
+      return `{ echo ${name} $BASHPID >&3; exec ${off}${command} 3>&-; }`;
+    });
+    const names = membersOf(form, queue, flags).map(([name]) => name);
+    const stderr = openSync(errors, 'a');
+    this.#shell = spawn('bash', ['-c', `${members.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`], {
+      // Of its own, so that a terminal's Ctrl-C of whoever runs the suite does not add a fault of its own.
+      detached: true,
+      stdio: ['ignore', 'ignore', stderr, 'pipe'],
+      env: {
+        ...cronEnv(),
+        DELAYQ_REDIS_URL: url,
+        CHAOS_LOG: log,
+        CHAOS_GATE: gate,
+        CHAOS_RUN: label,
+      },
+    });
+    this.ended = this.#watch(names);
+  }
+
+  async #watch(names: string[]): Promise<Map<string, number>> {
+    const told = this.#shell.stdio[3] as Readable;
+    let text = '';
+    told.on('data', (data: Buffer) => {
+      text += data;
+      for (const [, name, pid] of text.matchAll(/^(drain|reader|ack) (\d+)$/gm)) {
+        if (!this.#members.has(name as string)) this.#members.set(name as string, Number(pid));
+      }
+    });
+    await once(this.#shell, 'close');
+    this.over = true;
+    const statuses = /^ended (.*)$/m.exec(text)?.[1]?.split(' ').map(Number) ?? [];
+    return new Map(names.map((name, i) => [name, statuses[i] ?? 137]));
+  }
+
+  /** The process ids of its members that are known by now: drain, reader, ack. */
+  get members(): ReadonlyMap<string, number> {
+    return this.#members;
+  }
+
+  /** The handlers that its drain has started and that run now. */
+  get handlers(): number[] {
+    const drain = this.#members.get('drain');
+    try {
+      return readFileSync(`/proc/${drain}/task/${drain}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+    } catch {
+      return [];
+    }
+  }
+
+  /** Signals one member; false when it is not there (any more). */
+  signal(member: string, signal: NodeJS.Signals): boolean {
+    const pid = this.#members.get(member);
+    return !this.over && pid !== undefined && send(pid, signal);
+  }
+
+  /** Ends all of it at once. */
+  async kill(): Promise<void> {
+    for (const pid of this.handlers) send(pid, 'SIGKILL');
+    if (!this.over) send(-(this.#shell.pid as number), 'SIGKILL');
+    await this.ended;
+  }
+}
+
+const assignments = (env: Record<string, string>) =>
+  Object.entries(env)
+    .map(([name, value]) => `${name}='${value}'`)
+    .join(' ');
+
+/** Sends a signal; false when there is no such process. */
+export function send(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,157 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FaultyProxy } from '../support/proxy.js';
+import type { Server } from '../support/server.js';
+import { type Consumer, send } from './consumers.js';
+import type { Random } from './random.js';
+
+/** What a fault may strike. */
+export interface Victims {
+  readonly server: Server;
+  readonly proxy: FaultyProxy;
+  readonly random: Random;
+  /** Consumers that run now. */
+  consumers(): readonly Consumer[];
+  /** Processes that enqueue now. */
+  producers(): readonly number[];
+  /** Readers of this consumer's stdout may be killed: losing what they had not handled is theirs to explain. */
+  mayKillReader(consumer: Consumer): boolean;
+  /** A consumer was disturbed: what it handled may come again although no lease has ended. */
+  disturbed(consumer: Consumer): void;
+}
+
+/** A fault: strikes, and has passed when it resolves. Returns false when there was nothing to strike. */
+type Fault = (victims: Victims) => Promise<boolean>;
+
+const admin = ({ server }: Victims, ...call: [string, ...string[]]) =>
+  // Whoever stops Redis stops this call as well; the fault has struck all the same.
+  Promise.race([server.admin.call(...call).catch(() => {}), sleep(3_000)]);
+
+/** A drain, or what reads behind it or answers for it, as far as that may be killed. */
+function member(victims: Victims): [Consumer, string] | undefined {
+  const list = victims
+    .consumers()
+    .flatMap((consumer) =>
+      [...consumer.members.keys()]
+        .filter((name) => name !== 'reader' || victims.mayKillReader(consumer))
+        .map((name): [Consumer, string] => [consumer, name]),
+    );
+  return list.length > 0 ? victims.random.pick(list) : undefined;
+}
+
+function signalOne(signal: NodeJS.Signals): Fault {
+  return async (victims) => {
+    const [consumer, name] = member(victims) ?? [];
+    if (!consumer || !name) return false;
+    victims.disturbed(consumer);
+    return consumer.signal(name, signal);
+  };
+}
+
+async function frozen(pid: number, ms: number): Promise<boolean> {
+  if (!send(pid, 'SIGSTOP')) return false;
+  await sleep(ms);
+  send(pid, 'SIGCONT');
+  return true;
+}
+
+function strike(kind: Parameters<FaultyProxy['strike']>[0]): Fault {
+  return async (victims) => {
+    for (const consumer of victims.consumers()) victims.disturbed(consumer);
+    // Some of the connections, as a cable carries some.
+    return victims.proxy.strike(kind, () => victims.random.chance(0.5)) > 0;
+  };
+}
+
+/** Whatever troubles Redis itself troubles all. */
+function troubleAll(trouble: (victims: Victims) => Promise<unknown>): Fault {
+  return async (victims) => {
+    for (const consumer of victims.consumers()) victims.disturbed(consumer);
+    await trouble(victims);
+    for (const consumer of victims.consumers()) victims.disturbed(consumer);
+    return true;
+  };
+}
+
+export const FAULTS = {
+  'kill consumer': signalOne('SIGKILL'),
+  'stop consumer': signalOne('SIGTERM'),
+  'freeze consumer': async (victims: Victims) => {
+    const [consumer, name] = member(victims) ?? [];
+    const pid = name && consumer?.members.get(name);
+    if (!consumer || !pid) return false;
+    victims.disturbed(consumer);
+    return frozen(pid, victims.random.whole(100, 5_000));
+  },
+  'kill handler': async (victims: Victims) => {
+    const pids = victims.consumers().flatMap((consumer) => consumer.handlers);
+    return pids.length > 0 && send(victims.random.pick(pids), 'SIGKILL');
+  },
+  'freeze handler': async (victims: Victims) => {
+    const pids = victims.consumers().flatMap((consumer) => consumer.handlers);
+    return pids.length > 0 && frozen(victims.random.pick(pids), victims.random.whole(100, 5_000));
+  },
+  'kill enqueue': async ({ producers, random }: Victims) => {
+    const pids = producers();
+    return pids.length > 0 && send(random.pick(pids), 'SIGKILL');
+  },
+  'freeze enqueue': async ({ producers, random }: Victims) => {
+    const pids = producers();
+    return pids.length > 0 && frozen(random.pick(pids), random.whole(100, 2_000));
+  },
+  'cut connections': strike('refuse'),
+  'cut before replies': strike('cut'),
+  'drop replies': strike('silent'),
+  'drop requests': strike('deaf'),
+  'half-open connections': strike('half-open'),
+  'delay the network': troubleAll(async ({ proxy, random }) => proxy.delay(random.whole(100, 3_000))),
+  'SCRIPT FLUSH': async (victims: Victims) => {
+    await admin(victims, 'SCRIPT', 'FLUSH');
+    return true;
+  },
+  'CLIENT KILL': troubleAll((victims) => admin(victims, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')),
+  'CLIENT PAUSE': troubleAll(async (victims) => {
+    await admin(victims, 'CLIENT', 'PAUSE', String(victims.random.whole(100, 2_000)), 'ALL');
+  }),
+  'DEBUG SLEEP': troubleAll((victims) => admin(victims, 'DEBUG', 'SLEEP', String(victims.random.whole(1, 15) / 10))),
+  'Redis full': troubleAll(async (victims) => {
+    await admin(victims, 'CONFIG', 'SET', 'maxmemory', '1mb');
+    await sleep(victims.random.whole(100, 1_500));
+    await admin(victims, 'CONFIG', 'SET', 'maxmemory', '0');
+  }),
+  'freeze Redis': troubleAll(async ({ server, random }) => {
+    server.signal('SIGSTOP');
+    await sleep(random.whole(100, 2_000));
+    server.signal('SIGCONT');
+  }),
+  'kill Redis': troubleAll(async ({ server, random }) => {
+    await server.end('SIGKILL');
+    await sleep(random.whole(0, 1_500));
+    await server.run();
+  }),
+} satisfies Record<string, Fault>;
+
+export type FaultName = keyof typeof FAULTS;
+
+/** How often each strikes in a storm, by comparison. */
+export const STORM: Record<FaultName, number> = {
+  'kill consumer': 12,
+  'stop consumer': 4,
+  'freeze consumer': 6,
+  'kill handler': 4,
+  'freeze handler': 2,
+  'kill enqueue': 6,
+  'freeze enqueue': 2,
+  'cut connections': 4,
+  'cut before replies': 4,
+  'drop replies': 2,
+  'drop requests': 2,
+  'half-open connections': 2,
+  'delay the network': 3,
+  'SCRIPT FLUSH': 4,
+  'CLIENT KILL': 3,
+  'CLIENT PAUSE': 2,
+  'DEBUG SLEEP': 2,
+  'Redis full': 3,
+  'freeze Redis': 2,
+  'kill Redis': 3,
+};

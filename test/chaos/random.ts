@@ -1,0 +1,45 @@
+/** Chance that can be repeated: the same seed makes the same choices (mulberry32, Tommy Ettinger, public domain). */
+export class Random {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+
+  /** From 0 to below 1. */
+  next(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let t = this.#state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  }
+
+  /** A whole number from `least` to `most`. */
+  whole(least: number, most: number): number {
+    return least + Math.floor(this.next() * (most - least + 1));
+  }
+
+  chance(share: number): boolean {
+    return this.next() < share;
+  }
+
+  pick<T>(list: readonly T[]): T {
+    return list[Math.floor(this.next() * list.length)] as T;
+  }
+
+  /** One of `list`, each as often as its weight says by comparison. */
+  pickByWeight<T>(list: readonly T[], weight: (one: T) => number): T {
+    let place = this.next() * list.reduce((sum, one) => sum + weight(one), 0);
+    for (const one of list) {
+      place -= weight(one);
+      if (place < 0) return one;
+    }
+    return list.at(-1) as T;
+  }
+
+  /** A random source of its own for a part, so that what other parts ask does not change its choices. */
+  branch(): Random {
+    return new Random(this.whole(0, 0xffffffff));
+  }
+}

@@ -1,0 +1,233 @@
+import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FaultyProxy } from '../support/proxy.js';
+import { key } from '../support/redis.js';
+import { Server } from '../support/server.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { until } from '../support/until.js';
+import { canSetClocks } from './clock.js';
+import { Consumer, FORMS, type Form } from './consumers.js';
+import { FAULTS, type FaultName, type Victims } from './faults.js';
+import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
+import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
+import { Random } from './random.js';
+
+/** How a storm blows. */
+export interface Weather {
+  readonly seed: number;
+  /** How often each fault strikes, by comparison; none: calm. */
+  readonly faults: Partial<Record<FaultName, number>>;
+  /** A pause between faults lasts this long at most, ms. */
+  readonly pauseMs?: number;
+  /** Jobs a second that are enqueued in bulk. */
+  readonly perSecond?: number;
+  readonly appendfsync?: 'always' | 'everysec';
+  /** Consumers and producers meet Redis without the proxy. */
+  readonly direct?: boolean;
+}
+
+/** Jobs due at most so far ahead, leases and waits short: in minutes everything happens that takes days elsewhere. */
+const AHEAD_MS = 3_000;
+const SETTINGS = { lease: '2000', backoff: '200 1000', tries: '8' };
+
+/** How long the last jobs may take when the storm is over, ms: longer means that they are stuck. */
+const CALM_MS = 120_000;
+
+/** A queue for all forms that lose nothing, one for at most once, one whose readers may be killed. */
+const QUEUES = ['all', 'once', 'readers'] as const;
+
+/** Producers and consumers of every form, real processes, at work on a Redis of their own while faults strike. */
+export class Storm {
+  readonly #weather: Weather;
+  readonly #random: Random;
+  readonly #server: Server;
+  readonly #proxy: FaultyProxy;
+  readonly #directory = temporaryDirectory();
+  readonly #ledgers = QUEUES.map((queue) => new Ledger(queue));
+  readonly #consumers = new Set<Consumer>();
+  readonly #disturbed = new Set<string>();
+  readonly #slots: Promise<void>[] = [];
+  readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
+  /** How often each fault struck. */
+  readonly struck: Partial<Record<FaultName, number>> = {};
+  /** When Redis was killed, ms. */
+  readonly #killed: number[] = [];
+  /** Consumers no longer watch: to stdout they would keep what is in the pipe, as nothing follows it. */
+  #calm = false;
+  #over = false;
+  #runs = 0;
+
+  private constructor(weather: Weather, server: Server, proxy: FaultyProxy) {
+    this.#weather = weather;
+    this.#random = new Random(weather.seed);
+    this.#server = server;
+    this.#proxy = proxy;
+  }
+
+  static async begin(weather: Weather): Promise<Storm> {
+    const { appendfsync = 'always' } = weather;
+    const server = await Server.start({
+      tcp: true,
+      args: ['--appendonly', 'yes', '--appendfsync', appendfsync, '--enable-debug-command', 'yes'],
+    });
+    const storm = new Storm(weather, server, await FaultyProxy.start(server.socket));
+    await storm.#populate();
+    return storm;
+  }
+
+  /** Where it can be looked at what the processes said and did. */
+  get directory(): string {
+    return this.#directory;
+  }
+
+  get #url(): string {
+    return this.#weather.direct ? this.#server.url : this.#proxy.url;
+  }
+
+  get #log(): string {
+    return join(this.#directory, 'log');
+  }
+
+  get #errors(): string {
+    return join(this.#directory, 'errors');
+  }
+
+  async #populate(): Promise<void> {
+    mkdirSync(this.#directory, { recursive: true });
+    writeFileSync(this.#log, '');
+    for (const queue of QUEUES) await this.#server.admin.hset(key(queue, 'config'), SETTINGS);
+    const producing = (): Producing => ({
+      url: this.#url,
+      ledgers: this.#ledgers,
+      random: this.#random.branch(),
+      errors: this.#errors,
+      aheadMs: AHEAD_MS,
+    });
+    this.#producers.push(
+      new OneByOne(producing()).begin(),
+      new Bulk(producing(), this.#weather.perSecond ?? 300).begin(),
+      new InProcess(producing()).begin(),
+    );
+    for (const form of FORMS) this.#slots.push(this.#consume(form, 'all', this.#random.branch()));
+    this.#slots.push(this.#consume('once', 'once', this.#random.branch()));
+    this.#slots.push(this.#consume('stdout', 'readers', this.#random.branch()));
+  }
+
+  /** One consumer after another, as cron or systemd would start them. */
+  async #consume(form: Form, queue: string, random: Random): Promise<void> {
+    while (!this.#over) {
+      const watching = form === 'worker' ? ['--watch', ''] : ['--watch', '--watch', '--for 2s', ''];
+      const behindClock = form === 'stdout' || form === 'lease' || form === 'once';
+      const consumer = new Consumer(form, {
+        queue,
+        url: this.#url,
+        log: this.#log,
+        errors: this.#errors,
+        label: `${queue}/${form}/${this.#runs++}`,
+        flags: this.#calm ? '' : random.pick(watching),
+        clock: behindClock && canSetClocks && random.chance(0.15) ? random.pick(['+300s', '-300s']) : undefined,
+      });
+      this.#consumers.add(consumer);
+      const statuses = await consumer.ended;
+      this.#consumers.delete(consumer);
+      // Whatever ended it: it has said that something went wrong.
+      if ([...statuses.values()].some((status) => status !== 0)) this.#disturbed.add(consumer.label);
+      await sleep(random.whole(20, 300));
+    }
+  }
+
+  get #victims(): Victims {
+    return {
+      server: this.#server,
+      proxy: this.#proxy,
+      random: this.#random,
+      consumers: () => [...this.#consumers],
+      producers: () => this.#producers.flatMap(({ pid }) => pid ?? []),
+      mayKillReader: ({ form, label }) => form === 'lease' || label.startsWith('readers/'),
+      disturbed: ({ label }) => this.#disturbed.add(label),
+    };
+  }
+
+  /** Lets faults strike until `done`; those of Redis one after another, the others beside them. */
+  async rage(done: () => boolean): Promise<void> {
+    const names = Object.keys(this.#weather.faults) as FaultName[];
+    const ofRedis = names.filter((name) => /Redis|CLIENT|DEBUG/.test(name));
+    const others = names.filter((name) => !ofRedis.includes(name));
+    await Promise.all([ofRedis, others].map((some) => this.#strikeWith(some, done)));
+  }
+
+  async #strikeWith(names: readonly FaultName[], done: () => boolean): Promise<void> {
+    const weight = (name: FaultName) => this.#weather.faults[name] ?? 0;
+    const random = this.#random.branch();
+    const total = names.reduce((sum, name) => sum + weight(name), 0);
+    const all = Object.values(this.#weather.faults).reduce((sum, n) => sum + n, 0);
+    const { pauseMs = 1_500 } = this.#weather;
+    while (!done()) {
+      // Two lanes share the faults: the one with fewer of them waits longer.
+      await sleep(total > 0 ? (random.whole(50, pauseMs) * all) / total / 2 : 100);
+      if (total === 0 || done()) continue;
+      await this.strike(random.pickByWeight(names, weight));
+    }
+  }
+
+  /** Lets one fault strike now. */
+  async strike(name: FaultName): Promise<void> {
+    if (name === 'kill Redis') this.#killed.push(Date.now());
+    if (await FAULTS[name]({ ...this.#victims })) this.struck[name] = (this.struck[name] ?? 0) + 1;
+  }
+
+  /** How many lines handlers have noted so far. */
+  get handled(): number {
+    return readFileSync(this.#log, 'latin1').split('\n').length - 1;
+  }
+
+  /** Lets the storm pass: what is left is handled in peace, then all ends, and the books are balanced. */
+  async end(): Promise<Balance[]> {
+    await Promise.all(this.#producers.map((producer) => producer.stop()));
+    this.#calm = true;
+    for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
+    const waiting = async () => {
+      const counts = await Promise.all(
+        QUEUES.flatMap((queue) => ['pending', 'active'].map((set) => this.#server.admin.zcard(key(queue, set)))),
+      );
+      return counts.reduce((sum, n) => sum + n, 0);
+    };
+    let stuck = '';
+    await until(async () => (await waiting()) === 0, CALM_MS).catch(async () => {
+      stuck = `${await waiting()} jobs are still there although all has been calm for ${CALM_MS / 1000} s`;
+    });
+    this.#over = true;
+    for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
+    const ended = Promise.all(this.#slots);
+    await Promise.race([ended, sleep(20_000)]);
+    for (const consumer of this.#consumers) await consumer.kill();
+    await ended;
+    return this.#balance(stuck);
+  }
+
+  async #balance(stuck: string): Promise<Balance[]> {
+    const log = readLog(readFileSync(this.#log, 'utf8'));
+    const balances: Balance[] = [];
+    for (const ledger of this.#ledgers) {
+      const balance = ledger.balance(log, await remainsOf(this.#server.admin, ledger.queue), {
+        mayLose: ({ all: undefined, once: 'removed', readers: 'read' } as const)[ledger.queue as 'all'],
+        disturbed: (run) => this.#disturbed.has(run),
+        ...(this.#weather.appendfsync === 'everysec'
+          ? { mayForget: (at: number) => this.#killed.some((killed) => at > killed - 2_000 && at <= killed + 100) }
+          : {}),
+      });
+      balances.push(balance);
+    }
+    if (stuck) balances[0]?.violations.push(stuck);
+    appendFileSync(this.#errors, '');
+    return balances;
+  }
+
+  async stop(): Promise<void> {
+    this.#over = true;
+    for (const consumer of this.#consumers) await consumer.kill();
+    await this.#proxy.stop();
+    await this.#server.stop();
+  }
+}

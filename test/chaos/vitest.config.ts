@@ -1,0 +1,16 @@
+import { defineConfig } from 'vitest/config';
+
+const report = process.env.DELAYQ_TEST_REPORT;
+
+export default defineConfig({
+  test: {
+    include: ['test/chaos/*.chaos.ts'],
+    globalSetup: 'test/support/shared-server.ts',
+    testTimeout: 180_000,
+    hookTimeout: 30_000,
+    // Each file keeps the machine busy by itself.
+    fileParallelism: false,
+    reporters: report ? ['verbose', ['json', { outputFile: report }]] : ['verbose'],
+    env: { TZ: 'UTC' },
+  },
+});
