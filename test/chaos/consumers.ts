@@ -16,7 +16,7 @@ export const FORMS = ['stdout', 'pipe', 'exec', 'lease', 'worker'] as const;
 export type Form = (typeof FORMS)[number] | 'once';
 
 /** The processes of one way to consume, by what they are. */
-function membersOf(form: Form, queue: string, flags: string): [string, string][] {
+function membersOf(form: Form, queue: string, flags: string, lease: string): [string, string][] {
   switch (form) {
     case 'stdout':
       return [
@@ -34,7 +34,7 @@ function membersOf(form: Form, queue: string, flags: string): [string, string][]
       return [['drain', `delayq drain -q -P 4 --grace 2s ${flags} ${queue} -- '${HANDLER}'`]];
     case 'lease':
       return [
-        ['drain', `delayq drain -q --lease 2s ${flags} ${queue}`],
+        ['drain', `delayq drain -q --lease ${lease} ${flags} ${queue}`],
         ['reader', `${READER} pass`],
         ['ack', 'delayq ack'],
       ];
@@ -54,6 +54,8 @@ export interface Options {
   readonly flags?: string;
   /** Handlers of jobs that wait do so until this file is there. */
   readonly gate?: string;
+  /** Of the form that names one; the others take the queue's. */
+  readonly lease?: string;
   /** The drain's clock is off by so much, such as +300s. Not for forms whose drain starts the handlers. */
   readonly clock?: string | undefined;
   /** Where the processes' stderr goes. */
@@ -70,15 +72,15 @@ export class Consumer {
   readonly ended: Promise<Map<string, number>>;
   over = false;
 
-  constructor(form: Form, { queue, url, log, label, flags = '', gate = '', clock, errors }: Options) {
+  constructor(form: Form, { queue, url, log, label, flags = '', gate = '', lease = '2s', clock, errors }: Options) {
     this.form = form;
     this.label = label;
-    const members = membersOf(form, queue, flags).map(([name, command]) => {
+    const members = membersOf(form, queue, flags, lease).map(([name, command]) => {
       // Not for the others: the times they note are to be right.
       const off = clock && name === 'drain' ? `env ${assignments(clockOff(clock))} ` : '';
-      return `{ echo ${name} $BASHPID >&3; exec ${off}${command} 3>&-; }`;
+      return `(echo ${name} $BASHPID >&3; exec ${off}${command} 3>&-)`;
     });
-    const names = membersOf(form, queue, flags).map(([name]) => name);
+    const names = membersOf(form, queue, flags, lease).map(([name]) => name);
     const stderr = openSync(errors, 'a');
     this.#shell = spawn('bash', ['-c', `${members.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`], {
       // Of its own, so that a terminal's Ctrl-C of whoever runs the suite does not add a fault of its own.

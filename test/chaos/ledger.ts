@@ -145,10 +145,11 @@ export class Ledger {
     const missing = confirmed.filter((id) => !seen.has(id));
     const entry = (id: string) => this.#entries.get(id) as Entry;
 
-    const forgotten = missing.filter((id) => terms.mayForget?.(entry(id).confirmed as number));
-    const gone = missing.filter((id) => !forgotten.includes(id));
-    const expired = gone.filter((id) => entry(id).mayExpire);
-    const lost = gone.filter((id) => !entry(id).mayExpire);
+    const expired = missing.filter((id) => entry(id).mayExpire);
+    const gone = missing.filter((id) => !entry(id).mayExpire);
+    const forgets = (id: string) => terms.mayForget?.(entry(id).confirmed as number) ?? false;
+    const forgotten = gone.filter(forgets);
+    const lost = gone.filter((id) => !forgets(id));
     wrong('confirmed and expired, more than were counted', expired, stats.expired ?? 0);
     if (terms.mayLose === 'removed') wrong('confirmed and lost, more than were removed', lost, stats.removed ?? 0);
     else if (terms.mayLose !== 'read') wrong('confirmed and lost', lost);

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { until } from '../support/until.js';
 import { STORM } from './faults.js';
 import type { Balance } from './ledger.js';
 import { minutes, seed } from './options.js';
@@ -30,6 +31,15 @@ function expectBalanced(balances: readonly Balance[], struck: Storm['struck']): 
 }
 
 describe(`a storm (seed ${seed})`, () => {
+  it('of nothing at all: without faults nothing is handled twice', async () => {
+    const storm = await begin({ faults: {} });
+    await until(() => storm.handled > 1_000);
+    const balances = await storm.end();
+    expectBalanced(balances, storm.struck);
+    const [all] = balances;
+    expect(all?.figures).toMatchObject({ 'leases lost': 0, 'handled again after a release': 0 });
+  });
+
   it(
     'of everything at once loses nothing, and every repeat has its reason',
     async () => {
@@ -40,4 +50,33 @@ describe(`a storm (seed ${seed})`, () => {
     },
     minutes * 60_000 + 240_000,
   );
+
+  it('of kills of Redis, twenty of them with appendfsync always: the books balance exactly (failures 19)', async () => {
+    const storm = await begin({ faults: {}, direct: true });
+    await killRedis(storm, 20);
+    expectBalanced(await storm.end(), storm.struck);
+  });
+
+  it('of kills of Redis with appendfsync everysec: at most what the two seconds before a kill confirmed is forgotten', async () => {
+    const storm = await begin({ faults: {}, direct: true, appendfsync: 'everysec' });
+    await killRedis(storm, 5);
+    expectBalanced(await storm.end(), storm.struck);
+  });
+
+  it('of SCRIPT FLUSH, between any two calls, goes unnoticed (failures 18)', async () => {
+    const storm = await begin({ faults: { 'SCRIPT FLUSH': 1 }, pauseMs: 60 });
+    await storm.rage(() => (storm.struck['SCRIPT FLUSH'] ?? 0) >= 100);
+    const balances = await storm.end();
+    expectBalanced(balances, storm.struck);
+    expect(balances[0]?.figures).toMatchObject({ 'leases lost': 0, 'of unknown outcome': 0 });
+  });
 });
+
+/** Each time some more jobs have been handled since the last. */
+async function killRedis(storm: Storm, times: number): Promise<void> {
+  for (let kill = 0; kill < times; kill++) {
+    const handled = storm.handled;
+    await until(() => storm.handled > handled + 50);
+    await storm.strike('kill Redis');
+  }
+}

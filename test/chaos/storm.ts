@@ -1,4 +1,4 @@
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FaultyProxy } from '../support/proxy.js';
@@ -33,6 +33,9 @@ const SETTINGS = { lease: '2000', backoff: '200 1000', tries: '8' };
 
 /** How long the last jobs may take when the storm is over, ms: longer means that they are stuck. */
 const CALM_MS = 120_000;
+
+/** What a Redis with everysec that is killed may forget at worst, ms: it lets an fsync take a second over its time. */
+const FORGETS_MS = 2_000;
 
 /** A queue for all forms that lose nothing, one for at most once, one whose readers may be killed. */
 const QUEUES = ['all', 'once', 'readers'] as const;
@@ -76,9 +79,8 @@ export class Storm {
     return storm;
   }
 
-  /** Where it can be looked at what the processes said and did. */
-  get directory(): string {
-    return this.#directory;
+  #ledger(queue: string): Ledger {
+    return this.#ledgers.find((ledger) => ledger.queue === queue) as Ledger;
   }
 
   get #url(): string {
@@ -94,12 +96,12 @@ export class Storm {
   }
 
   async #populate(): Promise<void> {
-    mkdirSync(this.#directory, { recursive: true });
     writeFileSync(this.#log, '');
     for (const queue of QUEUES) await this.#server.admin.hset(key(queue, 'config'), SETTINGS);
     const producing = (): Producing => ({
       url: this.#url,
-      ledgers: this.#ledgers,
+      // Most jobs into the first, which all forms share.
+      ledgers: [this.#ledger('all'), this.#ledger('all'), ...this.#ledgers],
       random: this.#random.branch(),
       errors: this.#errors,
       aheadMs: AHEAD_MS,
@@ -174,7 +176,7 @@ export class Storm {
   /** Lets one fault strike now. */
   async strike(name: FaultName): Promise<void> {
     if (name === 'kill Redis') this.#killed.push(Date.now());
-    if (await FAULTS[name]({ ...this.#victims })) this.struck[name] = (this.struck[name] ?? 0) + 1;
+    if (await FAULTS[name](this.#victims)) this.struck[name] = (this.struck[name] ?? 0) + 1;
   }
 
   /** How many lines handlers have noted so far. */
@@ -213,14 +215,14 @@ export class Storm {
       const balance = ledger.balance(log, await remainsOf(this.#server.admin, ledger.queue), {
         mayLose: ({ all: undefined, once: 'removed', readers: 'read' } as const)[ledger.queue as 'all'],
         disturbed: (run) => this.#disturbed.has(run),
-        ...(this.#weather.appendfsync === 'everysec'
-          ? { mayForget: (at: number) => this.#killed.some((killed) => at > killed - 2_000 && at <= killed + 100) }
-          : {}),
+        mayForget:
+          this.#weather.appendfsync === 'everysec'
+            ? (at) => this.#killed.some((killed) => at > killed - FORGETS_MS && at <= killed + 100)
+            : undefined,
       });
       balances.push(balance);
     }
     if (stuck) balances[0]?.violations.push(stuck);
-    appendFileSync(this.#errors, '');
     return balances;
   }
 

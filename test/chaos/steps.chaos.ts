@@ -1,0 +1,223 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { Queue } from '../../src/index.js';
+import { FaultyProxy } from '../support/proxy.js';
+import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
+import { scriptHash } from '../support/scripts.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { until } from '../support/until.js';
+import { Consumer, FORMS, type Form } from './consumers.js';
+import { Ledger, readLog, remainsOf } from './ledger.js';
+import { repeat, seed } from './options.js';
+import { Random } from './random.js';
+
+/** A file that is always there: handlers behind this gate do not wait. */
+const OPEN = '/';
+
+beforeAll(async () => {
+  // Redis knows the scripts from here on, so that a hash in a call means that it runs.
+  const queue = new Queue(connection, freshName());
+  await queue.enqueue({ payload: 1 });
+  await queue.ack((await queue.drain()).jobs);
+});
+
+/** A queue with some jobs of which the first handled waits, a consumer of it to be struck, and one to the rescue. */
+class Scene {
+  readonly form: Form;
+  readonly queue = freshName();
+  readonly ledger = new Ledger(this.queue);
+  readonly #directory = temporaryDirectory();
+  readonly #random: Random;
+  #proxy: FaultyProxy | undefined;
+  #struck: Consumer | undefined;
+  #rescues = 0;
+
+  constructor(form: Form, random: Random) {
+    this.form = form;
+    this.#random = random;
+  }
+
+  get #gate(): string {
+    return join(this.#directory, 'gate');
+  }
+
+  get #log(): string {
+    return join(this.#directory, 'log');
+  }
+
+  get log(): string {
+    return existsSync(this.#log) ? readFileSync(this.#log, 'utf8') : '';
+  }
+
+  get proxy(): FaultyProxy {
+    return this.#proxy as FaultyProxy;
+  }
+
+  /** The consumer that a fault is to strike. */
+  get struck(): Consumer {
+    return this.#struck as Consumer;
+  }
+
+  async fill(what: 'ok' | 'wait', most = 40): Promise<void> {
+    await admin.hset(key(this.queue, 'config'), { lease: '1000', backoff: '1' });
+    const jobs = Array.from({ length: this.#random.whole(1, most) }, (_, i) => {
+      const id = this.ledger.sending(0);
+      return { id, payload: { id, do: i === 0 ? what : 'ok', pad: 'x'.repeat(this.#random.whole(1, 3_000)) } };
+    });
+    for (const { id } of await new Queue(connection, this.queue).enqueue(jobs)) this.ledger.confirmed(id);
+  }
+
+  #consumer(form: Form, url: string, label: string, gate: string): Consumer {
+    const errors = join(this.#directory, 'errors');
+    return new Consumer(form, { queue: this.queue, url, log: this.#log, errors, label, gate, lease: '1s' });
+  }
+
+  /** Starts the consumer to be struck, behind a proxy and a gate. */
+  async begin(fault?: FaultyProxy['fault']): Promise<void> {
+    this.#proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
+    this.proxy.fault = fault;
+    this.#struck = this.#consumer(this.form, this.proxy.url, 'struck', this.#gate);
+  }
+
+  /** A consumer that meets no fault. */
+  helper(form: Form, gate = OPEN): Consumer {
+    return this.#consumer(form, redisUrl, `rescue-${this.#rescues++}`, gate);
+  }
+
+  openGate(): void {
+    writeFileSync(this.#gate, '');
+  }
+
+  async waiting(): Promise<number> {
+    return (await admin.zcard(key(this.queue, 'pending'))) + (await admin.zcard(key(this.queue, 'active')));
+  }
+
+  /** Others handle what is left, as soon as its leases have ended. */
+  async rescue(): Promise<void> {
+    await until(async () => {
+      if ((await this.waiting()) === 0) return true;
+      await this.helper('stdout').ended;
+      return false;
+    }, 60_000);
+  }
+
+  /** Ends all, balances the books and returns their figures. */
+  async balance() {
+    await this.struck.kill();
+    await this.proxy.stop();
+    const { figures, violations } = this.ledger.balance(readLog(this.log), await remainsOf(admin, this.queue), {
+      disturbed: (run) => run === 'struck',
+    });
+    expect({ violations, present: figures.present, dead: figures.dead }, `with seed ${seed}`).toEqual({
+      violations: [],
+      present: 0,
+      dead: 0,
+    });
+    return { ...figures, again: figures['handled again after a loss or failure'] };
+  }
+}
+
+/** Where a consumer stands when it is struck, and what is done to the network to keep it there. */
+const STEPS = {
+  'before it takes': { script: 'drain', kind: 'deaf' },
+  'after it took': { script: 'drain', kind: 'silent' },
+  'while a job is handled': undefined,
+  'after handling, before its ack': { script: 'ack', kind: 'deaf' },
+  'after its ack, before the reply': { script: 'ack', kind: 'silent' },
+} as const;
+type Step = keyof typeof STEPS;
+
+async function reach(scene: Scene, step: Step): Promise<void> {
+  const how = STEPS[step];
+  await scene.fill(how ? 'ok' : 'wait');
+  await scene.begin(how && { word: scriptHash(how.script), kind: how.kind, times: 1 });
+  await until(() => (how ? scene.proxy.struck > 0 : scene.log.includes('began')));
+}
+
+/** Who is struck: whoever stands at that step. */
+const memberAt = (form: Form, step: Step) => (form === 'lease' && STEPS[step]?.script === 'ack' ? 'ack' : 'drain');
+
+const seeds = Array.from({ length: repeat }, (_, i) => seed + i);
+const cases = FORMS.flatMap((form) => (Object.keys(STEPS) as Step[]).map((step) => [form, step] as const));
+
+describe.concurrent(`a consumer (seed ${seed})`, () => {
+  it.each(cases)('%s, killed %s, loses nothing (failures 6, 7)', async (form, step) => {
+    for (const seed of seeds) {
+      const scene = new Scene(form, new Random(seed));
+      await reach(scene, step);
+      expect(scene.struck.signal(memberAt(form, step), 'SIGKILL')).toBe(true);
+      scene.openGate();
+      // A pipeline ends by itself; handlers of a drain that was killed go on.
+      await scene.struck.ended;
+      await scene.rescue();
+      const { again } = await scene.balance();
+      if (step === 'before it takes') expect(again).toBe(0);
+      if (step === 'after handling, before its ack') expect(again).toBeGreaterThan(0);
+    }
+  });
+
+  it.each(cases)('%s, frozen %s and resumed after the lease, loses nothing (failures 12)', async (form, step) => {
+    for (const seed of seeds) {
+      const scene = new Scene(form, new Random(seed));
+      await reach(scene, step);
+      const member = memberAt(form, step);
+      scene.struck.signal(member, 'SIGSTOP');
+      await scene.rescue();
+      scene.struck.signal(member, 'SIGCONT');
+      scene.openGate();
+      await scene.struck.ended;
+      await scene.rescue();
+      await scene.balance();
+    }
+  });
+
+  it.each(['exec', 'pipe', 'lease'] as const)(
+    '%s whose handler is killed has failed, and the job comes again (failures 7, 14)',
+    async (form) => {
+      for (const seed of seeds) {
+        const scene = new Scene(form, new Random(seed));
+        await reach(scene, 'while a job is handled');
+        const [, handler] = /began \S+ (\d+)/.exec(scene.log) as RegExpExecArray;
+        process.kill(Number(handler), 'SIGKILL');
+        scene.openGate();
+        await scene.struck.ended;
+        await scene.rescue();
+        const { again } = await scene.balance();
+        const { retried = 0, lost = 0 } = (await remainsOf(admin, scene.queue)).stats;
+        expect(again).toBeLessThanOrEqual(retried + lost);
+        // Who answers for a job knows: of a reader that goes away with its lines only the lease can tell.
+        expect(form === 'lease' ? lost : retried).toBeGreaterThan(0);
+      }
+    },
+  );
+
+  it.each(['exec', 'worker', 'pipe'] as const)(
+    '%s that was frozen past its lease cannot answer for a job that another holds (failures 12)',
+    async (form) => {
+      const scene = new Scene(form, new Random(seed));
+      await scene.fill('wait', 1);
+      await scene.begin();
+      await until(() => scene.log.includes('began'));
+      scene.struck.signal('drain', 'SIGSTOP');
+      const gate = join(temporaryDirectory(), 'gate');
+      let other = scene.helper('exec', gate);
+      // A drain that comes before the lease has ended finds nothing and ends.
+      await until(async () => {
+        if (scene.log.split('began').length > 2) return true;
+        if (other.over) other = scene.helper('exec', gate);
+        return false;
+      });
+      const held = await admin.hgetall(key(scene.queue, 'lease'));
+      // The first is done before its drain can learn that the lease is gone. (A worker is frozen with its handlers.)
+      scene.openGate();
+      if (form !== 'worker') await until(() => readLog(scene.log).handlings.length === 1);
+      scene.struck.signal('drain', 'SIGCONT');
+      await scene.struck.ended;
+      expect(await admin.hgetall(key(scene.queue, 'lease'))).toEqual(held);
+      writeFileSync(gate, '');
+      expect((await other.ended).get('drain')).toBe(0);
+      expect(await scene.balance()).toMatchObject({ handled: 1, again: 1 });
+    },
+  );
+});
