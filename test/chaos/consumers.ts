@@ -11,6 +11,9 @@ const HANDLER = path('handler');
 const READER = `node '${path('reader.js')}'`;
 const WORKER = `node '${path('worker.js')}'`;
 
+/** Runs a command that does not outlive whoever started it: nothing is left of a suite that is killed itself. */
+const WITH_PARENT = 'setpriv --pdeathsig KILL';
+
 /** The ways to consume, and `once`, which may lose. */
 export const FORMS = ['stdout', 'pipe', 'exec', 'lease', 'worker'] as const;
 export type Form = (typeof FORMS)[number] | 'once';
@@ -78,11 +81,12 @@ export class Consumer {
     const members = membersOf(form, queue, flags, lease).map(([name, command]) => {
       // Not for the others: the times they note are to be right.
       const off = clock && name === 'drain' ? `env ${assignments(clockOff(clock))} ` : '';
-      return `(echo ${name} $BASHPID >&3; exec ${off}${command} 3>&-)`;
+      return `(echo ${name} $BASHPID >&3; exec ${WITH_PARENT} ${off}${command} 3>&-)`;
     });
     const names = membersOf(form, queue, flags, lease).map(([name]) => name);
     const stderr = openSync(errors, 'a');
-    this.#shell = spawn('bash', ['-c', `${members.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`], {
+    const script = `${members.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`;
+    this.#shell = spawn('setpriv', [...WITH_PARENT.split(' ').slice(1), 'bash', '-c', script], {
       // Of its own, so that a terminal's Ctrl-C of whoever runs the suite does not add a fault of its own.
       detached: true,
       stdio: ['ignore', 'ignore', stderr, 'pipe'],

@@ -71,14 +71,23 @@ function mutate() {
   for (const patch of readdirSync(mutations).filter((file) => file.endsWith('.patch'))) {
     const copy = mkdtempSync(join(tmpdir(), 'delayq-mutation-'));
     try {
-      for (const part of ['bin', 'lua', 'scripts', 'src', 'test', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
+      for (const part of [
+        'bin',
+        'lua',
+        'scripts',
+        'src',
+        'test',
+        'package.json',
+        'tsconfig.json',
+        'tsconfig.build.json',
+      ])
         cpSync(join(root, part), join(copy, part), { recursive: true });
       symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
       run(copy, 'git', ['apply', join(mutations, patch)]);
       run(copy, 'npm', ['run', '--silent', 'build']);
       const report = join(copy, 'report.json');
       const env = { ...process.env, DELAYQ_TEST_REPORT: report, DELAYQ_CHAOS_SEED: seed, DELAYQ_CHAOS_MINUTES: '0.5' };
-      vitest(copy, positionals.length > 0 ? positionals : ['steps'], { stdio: 'ignore', env });
+      vitest(copy, ['--bail=1', ...(positionals.length > 0 ? positionals : ['steps'])], { stdio: 'ignore', env });
       const { testResults } = JSON.parse(readFileSync(report, 'utf8'));
       const failed = testResults.flatMap((file) => file.assertionResults.filter(({ status }) => status === 'failed'));
       console.log(`${failed.length > 0 ? 'red, as it should be' : 'GREEN: the suite is blind to it'}: ${patch}`);

@@ -99,7 +99,7 @@ class Scene {
       if ((await this.waiting()) === 0) return true;
       await this.helper('stdout').ended;
       return false;
-    }, 60_000);
+    });
   }
 
   /** Ends all, balances the books and returns their figures. */
