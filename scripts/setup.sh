@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes a checkout ready for "npm test" and "npm run demo": installs what is missing, says so, and builds.
+# Makes a checkout ready for "npm test" and "npm run demo": installs what is missing, says so, and builds. Arguments name
+# further programs that are needed, such as faketime.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,19 +13,27 @@ as_root() {
   fi
 }
 
-if ! command -v redis-server >/dev/null; then
+brew_name() {
+  case $1 in
+    redis-server) echo redis ;;
+    faketime) echo libfaketime ;;
+  esac
+}
+
+for program in redis-server "$@"; do
+  if command -v "$program" >/dev/null; then continue; fi
   if command -v apt-get >/dev/null; then
-    say 'redis-server is missing; installing it with apt-get'
+    say "$program is missing; installing it with apt-get"
     as_root apt-get update -q
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$program"
   elif command -v brew >/dev/null; then
-    say 'redis-server is missing; installing it with brew'
-    brew install redis
+    say "$program is missing; installing it with brew"
+    brew install "$(brew_name "$program")"
   else
-    say 'redis-server is missing, and neither apt-get nor brew is here: install Redis 6.2 or newer, then try again'
+    say "$program is missing, and neither apt-get nor brew is here: install it (Redis 6.2 or newer), then try again"
     exit 1
   fi
-fi
+done
 
 # npm writes the hidden lock file last, so one older than ours means an install that is missing, broken or outdated.
 if [ -z "$(find node_modules/.package-lock.json -newer package-lock.json 2>/dev/null)" ]; then

@@ -20,7 +20,7 @@ export interface Producing {
 }
 
 /** Jobs of every kind that handlers know, most of them plain. */
-export function payloadOf(id: string, random: Random): string {
+function payloadOf(id: string, random: Random): string {
   const share = random.next();
   const what = share < 0.01 ? 'fail' : share < 0.013 ? 'refuse' : share < 0.015 ? 'slow' : 'ok';
   const pad = random.chance(0.002) ? 20_000 : random.whole(20, 300);
@@ -122,7 +122,7 @@ export class Bulk extends Producer {
         }
         const room = child.stdin?.write(lines.join(''));
         await sleep(100);
-        if (!room && open) await Promise.race([closed, once(child.stdin as NodeJS.WritableStream, 'drain')]);
+        if (!room && open) await Promise.race([closed, new Promise((go) => child.stdin?.once('drain', go))]);
       }
       child.stdin?.end();
       await closed;

@@ -1,0 +1,200 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Connection, Queue } from '../../src/index.js';
+import { delayq, linesOf, sh } from '../support/cli.js';
+import { FaultyProxy } from '../support/proxy.js';
+import { admin, connection, freshName, key, redisUrl, timePasses } from '../support/redis.js';
+import { Server } from '../support/server.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { until } from '../support/until.js';
+import { canSetClocks, clockOff } from './clock.js';
+import { Consumer, type Form } from './consumers.js';
+import { Ledger, readLog, remainsOf } from './ledger.js';
+import { seed } from './options.js';
+import { Random } from './random.js';
+import { Sentinel } from './sentinel.js';
+
+const afterwards: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const clean of afterwards.splice(0).reverse()) await clean();
+});
+
+/** Has `thing` stopped when the test is over. */
+function during<T extends { stop(): unknown }>(thing: T): T {
+  afterwards.push(() => thing.stop());
+  return thing;
+}
+
+const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
+const random = new Random(seed);
+
+/** Consumers of one queue, and what they noted. */
+class Watch {
+  readonly #queue: string;
+  readonly #url: string;
+  readonly #directory = temporaryDirectory();
+  readonly #consumers: Consumer[] = [];
+
+  constructor(queue: string, url: string) {
+    this.#queue = queue;
+    this.#url = url;
+  }
+
+  begin(form: Form, clock?: string): this {
+    const consumer = new Consumer(form, {
+      queue: this.#queue,
+      url: this.#url,
+      clock,
+      label: form,
+      flags: '--watch',
+      log: join(this.#directory, 'log'),
+      errors: join(this.#directory, 'errors'),
+    });
+    this.#consumers.push(consumer);
+    return this;
+  }
+
+  get log() {
+    try {
+      return readLog(readFileSync(join(this.#directory, 'log'), 'utf8'));
+    } catch {
+      return readLog('');
+    }
+  }
+
+  /** As a service is stopped; what is only in the pipe is removed by the clean end. */
+  async end(): Promise<void> {
+    for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
+    for (const consumer of this.#consumers) await consumer.ended;
+  }
+
+  async stop(): Promise<void> {
+    for (const consumer of this.#consumers) await consumer.kill();
+  }
+}
+
+describe(`a failover (seed ${seed})`, () => {
+  it('to a replica that lags loses nothing that --replicas has confirmed, and lost acks only redeliver (failures 22)', async () => {
+    const primary = during(await Server.start({ tcp: true, args: ALWAYS }));
+    const toPrimary = during(await FaultyProxy.start(primary.port));
+    const replica = during(
+      await Server.start({ tcp: true, args: [...ALWAYS, '--replicaof', '127.0.0.1', String(toPrimary.port)] }),
+    );
+    const sentinel = during(await Sentinel.start(toPrimary.port));
+    await sentinel.ready();
+    // What clients reach: as a proxy or a service's address that follows the primary.
+    const clients = during(await FaultyProxy.start(primary.port));
+    const env = { DELAYQ_REDIS_URL: clients.url };
+    const ledger = new Ledger('safe');
+    const ids = Array.from({ length: 200 }, () => ledger.sending(0));
+    const jobs = ids.map((id) => `{"id":"${id}","payload":{"id":"${id}"}}\n`).join('');
+    const bulk = await delayq(['enqueue', '--replicas', '1', '--jobs', 'safe', '-'], { input: jobs, env });
+    expect(bulk.code).toBe(0);
+    for (const id of linesOf(bulk.stdout)) ledger.confirmed(id);
+
+    const redis = new Connection(clients.url);
+    afterwards.push(() => redis.close());
+    const queue = new Queue(redis, 'safe');
+    await primary.admin.hset(key('safe', 'config'), 'lease', '1000');
+    const { jobs: taken } = await queue.drain({ limit: random.whole(1, 50) });
+    await primary.admin.wait(1, 0);
+
+    // From here on nothing reaches the replica, and neither end can tell.
+    expect(toPrimary.strike('half-open', (said) => said.includes('PSYNC'))).toBe(1);
+    expect(new Set(await queue.ack(taken))).toEqual(new Set(['held']));
+    const alone = Array.from({ length: random.whole(1, 50) }, (_, i) => `${i}\n`).join('');
+    const plain = await delayq(['enqueue', 'unsafe', '-'], { input: alone, env });
+    expect(plain.code).toBe(0);
+    const doubted = await delayq(['enqueue', '--replicas', '1', 'unsafe', '1'], { env });
+    expect(doubted).toMatchObject({ code: 75, stdout: '', stderr: expect.stringContaining('0 of 1 replicas') });
+
+    await primary.end('SIGKILL');
+    await until(async () => (await sentinel.primary()) === replica.port);
+    clients.retarget(replica.port);
+    const watch = during(new Watch('safe', clients.url).begin('exec').begin('worker'));
+    await until(async () => (await replica.admin.hlen(key('safe', 'payload'))) === 0);
+    await watch.end();
+
+    const { violations, figures } = ledger.balance(watch.log, await remainsOf(replica.admin, 'safe'));
+    expect(violations).toEqual([]);
+    expect(figures).toMatchObject({ confirmed: 200, handled: 200 });
+    const again = watch.log.handlings.filter(({ attempt }) => attempt === 2).map(({ id }) => id);
+    expect(new Set(again)).toEqual(new Set(taken.map(({ id }) => id)));
+    // What was confirmed without asking for a replica is what such a failover costs.
+    expect(await replica.admin.exists(key('unsafe', 'payload'))).toBe(0);
+  });
+});
+
+describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
+  it('of clients five minutes off either way: nothing is early, nothing late by that (failures 24)', async () => {
+    const queue = freshName();
+    const ledger = new Ledger(queue);
+    const watch = during(new Watch(queue, redisUrl).begin('stdout', '+300s').begin('lease', '-300s'));
+    for (let n = 0; n < 30; n++) {
+      const inMs = random.whole(0, 2_500);
+      const id = ledger.sending(inMs);
+      const clock = clockOff(random.pick(['+300s', '-300s', '+0s']));
+      const args = ['enqueue', '--in', `${inMs}ms`, '--id', id, queue, JSON.stringify({ id })];
+      expect(await delayq(args, { env: clock })).toMatchObject({ code: 0 });
+      ledger.confirmed(id);
+    }
+    await until(() => watch.log.handlings.length === 30);
+    await watch.end();
+    const { violations, figures } = ledger.balance(watch.log, await remainsOf(admin, queue));
+    expect(violations).toEqual([]);
+    // A poll is a second; the rest of this is for a machine that is busy.
+    expect(figures['lateness worst ms']).toBeLessThan(60_000);
+  });
+});
+
+it('consumers that were down for 30 days, through a restart: all is there, oldest first (failures 17)', async () => {
+  const server = during(await Server.start({ args: ALWAYS }));
+  const env = { DELAYQ_REDIS_URL: server.url };
+  const days = Array.from({ length: 400 }, () => random.whole(0, 29 * 24 * 60));
+  const jobs = days.map((minutes) => `{"in":"${minutes}m","payload":${minutes}}\n`).join('');
+  expect(await delayq(['enqueue', '-q', '--jobs', 'q', '-'], { input: jobs, env })).toMatchObject({ code: 0 });
+  await server.end('SIGKILL');
+  await server.run();
+  await timePasses('q', 30 * 24 * 3_600_000, server.admin);
+  const { code, stdout } = await delayq(['drain', 'q'], { env });
+  expect({ code, lines: linesOf(stdout).map(Number) }).toEqual({ code: 0, lines: [...days].sort((a, b) => a - b) });
+});
+
+/** A mount that is the command's own, and gone with it. */
+const OWN_MOUNT = 'unshare -rm';
+
+describe.runIf(spawnSync('sh', ['-c', `${OWN_MOUNT} mount -t tmpfs -o size=32k tmpfs /mnt`]).status === 0)(
+  'a disk that is full',
+  () => {
+    const payloads = Array.from({ length: 80 }, (_, n) => JSON.stringify({ n, pad: 'x'.repeat(1_000) }));
+    const onFullDisk = (line: string, env: Record<string, string>) =>
+      sh(
+        `${OWN_MOUNT} sh -c 'mount -t tmpfs -o size=32k tmpfs /mnt
+          ${line}; status=$?; cat /mnt/log >> "$LOG"; exit $status'`,
+        { env },
+      );
+
+    it.each([
+      ['handlers, which have failed', 'delayq drain -q "$Q" -- sh -c "cat >> /mnt/log && echo >> /mnt/log"', 1],
+      ['stdout, which exits 74', 'delayq drain "$Q" > /mnt/log', 74],
+    ])('under %s: what was not written comes again (failures 10)', async (_, line, status) => {
+      const queue = freshName();
+      await new Queue(connection, queue).enqueue(payloads.map((text) => ({ payload: JSON.parse(text) })));
+      const log = join(temporaryDirectory(), 'log');
+      const ended = await onFullDisk(line, { Q: queue, LOG: log });
+      expect(ended).toMatchObject({ code: status, stderr: expect.stringMatching(/No space left|ENOSPC|no space/) });
+      const written = linesOf(readFileSync(log, 'utf8')).filter((text) => payloads.includes(text));
+      expect(written.length).toBeGreaterThan(10);
+      expect(written.length).toBeLessThan(80);
+      await admin.hset(key(queue, 'config'), 'tries', '100');
+      // Failed jobs wait; for them it is later now.
+      for (const id of await admin.zrange(key(queue, 'pending'), '0', '-1'))
+        await admin.zadd(key(queue, 'pending'), 1, id);
+      const rest = linesOf((await delayq(['drain', queue])).stdout);
+      expect(new Set([...written, ...rest])).toEqual(new Set(payloads));
+      expect(await admin.hlen(key(queue, 'payload'))).toBe(0);
+    });
+  },
+);
