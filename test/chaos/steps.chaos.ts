@@ -2,6 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { Queue } from '../../src/index.js';
+import { begin } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
 import { scriptHash } from '../support/scripts.js';
@@ -142,7 +143,7 @@ const seeds = Array.from({ length: repeat }, (_, i) => seed + i);
 const cases = FORMS.flatMap((form) => (Object.keys(STEPS) as Step[]).map((step) => [form, step] as const));
 
 describe.concurrent(`a consumer (seed ${seed})`, () => {
-  it.each(cases)('%s, killed %s, loses nothing (failures 6, 7)', async (form, step) => {
+  it.each(cases)('%s, killed %s, loses nothing (failures 6, 7, 8)', async (form, step) => {
     for (const seed of seeds) {
       const scene = new Scene(form, new Random(seed));
       await reach(scene, step);
@@ -170,6 +171,25 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
       await scene.rescue();
       await scene.balance();
     }
+  });
+
+  it.each([
+    ['before it is sent', 'deaf'],
+    ['after it was stored, before the reply', 'silent'],
+  ] as const)('an enqueue, frozen %s and resumed, makes one job and says its id (failures 2)', async (_, kind) => {
+    const name = freshName();
+    const proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
+    proxy.fault = { word: scriptHash('enqueue'), kind, times: 1 };
+    const running = begin(['enqueue', '--redis', proxy.url, '--in', '1h', name, '1']);
+    await until(() => proxy.struck === 1);
+    const pid = running.child.pid as number;
+    process.kill(pid, 'SIGSTOP');
+    await until(() => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(' T '));
+    process.kill(pid, 'SIGCONT');
+    const { code, stdout } = await running.ended;
+    expect(code).toBe(0);
+    expect(await admin.hgetall(key(name, 'payload'))).toEqual({ [stdout.trim()]: '1' });
+    await proxy.stop();
   });
 
   it.each(['exec', 'pipe', 'lease'] as const)(
