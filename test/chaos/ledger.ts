@@ -89,6 +89,7 @@ export interface Terms {
 
 /** The books of one queue, balanced. */
 export interface Balance {
+  readonly queue: string;
   readonly figures: Record<string, number>;
   /** What cannot be explained: empty, if nothing was lost. */
   readonly violations: string[];
@@ -188,6 +189,7 @@ export class Ledger {
     late.sort((a, b) => a - b);
     const worst = all.reduce((most, { due, start }) => Math.max(most, start - due), 0);
     return {
+      queue: this.queue,
       violations,
       figures: {
         confirmed: confirmed.length,

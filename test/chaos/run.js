@@ -86,7 +86,9 @@ function mutate() {
       run(copy, 'git', ['apply', join(mutations, patch)]);
       run(copy, 'npm', ['run', '--silent', 'build']);
       const report = join(copy, 'report.json');
-      const env = { ...process.env, DELAYQ_TEST_REPORT: report, DELAYQ_CHAOS_SEED: seed, DELAYQ_CHAOS_MINUTES: '0.5' };
+      // What a run that was broken off leaves behind goes with the copy.
+      const own = { DELAYQ_TEST_REPORT: report, DELAYQ_CHAOS_SEED: seed, DELAYQ_CHAOS_MINUTES: '0.5', TMPDIR: copy };
+      const env = { ...process.env, ...own };
       vitest(copy, ['--bail=1', ...(positionals.length > 0 ? positionals : ['steps'])], { stdio: 'ignore', env });
       const { testResults } = JSON.parse(readFileSync(report, 'utf8'));
       const failed = testResults.flatMap((file) => file.assertionResults.filter(({ status }) => status === 'failed'));

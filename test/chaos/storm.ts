@@ -1,4 +1,5 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FaultyProxy } from '../support/proxy.js';
@@ -25,11 +26,14 @@ export interface Weather {
   readonly appendfsync?: 'always' | 'everysec';
   /** Consumers and producers meet Redis without the proxy. */
   readonly direct?: boolean;
+  /** How long a lease lasts, ms. */
+  readonly leaseMs?: number;
 }
 
 /** Jobs due at most so far ahead, leases and waits short: in minutes everything happens that takes days elsewhere. */
 const AHEAD_MS = 3_000;
-const SETTINGS = { lease: '2000', backoff: '200 1000', tries: '8' };
+const LEASE_MS = 2_000;
+const SETTINGS = { backoff: '200 1000', tries: '8' };
 
 /** How long the last jobs may take when the storm is over, ms: longer means that they are stuck. */
 const CALM_MS = 120_000;
@@ -87,6 +91,10 @@ export class Storm {
     return this.#weather.direct ? this.#server.url : this.#proxy.url;
   }
 
+  get #leaseMs(): number {
+    return this.#weather.leaseMs ?? LEASE_MS;
+  }
+
   get #log(): string {
     return join(this.#directory, 'log');
   }
@@ -97,7 +105,8 @@ export class Storm {
 
   async #populate(): Promise<void> {
     writeFileSync(this.#log, '');
-    for (const queue of QUEUES) await this.#server.admin.hset(key(queue, 'config'), SETTINGS);
+    const lease = this.#leaseMs;
+    for (const queue of QUEUES) await this.#server.admin.hset(key(queue, 'config'), { ...SETTINGS, lease });
     const producing = (): Producing => ({
       url: this.#url,
       // Most jobs into the first, which all forms share.
@@ -126,6 +135,7 @@ export class Storm {
         url: this.#url,
         log: this.#log,
         errors: this.#errors,
+        lease: `${this.#leaseMs}ms`,
         label: `${queue}/${form}/${this.#runs++}`,
         flags: this.#calm ? '' : random.pick(watching),
         clock: behindClock && canSetClocks && random.chance(0.15) ? random.pick(['+300s', '-300s']) : undefined,
@@ -224,6 +234,15 @@ export class Storm {
     }
     if (stuck) balances[0]?.violations.push(stuck);
     return balances;
+  }
+
+  /** Copies what processes said and noted, and what Redis wrote, to where it stays. Returns the directory. */
+  keep(): string {
+    const directory = mkdtempSync(join(tmpdir(), `delayq-chaos-${this.#weather.seed}-`));
+    cpSync(this.#directory, directory, { recursive: true });
+    const written = join(this.#server.directory, 'appendonlydir');
+    if (existsSync(written)) cpSync(written, join(directory, 'appendonlydir'), { recursive: true });
+    return directory;
   }
 
   async stop(): Promise<void> {
