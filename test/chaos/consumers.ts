@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { openSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { cronEnv } from '../support/cli.js';
@@ -11,7 +11,7 @@ const HANDLER = path('handler');
 const READER = `node '${path('reader.js')}'`;
 const WORKER = `node '${path('worker.js')}'`;
 
-/** Runs a command that does not outlive whoever started it: nothing is left of a suite that is killed itself. */
+/** Runs a command that does not outlive whoever started it: no consumer is left of a suite that is killed itself. */
 const WITH_PARENT = 'setpriv --pdeathsig KILL';
 
 /** The ways to consume, and `once`, which may lose. */
@@ -78,14 +78,14 @@ export class Consumer {
   constructor(form: Form, { queue, url, log, label, flags = '', gate = '', lease = '2s', clock, errors }: Options) {
     this.form = form;
     this.label = label;
-    const members = membersOf(form, queue, flags, lease).map(([name, command]) => {
+    const members = membersOf(form, queue, flags, lease);
+    const commands = members.map(([name, command]) => {
       // Not for the others: the times they note are to be right.
       const off = clock && name === 'drain' ? `env ${assignments(clockOff(clock))} ` : '';
       return `(echo ${name} $BASHPID >&3; exec ${WITH_PARENT} ${off}${command} 3>&-)`;
     });
-    const names = membersOf(form, queue, flags, lease).map(([name]) => name);
     const stderr = openSync(errors, 'a');
-    const script = `${members.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`;
+    const script = `${commands.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`;
     this.#shell = spawn('setpriv', [...WITH_PARENT.split(' ').slice(1), 'bash', '-c', script], {
       // Of its own, so that a terminal's Ctrl-C of whoever runs the suite does not add a fault of its own.
       detached: true,
@@ -98,7 +98,8 @@ export class Consumer {
         CHAOS_RUN: label,
       },
     });
-    this.ended = this.#watch(names);
+    closeSync(stderr);
+    this.ended = this.#watch(members.map(([name]) => name));
   }
 
   async #watch(names: string[]): Promise<Map<string, number>> {

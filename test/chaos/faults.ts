@@ -15,7 +15,7 @@ export interface Victims {
   producers(): readonly number[];
   /** Readers of this consumer's stdout may be killed: losing what they had not handled is theirs to explain. */
   mayKillReader(consumer: Consumer): boolean;
-  /** A consumer was disturbed: what it handled may come again although no lease has ended. */
+  /** A consumer is about to be killed or stopped: what it handled may come again although no lease has ended. */
   disturbed(consumer: Consumer): void;
 }
 
@@ -55,19 +55,14 @@ async function frozen(pid: number, ms: number): Promise<boolean> {
 }
 
 function strike(kind: Parameters<FaultyProxy['strike']>[0]): Fault {
-  return async (victims) => {
-    for (const consumer of victims.consumers()) victims.disturbed(consumer);
-    // Some of the connections, as a cable carries some.
-    return victims.proxy.strike(kind, () => victims.random.chance(0.5)) > 0;
-  };
+  // Some of the connections, as a cable carries some.
+  return async ({ proxy, random }) => proxy.strike(kind, () => random.chance(0.5)) > 0;
 }
 
-/** Whatever troubles Redis itself troubles all. */
-function troubleAll(trouble: (victims: Victims) => Promise<unknown>): Fault {
+/** A fault that always finds its victim. */
+function always(trouble: (victims: Victims) => unknown): Fault {
   return async (victims) => {
-    for (const consumer of victims.consumers()) victims.disturbed(consumer);
     await trouble(victims);
-    for (const consumer of victims.consumers()) victims.disturbed(consumer);
     return true;
   };
 }
@@ -79,7 +74,6 @@ export const FAULTS = {
     const [consumer, name] = member(victims) ?? [];
     const pid = name && consumer?.members.get(name);
     if (!consumer || !pid) return false;
-    victims.disturbed(consumer);
     return frozen(pid, victims.random.whole(100, 5_000));
   },
   'kill handler': async (victims: Victims) => {
@@ -103,27 +97,24 @@ export const FAULTS = {
   'drop replies': strike('silent'),
   'drop requests': strike('deaf'),
   'half-open connections': strike('half-open'),
-  'delay the network': troubleAll(async ({ proxy, random }) => proxy.delay(random.whole(100, 3_000))),
-  'SCRIPT FLUSH': async (victims: Victims) => {
-    await admin(victims, 'SCRIPT', 'FLUSH');
-    return true;
-  },
-  'CLIENT KILL': troubleAll((victims) => admin(victims, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')),
-  'CLIENT PAUSE': troubleAll(async (victims) => {
-    await admin(victims, 'CLIENT', 'PAUSE', String(victims.random.whole(100, 2_000)), 'ALL');
-  }),
-  'DEBUG SLEEP': troubleAll((victims) => admin(victims, 'DEBUG', 'SLEEP', String(victims.random.whole(1, 15) / 10))),
-  'Redis full': troubleAll(async (victims) => {
+  'delay the network': always(({ proxy, random }) => proxy.delay(random.whole(100, 3_000))),
+  'SCRIPT FLUSH': always((victims) => admin(victims, 'SCRIPT', 'FLUSH')),
+  'CLIENT KILL': always((victims) => admin(victims, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')),
+  'CLIENT PAUSE': always((victims) =>
+    admin(victims, 'CLIENT', 'PAUSE', String(victims.random.whole(100, 2_000)), 'ALL'),
+  ),
+  'DEBUG SLEEP': always((victims) => admin(victims, 'DEBUG', 'SLEEP', String(victims.random.whole(1, 15) / 10))),
+  'Redis full': always(async (victims) => {
     await admin(victims, 'CONFIG', 'SET', 'maxmemory', '1mb');
     await sleep(victims.random.whole(100, 1_500));
     await admin(victims, 'CONFIG', 'SET', 'maxmemory', '0');
   }),
-  'freeze Redis': troubleAll(async ({ server, random }) => {
+  'freeze Redis': always(async ({ server, random }) => {
     server.signal('SIGSTOP');
     await sleep(random.whole(100, 2_000));
     server.signal('SIGCONT');
   }),
-  'kill Redis': troubleAll(async ({ server, random }) => {
+  'kill Redis': always(async ({ server, random }) => {
     await server.end('SIGKILL');
     await sleep(random.whole(0, 1_500));
     await server.run();

@@ -15,20 +15,22 @@ export interface Handling {
 /** What handlers noted. */
 export interface Log {
   readonly handlings: Handling[];
-  /** Jobs whose payload was not their own. */
+  /** Jobs whose payload was not their own, or not whole. */
   readonly corrupt: string[];
+  /** `id attempt` of each time that a handler said no. */
+  readonly failures: string[];
 }
 
 /** Reads a log. A last line that was never finished (its writer's disk was full, say) is no handling. */
 export function readLog(text: string): Log {
-  const handlings: Handling[] = [];
-  const corrupt: string[] = [];
+  const log: Log = { handlings: [], corrupt: [], failures: [] };
   for (const line of text.slice(0, text.lastIndexOf('\n') + 1).split('\n')) {
-    const words = line.split(' ');
-    if (words[0] === 'corrupt') corrupt.push(words[1] as string);
+    const words = line.split(' ') as [string, ...string[]];
+    if (words[0] === 'corrupt') log.corrupt.push(words[1] as string);
+    if (words[0] === 'failed') log.failures.push(`${words[1]} ${words[2]}`);
     if (words.length < 7) continue;
-    const [id, attempt, due, start, end, receipt, run] = words as [string, ...string[]];
-    handlings.push({
+    const [id, attempt, due, start, end, receipt, run] = words;
+    log.handlings.push({
       id,
       attempt: Number(attempt),
       due: Number(due),
@@ -38,7 +40,7 @@ export function readLog(text: string): Log {
       run: run as string,
     });
   }
-  return { handlings, corrupt };
+  return log;
 }
 
 /** What is left of a queue in Redis when all is over. */
@@ -70,6 +72,9 @@ export async function remainsOf(admin: Redis, queue: string): Promise<Remains> {
   };
 }
 
+/** Slower than this an enqueue may have been sent again, as it does when a reply is lost, ms. */
+const REPEATED_MS = 100;
+
 interface Entry {
   readonly sent: number;
   readonly inMs: number;
@@ -79,9 +84,11 @@ interface Entry {
 
 /** How strictly a queue's books must balance. */
 export interface Terms {
-  /** Whether jobs may be gone that no handler noted, up to what the counter `removed` or a dead reader explains. */
-  readonly mayLose?: 'removed' | 'read' | undefined;
-  /** Runs that were killed, stopped, or met a Redis in trouble: what they handled may come again with the same attempt. */
+  /** That nothing may go wrong, as nothing struck: no loss, no repeat, nothing in doubt. */
+  readonly calm?: boolean;
+  /** Jobs may be gone that no handler noted, as they were removed when taken, or written to a reader that was killed. */
+  readonly mayLose?: boolean;
+  /** Runs that were killed, stopped or failed: what they handled may come again with the same attempt. */
   readonly disturbed?: ((run: string) => boolean) | undefined;
   /** Whether a job confirmed at this time (ms) may have been forgotten by a Redis that was killed. */
   readonly mayForget?: ((confirmed: number) => boolean) | undefined;
@@ -125,45 +132,48 @@ export class Ledger {
   }
 
   /** Balances the books with what handlers noted and what Redis still has. */
-  balance({ handlings, corrupt }: Log, remains: Remains, terms: Terms = {}): Balance {
-    const { stats } = remains;
-    const violations: string[] = [];
-    const wrong = (what: string, list: readonly string[], most = 0) => {
-      if (list.length > most) violations.push(`${this.queue}: ${list.length} ${what}: ${list.slice(0, 5).join(', ')}`);
-    };
+  balance(log: Log, remains: Remains, terms: Terms = {}): Balance {
+    const { calm = false, mayLose = false, mayForget = () => false } = terms;
+    const { enqueued = 0, acked = 0, removed = 0, expired = 0, lost = 0, retried = 0 } = remains.stats;
+    const ours = (id: string) => id.startsWith(`${this.queue}-`);
+    const all = log.handlings.filter(({ id }) => ours(id));
     const byJob = new Map<string, Handling[]>();
-    for (const handling of handlings.filter(({ id }) => id.startsWith(`${this.queue}-`))) {
+    for (const handling of all) {
       const of = byJob.get(handling.id);
       if (of) of.push(handling);
       else byJob.set(handling.id, [handling]);
     }
     const seen = new Set([...byJob.keys(), ...remains.dead, ...remains.present]);
     const confirmed = this.confirmedIds;
-    const missing = confirmed.filter((id) => !seen.has(id));
     const entry = (id: string) => this.#entries.get(id) as Entry;
-    const forgets = (id: string) => terms.mayForget?.(entry(id).confirmed as number) ?? false;
-    const forgotten = missing.filter(forgets);
-    const gone = missing.filter((id) => !forgets(id));
-    const { enqueued = 0, acked = 0, removed = 0, expired = 0 } = stats;
-    // Whatever left Redis although no handler has seen it: that and no more may be missing.
-    const unseen = { removed: removed - byJob.size, read: acked - byJob.size, none: 0 }[terms.mayLose ?? 'none'];
-    wrong('confirmed and missing, more than expired or were lost with a reader', gone, expired + Math.max(0, unseen));
-    if (!terms.mayLose) {
-      wrong(
-        'confirmed and lost',
-        gone.filter((id) => !entry(id).mayExpire),
-      );
-    }
+    const missing = confirmed.filter((id) => !seen.has(id));
+    const forgotten = missing.filter((id) => mayForget(entry(id).confirmed as number));
+    const gone = missing.filter((id) => !mayForget(entry(id).confirmed as number));
+    const plain = gone.filter((id) => !entry(id).mayExpire);
+    const repeats = this.#repeats(byJob, terms);
+    // Made once more than there are ids: the reply was lost, and the job done before it was sent again.
+    const anew = Math.max(0, enqueued - new Set([...confirmed, ...seen]).size);
+    const grown = [...byJob.values()].reduce((sum, of) => sum + Math.max(...of.map(({ attempt }) => attempt)) - 1, 0);
+    const kept = remains.present.size + remains.dead.size;
 
-    wrong(
-      'that nobody enqueued',
+    const violations: string[] = [];
+    const none = (what: string, list: readonly string[], most = 0) => {
+      if (list.length > most) violations.push(`${this.queue}: ${list.length} ${what}: ${list.slice(0, 5).join(', ')}`);
+    };
+    const holds = (what: string, condition: boolean) => {
+      if (!condition) violations.push(`${this.queue}: ${what}`);
+    };
+    holds('nothing was confirmed at all', confirmed.length > 0);
+    none('were confirmed and are lost', mayLose && !calm ? [] : plain);
+    none('are missing, more than expired', mayLose && !calm ? [] : gone, expired);
+    none(
+      'were handled, but nobody enqueued them',
       [...seen].filter((id) => !this.#entries.has(id)),
     );
-    wrong('with a payload that is not theirs', corrupt);
-    wrong('torn between the sets of Redis', remains.torn);
-    const all = [...byJob.values()].flat();
-    wrong(
-      'handled early',
+    none('had a payload that was not theirs, or not whole', log.corrupt.filter(ours));
+    none('are torn between the sets of Redis', remains.torn);
+    none(
+      'were handled early',
       all
         .filter(({ id, due, start }) => {
           const { sent, inMs } = this.#entries.get(id) ?? { sent: 0, inMs: 0 };
@@ -171,23 +181,32 @@ export class Ledger {
         })
         .map(({ id, due, start }) => `${id} (due ${due}, begun ${start})`),
     );
-
-    const repeats = this.#repeats(byJob, terms);
-    // A reply of enqueue that was lost is asked for again: if the job was done by then, that makes it anew.
-    const again = Math.max(0, enqueued - new Set([...confirmed, ...seen]).size);
-    wrong('handled twice under one lease', repeats.sameLease);
-    wrong('handled twice although no lease had ended', repeats.unexplained, again);
-
-    const kept = remains.present.size + remains.dead.size;
-    if (enqueued !== acked + removed + expired + kept) {
-      violations.push(
-        `${this.queue}: Redis's own counters do not add up: enqueued ${enqueued}, but acked ${acked} + removed ` +
-          `${removed} + expired ${expired} + kept ${kept}`,
-      );
+    none('were handled twice under one lease', repeats.sameLease);
+    none('were handled again although no lease had ended', repeats.unexplained);
+    none('failed twice at the same attempt', twice(log.failures.filter(ours)));
+    const maybeAnew = (id: string) => {
+      const { sent, confirmed } = entry(id);
+      return confirmed === undefined || confirmed - sent > REPEATED_MS;
+    };
+    none(
+      'were enqueued anew although their enqueue went well',
+      repeats.anew.filter((id) => !maybeAnew(id)),
+    );
+    none('were enqueued anew, more than Redis counted', repeats.anew, anew);
+    holds(
+      `counters do not add up: enqueued ${enqueued}, acked ${acked} + removed ${removed} + expired ${expired} + kept ${kept}`,
+      enqueued === acked + removed + expired + kept,
+    );
+    holds(`acked ${acked}, but handled ${byJob.size}`, mayLose || acked <= byJob.size + anew);
+    holds(`attempts grew by ${grown}, but lost ${lost} and retried ${retried}`, grown <= lost + retried);
+    if (calm) {
+      holds('something is in doubt', this.#entries.size === confirmed.length);
+      holds(`expired ${expired}, lost ${lost}`, expired === 0 && lost === 0);
+      none('were handled again, enqueued anew', repeats.anew);
+      holds('were handled again after a release', repeats.released === 0);
     }
     const late = all.filter(({ attempt }) => attempt === 1).map(({ due, start }) => start - due);
     late.sort((a, b) => a - b);
-    const worst = all.reduce((most, { due, start }) => Math.max(most, start - due), 0);
     return {
       queue: this.queue,
       violations,
@@ -199,21 +218,28 @@ export class Ledger {
         present: remains.present.size,
         expired,
         removed,
-        'lost with their reader': terms.mayLose ? gone.filter((id) => !entry(id).mayExpire).length : 0,
+        'lost, as the form allows': mayLose ? plain.length : 0,
         forgotten: forgotten.length,
         'handled again after a loss or failure': repeats.counted,
         'handled again after a release': repeats.released,
-        'handled again, enqueued anew': repeats.unexplained.length,
-        'leases lost': stats.lost ?? 0,
+        'handled again, enqueued anew': repeats.anew.length,
+        'leases lost': lost,
+        failed: retried,
         'lateness p50 ms': late[Math.floor(late.length / 2)] ?? 0,
         'lateness p99 ms': late[Math.floor(late.length * 0.99)] ?? 0,
-        'lateness worst ms': worst,
+        'lateness worst ms': all.reduce((most, { due, start }) => Math.max(most, start - due), 0),
       },
     };
   }
 
   #repeats(byJob: ReadonlyMap<string, readonly Handling[]>, { disturbed = () => false }: Terms) {
-    const found = { counted: 0, released: 0, unexplained: [] as string[], sameLease: [] as string[] };
+    const found = {
+      counted: 0,
+      released: 0,
+      anew: [] as string[],
+      unexplained: [] as string[],
+      sameLease: [] as string[],
+    };
     for (const [id, of] of byJob) {
       const sorted = [...of].sort((a, b) => a.attempt - b.attempt || a.start - b.start);
       for (const [i, handling] of sorted.entries()) {
@@ -221,10 +247,13 @@ export class Ledger {
         if (!before) continue;
         if (before.receipt === handling.receipt) found.sameLease.push(id);
         else if (handling.attempt > before.attempt) found.counted += 1;
-        else if (disturbed(before.run) || disturbed(handling.run)) found.released += 1;
-        else found.unexplained.push(`${id} (${before.run}, then ${handling.run})`);
+        else if (disturbed(before.run)) found.released += 1;
+        else if (handling.attempt === 1) found.anew.push(id);
+        else found.unexplained.push(`${id} (${before.run}, then ${handling.run}, both attempt ${handling.attempt})`);
       }
     }
     return found;
   }
 }
+
+const twice = (list: readonly string[]) => list.filter((one, i) => list.indexOf(one) !== i);

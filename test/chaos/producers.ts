@@ -17,14 +17,21 @@ export interface Producing {
   readonly errors: string;
   /** How far ahead jobs are due at most, ms. */
   readonly aheadMs: number;
+  /** How long after that some of them expire. */
+  readonly ttl: string;
+}
+
+/** A payload that says what it is, what is to be done, and how many bytes it has. */
+export function payloadOf(id: string, what: 'ok' | 'wait' | 'fail' | 'refuse' | 'slow', pad: number): string {
+  const text = JSON.stringify({ id, do: what, bytes: '00000000', pad: 'x'.repeat(pad) });
+  return text.replace('00000000', String(text.length).padStart(8, '0'));
 }
 
 /** Jobs of every kind that handlers know, most of them plain. */
-function payloadOf(id: string, random: Random): string {
+function anyPayload(id: string, random: Random): string {
   const share = random.next();
   const what = share < 0.01 ? 'fail' : share < 0.013 ? 'refuse' : share < 0.015 ? 'slow' : 'ok';
-  const pad = random.chance(0.002) ? 20_000 : random.whole(20, 300);
-  return JSON.stringify({ id, do: what, pad: 'x'.repeat(pad) });
+  return payloadOf(id, what, random.chance(0.002) ? 20_000 : random.whole(20, 300));
 }
 
 abstract class Producer {
@@ -74,7 +81,7 @@ export class OneByOne extends Producer {
       const ledger = random.pick(ledgers);
       const inMs = random.whole(0, aheadMs);
       const id = ledger.sending(inMs);
-      const child = this.spawn(['enqueue', '--in', `${inMs}ms`, '--id', id, ledger.queue, payloadOf(id, random)]);
+      const child = this.spawn(['enqueue', '--in', `${inMs}ms`, '--id', id, ledger.queue, anyPayload(id, random)]);
       child.stdin?.end();
       child.stdout?.resume();
       await once(child, 'close');
@@ -94,7 +101,7 @@ export class Bulk extends Producer {
   }
 
   protected async produce(): Promise<void> {
-    const { ledgers, random, aheadMs } = this.how;
+    const { ledgers, random, aheadMs, ttl } = this.how;
     while (!this.over) {
       const ledger = random.pick(ledgers);
       const child = this.spawn(['enqueue', '--jobs', ledger.queue, '-']);
@@ -115,10 +122,10 @@ export class Bulk extends Producer {
         const lines: string[] = [];
         for (let n = this.#perSecond / 10; n > 0; n--) {
           const inMs = random.whole(0, aheadMs);
-          const ttl = random.chance(0.02);
-          const id = ledger.sending(inMs, ttl);
-          const expiry = ttl ? ',"ttl":"1s"' : '';
-          lines.push(`{"id":"${id}","in":"${inMs}ms"${expiry},"payload":${payloadOf(id, random)}}\n`);
+          const mayExpire = random.chance(0.02);
+          const id = ledger.sending(inMs, mayExpire);
+          const expiry = mayExpire ? `,"ttl":"${ttl}"` : '';
+          lines.push(`{"id":"${id}","in":"${inMs}ms"${expiry},"payload":${anyPayload(id, random)}}\n`);
         }
         const room = child.stdin?.write(lines.join(''));
         await sleep(100);
@@ -140,7 +147,7 @@ export class InProcess extends Producer {
       const jobs = Array.from({ length: random.whole(1, 20) }, () => {
         const inMs = random.whole(0, aheadMs);
         const id = ledger.sending(inMs);
-        return { id, in: inMs, payload: JSON.parse(payloadOf(id, random)) };
+        return { id, in: inMs, payload: JSON.parse(anyPayload(id, random)) };
       });
       // In doubt, or not there at all: the ledger knows both as "of unknown outcome".
       const done = await new Queue(redis, ledger.queue).enqueue(jobs).catch(() => []);

@@ -38,6 +38,14 @@ export class Random {
     return list.at(-1) as T;
   }
 
+  /** `list` in another order. */
+  shuffled<T>(list: readonly T[]): T[] {
+    return list
+      .map((one) => ({ one, place: this.next() }))
+      .sort((a, b) => a.place - b.place)
+      .map(({ one }) => one);
+  }
+
   /** A random source of its own for a part, so that what other parts ask does not change its choices. */
   branch(): Random {
     return new Random(this.whole(0, 0xffffffff));

@@ -27,7 +27,7 @@ export class Sentinel {
 bind 127.0.0.1
 dir ${directory}
 sentinel monitor delayq 127.0.0.1 ${primary} 1
-sentinel down-after-milliseconds delayq 500
+sentinel down-after-milliseconds delayq 2000
 sentinel failover-timeout delayq 5000
 `,
     );

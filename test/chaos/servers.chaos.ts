@@ -13,6 +13,7 @@ import { canSetClocks, clockOff } from './clock.js';
 import { Consumer, type Form } from './consumers.js';
 import { Ledger, readLog, remainsOf } from './ledger.js';
 import { seed } from './options.js';
+import { payloadOf } from './producers.js';
 import { Random } from './random.js';
 import { Sentinel } from './sentinel.js';
 
@@ -28,7 +29,6 @@ function during<T extends { stop(): unknown }>(thing: T): T {
 }
 
 const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
-const random = new Random(seed);
 
 /** Consumers of one queue, and what they noted. */
 class Watch {
@@ -77,6 +77,7 @@ class Watch {
 
 describe(`a failover (seed ${seed})`, () => {
   it('to a replica that lags loses nothing that --replicas has confirmed, and lost acks only redeliver (failures 22)', async () => {
+    const random = new Random(seed);
     const primary = during(await Server.start({ tcp: true, args: ALWAYS }));
     const toPrimary = during(await FaultyProxy.start(primary.port));
     const replica = during(
@@ -89,7 +90,7 @@ describe(`a failover (seed ${seed})`, () => {
     const env = { DELAYQ_REDIS_URL: clients.url };
     const ledger = new Ledger('safe');
     const ids = Array.from({ length: 200 }, () => ledger.sending(0));
-    const jobs = ids.map((id) => `{"id":"${id}","payload":{"id":"${id}"}}\n`).join('');
+    const jobs = ids.map((id) => `{"id":"${id}","payload":${payloadOf(id, 'ok', 100)}}\n`).join('');
     const bulk = await delayq(['enqueue', '--replicas', '1', '--jobs', 'safe', '-'], { input: jobs, env });
     expect(bulk.code).toBe(0);
     for (const id of linesOf(bulk.stdout)) ledger.confirmed(id);
@@ -129,6 +130,7 @@ describe(`a failover (seed ${seed})`, () => {
 
 describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
   it('of clients five minutes off either way: nothing is early, nothing late by that (failures 24)', async () => {
+    const random = new Random(seed);
     const queue = freshName();
     const ledger = new Ledger(queue);
     const watch = during(new Watch(queue, redisUrl).begin('stdout', '+300s').begin('lease', '-300s'));
@@ -136,7 +138,7 @@ describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
       const inMs = random.whole(0, 2_500);
       const id = ledger.sending(inMs);
       const clock = clockOff(random.pick(['+300s', '-300s', '+0s']));
-      const args = ['enqueue', '--in', `${inMs}ms`, '--id', id, queue, JSON.stringify({ id })];
+      const args = ['enqueue', '--in', `${inMs}ms`, '--id', id, queue, payloadOf(id, 'ok', 10)];
       expect(await delayq(args, { env: clock })).toMatchObject({ code: 0 });
       ledger.confirmed(id);
     }
@@ -150,6 +152,7 @@ describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
 });
 
 it('consumers that were down for 30 days, through a restart: all is there, oldest first (failures 17)', async () => {
+  const random = new Random(seed);
   const server = during(await Server.start({ args: ALWAYS }));
   const env = { DELAYQ_REDIS_URL: server.url };
   const days = Array.from({ length: 400 }, () => random.whole(0, 29 * 24 * 60));

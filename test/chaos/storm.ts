@@ -26,8 +26,9 @@ export interface Weather {
   readonly appendfsync?: 'always' | 'everysec';
   /** Consumers and producers meet Redis without the proxy. */
   readonly direct?: boolean;
-  /** How long a lease lasts, ms. */
+  /** How long a lease lasts, and how long after their due time jobs that expire do so. */
   readonly leaseMs?: number;
+  readonly ttl?: string;
 }
 
 /** Jobs due at most so far ahead, leases and waits short: in minutes everything happens that takes days elsewhere. */
@@ -37,6 +38,9 @@ const SETTINGS = { backoff: '200 1000', tries: '8' };
 
 /** How long the last jobs may take when the storm is over, ms: longer means that they are stuck. */
 const CALM_MS = 120_000;
+
+/** How commands may end when things go wrong: as the exit table says, or by SIGKILL or SIGTERM (before they can hear it). */
+const EXITS = new Set([0, 1, 69, 75, 137, 143]);
 
 /** What a Redis with everysec that is killed may forget at worst, ms: it lets an fsync take a second over its time. */
 const FORGETS_MS = 2_000;
@@ -54,6 +58,8 @@ export class Storm {
   readonly #ledgers = QUEUES.map((queue) => new Ledger(queue));
   readonly #consumers = new Set<Consumer>();
   readonly #disturbed = new Set<string>();
+  /** What no command may end with, and what it may not say, whatever strikes it. */
+  readonly #bugs: string[] = [];
   readonly #slots: Promise<void>[] = [];
   readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
   /** How often each fault struck. */
@@ -114,6 +120,7 @@ export class Storm {
       random: this.#random.branch(),
       errors: this.#errors,
       aheadMs: AHEAD_MS,
+      ttl: this.#weather.ttl ?? '1s',
     });
     this.#producers.push(
       new OneByOne(producing()).begin(),
@@ -145,15 +152,18 @@ export class Storm {
       this.#consumers.delete(consumer);
       // Whatever ended it: it has said that something went wrong.
       if ([...statuses.values()].some((status) => status !== 0)) this.#disturbed.add(consumer.label);
+      for (const [member, status] of statuses) {
+        if (!EXITS.has(status)) this.#bugs.push(`${consumer.label}: ${member} ended with ${status}`);
+      }
       await sleep(random.whole(20, 300));
     }
   }
 
-  get #victims(): Victims {
+  #victims(random: Random): Victims {
     return {
       server: this.#server,
       proxy: this.#proxy,
-      random: this.#random,
+      random,
       consumers: () => [...this.#consumers],
       producers: () => this.#producers.flatMap(({ pid }) => pid ?? []),
       mayKillReader: ({ form, label }) => form === 'lease' || label.startsWith('readers/'),
@@ -161,37 +171,46 @@ export class Storm {
     };
   }
 
-  /** Lets faults strike until `done`; those of Redis one after another, the others beside them. */
+  /** Lets faults strike until `done`, each at least once; those of Redis one after another, the others beside them. */
   async rage(done: () => boolean): Promise<void> {
     const names = Object.keys(this.#weather.faults) as FaultName[];
     const ofRedis = names.filter((name) => /Redis|CLIENT|DEBUG/.test(name));
     const others = names.filter((name) => !ofRedis.includes(name));
-    await Promise.all([ofRedis, others].map((some) => this.#strikeWith(some, done)));
+    await Promise.all([ofRedis, others].map((some) => this.#strikeWith(some, this.#random.branch(), done)));
   }
 
-  async #strikeWith(names: readonly FaultName[], done: () => boolean): Promise<void> {
+  async #strikeWith(names: readonly FaultName[], random: Random, done: () => boolean): Promise<void> {
+    if (names.length === 0) return;
     const weight = (name: FaultName) => this.#weather.faults[name] ?? 0;
-    const random = this.#random.branch();
-    const total = names.reduce((sum, name) => sum + weight(name), 0);
-    const all = Object.values(this.#weather.faults).reduce((sum, n) => sum + n, 0);
+    const sum = (some: readonly FaultName[]) => some.reduce((total, name) => total + weight(name), 0);
+    // Two lanes share the faults: the one with fewer of them waits longer.
+    const share = sum(names) / sum(Object.keys(this.#weather.faults) as FaultName[]);
     const { pauseMs = 1_500 } = this.#weather;
-    while (!done()) {
-      // Two lanes share the faults: the one with fewer of them waits longer.
-      await sleep(total > 0 ? (random.whole(50, pauseMs) * all) / total / 2 : 100);
-      if (total === 0 || done()) continue;
-      await this.strike(random.pickByWeight(names, weight));
+    const first = random.shuffled(names);
+    while (first.length > 0 || !done()) {
+      await sleep(random.whole(50, pauseMs) / share / 2);
+      const name = first.shift() ?? random.pickByWeight(names, weight);
+      if (!(await this.strike(name, random.branch())) && !this.struck[name]) first.push(name);
     }
   }
 
-  /** Lets one fault strike now. */
-  async strike(name: FaultName): Promise<void> {
+  /** Lets one fault strike now; false when there was nothing for it to strike. */
+  async strike(name: FaultName, random = this.#random.branch()): Promise<boolean> {
     if (name === 'kill Redis') this.#killed.push(Date.now());
-    if (await FAULTS[name](this.#victims)) this.struck[name] = (this.struck[name] ?? 0) + 1;
+    const found = await FAULTS[name](this.#victims(random));
+    if (found) this.struck[name] = (this.struck[name] ?? 0) + 1;
+    return found;
   }
 
   /** How many lines handlers have noted so far. */
   get handled(): number {
     return readFileSync(this.#log, 'latin1').split('\n').length - 1;
+  }
+
+  /** Whether each form has handled something. */
+  get allAtWork(): boolean {
+    const log = readFileSync(this.#log, 'latin1');
+    return [...FORMS.map((form) => `all/${form}/`), 'once/', 'readers/'].every((run) => log.includes(` ${run}`));
   }
 
   /** Lets the storm pass: what is left is handled in peace, then all ends, and the books are balanced. */
@@ -220,19 +239,31 @@ export class Storm {
 
   async #balance(stuck: string): Promise<Balance[]> {
     const log = readLog(readFileSync(this.#log, 'utf8'));
+    const { appendfsync, faults } = this.#weather;
+    const calm = Object.keys(faults).length === 0 && this.#killed.length === 0;
     const balances: Balance[] = [];
     for (const ledger of this.#ledgers) {
       const balance = ledger.balance(log, await remainsOf(this.#server.admin, ledger.queue), {
-        mayLose: ({ all: undefined, once: 'removed', readers: 'read' } as const)[ledger.queue as 'all'],
+        calm,
+        mayLose: ledger.queue !== 'all',
         disturbed: (run) => this.#disturbed.has(run),
         mayForget:
-          this.#weather.appendfsync === 'everysec'
+          appendfsync === 'everysec'
             ? (at) => this.#killed.some((killed) => at > killed - FORGETS_MS && at <= killed + 100)
             : undefined,
       });
       balances.push(balance);
     }
-    if (stuck) balances[0]?.violations.push(stuck);
+    const strays = log.handlings.filter(({ id, run }) => id.replace(/-\d+$/, '') !== run.replace(/\/.*/, ''));
+    const idle = FORMS.filter((form) => !log.handlings.some(({ run }) => run.startsWith(`all/${form}/`)));
+    const traces = readFileSync(this.#errors, 'utf8').match(/^ +at .*/gm) ?? [];
+    balances[0]?.violations.push(
+      ...this.#bugs,
+      ...traces.slice(0, 3).map((line) => `a stack trace:${line}`),
+      ...strays.slice(0, 3).map(({ id, run }) => `${id} was handled by ${run}`),
+      ...idle.map((form) => `no job was handled by the form ${form}`),
+      ...(stuck ? [stuck] : []),
+    );
     return balances;
   }
 
