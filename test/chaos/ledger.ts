@@ -90,8 +90,8 @@ export interface Terms {
   readonly mayLose?: boolean;
   /** Runs that were killed, stopped or failed: what they handled may come again with the same attempt. */
   readonly disturbed?: ((run: string) => boolean) | undefined;
-  /** Whether a job confirmed at this time (ms) may have been forgotten by a Redis that was killed. */
-  readonly mayForget?: ((confirmed: number) => boolean) | undefined;
+  /** Whether a Redis that was killed may have forgotten what it did at this time, ms. */
+  readonly mayForget?: ((at: number) => boolean) | undefined;
 }
 
 /** The books of one queue, balanced. */
@@ -222,6 +222,7 @@ export class Ledger {
         forgotten: forgotten.length,
         'handled again after a loss or failure': repeats.counted,
         'handled again after a release': repeats.released,
+        'handled again, as Redis forgot': repeats.forgotten,
         'handled again, enqueued anew': repeats.anew.length,
         'leases lost': lost,
         failed: retried,
@@ -232,10 +233,14 @@ export class Ledger {
     };
   }
 
-  #repeats(byJob: ReadonlyMap<string, readonly Handling[]>, { disturbed = () => false }: Terms) {
+  #repeats(
+    byJob: ReadonlyMap<string, readonly Handling[]>,
+    { disturbed = () => false, mayForget = () => false }: Terms,
+  ) {
     const found = {
       counted: 0,
       released: 0,
+      forgotten: 0,
       anew: [] as string[],
       unexplained: [] as string[],
       sameLease: [] as string[],
@@ -248,6 +253,8 @@ export class Ledger {
         if (before.receipt === handling.receipt) found.sameLease.push(id);
         else if (handling.attempt > before.attempt) found.counted += 1;
         else if (disturbed(before.run)) found.released += 1;
+        // That it was ever taken.
+        else if (mayForget(before.start)) found.forgotten += 1;
         else if (handling.attempt === 1) found.anew.push(id);
         else found.unexplained.push(`${id} (${before.run}, then ${handling.run}, both attempt ${handling.attempt})`);
       }

@@ -65,7 +65,7 @@ describe(`a storm (seed ${seed})`, () => {
     expectBalanced(await storm.end(), storm);
   });
 
-  it('of kills of Redis with appendfsync everysec: at most what the two seconds before a kill confirmed is forgotten', async () => {
+  it('of kills of Redis with appendfsync everysec: only what it did in the two seconds before a kill may be forgotten', async () => {
     const storm = await begin({ faults: {}, direct: true, appendfsync: 'everysec' });
     await killRedis(storm, 5);
     expectBalanced(await storm.end(), storm);
