@@ -151,8 +151,6 @@ export class Ledger {
     const gone = missing.filter((id) => !mayForget(entry(id).confirmed as number));
     const plain = gone.filter((id) => !entry(id).mayExpire);
     const repeats = this.#repeats(byJob, terms);
-    // Made once more than there are ids: the reply was lost, and the job done before it was sent again.
-    const anew = Math.max(0, enqueued - new Set([...confirmed, ...seen]).size);
     const grown = [...byJob.values()].reduce((sum, of) => sum + Math.max(...of.map(({ attempt }) => attempt)) - 1, 0);
     const kept = remains.present.size + remains.dead.size;
 
@@ -182,17 +180,22 @@ export class Ledger {
         .map(({ id, due, start }) => `${id} (due ${due}, begun ${start})`),
     );
     none('were handled twice under one lease', repeats.sameLease);
-    none('were handled again although no lease had ended', repeats.unexplained);
-    none('failed twice at the same attempt', twice(log.failures.filter(ours)));
-    const maybeAnew = (id: string) => {
-      const { sent, confirmed } = entry(id);
-      return confirmed === undefined || confirmed - sent > REPEATED_MS;
+    // The reply of an enqueue was lost, and the job done before it was sent again: that makes it, and all it does, anew.
+    const wentWell = (id: string) => {
+      const { sent = 0, confirmed } = this.#entries.get(id) ?? {};
+      return confirmed !== undefined && confirmed - sent < REPEATED_MS;
     };
+    const anew = Math.max(0, enqueued - new Set([...confirmed, ...seen]).size);
     none(
-      'were enqueued anew although their enqueue went well',
-      repeats.anew.filter((id) => !maybeAnew(id)),
+      'were handled again although neither a lease had ended nor an enqueue was in doubt',
+      repeats.anew.filter(({ id }) => wentWell(id)).map(({ id, runs }) => `${id} (${runs})`),
     );
-    none('were enqueued anew, more than Redis counted', repeats.anew, anew);
+    none('were enqueued anew, more than Redis counted', [...new Set(repeats.anew.map(({ id }) => id))], anew);
+    none(
+      'failed twice at the same attempt',
+      // Unless Redis has forgotten that it failed.
+      terms.mayForget ? [] : twice(log.failures.filter(ours)).filter((of) => wentWell(of.replace(/ .*/, ''))),
+    );
     holds(
       `counters do not add up: enqueued ${enqueued}, acked ${acked} + removed ${removed} + expired ${expired} + kept ${kept}`,
       enqueued === acked + removed + expired + kept,
@@ -202,7 +205,7 @@ export class Ledger {
     if (calm) {
       holds('something is in doubt', this.#entries.size === confirmed.length);
       holds(`expired ${expired}, lost ${lost}`, expired === 0 && lost === 0);
-      none('were handled again, enqueued anew', repeats.anew);
+      holds('something was enqueued anew', repeats.anew.length === 0);
       holds('were handled again after a release', repeats.released === 0);
     }
     const late = all.filter(({ attempt }) => attempt === 1).map(({ due, start }) => start - due);
@@ -241,8 +244,7 @@ export class Ledger {
       counted: 0,
       released: 0,
       forgotten: 0,
-      anew: [] as string[],
-      unexplained: [] as string[],
+      anew: [] as { id: string; runs: string }[],
       sameLease: [] as string[],
     };
     for (const [id, of] of byJob) {
@@ -255,8 +257,7 @@ export class Ledger {
         else if (disturbed(before.run)) found.released += 1;
         // That it was ever taken.
         else if (mayForget(before.start)) found.forgotten += 1;
-        else if (handling.attempt === 1) found.anew.push(id);
-        else found.unexplained.push(`${id} (${before.run}, then ${handling.run}, both attempt ${handling.attempt})`);
+        else found.anew.push({ id, runs: `${before.run}, then ${handling.run}, both attempt ${handling.attempt}` });
       }
     }
     return found;
