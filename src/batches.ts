@@ -8,6 +8,9 @@ const BATCH_UNITS = 1024 * 1024;
 /** Batches that may be on their way at once: enough to keep Redis busy while the next one is put together. */
 const IN_FLIGHT = 4;
 
+/** And of their payloads so much, however many more batches are let go at once: all must be sent before a deadline. */
+const UNITS_IN_FLIGHT = IN_FLIGHT * BATCH_UNITS;
+
 /** What became of one batch of {@link inBatches}. */
 export type BatchResult<J> =
   | { readonly batch: readonly J[]; readonly enqueued: Enqueued[] }
@@ -26,26 +29,28 @@ export async function* inBatches<J extends NewJob>(
   const pull = () => source.next().then((turn) => ({ turn }));
   let next: ReturnType<typeof pull> | undefined = pull();
   const waiting: J[] = [];
-  const flying: Promise<{ result: BatchResult<J> }>[] = [];
+  let ahead = nextBatch(waiting);
+  const flying: Promise<{ result: BatchResult<J>; units: number }>[] = [];
+  let inAir = 0;
   while (next || waiting.length > 0 || flying.length > 0) {
-    while (waiting.length > 0 && flying.length < inFlight) {
-      const { size, full } = nextBatch(waiting);
+    while (waiting.length > 0 && flying.length < inFlight && inAir < UNITS_IN_FLIGHT) {
+      const { size, units, full } = ahead;
       // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
       if (!full && next && flying.length > 0) break;
       const batch = waiting.splice(0, size);
+      ahead = nextBatch(waiting);
+      inAir += units;
       flying.push(
         send(batch).then(
-          (enqueued) => ({ result: { batch, enqueued } }),
-          (error: unknown) => ({ result: { batch, error } }),
+          (enqueued) => ({ result: { batch, enqueued }, units }),
+          (error: unknown) => ({ result: { batch, error }, units }),
         ),
       );
     }
-    const ready = await Promise.race([
-      ...(next && waiting.length < MAX_CALL ? [next] : []),
-      ...(flying[0] ? [flying[0]] : []),
-    ]);
+    const ready = await Promise.race([...(next && !ahead.full ? [next] : []), ...(flying[0] ? [flying[0]] : [])]);
     if ('result' in ready) {
       flying.shift();
+      inAir -= ready.units;
       yield ready.result;
     } else if (ready.turn.done) next = undefined;
     else {
@@ -53,17 +58,18 @@ export async function* inBatches<J extends NewJob>(
         const payload = jsonOf(job.payload);
         waiting.push(payload === job.payload ? job : { ...job, payload });
       }
+      ahead = nextBatch(waiting);
       next = pull();
     }
   }
 }
 
-/** How many of the jobs, whose payloads are JSON text, make the next batch by number and size, and whether it is full. */
-function nextBatch(jobs: readonly NewJob[]): { size: number; full: boolean } {
+/** How many of the jobs, whose payloads are JSON text, make the next batch, how large it is, and whether it is full. */
+function nextBatch(jobs: readonly NewJob[]): { size: number; units: number; full: boolean } {
   let units = 0;
   for (const [i, { payload }] of jobs.entries()) {
     units += jsonOf(payload).text.length;
-    if (i + 1 === MAX_CALL || units >= BATCH_UNITS) return { size: i + 1, full: true };
+    if (i + 1 === MAX_CALL || units >= BATCH_UNITS) return { size: i + 1, units, full: true };
   }
-  return { size: jobs.length, full: false };
+  return { size: jobs.length, units, full: false };
 }

@@ -251,6 +251,22 @@ describe('--replicas', () => {
     expect((await queue.counts()).pending).toBe(16_001);
   });
 
+  it('holds a few large payloads at once, not as many as it does small ones', async () => {
+    const { primary, replica } = await pair();
+    replica.signal('SIGSTOP');
+    let taken = 0;
+    async function* jobs() {
+      for (const payload = 'x'.repeat(1024 * 1024); taken < 64; taken++) yield [{ payload }];
+    }
+    // Until the first of them is given up, nothing is confirmed.
+    for await (const result of queueAt(primary.url).enqueueBatches(jobs(), { replicas: 1 })) {
+      expect(result).toMatchObject({ error: { code: 'unknown', stored: true } });
+      break;
+    }
+    // Four on their way, one to be sent next, one that the source has ready.
+    expect(taken).toBeLessThanOrEqual(6);
+  });
+
   it.each(['0', '-1', 'one', '1.5'])('does not take %s for a count: exit 64', async (n) => {
     expect(await delayq(['enqueue', `--replicas=${n}`, 'q', '1'])).toMatchObject({ code: 64, stdout: '' });
   });
