@@ -83,6 +83,7 @@ export class Connection {
   #connecting: Promise<Redis> | undefined;
   #trouble: Error | undefined;
   #pinned: { readonly stream: Redis['stream']; readonly line: Caller } | undefined;
+  #dropped: { readonly stream: Redis['stream']; readonly gone: Promise<void> } | undefined;
   #closed = false;
 
   /** Throws a `usage` error when the URL cannot be read. Connects to nothing yet. */
@@ -206,29 +207,39 @@ export class Connection {
     const client = await this.#ready();
     if (client.stream.writable) return client;
     // The connection has broken, and ioredis will hear of it in a moment. Nothing was sent: a new one may serve.
-    await new Promise<void>((resolve) => {
-      if (client.status === 'end') resolve();
-      else client.once('end', resolve).disconnect();
-    });
+    await this.#drop(client);
     return this.#ready();
+  }
+
+  /** Ends the stream that `client` has now. Once, however many calls it has failed: each time would leave listeners. */
+  #drop(client: Redis): Promise<void> {
+    const { stream } = client;
+    if (this.#dropped?.stream !== stream) {
+      const gone = new Promise<void>((resolve) => {
+        if (client.status === 'end') resolve();
+        else client.once('end', resolve).disconnect();
+      });
+      this.#dropped = { stream, gone };
+    }
+    return this.#dropped.gone;
   }
 
   async #send(client: Redis, command: string, args: Arg[]): Promise<Reply> {
     try {
       return (await client.callBuffer(command, ...args)) as Reply;
     } catch (error) {
-      throw this.#failed(error as Error);
+      throw this.#failed(client, error as Error);
     }
   }
 
-  #failed(error: Error): DelayqError {
+  #failed(client: Redis, error: Error): DelayqError {
     if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
       return fromReply(error, this.address);
     }
     // Whatever else ioredis rejects with, this stream of replies can no longer be trusted.
     const sent = !/isn't writeable/.test(error.message);
     const late = /timed out/.test(error.message);
-    if (this.#client && this.#client.status !== 'end') this.#client.disconnect();
+    this.#drop(client);
     return new DelayqError(sent ? 'unknown' : 'unreachable', `lost the connection to Redis at ${this.address}`, {
       why: late ? `no answer within ${DEADLINE_MS / 1000} s` : reason(this.#trouble ?? error),
       next: 'check that Redis is up, then repeat',

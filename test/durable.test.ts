@@ -292,3 +292,22 @@ it('a pinned connection that was lost fails, although the next call makes a new 
   expect(await redis.pin()).not.toBe(line);
   expect(String(await redis.call('PING'))).toBe('PONG');
 });
+
+it('many calls that find the connection dead leave no warning of Node on stderr', async () => {
+  const own = await server();
+  const redis = new Connection(own.url);
+  afterwards.push(() => redis.close());
+  const warnings: Error[] = [];
+  const warned = (warning: Error) => warnings.push(warning);
+  process.on('warning', warned);
+  afterwards.push(() => process.off('warning', warned));
+  const pings = () => Promise.allSettled(Array.from({ length: 30 }, () => redis.call('PING')));
+  await redis.connect();
+  own.signal('SIGSTOP');
+  expect((await pings()).every(({ status }) => status === 'rejected')).toBe(true);
+  // These wait for the end of the old connection, and share a new one.
+  const later = pings();
+  own.signal('SIGCONT');
+  expect((await later).every(({ status }) => status === 'fulfilled')).toBe(true);
+  expect(warnings).toEqual([]);
+});
