@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayqError, isDelayqError } from './errors.js';
+import { DelayqError, isDelayqError, isPassing } from './errors.js';
 import { type Confirmed, checkCount, type Enqueued } from './job.js';
-import { type Caller, type Connection, DEADLINE_MS } from './redis.js';
+import { type Caller, type Connection, DEADLINE_MS, type Reply } from './redis.js';
 
 /** What must be confirmed of jobs before they count as enqueued. */
 export interface Durability {
@@ -11,8 +11,13 @@ export interface Durability {
   readonly replicas?: number | undefined;
 }
 
-/** Confirmed as asked, or why that is in doubt. */
-export type Confirmation = { readonly confirmed: Confirmed } | { readonly doubt: string };
+/** Confirmed as asked, or why that is in doubt, and what there is to do about it before a repeat. */
+export type Confirmation = { readonly confirmed: Confirmed } | Doubt;
+
+interface Doubt {
+  readonly doubt: string;
+  readonly next?: string | undefined;
+}
 
 /** How long Redis itself waits, ms: its answer must be here before the deadline of the call. */
 const WAIT_MS = DEADLINE_MS - 1_000;
@@ -41,28 +46,46 @@ export function askedFor({ durable = false, replicas }: Durability): Durability 
  */
 export async function ready(redis: Connection, asked: Durability): Promise<Caller> {
   const line = await redis.pin();
-  await barrierOf(line).able(asked, redis.address);
+  await barrierOf(line).able(asked);
   return line;
 }
 
 /**
  * Waits until all that was written over `line`, which {@link ready} gave, is confirmed: up to 4 s for each thing asked
  * for. The reply of the write must be here already. Holds up whatever else is sent over the connection. Throws
- * `unknown` when there is no telling, as the connection is lost or the server changed its part.
+ * `unknown` when there is no telling yet, as the connection is lost or the server changed its part: ask over another.
  *
  * Redis waits for the last write of the connection and with it for all before it, whoever made them. So a repeat that
- * finds its jobs kept confirms the first sending as well: the counter `kept` is written behind it. When not even that
- * was `written`, the wait would be for something older, on a new connection for nothing, and confirm at once.
+ * finds its jobs kept confirms the first sending as well: the counter `kept` is written behind it.
  */
-export async function confirm(line: Caller, asked: Durability, written: boolean): Promise<Confirmation> {
-  if (!written) return { doubt: 'Redis takes no writes now, so there is nothing to wait for' };
+export async function confirm(line: Caller, asked: Durability): Promise<Confirmation> {
   try {
     return await barrierOf(line).confirm(asked);
   } catch (error) {
     if (!isDelayqError(error)) throw error;
+    if (!isPassing(error)) return inDoubt(error);
     // Whatever it is, the write was carried out: nobody must take this for a call that was turned down.
     throw new DelayqError('unknown', error.message, { why: error.why, next: error.next, cause: error });
   }
+}
+
+/** The doubt of jobs that are there when what should confirm them ended with `error`. */
+export function inDoubt(error: DelayqError, before = ''): Doubt {
+  const { message, why = message, next } = error;
+  return { doubt: `${before}${why}`, next: isPassing(error) ? undefined : next };
+}
+
+/**
+ * The doubt of jobs that were all kept when not even their counter in the hash `stats` was written: a wait would be for
+ * something older, on a new connection for nothing, and confirm at once.
+ */
+export function nothingWritten(stats: string): Doubt {
+  return {
+    doubt:
+      'nothing could be written for a kept job, so there is nothing to wait for: either Redis takes no writes now, ' +
+      `or the counter kept in ${stats} is spoilt`,
+    next: `look at it (HGET ${stats} kept), and if it is not a number remove it (HDEL)`,
+  };
 }
 
 /** Of each connection its barrier: gone with it. */
@@ -90,11 +113,11 @@ class Barrier {
   }
 
   /** Asks the server once whether it can confirm such things. */
-  able(asked: Durability, address: string): Promise<void> {
+  able(asked: Durability): Promise<void> {
     const key = JSON.stringify(asked);
     let found = this.#able.get(key);
     if (!found) {
-      found = this.#check(asked, address);
+      found = this.#check(asked);
       this.#able.set(key, found);
       found.catch(() => this.#able.delete(key));
     }
@@ -123,19 +146,16 @@ class Barrier {
     return next;
   }
 
-  async #check({ durable, replicas }: Durability, address: string): Promise<void> {
-    try {
-      if (durable) await this.#line.call('WAITAOF', 1, 0, 1);
-      if (replicas === undefined) return;
-      const there = Number(await this.#line.call('WAIT', replicas, SHOW_UP_MS));
-      if (there >= replicas) return;
-      throw new DelayqError('temporary', `only ${there} of ${replicas} replicas answer`, {
-        why: 'they were asked before anything was sent: nothing was enqueued',
-        next: 'wait until they are back, or ask for fewer',
-      });
-    } catch (error) {
-      throw isDelayqError(error) ? explained(error, address) : error;
-    }
+  async #check({ durable, replicas }: Durability): Promise<void> {
+    if (durable) await this.#ask('WAITAOF', 1, 0, 1);
+    if (replicas === undefined) return;
+    const there = Number(await this.#ask('WAIT', replicas, SHOW_UP_MS));
+    if (there >= replicas) return;
+    throw new DelayqError('temporary', 'too few replicas answer', {
+      why: `${there} of ${replicas} replicas answered within ${SHOW_UP_MS / 1000} s`,
+      // Other jobs may have been sent before, and these as well if this is a repeat.
+      next: 'no job is sent before enough of them do: wait until they are back, or ask for fewer',
+    });
   }
 
   // One command behind the other's reply: each has the deadline of a call to itself.
@@ -143,16 +163,24 @@ class Barrier {
     const within = `within ${WAIT_MS / 1000} s`;
     const confirmed: { disk?: boolean; replicas?: number } = {};
     if (replicas !== undefined) {
-      confirmed.replicas = Number(await this.#line.call('WAIT', replicas, WAIT_MS));
+      confirmed.replicas = Number(await this.#ask('WAIT', replicas, WAIT_MS));
       if (confirmed.replicas < replicas)
         return { doubt: `${confirmed.replicas} of ${replicas} replicas confirmed ${within}` };
     }
     if (durable) {
-      const [local] = (await this.#line.call('WAITAOF', 1, 0, WAIT_MS)) as number[];
+      const [local] = (await this.#ask('WAITAOF', 1, 0, WAIT_MS)) as number[];
       confirmed.disk = Number(local) >= 1;
       if (!confirmed.disk) return { doubt: `Redis has not confirmed ${within} that it is on its disk` };
     }
     return { confirmed };
+  }
+
+  async #ask(command: 'WAIT' | 'WAITAOF', ...args: number[]): Promise<Reply> {
+    try {
+      return await this.#line.call(command, ...args);
+    } catch (error) {
+      throw isDelayqError(error) ? explained(error, this.#line.address) : error;
+    }
   }
 }
 
@@ -185,7 +213,7 @@ function explained(error: DelayqError, address: string): DelayqError {
 }
 
 /** The error for jobs that are there, as far as anybody knows, but were not confirmed. */
-export function unconfirmed(jobs: readonly Enqueued[], why: string): DelayqError {
+export function unconfirmed(jobs: readonly Enqueued[], { doubt, next }: Doubt): DelayqError {
   const one = jobs.length === 1;
   return new DelayqError(
     'unknown',
@@ -193,8 +221,8 @@ export function unconfirmed(jobs: readonly Enqueued[], why: string): DelayqError
       ? `job ${jobs[0]?.id} is there, but its durability is unknown`
       : `${jobs.length} jobs are there, but their durability is unknown`,
     {
-      why,
-      next: `repeat with ${one ? `--id ${jobs[0]?.id}` : 'the same ids'} until it is confirmed: that makes no second job while the first is there`,
+      why: doubt,
+      next: `${next ? `${next}; then ` : ''}repeat with ${one ? `--id ${jobs[0]?.id}` : 'the same ids'} until it is confirmed: that makes no second job while the first is there`,
       ids: jobs.map(({ id }) => id),
       stored: true,
     },

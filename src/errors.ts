@@ -61,3 +61,17 @@ export function isDelayqError(error: unknown, ...codes: ErrorCode[]): error is D
 export function isPassing(error: unknown): error is DelayqError {
   return isDelayqError(error, 'unreachable', 'temporary', 'unknown');
 }
+
+/** The error for jobs that were sent when no reply to that could be had. */
+export function unknownOutcome(ids: string[], why: string): DelayqError {
+  const [id] = ids;
+  return new DelayqError(
+    'unknown',
+    ids.length === 1 ? `job ${id} may or may not be enqueued` : `${ids.length} jobs may or may not be enqueued`,
+    {
+      why,
+      next: `repeat with ${ids.length === 1 ? `--id ${id}` : 'the same ids'}: that makes one job while the first still exists`,
+      ids,
+    },
+  );
+}

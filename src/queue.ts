@@ -2,8 +2,18 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Backoff, packBackoff } from './backoff.js';
 import { type BatchResult, inBatches } from './batches.js';
-import { askedFor, confirm, DURABLE_IN_FLIGHT, type Durability, ready, unconfirmed } from './durability.js';
-import { DelayqError, isDelayqError, isPassing } from './errors.js';
+import {
+  askedFor,
+  type Confirmation,
+  confirm,
+  DURABLE_IN_FLIGHT,
+  type Durability,
+  inDoubt,
+  nothingWritten,
+  ready,
+  unconfirmed,
+} from './durability.js';
+import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from './errors.js';
 import { randomWord } from './ids.js';
 import {
   type Answer,
@@ -30,6 +40,15 @@ const REPEAT_AFTER_MS = [100, 1_000];
 
 /** Who takes jobs, for operators: host and process. */
 const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+
+/** What Redis replied of a batch, the outcomes of its first sending, and what was confirmed if that was asked for. */
+interface Sent {
+  readonly now: number;
+  readonly outcomes: Outcome[];
+  readonly first: Outcome[];
+  readonly repeated: boolean;
+  readonly confirmation?: Confirmation;
+}
 
 /** How jobs are enqueued. */
 export interface EnqueueOptions extends Durability {
@@ -144,12 +163,14 @@ export class Queue {
       if (isKept(outcome)) {
         // Kept at the first sending is a collision of ids we made; else it is the job of the first sending.
         if (ours && isKept(first[i])) collided.push(i);
-        else if (ours) outcome = 'created';
+        else if (ours || first[i] === 'created') outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
       }
       results.push({ id: job.id, outcome, due: job.at ?? now + job.in, ...confirmed });
     }
-    if (unclear.length > 0) throw unknownOutcome(unclear, 'jobs of these ids are there, but perhaps the earlier ones');
+    const earlier = 'jobs of these ids are there, but perhaps the earlier ones';
+    if (unclear.length > 0)
+      throw first.length > 0 ? unconfirmed(results, { doubt: earlier }) : unknownOutcome(unclear, earlier);
     if (collided.length > 0) {
       const again = await this.#put(
         collided.map((i) => ({ ...batch[i], id: undefined }) as NewJob),
@@ -157,7 +178,7 @@ export class Queue {
       );
       for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
     }
-    if (confirmation && 'doubt' in confirmation) throw unconfirmed(results, confirmation.doubt);
+    if (confirmation && 'doubt' in confirmation) throw unconfirmed(results, confirmation);
     return results;
   }
 
@@ -165,39 +186,35 @@ export class Queue {
    * Sends a batch and has it confirmed as asked; when a reply is lost, again, always with `keep`: what the first sending
    * made must stay. `first` are the outcomes of the first sending, empty when its reply was lost.
    */
-  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked?: Durability) {
+  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked?: Durability): Promise<Sent> {
     let first: Outcome[] = [];
-    try {
-      const { line, ...reply } = await this.#over(jobs, ifExists, asked);
-      first = reply.outcomes;
-      return { ...reply, first, repeated: false, confirmation: asked && (await confirm(line, asked, reply.written)) };
-    } catch (error) {
-      if (!isDelayqError(error, 'unknown')) throw error;
-    }
-    let why: string | undefined;
-    for (const pause of REPEAT_AFTER_MS) {
-      await sleep(pause);
+    let sent: Sent | undefined;
+    let lost: DelayqError | undefined;
+    for (const [n, pause] of [0, ...REPEAT_AFTER_MS].entries()) {
+      if (n > 0) await sleep(pause);
       try {
-        const { line, ...reply } = await this.#over(jobs, 'keep', asked);
-        return { ...reply, first, repeated: true, confirmation: asked && (await confirm(line, asked, reply.written)) };
+        // What is to be confirmed must be asked for over the line over which it was written.
+        const line = asked ? await ready(this.redis, asked) : this.redis;
+        this.#list(line);
+        const mode = n > 0 ? 'keep' : ifExists;
+        const reply = await scripts.enqueue(line, this.#keys, jobs, { ifExists: mode, wake: this.#wake });
+        if (n === 0) first = reply.outcomes;
+        const now: Sent = { ...reply, first, repeated: n > 0 };
+        // Should every wait be cut short, the reply nearest to the write tells best what became of it.
+        sent ??= now;
+        if (!asked) return now;
+        return { ...now, confirmation: reply.written ? await confirm(line, asked) : nothingWritten(this.#keys.stats) };
       } catch (error) {
-        if (!isDelayqError(error)) throw error;
-        why = error.why ?? error.message;
+        if (!isDelayqError(error) || (n === 0 && error.code !== 'unknown')) throw error;
+        lost = error;
         // However definite this answer is, the first sending stays in doubt.
         if (!isPassing(error)) break;
       }
     }
-    throw unknownOutcome(
-      jobs.map((job) => job.id),
-      `Redis did not answer: ${why}`,
-    );
-  }
-
-  /** Sends a batch once, and tells over which line: what is to be confirmed must be asked for where it was written. */
-  async #over(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked: Durability | undefined) {
-    const line = asked ? await ready(this.redis, asked) : this.redis;
-    this.#list(line);
-    return { line, ...(await scripts.enqueue(line, this.#keys, jobs, { ifExists, wake: this.#wake })) };
+    const doubt = inDoubt(lost as DelayqError, "Redis's answer was lost; asked again: ");
+    if (sent) return { ...sent, confirmation: doubt };
+    const ids = jobs.map(({ id }) => id);
+    throw unknownOutcome(ids, doubt.doubt);
   }
 
   /** Lists the queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
@@ -293,19 +310,6 @@ export class Queue {
   async counts(upcoming = 0): Promise<scripts.Snapshot> {
     return scripts.inspect(this.redis, this.#keys, upcoming);
   }
-}
-
-function unknownOutcome(ids: string[], why: string): DelayqError {
-  const [id] = ids;
-  return new DelayqError(
-    'unknown',
-    ids.length === 1 ? `job ${id} may or may not be enqueued` : `${ids.length} jobs may or may not be enqueued`,
-    {
-      why,
-      next: `repeat with ${ids.length === 1 ? `--id ${id}` : 'the same ids'}: that makes one job while the first still exists`,
-      ids,
-    },
-  );
 }
 
 const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';

@@ -13,6 +13,8 @@ export type Arg = string | number | Buffer;
 
 /** Whatever takes calls: a {@link Connection}, or one that was pinned. */
 export interface Caller {
+  /** Where it leads, without user and password. */
+  readonly address: string;
   call(command: string, ...args: Arg[]): Promise<Reply>;
 }
 
@@ -198,7 +200,7 @@ export class Connection {
           next: 'check that Redis is up, then repeat',
         });
       };
-      this.#pinned = { stream, line: { call } };
+      this.#pinned = { stream, line: { address: this.address, call } };
     }
     return this.#pinned.line;
   }

@@ -33,10 +33,10 @@ async function calls(own: Server, command: string): Promise<number> {
 }
 
 /** A primary, and a replica that has all that the primary has. */
-async function pair(): Promise<{ primary: Server; replica: Server }> {
+async function pair(binary = 'redis-server', ...args: string[]): Promise<{ primary: Server; replica: Server }> {
   const quick = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '3600'];
-  const primary = await server({ tcp: true, args: quick });
-  const replica = await server({ args: ['--replicaof', '127.0.0.1', String(primary.port)] });
+  const primary = await server({ tcp: true, binary, args: [...quick, ...args] });
+  const replica = await server({ binary, args: ['--replicaof', '127.0.0.1', String(primary.port)] });
   await until(async () => upToDate(primary));
   return { primary, replica };
 }
@@ -123,6 +123,23 @@ describe.runIf(binary)('--durable', () => {
     expect(await delayq(['enqueue', '--durable', '--id', 'a', 'q', '1'], via(own.url))).toMatchObject({ code: 0 });
     expect(await payloads(own)).toEqual({ a: '1' });
   });
+
+  it('says that the job is there, and what to do, when the AOF was turned off meanwhile', async () => {
+    const own = await durable('--appendonly', 'yes');
+    const queue = queueAt(own.url);
+    await queue.enqueue({ payload: 0 }, { durable: true });
+    await own.admin.config('SET', 'appendonly', 'no');
+    const error = await queue.enqueue({ payload: 1, id: 'a' }, { durable: true }).catch((error) => error);
+    expect({ ...error, message: error.message }).toMatchObject({
+      code: 'unknown',
+      message: 'job a is there, but its durability is unknown',
+      why: expect.stringMatching(/^Redis at .* writes no AOF/),
+      next: expect.stringMatching(/^turn it on: .*; then repeat with --id a until it is confirmed/),
+      ids: ['a'],
+      stored: true,
+    });
+    expect(await payloads(own)).toMatchObject({ a: '1' });
+  });
 });
 
 describe('--replicas', () => {
@@ -152,7 +169,7 @@ describe('--replicas', () => {
     expect(await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(own.url))).toMatchObject({
       code: 75,
       stdout: '',
-      stderr: expect.stringMatching(/only 0 of 1 replicas answer\n {2}why: .*nothing was enqueued\n {2}next: /),
+      stderr: expect.stringMatching(/too few replicas answer\n {2}why: .*0 of 1 .*\n {2}next: no job is sent before/),
     });
     expect(await own.admin.dbsize()).toBe(0);
   });
@@ -200,16 +217,27 @@ describe('--replicas', () => {
     expect(told).toHaveLength(2);
   });
 
-  it('confirms nothing for a job that was kept while Redis takes no writes', async () => {
+  it('confirms nothing for a job that was kept when nothing was written, and says what that may come from', async () => {
     const { primary } = await pair();
     await delayq(['enqueue', '--id', 'a', 'q', '1'], via(primary.url));
     await primary.admin.config('SET', 'maxmemory', '1mb');
     expect(await delayq(['enqueue', '--id', 'a', 'q', '1'], via(primary.url))).toMatchObject({ code: 0 });
-    expect(await delayq(['enqueue', '--replicas', '1', '--id', 'a', 'q', '1'], via(primary.url))).toMatchObject({
+    const again = ['enqueue', '--replicas', '1', '--id', 'a', 'q', '1'];
+    const inDoubt = {
       code: 75,
       stdout: '',
-      stderr: expect.stringContaining('job a is there, but its durability is unknown'),
-    });
+      stderr: expect.stringMatching(
+        /job a is there, but its durability is unknown\n.*takes no writes.* counter kept .*\n {2}next: .*HGET delayq:\{q\}:stats kept/,
+      ),
+    };
+    expect(await delayq(again, via(primary.url))).toMatchObject(inDoubt);
+    await primary.admin.config('SET', 'maxmemory', '0');
+    expect(await delayq(again, via(primary.url))).toMatchObject({ code: 0 });
+    // Nor while its counter is spoilt, which no repeat mends.
+    await primary.admin.hset(key('q', 'stats'), 'kept', 'many');
+    expect(await delayq(again, via(primary.url))).toMatchObject(inDoubt);
+    await primary.admin.hdel(key('q', 'stats'), 'kept');
+    expect(await delayq(again, via(primary.url))).toMatchObject({ code: 0 });
   });
 
   it('after a connection lost in the wait asks again, and waits behind a script of the new connection', async () => {
@@ -225,12 +253,49 @@ describe('--replicas', () => {
         seen.push(name === 'wait' ? `wait ${args[1]}` : name);
     });
     through.fault = { word: 'WAIT\r\n$1\r\n1\r\n$4\r\n4000', kind: 'cut', times: 1 };
-    const { code, stdout, stderr } = await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(through.url));
+    const args = ['enqueue', '--replicas', '1', '--json', '--id', 'a', 'q', '1'];
+    const { code, stdout, stderr } = await delayq(args, via(through.url));
     expect({ code, stderr, struck: through.struck }).toEqual({ code: 0, stderr: '', struck: 1 });
-    expect(await payloads(primary)).toEqual({ [stdout.trim()]: '1' });
+    expect(JSON.parse(stdout)).toMatchObject({ outcome: 'created', confirmed: { replicas: 1 } });
+    expect(await payloads(primary)).toEqual({ a: '1' });
     const connection = (...script: string[]) => ['client', 'wait 1000', ...script, 'wait 4000'];
     await until(() => seen.filter((call) => call === 'wait 4000').length === 2);
     expect(seen).toEqual([...connection('sadd', 'evalsha', 'eval'), ...connection('evalsha')]);
+  });
+
+  it('that lost a wait, and cannot ask again, says that the job is there, as Redis has said so', async () => {
+    const { primary, replica } = await pair();
+    const through = await FaultyProxy.start(primary.socket);
+    afterwards.push(() => through.stop());
+    const queue = queueAt(through.url);
+    await queue.enqueue({ payload: 0 }, { replicas: 1 });
+    replica.signal('SIGSTOP');
+    through.fault = { word: 'WAIT\r\n$1\r\n1\r\n$4\r\n4000', kind: 'refuse', times: 1 };
+    const error = await queue.enqueue({ payload: 1, id: 'a' }, { replicas: 1 }).catch((error) => error);
+    expect({ ...error, message: error.message, struck: through.struck }).toMatchObject({
+      struck: 1,
+      code: 'unknown',
+      message: 'job a is there, but its durability is unknown',
+      why: "Redis's answer was lost; asked again: 0 of 1 replicas answered within 1 s",
+      next: expect.stringMatching(/^repeat with --id a until it is confirmed/),
+      ids: ['a'],
+      stored: true,
+    });
+    expect(await payloads(primary)).toMatchObject({ a: '1' });
+  });
+
+  it('that lost the wait for a replacement does not take the earlier job for it', async () => {
+    const { primary } = await pair();
+    const through = await FaultyProxy.start(primary.socket);
+    afterwards.push(() => through.stop());
+    const queue = queueAt(through.url);
+    await queue.enqueue({ payload: 'old', id: 'a' });
+    // Had a failover cut it, the job there could be the old one.
+    through.fault = { word: 'WAIT\r\n$1\r\n1\r\n$4\r\n4000', kind: 'cut', times: 1 };
+    await expect(
+      queue.enqueue({ payload: 'new', id: 'a' }, { replicas: 1, ifExists: 'replace' }),
+    ).rejects.toMatchObject({ why: expect.stringContaining('perhaps the earlier'), ids: ['a'], stored: true });
+    expect(await payloads(primary)).toEqual({ a: '"new"' });
   });
 
   it('in bulk waits once for many batches', async () => {
