@@ -140,6 +140,33 @@ describe.runIf(binary)('--durable', () => {
     });
     expect(await payloads(own)).toMatchObject({ a: '1' });
   });
+
+  it('with --replicas never confirms what was written between the two waits of others', async () => {
+    const { primary, replica } = await pair(binary, '--appendonly', 'yes', '--appendfsync', 'always');
+    const queue = queueAt(primary.url);
+    const asked = { durable: true, replicas: 1 };
+    await queue.enqueue({ payload: 0 }, asked);
+    const monitor = await primary.admin.monitor();
+    afterwards.push(() => monitor.disconnect());
+    const seen: string[] = [];
+    monitor.on('monitor', (_time: string, [command = '']: string[], source: string) => {
+      if (source !== 'lua' && /^(eval.*|wait.*|echo)$/i.test(command)) seen.push(command.toLowerCase());
+    });
+    const client = async () => /^.* name=delayq .*$/m.exec(String(await primary.admin.client('LIST')))?.[0] ?? '';
+    replica.signal('SIGSTOP');
+    const first = queue.enqueue({ payload: 1 }, asked);
+    await until(async () => / flags=b/.test(await client()));
+    // Redis has it, and carries it out once the WAIT before it is over.
+    const second = queue.enqueue({ payload: 2 }, asked);
+    await until(async () => / flags=b.* qbuf=[1-9]/.test(await client()));
+    replica.signal('SIGCONT');
+    expect(await Promise.all([first, second])).toMatchObject(
+      Array.from({ length: 2 }, () => ({ confirmed: { disk: true, replicas: 1 } })),
+    );
+    await primary.admin.echo('that was all');
+    await until(() => seen.includes('echo'));
+    expect(seen).toEqual(['evalsha', 'wait', 'evalsha', 'waitaof', 'wait', 'waitaof', 'echo']);
+  });
 });
 
 describe('--replicas', () => {
