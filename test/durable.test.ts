@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../src/index.js';
-import { delayq, linesOf } from './support/cli.js';
+import { begin, delayq, linesOf } from './support/cli.js';
 import { FaultyProxy } from './support/proxy.js';
 import { key } from './support/redis.js';
 import { knowsWaitaof, Server } from './support/server.js';
@@ -242,6 +242,38 @@ describe('--replicas', () => {
     const told = [...stderr.matchAll(/line (\d): enqueued, but its durability is unknown; .* the id (\w+)/g)];
     expect(Object.fromEntries(told.map(([, line, id]) => [id, line]))).toEqual(await payloads(primary));
     expect(told).toHaveLength(2);
+  });
+
+  it('in bulk counts all lines of unknown durability, and speaks of further lines only where there may be some', async () => {
+    // A server each: none finds the replica behind before it has sent anything.
+    const frozen = async () => {
+      const { primary, replica } = await pair();
+      replica.signal('SIGSTOP');
+      return via(primary.url);
+    };
+    const [here, there, elsewhere] = await Promise.all([frozen(), frozen(), frozen()]);
+    const args = ['enqueue', '--replicas', '1', '--json', 'q', '-'];
+    const input = Array.from({ length: 1_200 }, (_, n) => `{"payload":${n},"id":"${n}"}\n`).join('');
+    const open = begin(args, elsewhere);
+    open.child.stdin?.write('1\n2\n');
+    const [made, given, more] = await Promise.all([
+      delayq(args, { input: numbers(1_200), ...here }),
+      delayq([...args, '--jobs'], { input, ...there }),
+      open.ended,
+    ]);
+    for (const { code, stdout, stderr } of [made, given]) {
+      expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 75, created: 0, unconfirmed: 1_200, unknown: 0 });
+      expect(stderr).toMatch(
+        /left in doubt: 1,200 jobs there, but of unknown durability\n.*\n.*repeat with the same ids/,
+      );
+      expect(stderr).not.toContain('lines after');
+    }
+    expect(made.stderr.match(/line \d+: enqueued, .* the id \w+/g)).toHaveLength(1_200);
+    // Whoever has given the ids needs no more than which lines.
+    const ranges = [...given.stderr.matchAll(/lines (\d+) to (\d+): each enqueued, .* as they are/g)];
+    expect(ranges.reduce((sum, [, from, to]) => sum + Number(to) - Number(from) + 1, 0)).toBe(1_200);
+    expect(linesOf(given.stderr).length).toBeLessThan(10);
+    expect(more.stderr).toContain('lines after 2: not enqueued');
   });
 
   it('confirms nothing for a job that was kept when nothing was written, and says what that may come from', async () => {

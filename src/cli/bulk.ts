@@ -17,7 +17,7 @@ import {
 import { type Context, cannotWrite, type Globals } from './context.js';
 import { jobOf } from './jobline.js';
 import { lines } from './lines.js';
-import { document, grouped, say } from './output.js';
+import { document, grouped, many, say } from './output.js';
 
 /** What `delayq enqueue` can be told. */
 export interface EnqueueOptions extends Globals {
@@ -94,7 +94,8 @@ export async function enqueueLines(
       }
     }
     const sender = new Sender(context, queue, options);
-    const jobs = jobsOf(context, file ? reread(file) : context.stdin, toJob, refuse, sender.until(stop));
+    const input = file ? reread(file) : context.stdin;
+    const jobs = jobsOf(context, input, toJob, refuse, sender.until(stop), () => sender.ended());
     const { ifExists, durable, replicas } = options;
     for await (const result of queue.enqueueBatches(jobs, { ifExists, durable, replicas })) {
       await sender.took(result);
@@ -106,13 +107,14 @@ export async function enqueueLines(
   if (refused > 0 && context.exitCode === 0) context.exitCode = 1;
 }
 
-/** Reads lines into jobs, as many at a time as arrive. Ends early when `stop` aborts. */
+/** Reads lines into jobs, as many at a time as arrive. Ends early when `stop` aborts; calls `ended` when there are no more. */
 async function* jobsOf(
   context: Context,
   input: Readable,
   toJob: (text: string) => NewJob,
   refuse: (line: number, error: unknown) => void,
   stop: AbortSignal,
+  ended = () => {},
 ): AsyncGenerator<Numbered[]> {
   try {
     for await (const some of lines(addAbortSignal(stop, input))) {
@@ -129,6 +131,7 @@ async function* jobsOf(
       yield jobs;
       if (stop.aborted) return;
     }
+    ended();
   } catch (error) {
     if (!stop.aborted) throw error;
   }
@@ -155,6 +158,8 @@ class Sender {
   readonly #queue: Queue;
   readonly #options: EnqueueOptions;
   readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0 };
+  /** Jobs of batches that ended in doubt: there, but not known to be durable; there or not. */
+  readonly #doubts = { unconfirmed: 0, unknown: 0 };
   readonly #missed: [number, number][] = [];
   /** What holds of every line that was confirmed. */
   #confirmed: Confirmed | undefined;
@@ -164,6 +169,7 @@ class Sender {
   readonly #started = performance.now();
   #shown = this.#started;
   #last = 0;
+  #more = true;
   #failure: DelayqError | undefined;
 
   constructor(context: Context, queue: Queue, options: EnqueueOptions) {
@@ -176,6 +182,11 @@ class Sender {
   /** Aborts when `stop` does, or when a batch has failed. */
   until(stop: AbortSignal): AbortSignal {
     return AbortSignal.any([stop, this.#stop.signal]);
+  }
+
+  /** To be called when every line was read: there are no more than those whose results come in. */
+  ended(): void {
+    this.#more = false;
   }
 
   async took(result: BatchResult<Numbered>): Promise<void> {
@@ -205,14 +216,39 @@ class Sender {
   }
 
   #unknown(batch: readonly Numbered[], error: DelayqError): void {
+    this.#doubts[error.stored ? 'unconfirmed' : 'unknown'] += error.ids.length;
+    const known = error.stored ? 'enqueued, but its durability is unknown' : 'may or may not be enqueued';
     // Ids made here are the last ones of the error's list in the order of the jobs; ids given are in the line.
     const given = new Map(batch.filter(({ id }) => id !== undefined).map(({ id, line }) => [id, line]));
     const made = batch.filter(({ id }) => id === undefined).map(({ line }) => line);
+    if (batch.length > 1 && made.length === 0 && error.ids.length === batch.length) {
+      const [from, to] = [batch[0]?.line, batch.at(-1)?.line];
+      say(
+        this.#context,
+        `lines ${from} to ${to}: each ${known}; to repeat them safely send them as they are, with their ids`,
+      );
+      return;
+    }
     for (const id of error.ids) {
       const line = given.get(id) ?? made.shift();
-      const known = error.stored ? 'enqueued, but its durability is unknown' : 'may or may not be enqueued';
       say(this.#context, `line ${line}: ${known}; to repeat it safely give it the id ${id}`);
     }
+  }
+
+  /** What is to be said at the end: an error of one batch as that of all batches that ended like it. */
+  #whole(failure: DelayqError): DelayqError {
+    const { unconfirmed, unknown } = this.#doubts;
+    if (failure.code !== 'unknown') return failure;
+    const doubts = [
+      ...(unconfirmed > 0 ? [`${many(unconfirmed, 'job')} there, but of unknown durability`] : []),
+      ...(unknown > 0 ? [`${many(unknown, 'job')} that may or may not be enqueued`] : []),
+    ];
+    return new DelayqError('unknown', `left in doubt: ${doubts.join('; ')}`, {
+      why: failure.why,
+      // --id is for one job on the command line; lines have theirs in --jobs.
+      next: failure.next?.replace(`--id ${failure.ids[0]}`, 'the same ids'),
+      cause: failure,
+    });
   }
 
   #progress(): void {
@@ -237,13 +273,13 @@ class Sender {
     if (this.#options.json) {
       const confirmed = this.#confirmed;
       await this.#context.write(
-        document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused, confirmed }),
+        document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused, ...this.#doubts, confirmed }),
       );
     }
     if (keptDead > 0) this.#context.exitCode = 1;
     for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
-    if (this.#failure || interrupted) say(this.#context, `lines after ${this.#last}: not enqueued`);
-    if (this.#failure) throw this.#failure;
+    if (this.#more && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
+    if (this.#failure) throw this.#whole(this.#failure);
     if (interrupted) this.#context.exitCode = 130;
   }
 }

@@ -245,6 +245,8 @@ describe('delayq enqueue -', () => {
       kept: 0,
       keptDead: 0,
       refused: 1,
+      unconfirmed: 0,
+      unknown: 0,
     });
   });
 
