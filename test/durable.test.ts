@@ -1,21 +1,13 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../src/index.js';
+import { afterwards, during } from './support/afterwards.js';
 import { begin, delayq, linesOf } from './support/cli.js';
 import { FaultyProxy } from './support/proxy.js';
 import { key } from './support/redis.js';
 import { knowsWaitaof, Server } from './support/server.js';
 import { until } from './support/until.js';
 
-const afterwards: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const clean of afterwards.splice(0).reverse()) await clean();
-});
-
-async function server(options?: Parameters<typeof Server.start>[0]): Promise<Server> {
-  const made = await Server.start(options);
-  afterwards.push(() => made.stop());
-  return made;
-}
+const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.start(options));
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 const payloads = async (own: Server, queue = 'q') => own.admin.hgetall(key(queue, 'payload'));
@@ -23,7 +15,7 @@ const numbers = (n: number) => Array.from({ length: n }, (_, i) => `${i}\n`).joi
 
 function queueAt(url: string): Queue {
   const redis = new Connection(url);
-  afterwards.push(() => redis.close());
+  afterwards(() => redis.close());
   return new Queue(redis, 'q');
 }
 
@@ -147,7 +139,7 @@ describe.runIf(binary)('--durable', () => {
     const asked = { durable: true, replicas: 1 };
     await queue.enqueue({ payload: 0 }, asked);
     const monitor = await primary.admin.monitor();
-    afterwards.push(() => monitor.disconnect());
+    afterwards(() => monitor.disconnect());
     const seen: string[] = [];
     monitor.on('monitor', (_time: string, [command = '']: string[], source: string) => {
       if (source !== 'lua' && /^(eval.*|wait.*|echo)$/i.test(command)) seen.push(command.toLowerCase());
@@ -301,10 +293,9 @@ describe('--replicas', () => {
 
   it('after a connection lost in the wait asks again, and waits behind a script of the new connection', async () => {
     const { primary } = await pair();
-    const through = await FaultyProxy.start(primary.socket);
-    afterwards.push(() => through.stop());
+    const through = await during(FaultyProxy.start(primary.socket));
     const monitor = await primary.admin.monitor();
-    afterwards.push(() => monitor.disconnect());
+    afterwards(() => monitor.disconnect());
     const seen: string[] = [];
     monitor.on('monitor', (_time: string, [command = '', ...args]: string[], source: string) => {
       const name = command.toLowerCase();
@@ -324,8 +315,7 @@ describe('--replicas', () => {
 
   it('that lost a wait, and cannot ask again, says that the job is there, as Redis has said so', async () => {
     const { primary, replica } = await pair();
-    const through = await FaultyProxy.start(primary.socket);
-    afterwards.push(() => through.stop());
+    const through = await during(FaultyProxy.start(primary.socket));
     const queue = queueAt(through.url);
     await queue.enqueue({ payload: 0 }, { replicas: 1 });
     replica.signal('SIGSTOP');
@@ -345,8 +335,7 @@ describe('--replicas', () => {
 
   it('that lost the wait for a replacement does not take the earlier job for it', async () => {
     const { primary } = await pair();
-    const through = await FaultyProxy.start(primary.socket);
-    afterwards.push(() => through.stop());
+    const through = await during(FaultyProxy.start(primary.socket));
     const queue = queueAt(through.url);
     await queue.enqueue({ payload: 'old', id: 'a' });
     // Had a failover cut it, the job there could be the old one.
@@ -404,7 +393,7 @@ describe('--replicas', () => {
 it('a pinned connection that was lost fails, although the next call makes a new one', async () => {
   const own = await server();
   const redis = new Connection(own.url);
-  afterwards.push(() => redis.close());
+  afterwards(() => redis.close());
   const line = await redis.pin();
   expect(await redis.pin()).toBe(line);
   expect(String(await line.call('PING'))).toBe('PONG');
@@ -420,11 +409,11 @@ it('a pinned connection that was lost fails, although the next call makes a new 
 it('many calls that find the connection dead leave no warning of Node on stderr', async () => {
   const own = await server();
   const redis = new Connection(own.url);
-  afterwards.push(() => redis.close());
+  afterwards(() => redis.close());
   const warnings: Error[] = [];
   const warned = (warning: Error) => warnings.push(warning);
   process.on('warning', warned);
-  afterwards.push(() => process.off('warning', warned));
+  afterwards(() => process.off('warning', warned));
   const pings = () => Promise.allSettled(Array.from({ length: 30 }, () => redis.call('PING')));
   await redis.connect();
   own.signal('SIGSTOP');

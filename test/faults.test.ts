@@ -1,29 +1,17 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../src/index.js';
+import { afterwards, during } from './support/afterwards.js';
 import { begin, delayq, linesOf, sh } from './support/cli.js';
 import { FaultyProxy } from './support/proxy.js';
 import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from './support/redis.js';
 import { freePort, Server } from './support/server.js';
 import { until } from './support/until.js';
 
-const afterwards: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const clean of afterwards.splice(0).reverse()) await clean();
-});
+const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.start(options));
 
-async function server(options?: Parameters<typeof Server.start>[0]): Promise<Server> {
-  const made = await Server.start(options);
-  afterwards.push(() => made.stop());
-  return made;
-}
-
-async function proxy(): Promise<FaultyProxy> {
-  const made = await FaultyProxy.start(redisUrl.slice('unix://'.length));
-  afterwards.push(() => made.stop());
-  return made;
-}
+const proxy = () => during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 
@@ -178,7 +166,7 @@ describe('a lost reply', () => {
   it('of an ack is asked for again, and removes the jobs', async () => {
     const through = await proxy();
     const far = new Connection(through.url);
-    afterwards.push(() => far.close());
+    afterwards(() => far.close());
     const queue = new Queue(far, freshName());
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const { jobs } = await queue.drain();
@@ -223,7 +211,7 @@ describe('Redis that is not there', () => {
     const silent = createServer(() => {});
     silent.listen(0, '127.0.0.1');
     await once(silent, 'listening');
-    afterwards.push(() => silent.close());
+    afterwards(() => silent.close());
     const { port } = silent.address() as { port: number };
     const ended = await Promise.all(commands().map((args) => delayq(args, via(`redis://127.0.0.1:${port}`))));
     for (const { code, stderr } of ended) {
@@ -465,7 +453,7 @@ describe('what Redis answers is told for what it is (failures 20, 28)', () => {
 it('restarts between any two calls lose nothing that was confirmed (failures 18)', async () => {
   const own = await server({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
   const redis = new Connection(own.url);
-  afterwards.push(() => redis.close());
+  afterwards(() => redis.close());
   const queue = new Queue(redis, 'q');
   const restart = async () => {
     await own.end('SIGKILL');

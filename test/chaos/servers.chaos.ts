@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
+import { afterwards, during } from '../support/afterwards.js';
 import { delayq, linesOf, sh } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, connection, freshName, key, redisUrl, timePasses } from '../support/redis.js';
@@ -16,17 +17,6 @@ import { seed } from './options.js';
 import { payloadOf } from './producers.js';
 import { Random } from './random.js';
 import { Sentinel } from './sentinel.js';
-
-const afterwards: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const clean of afterwards.splice(0).reverse()) await clean();
-});
-
-/** Has `thing` stopped when the test is over. */
-function during<T extends { stop(): unknown }>(thing: T): T {
-  afterwards.push(() => thing.stop());
-  return thing;
-}
 
 const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
@@ -78,15 +68,15 @@ class Watch {
 describe(`a failover (seed ${seed})`, () => {
   it('to a replica that lags loses nothing that --replicas has confirmed, and lost acks only redeliver (failures 22)', async () => {
     const random = new Random(seed);
-    const primary = during(await Server.start({ tcp: true, args: ALWAYS }));
-    const toPrimary = during(await FaultyProxy.start(primary.port));
-    const replica = during(
-      await Server.start({ tcp: true, args: [...ALWAYS, '--replicaof', '127.0.0.1', String(toPrimary.port)] }),
+    const primary = await during(Server.start({ tcp: true, args: ALWAYS }));
+    const toPrimary = await during(FaultyProxy.start(primary.port));
+    const replica = await during(
+      Server.start({ tcp: true, args: [...ALWAYS, '--replicaof', '127.0.0.1', String(toPrimary.port)] }),
     );
-    const sentinel = during(await Sentinel.start(toPrimary.port));
+    const sentinel = await during(Sentinel.start(toPrimary.port));
     await sentinel.ready();
     // What clients reach: as a proxy or a service's address that follows the primary.
-    const clients = during(await FaultyProxy.start(primary.port));
+    const clients = await during(FaultyProxy.start(primary.port));
     const env = { DELAYQ_REDIS_URL: clients.url };
     const ledger = new Ledger('safe');
     const ids = Array.from({ length: 200 }, () => ledger.sending(0));
@@ -96,7 +86,7 @@ describe(`a failover (seed ${seed})`, () => {
     for (const id of linesOf(bulk.stdout)) ledger.confirmed(id);
 
     const redis = new Connection(clients.url);
-    afterwards.push(() => redis.close());
+    afterwards(() => redis.close());
     const queue = new Queue(redis, 'safe');
     await primary.admin.hset(key('safe', 'config'), 'lease', '1000');
     const { jobs: taken } = await queue.drain({ limit: random.whole(1, 50) });
@@ -114,7 +104,7 @@ describe(`a failover (seed ${seed})`, () => {
     await primary.end('SIGKILL');
     await until(async () => (await sentinel.primary()) === replica.port);
     clients.retarget(replica.port);
-    const watch = during(new Watch('safe', clients.url).begin('exec').begin('worker'));
+    const watch = await during(new Watch('safe', clients.url).begin('exec').begin('worker'));
     await until(async () => (await replica.admin.hlen(key('safe', 'payload'))) === 0);
     await watch.end();
 
@@ -133,7 +123,7 @@ describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
     const random = new Random(seed);
     const queue = freshName();
     const ledger = new Ledger(queue);
-    const watch = during(new Watch(queue, redisUrl).begin('stdout', '+300s').begin('lease', '-300s'));
+    const watch = await during(new Watch(queue, redisUrl).begin('stdout', '+300s').begin('lease', '-300s'));
     for (let n = 0; n < 30; n++) {
       const inMs = random.whole(0, 2_500);
       const id = ledger.sending(inMs);
@@ -153,7 +143,7 @@ describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
 
 it('consumers that were down for 30 days, through a restart: all is there, oldest first (failures 17)', async () => {
   const random = new Random(seed);
-  const server = during(await Server.start({ args: ALWAYS }));
+  const server = await during(Server.start({ args: ALWAYS }));
   const env = { DELAYQ_REDIS_URL: server.url };
   const days = Array.from({ length: 400 }, () => random.whole(0, 29 * 24 * 60));
   const jobs = days.map((minutes) => `{"in":"${minutes}m","payload":${minutes}}\n`).join('');
