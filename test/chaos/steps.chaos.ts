@@ -33,7 +33,7 @@ class Scene {
   readonly #random: Random;
   #proxy: FaultyProxy | undefined;
   #struck: Consumer | undefined;
-  readonly #helpers: Consumer[] = [];
+  readonly #rescuers: Consumer[] = [];
 
   constructor(form: Form, random: Random) {
     this.form = form;
@@ -83,10 +83,10 @@ class Scene {
   }
 
   /** A consumer that meets no fault. */
-  helper(form: Form, gate = OPEN): Consumer {
-    const helper = this.#consumer(form, redisUrl, `helper-${this.#helpers.length}`, gate);
-    this.#helpers.push(helper);
-    return helper;
+  rescuer(form: Form, gate = OPEN): Consumer {
+    const rescuer = this.#consumer(form, redisUrl, `rescuer-${this.#rescuers.length}`, gate);
+    this.#rescuers.push(rescuer);
+    return rescuer;
   }
 
   openGate(): void {
@@ -103,7 +103,7 @@ class Scene {
     const before = readLog(this.log).handlings.length;
     await until(async () => {
       if ((await this.waiting()) === 0) return true;
-      await this.helper('stdout').ended;
+      await this.rescuer('stdout').ended;
       return false;
     });
     for (const { id, start, run } of readLog(this.log).handlings.slice(before)) {
@@ -128,7 +128,7 @@ class Scene {
   /** Ends whatever is still there. */
   async stop(): Promise<void> {
     this.openGate();
-    for (const consumer of [this.#struck, ...this.#helpers]) await consumer?.kill();
+    for (const consumer of [this.#struck, ...this.#rescuers]) await consumer?.kill();
     await this.#proxy?.stop();
   }
 }
@@ -208,11 +208,11 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
         await until(() => scene.log.includes('began'));
         scene.struck.signal('drain', 'SIGSTOP');
         const gate = join(temporaryDirectory(), 'gate');
-        let other = scene.helper('exec', gate);
+        let other = scene.rescuer('exec', gate);
         // A drain that comes before the lease has ended finds nothing and ends.
         await until(() => {
           if (scene.log.split('began').length > 2) return true;
-          if (other.over) other = scene.helper('exec', gate);
+          if (other.over) other = scene.rescuer('exec', gate);
           return false;
         });
         const held = await admin.hgetall(key(scene.queue, 'lease'));
