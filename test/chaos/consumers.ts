@@ -71,6 +71,9 @@ export class Consumer {
   readonly label: string;
   readonly #shell: ChildProcess;
   readonly #members = new Map<string, number>();
+  /** Members that were told to stop more than once, which ends them at once, with 130. */
+  readonly hurried = new Set<string>();
+  readonly #told = new Set<string>();
   /** Exit statuses, 128 + n for a signal, by member. */
   readonly ended: Promise<Map<string, number>>;
   over = false;
@@ -135,6 +138,7 @@ export class Consumer {
   /** Signals one member; false when it is not there (any more). */
   signal(member: string, signal: NodeJS.Signals): boolean {
     const pid = this.#members.get(member);
+    if (signal === 'SIGTERM') (this.#told.has(member) ? this.hurried : this.#told).add(member);
     return !this.over && pid !== undefined && send(pid, signal);
   }
 
