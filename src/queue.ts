@@ -110,12 +110,7 @@ export class Queue {
   ): Promise<Enqueued | Enqueued[]> | AsyncGenerator<Enqueued> {
     if (Array.isArray(jobs)) return this.#all(jobs, options);
     if (Symbol.asyncIterator in jobs) return this.#each(jobs, options);
-    return this.#one(jobs as NewJob, options);
-  }
-
-  async #one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
-    const [enqueued] = await this.#put([job], options);
-    return enqueued as Enqueued;
+    return this.#put([jobs as NewJob], options).then(([enqueued]) => enqueued as Enqueued);
   }
 
   async #all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
@@ -245,12 +240,18 @@ export class Queue {
     return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: CONSUMER });
   }
 
-  /** Enqueues jobs again, as they were, that a drain without lease has removed. */
+  /**
+   * Enqueues jobs again, as they were, that a drain without lease has removed. Throws `unknown` with `ids` when the reply
+   * is lost: asked for again, a job that was taken meanwhile would come twice.
+   */
   async putBack(jobs: readonly Job[]): Promise<void> {
+    const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };
     for (const some of chunks(jobs)) {
-      const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };
       const ready = some.map(({ id, payload, due, record }) => ({ ...none, id, json: payload, at: due, record }));
-      await this.#send(ready, 'keep');
+      await scripts.enqueue(this.redis, this.#keys, ready, { ifExists: 'keep', wake: this.#wake }).catch((error) => {
+        const ids = some.map(({ id }) => id);
+        throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's answer was lost: ${error.why}`) : error;
+      });
     }
   }
 

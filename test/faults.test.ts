@@ -175,6 +175,19 @@ describe('a lost reply', () => {
     expect(await queue.counts()).toMatchObject({ active: 0, payload: 0 });
   });
 
+  it('of putting back what at most once has taken is not asked for again: it could come twice', async () => {
+    const through = await proxy();
+    const far = new Connection(through.url);
+    afterwards(() => far.close());
+    const queue = new Queue(far, freshName());
+    await queue.enqueue({ payload: 1, id: 'a' });
+    const { jobs } = await queue.drain({ leaseMs: 0 });
+    through.fault = { word: 'EVAL', kind: 'cut', times: 1 };
+    await expect(queue.putBack(jobs)).rejects.toMatchObject({ code: 'unknown', ids: ['a'] });
+    expect((await queue.counts()).stats).toMatchObject({ enqueued: 2 });
+    expect((await queue.counts()).stats.kept).toBeUndefined();
+  });
+
   it('while watching is told once and waited out', async () => {
     const queue = freshQueue();
     const through = await proxy();

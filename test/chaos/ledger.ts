@@ -88,6 +88,8 @@ export interface Terms {
   readonly calm?: boolean;
   /** Jobs may be gone that no handler noted, as they were removed when taken, or written to a reader that was killed. */
   readonly mayLose?: boolean;
+  /** That no job may be handled twice, whatever struck its first run. */
+  readonly atMostOnce?: boolean;
   /** Runs that were killed, stopped or failed: what they handled may come again with the same attempt. */
   readonly disturbed?: ((run: string) => boolean) | undefined;
   /** Whether a Redis that was killed may have forgotten what it did at this time, ms. */
@@ -186,11 +188,10 @@ export class Ledger {
       return confirmed !== undefined && confirmed - sent < REPEATED_MS;
     };
     const anew = Math.max(0, enqueued - new Set([...confirmed, ...seen]).size);
-    none(
-      'were handled again although neither a lease had ended nor an enqueue was in doubt',
-      repeats.anew.filter(({ id }) => wentWell(id)).map(({ id, runs }) => `${id} (${runs})`),
-    );
-    none('were enqueued anew, more than Redis counted', [...new Set(repeats.anew.map(({ id }) => id))], anew);
+    none('were handled again although no lease had ended', repeats.unexplained);
+    holds(`handled again at most once: ${repeats.released}`, !terms.atMostOnce || repeats.released === 0);
+    none('were enqueued anew although their enqueue went well', repeats.anew.filter(wentWell));
+    none('were enqueued anew, more than Redis counted', [...new Set(repeats.anew)], anew);
     none(
       'failed twice at the same attempt',
       // Unless Redis has forgotten that it failed.
@@ -244,7 +245,8 @@ export class Ledger {
       counted: 0,
       released: 0,
       forgotten: 0,
-      anew: [] as { id: string; runs: string }[],
+      anew: [] as string[],
+      unexplained: [] as string[],
       sameLease: [] as string[],
     };
     for (const [id, of] of byJob) {
@@ -254,10 +256,12 @@ export class Ledger {
         if (!before) continue;
         if (before.receipt === handling.receipt) found.sameLease.push(id);
         else if (handling.attempt > before.attempt) found.counted += 1;
-        else if (disturbed(before.run)) found.released += 1;
         // That it was ever taken.
         else if (mayForget(before.start)) found.forgotten += 1;
-        else found.anew.push({ id, runs: `${before.run}, then ${handling.run}, both attempt ${handling.attempt}` });
+        // Given back without a count a job is as due as before; another due time is that of another life.
+        else if (handling.due !== before.due) found.anew.push(id);
+        else if (disturbed(before.run)) found.released += 1;
+        else found.unexplained.push(`${id} (${before.run}, then ${handling.run}, both attempt ${handling.attempt})`);
       }
     }
     return found;

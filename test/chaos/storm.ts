@@ -247,6 +247,7 @@ export class Storm {
       const balance = ledger.balance(log, await remainsOf(this.#server.admin, ledger.queue), {
         calm,
         mayLose: ledger.queue !== 'all',
+        atMostOnce: ledger.queue === 'once',
         disturbed: (run) => this.#disturbed.has(run),
         mayForget:
           appendfsync === 'everysec'
