@@ -29,6 +29,8 @@ class Scene {
   readonly form: Form;
   readonly queue = freshName();
   readonly ledger = new Ledger(this.queue);
+  /** How long leases of the queue last, ms. */
+  leaseMs = 1_000;
   readonly #directory = temporaryDirectory();
   readonly #random: Random;
   #proxy: FaultyProxy | undefined;
@@ -62,7 +64,7 @@ class Scene {
   }
 
   async fill(what: 'ok' | 'wait', most = 40): Promise<void> {
-    await admin.hset(key(this.queue, 'config'), { lease: '1000', backoff: '1' });
+    await admin.hset(key(this.queue, 'config'), { lease: this.leaseMs, backoff: '1' });
     const jobs = Array.from({ length: this.#random.whole(1, most) }, (_, i) => {
       const id = this.ledger.sending(0);
       return { id, payload: JsonText.parse(payloadOf(id, i === 0 ? what : 'ok', this.#random.whole(1, 3_000))) };
@@ -111,7 +113,7 @@ class Scene {
       if (run === 'struck') continue;
       const place = ends.indexOf(id);
       if (place >= 0)
-        expect(start, `${id} came again before its lease had ended`).toBeGreaterThan(Number(ends[place + 1]));
+        expect(start, `${id} came again before its lease had ended`).toBeGreaterThanOrEqual(Number(ends[place + 1]));
     }
   }
 
@@ -230,11 +232,12 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
 
   it.each(HOLDING)('%s keeps its lease while a job takes longer than that (failures 11)', (form) =>
     play(form, async (scene) => {
+      // No hiccup of a busy machine ends it.
+      scene.leaseMs = 4_000;
       await reach(scene, 'while a job is handled');
       const ends = async () => Number((await admin.zrange(key(scene.queue, 'active'), '-1', '-1', 'WITHSCORES'))[1]);
       const first = await ends();
-      // Renewed beyond twice the first lease.
-      await until(async () => (await ends()) > first + 1_000);
+      await until(async () => (await ends()) > first + scene.leaseMs);
       scene.openGate();
       await scene.struck.ended;
       expect(await scene.balance()).toMatchObject({ again: 0, 'leases lost': 0 });
