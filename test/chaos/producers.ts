@@ -91,15 +91,12 @@ export class OneByOne extends Producer {
   }
 }
 
+/** How many lines are fed to bulk at once, and how often, ms: 300 jobs a second. */
+const PER_ROUND = 30;
+const ROUND_MS = 100;
+
 /** `delayq enqueue --jobs q -`, fed steadily: the ids that it prints are confirmed. */
 export class Bulk extends Producer {
-  readonly #perSecond: number;
-
-  constructor(how: Producing, perSecond: number) {
-    super(how);
-    this.#perSecond = perSecond;
-  }
-
   protected async produce(): Promise<void> {
     const { ledgers, random, aheadMs, ttl } = this.how;
     while (!this.over) {
@@ -120,7 +117,7 @@ export class Bulk extends Producer {
       // Another queue, in another process, after a while.
       for (let rounds = random.whole(5, 60); rounds > 0 && open && !this.over; rounds--) {
         const lines: string[] = [];
-        for (let n = this.#perSecond / 10; n > 0; n--) {
+        for (let n = 0; n < PER_ROUND; n++) {
           const inMs = random.whole(0, aheadMs);
           const mayExpire = random.chance(0.02);
           const id = ledger.sending(inMs, mayExpire);
@@ -128,7 +125,7 @@ export class Bulk extends Producer {
           lines.push(`{"id":"${id}","in":"${inMs}ms"${expiry},"payload":${anyPayload(id, random)}}\n`);
         }
         const room = child.stdin?.write(lines.join(''));
-        await sleep(100);
+        await sleep(ROUND_MS);
         if (!room && open) await Promise.race([closed, new Promise((go) => child.stdin?.once('drain', go))]);
       }
       child.stdin?.end();

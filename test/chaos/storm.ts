@@ -21,8 +21,6 @@ export interface Weather {
   readonly faults: Partial<Record<FaultName, number>>;
   /** A pause between faults lasts this long at most, ms. */
   readonly pauseMs?: number;
-  /** Jobs a second that are enqueued in bulk. */
-  readonly perSecond?: number;
   readonly appendfsync?: 'always' | 'everysec';
   /** Consumers and producers meet Redis without the proxy. */
   readonly direct?: boolean;
@@ -124,7 +122,7 @@ export class Storm {
     });
     this.#producers.push(
       new OneByOne(producing()).begin(),
-      new Bulk(producing(), this.#weather.perSecond ?? 300).begin(),
+      new Bulk(producing()).begin(),
       new InProcess(producing()).begin(),
     );
     for (const form of FORMS) this.#slots.push(this.#consume(form, 'all', this.#random.branch()));
