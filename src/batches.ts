@@ -1,6 +1,6 @@
 import type { Enqueued, NewJob } from './job.js';
 import { jsonOf } from './payload.js';
-import { MAX_CALL } from './scripts.js';
+import { MAX_CALL } from './script.js';
 
 /** Payload bytes (UTF-16 units, to be exact) from which on a batch is sent although it has room for more jobs. */
 const BATCH_UNITS = 1024 * 1024;

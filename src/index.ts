@@ -10,11 +10,12 @@ export async function connect(url?: string): Promise<Connection> {
   return redis;
 }
 
+export type { Cancelled, Requeued } from './acts.js';
 export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export type { BatchResult } from './batches.js';
 export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
-export { exists, Inspector, lag, orphans } from './inspector.js';
+export { exists, type Filter, Inspector, lag, orphans } from './inspector.js';
 export {
   type Answer,
   type Confirmed,
@@ -34,12 +35,15 @@ export {
 } from './job.js';
 export { DEFAULT_PREFIX } from './keys.js';
 export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
+export type { Snapshot } from './looks.js';
 export { drainLoop, type LoopOptions } from './loop.js';
+export { Operator } from './operator.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
 export { type EnqueueOptions, type NackOptions, Queue } from './queue.js';
 export { Connection } from './redis.js';
-export { type Drained, MAX_CALL, type Requeued, type Snapshot } from './scripts.js';
+export { MAX_CALL } from './script.js';
+export type { Drained } from './scripts.js';
 export {
   DEFAULT_SETTINGS,
   formatSetting,
@@ -50,6 +54,15 @@ export {
   type SettingsChange,
 } from './settings.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
-export { exactDuration, formatDuration, formatTime, type Instant, parseAt, parseDuration, systemZone } from './time.js';
+export {
+  exactDuration,
+  formatDuration,
+  formatTime,
+  type Instant,
+  parseAt,
+  parseDuration,
+  parseMoment,
+  systemZone,
+} from './time.js';
 export { DEFAULT_URL } from './url.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

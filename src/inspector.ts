@@ -1,13 +1,25 @@
 import { checkName, type StoredJob } from './job.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from './keys.js';
+import * as looks from './looks.js';
 import type { Connection, Reply } from './redis.js';
-import * as scripts from './scripts.js';
-import { packSettings, readSettings, type Settings, type SettingsChange } from './settings.js';
+import { readSettings, type Settings } from './settings.js';
 
 /** Ids of one state are asked for in slices of so many: cheap for Redis, and few are out of date when they are used. */
 const SLICE = 200;
 
-/** What operators ask of queues. */
+/** Which jobs of a queue are meant. Of each state in the order of their times: due, lease end, death. */
+export interface Filter {
+  readonly states: readonly StoredJob['state'][];
+  /** Times before and after which a job is left out, ms. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  /** Text that stands, as it is, in the id, the payload or the last error. */
+  readonly text?: string | undefined;
+  /** The most jobs. */
+  readonly limit?: number | undefined;
+}
+
+/** How operators look at queues. What they do is in Operator. */
 export class Inspector {
   readonly #redis: Connection;
   readonly #prefix: string;
@@ -25,12 +37,17 @@ export class Inspector {
   }
 
   /** Everything that can be counted about a queue at one moment, with up to `upcoming` of the next due times. */
-  async inspect(queue: string, upcoming = 0): Promise<scripts.Snapshot> {
-    return scripts.inspect(this.#redis, this.#keys(queue), upcoming);
+  async inspect(queue: string, upcoming = 0): Promise<looks.Snapshot> {
+    return looks.inspect(this.#redis, this.#keys(queue), upcoming);
   }
 
   #keys(queue: string): QueueKeys {
     return queueKeys(this.#prefix, checkName(queue));
+  }
+
+  /** The defaults that are set for a queue. */
+  async settings(queue: string): Promise<Partial<Settings>> {
+    return readSettings((await this.inspect(queue)).config);
   }
 
   /** All that is known of some jobs, undefined for each that is not there. */
@@ -38,57 +55,66 @@ export class Inspector {
     const found: (StoredJob | undefined)[] = [];
     while (found.length < ids.length) {
       const some = ids.slice(found.length, found.length + SLICE);
-      found.push(...(await scripts.show(this.#redis, this.#keys(queue), some)));
+      found.push(...(await looks.show(this.#redis, this.#keys(queue), some)));
     }
     return found;
   }
 
   /**
-   * The ids of jobs of one state, those whose time comes first first, in slices, up to `limit` of them. Jobs that come
-   * or go meanwhile may be left out.
+   * The ids of the jobs that are meant, in slices. Jobs that come or go meanwhile may be left out; those of a slice
+   * may be gone before the next one is asked for.
    */
-  async *ids(queue: string, state: StoredJob['state'], limit = Number.POSITIVE_INFINITY): AsyncGenerator<string[]> {
-    let before: readonly scripts.Listed[] = [];
-    for (let left = limit; left > 0; left -= before.length) {
-      const range = { state, limit: Math.min(left, SLICE), before };
-      const slice = await scripts.list(this.#redis, this.#keys(queue), range);
-      // The same again: ids that are no text, by which nothing can be found.
-      if (slice.length === 0 || String(slice) === String(before)) return;
-      before = slice;
-      yield before.map(([id]) => id);
+  async *ids(queue: string, filter: Filter): AsyncGenerator<string[]> {
+    if (filter.text === undefined) {
+      for await (const { ids } of this.#slices(queue, filter, filter.limit)) yield ids;
+    } else {
+      for await (const job of this.list(queue, filter)) yield [job.id];
     }
   }
 
-  /** The jobs of one state, as {@link Inspector.ids} lists them, up to `limit`. */
-  async *list(queue: string, state: StoredJob['state'], limit?: number): AsyncGenerator<StoredJob> {
-    for await (const ids of this.ids(queue, state, limit)) {
-      for (const job of await this.show(queue, ids)) if (job?.state === state) yield job;
+  /** The jobs that are meant, as {@link Inspector.ids} lists them. */
+  async *list(queue: string, filter: Filter): AsyncGenerator<StoredJob> {
+    const { text, limit = Number.POSITIVE_INFINITY } = filter;
+    let left = limit;
+    // With a text nobody knows how many to ask for.
+    for await (const { ids, state } of this.#slices(queue, filter, text === undefined ? limit : undefined)) {
+      for (const job of await this.show(queue, ids)) {
+        if (job?.state !== state || (text !== undefined && !holds(job, text))) continue;
+        yield job;
+        left -= 1;
+        if (left <= 0) return;
+      }
     }
   }
 
-  /** Puts dead jobs back into pending, due now, their counts reset; what they were enqueued with stays. */
-  async requeue(queue: string, ids: readonly string[]): Promise<scripts.Requeued[]> {
-    const answers: scripts.Requeued[] = [];
-    for (let i = 0; i < ids.length; i += SLICE) {
-      const some = ids.slice(i, i + SLICE);
-      const wake = wakeOf(this.#prefix, queue);
-      answers.push(...(await scripts.requeue(this.#redis, this.#keys(queue), some, wake)).answers);
+  async *#slices(
+    queue: string,
+    { states, from, to }: Filter,
+    limit = Number.POSITIVE_INFINITY,
+  ): AsyncGenerator<{ state: StoredJob['state']; ids: string[] }> {
+    let left = limit;
+    for (const state of states) {
+      let before: readonly looks.Listed[] = [];
+      while (left > 0) {
+        const range = { state, from, to, limit: Math.min(left, SLICE), before };
+        const slice = await looks.list(this.#redis, this.#keys(queue), range);
+        // The same again: ids that are no text, by which nothing can be found.
+        if (slice.length === 0 || String(slice) === String(before)) break;
+        before = slice;
+        left -= slice.length;
+        yield { state, ids: slice.map(([id]) => id) };
+      }
     }
-    return answers;
-  }
-
-  /** Changes defaults of a queue and returns those that are set. Throws a `usage` error for a value that cannot be. */
-  async configure(queue: string, change: SettingsChange = {}): Promise<Partial<Settings>> {
-    const packed = packSettings(change);
-    const config = await scripts.config(this.#redis, this.#keys(queue), packed);
-    // For inspect: a queue may be set up before its first job. Only a hint, so it may fail.
-    if (packed.length > 0) await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
-    return readSettings(config);
   }
 }
 
+/** Whether `text` stands in the id, the payload or the last error of a job. */
+function holds({ id, payload, error }: StoredJob, text: string): boolean {
+  return id.includes(text) || (payload?.includes(text) ?? false) || (error?.includes(text) ?? false);
+}
+
 /** Whether anything of the queue is there at all. */
-export function exists(snapshot: scripts.Snapshot): boolean {
+export function exists(snapshot: looks.Snapshot): boolean {
   const { pending, active, lease, dead, payload, meta, stats, config } = snapshot;
   return pending + active + lease + dead + payload + meta + Object.keys(stats).length + Object.keys(config).length > 0;
 }
@@ -97,12 +123,12 @@ export function exists(snapshot: scripts.Snapshot): boolean {
  * Ids without a payload (`ids`) and payloads without an id (`payloads`), as far as the sizes of the structures tell:
  * only the difference shows, so one of each cancels out.
  */
-export function orphans({ pending, active, dead, payload }: scripts.Snapshot): { ids: number; payloads: number } {
+export function orphans({ pending, active, dead, payload }: looks.Snapshot): { ids: number; payloads: number } {
   const difference = pending + active + dead - payload;
   return { ids: Math.max(0, difference), payloads: Math.max(0, -difference) };
 }
 
 /** How long the job first in line has been due, ms; 0 when none is due. */
-export function lag({ now, oldest }: scripts.Snapshot): number {
+export function lag({ now, oldest }: looks.Snapshot): number {
   return oldest === undefined ? 0 : Math.max(0, now - oldest);
 }

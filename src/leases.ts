@@ -2,7 +2,7 @@ import { DelayqError, isPassing } from './errors.js';
 import type { Answer, Given, Job, Nacked } from './job.js';
 import { type Patience, patiently, settlePatiently } from './patience.js';
 import type { NackOptions, Queue } from './queue.js';
-import { MAX_CALL } from './scripts.js';
+import { MAX_CALL } from './script.js';
 
 /** The longest that a timer of Node takes, ms. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;

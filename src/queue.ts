@@ -32,7 +32,9 @@ import {
   readyJob,
 } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
+import { inspect, type Snapshot } from './looks.js';
 import type { Caller, Connection } from './redis.js';
+import { MAX_CALL, type Wake } from './script.js';
 import * as scripts from './scripts.js';
 
 /** Pauses before an enqueue whose reply was lost is repeated, ms. */
@@ -66,13 +68,13 @@ export interface NackOptions {
   readonly backoff?: Backoff | undefined;
 }
 
-/** A named set of jobs: what a job lives through. What operators do is in Inspector. */
+/** A named set of jobs: what a job lives through. What operators do is in Inspector and Operator. */
 export class Queue {
   readonly name: string;
   readonly redis: Connection;
   readonly #keys: QueueKeys;
   readonly #prefix: string;
-  readonly #wake: scripts.Wake;
+  readonly #wake: Wake;
   #listed = false;
 
   /** Throws a `usage` error when `name` or `prefix` cannot be a name. Talks to nobody yet. */
@@ -227,7 +229,7 @@ export class Queue {
    * were due by then.
    */
   async drain({
-    limit = scripts.MAX_CALL,
+    limit = MAX_CALL,
     leaseMs,
     cutoff,
   }: {
@@ -308,13 +310,13 @@ export class Queue {
   }
 
   /** Everything that can be counted about the queue, at one moment, with up to `upcoming` of the next due times. */
-  async counts(upcoming = 0): Promise<scripts.Snapshot> {
-    return scripts.inspect(this.redis, this.#keys, upcoming);
+  async counts(upcoming = 0): Promise<Snapshot> {
+    return inspect(this.redis, this.#keys, upcoming);
   }
 }
 
 const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';
 
 function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
-  for (let i = 0; i < list.length; i += scripts.MAX_CALL) yield list.slice(i, i + scripts.MAX_CALL);
+  for (let i = 0; i < list.length; i += MAX_CALL) yield list.slice(i, i + MAX_CALL);
 }

@@ -1,5 +1,3 @@
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import {
   type Answer,
   type Given,
@@ -10,58 +8,19 @@ import {
   type Nacked,
   type Outcome,
   type ReadyJob,
-  type StoredJob,
 } from './job.js';
-import { KEY_ORDER, type QueueKeys } from './keys.js';
-import type { Arg, Caller, Connection, Reply } from './redis.js';
-import { number, pairs, stored, text, time, words } from './replies.js';
+import type { QueueKeys } from './keys.js';
+import type { Arg, Caller, Connection } from './redis.js';
+import { number, text, time, words } from './replies.js';
+import { type Answered, MAX_BYTES, run, type Wake } from './script.js';
 
 /*
- * One typed function per script. Replies are decoded here and nowhere else.
+ * What a job lives through: one typed function per script. Replies of scripts are decoded here, in looks.ts and acts.ts.
  */
-
-/** The most jobs that one call of a script takes, so that nobody else's command waits for long. */
-export const MAX_CALL = 500;
-
-/** The most payload bytes that one call returns (one job at least). */
-const MAX_BYTES = 1024 * 1024;
-
-type Name = 'enqueue' | 'drain' | 'ack' | 'nack' | 'renew' | 'requeue' | 'inspect' | 'list' | 'show' | 'config';
-
-const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');
-const sources = new Map<Name, { readonly text: string; readonly sha: string }>();
-
-function source(name: Name) {
-  let found = sources.get(name);
-  if (!found) {
-    const text = ['prelude', 'records', name].map(read).join('\n');
-    found = { text, sha: createHash('sha1').update(text).digest('hex') };
-    sources.set(name, found);
-  }
-  return found;
-}
-
-async function run(redis: Caller, name: Name, keys: QueueKeys, args: Arg[]): Promise<Reply[]> {
-  const { sha, text } = source(name);
-  const rest = [KEY_ORDER.length, ...KEY_ORDER.map((key) => keys[key]), ...args];
-  try {
-    return (await redis.call('EVALSHA', sha, ...rest)) as Reply[];
-  } catch (error) {
-    // Redis was restarted or its scripts flushed; nothing ran, so sending the text is no repeat.
-    if (!(error instanceof Error && /^NOSCRIPT/.test(String((error.cause as Error | undefined)?.message)))) throw error;
-    return (await redis.call('EVAL', text, ...rest)) as Reply[];
-  }
-}
 
 const ANSWERS: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' };
 const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
 const NACK_ANSWERS: Record<string, NackAnswer> = { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' };
-
-/** Where sleeping watchers hear of jobs that fall due sooner than they would look again, `pollMs` from now. */
-export interface Wake {
-  readonly channel: string;
-  readonly pollMs: number;
-}
 
 /**
  * Puts jobs into pending, all or none. At most {@link MAX_CALL}. Not even a counter was `written` when all were kept
@@ -149,12 +108,6 @@ export async function drain(
   };
 }
 
-/** Answers in the order of the jobs, and Redis's clock, ms. */
-interface Answered<A> {
-  readonly now: number;
-  readonly answers: A[];
-}
-
 /** Removes jobs whose receipt is current. At most {@link MAX_CALL}. */
 export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]): Promise<Answered<Answer>> {
   const reply = await run(
@@ -197,108 +150,4 @@ export async function renew(
 ): Promise<Answered<Answer>> {
   const reply = await run(redis, 'renew', keys, [leaseMs ?? '', ...jobs.flatMap(({ id, receipt }) => [id, receipt])]);
   return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
-}
-
-/** What requeue did: the job is pending again, was not among the dead, or has no payload and stays dead. */
-export type Requeued = 'requeued' | 'missing' | 'orphaned';
-
-const REQUEUED: Record<string, Requeued> = { r: 'requeued', m: 'missing', o: 'orphaned' };
-
-/** Puts dead jobs back into pending, due now, their counts reset. At most {@link MAX_CALL}. */
-export async function requeue(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly string[],
-  wake: Wake,
-): Promise<Answered<Requeued>> {
-  const reply = await run(redis, 'requeue', keys, [wake.channel, wake.pollMs, ...ids]);
-  return { now: number(reply[0]), answers: words(reply[1], REQUEUED) };
-}
-
-/** An id and its score as Redis wrote it, for going on behind it. */
-export type Listed = readonly [id: string, score: string];
-
-/** Up to `limit` ids of one state, those whose time comes first first, behind the slice `before`. */
-export async function list(
-  redis: Connection,
-  keys: QueueKeys,
-  { state, limit, before }: { state: StoredJob['state']; limit: number; before: readonly Listed[] },
-): Promise<Listed[]> {
-  return pairs(await run(redis, 'list', keys, [state, limit, ...[...before].reverse().flat()]));
-}
-
-/** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
-export async function show(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly string[],
-): Promise<(StoredJob | undefined)[]> {
-  const reply = await run(redis, 'show', keys, [MAX_BYTES, ...ids]);
-  return Array.from({ length: (reply.length - 1) / 5 }, (_, i) => {
-    const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
-    return text(state) === '' ? undefined : stored(ids[i] as string, { state, score, held, record, payload });
-  });
-}
-
-/** Sets or removes defaults of a queue, name and text (empty: remove) in turn, and returns its whole config. */
-export async function config(
-  redis: Connection,
-  keys: QueueKeys,
-  change: readonly string[],
-): Promise<Record<string, string>> {
-  return Object.fromEntries(pairs(await run(redis, 'config', keys, [...change])));
-}
-
-/** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */
-export interface Snapshot {
-  readonly now: number;
-  /** Sizes of the structures of the same names. */
-  readonly pending: number;
-  readonly active: number;
-  readonly lease: number;
-  readonly dead: number;
-  readonly payload: number;
-  readonly meta: number;
-  /** Pending jobs that are due. */
-  readonly due: number;
-  /** Leases that have run out and wait to be taken back. */
-  readonly runOut: number;
-  /** Due time of the pending job that is first in line. */
-  readonly oldest: number | undefined;
-  /** The next jobs that are not due yet. */
-  readonly upcoming: readonly { readonly id: string; readonly due: number }[];
-  /** Counters that only grow, and `drained`, the time of the last drain. */
-  readonly stats: Readonly<Record<string, number>>;
-  readonly config: Readonly<Record<string, string>>;
-}
-
-/** Counts everything of a queue, with up to `upcoming` of the next due times. */
-export async function inspect(redis: Connection, keys: QueueKeys, upcoming: number): Promise<Snapshot> {
-  const reply = await run(redis, 'inspect', keys, [upcoming]);
-  const [now, pending, active, lease, dead, payload, meta, due, runOut] = reply.slice(0, 9).map(number) as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
-  return {
-    now,
-    pending,
-    active,
-    lease,
-    dead,
-    payload,
-    meta,
-    due,
-    runOut,
-    oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
-    upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: time(Buffer.from(at)) })),
-    stats: Object.fromEntries(pairs(reply[11]).map(([name, value]) => [name, Number(value) || 0])),
-    config: Object.fromEntries(pairs(reply[12])),
-  };
 }

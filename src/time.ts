@@ -179,6 +179,17 @@ export function parseAt(text: string, { zone, now }: { zone: string; now: number
   return instant(wall - (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000, now);
 }
 
+/**
+ * Reads a point in time to look from or to, ms: `-2h` and `+15m` from now, `now`, a time of day (today's, in `zone`),
+ * or whatever {@link parseAt} reads. Throws a `usage` error on everything else.
+ */
+export function parseMoment(text: string, { zone, now }: { zone: string; now: number }): number {
+  if (text === 'now') return now;
+  if (/^[-+]/.test(text)) return now + (text.startsWith('-') ? -1 : 1) * parseDuration(text.slice(1));
+  const clock = CLOCK.test(text) ? text.replace(/^\d:/, '0$&') : undefined;
+  return parseAt(clock ? `${formatTime(now, zone).slice(0, 10)} ${clock}` : text, { zone, now }).ms;
+}
+
 function instant(ms: number, now: number): Instant {
   return { ms, past: ms < now };
 }

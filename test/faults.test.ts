@@ -363,7 +363,7 @@ describe('what Redis answers is told for what it is (failures 20, 28)', () => {
       ['drain', '-q', 'q', '--', 'sh', '-c', 'exit 65'],
     ])
       expect(await delayq(args, via(own.url))).toMatchObject({ stderr: expect.not.stringContaining('OOM') });
-    expect(await delayq(['requeue', 'q', '--all'], via(own.url))).toMatchObject({ code: 0 });
+    expect(await delayq(['requeue', 'q', '--all', '--yes'], via(own.url))).toMatchObject({ code: 0 });
     redis.close();
     expect(await delayq(['drain', 'q'], via(own.url))).toMatchObject({ code: 0, stderr: '' });
     expect(await delayq(['drain', 'q'], via(own.url))).toMatchObject({ code: 0, stdout: '', stderr: '' });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { requeue } from '../src/acts.js';
 import { JsonText } from '../src/index.js';
 import { readyJob } from '../src/job.js';
 import { queueKeys, wakeOf } from '../src/keys.js';
@@ -158,7 +159,7 @@ async function play(
       return;
     }
     case 'requeue': {
-      const { now, answers } = await scripts.requeue(connection, keys, one.ids, wake);
+      const { now, answers } = await requeue(connection, keys, one.ids, wake);
       expect(answers).toEqual(one.ids.map((which) => model.requeue(now, which)));
       return;
     }

@@ -4,6 +4,7 @@ import {
   Connection,
   Dead,
   Inspector,
+  Operator,
   Queue,
   Release,
   Retry,
@@ -304,7 +305,7 @@ describe('a worker', () => {
 
   it('takes lease and backoff from the config of the queue', async () => {
     const queue = freshQueue();
-    await inspector.configure(queue.name, { lease: 123_000, backoff: [7_000], tries: 9 });
+    await new Operator(connection).configure(queue.name, { lease: 123_000, backoff: [7_000], tries: 9 });
     await queue.enqueue({ payload: 1, id: 'a' });
     let ends = 0;
     const { results } = await workOff(queue, async (task) => {

@@ -3,7 +3,7 @@ import {
   DEFAULT_SETTINGS,
   DelayqError,
   formatSetting,
-  Inspector,
+  Operator,
   parseSetting,
   SETTING_NAMES,
   type Settings,
@@ -47,8 +47,8 @@ export function configCommand(context: Context): Command {
 
 async function config(context: Context, queue: string, changes: readonly string[], options: Globals): Promise<void> {
   const change = Object.assign({}, ...changes.map(parseChange));
-  const inspector = new Inspector(context.redis(options), { prefix: context.prefix(options) });
-  const set = await inspector.configure(queue, change);
+  const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
+  const set = await operator.configure(queue, change);
   const terminal = context.stdout.isTTY && !options.json;
   // Whoever sets something in a script did not ask to see it all.
   if (changes.length > 0 && !terminal && !options.json) return;

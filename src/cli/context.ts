@@ -106,6 +106,30 @@ export class Context {
     });
   }
 
+  /** Whether somebody sits at a terminal who can be asked. */
+  get canAsk(): boolean {
+    return this.stdin.isTTY && this.stderr.isTTY;
+  }
+
+  /** Asks on the terminal, and resolves with the answer; with nothing once `stop` aborts, or at the end of stdin. */
+  async ask(question: string, stop: AbortSignal): Promise<string> {
+    const { createInterface } = await import('node:readline');
+    // Not as a terminal: the line is the terminal's to edit, and Ctrl-C stays a signal.
+    const reader = createInterface({ input: this.stdin, terminal: false });
+    this.stderr.write(question);
+    try {
+      const [answer] = await Promise.race([
+        once(reader, 'line', { signal: stop }),
+        once(reader, 'close', { signal: stop }),
+      ]);
+      return String(answer ?? '');
+    } catch {
+      return '';
+    } finally {
+      reader.close();
+    }
+  }
+
   /** Waits until stderr takes more: whoever writes much there waits, or memory fills. */
   async heard(): Promise<void> {
     await this.room(this.stderr);

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
+import { cancelCommand } from './cancel.js';
 import { configCommand } from './config.js';
 import { Context } from './context.js';
 import { demoCommand } from './demo.js';
@@ -30,6 +31,15 @@ const EXIT = {
   config: 78,
 } as const;
 
+/** All commands, in the order in which the help tells of them. */
+const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Context) => Command>>>> = {
+  Produce: { enqueue: enqueueCommand },
+  Consume: { drain: drainCommand, ack: ackCommand, nack: nackCommand, renew: renewCommand },
+  Look: { inspect: inspectCommand, list: listCommand, show: showCommand },
+  Act: { cancel: cancelCommand, requeue: requeueCommand },
+  Operate: { config: configCommand, demo: demoCommand },
+};
+
 const context = new Context((code) => process.exit(code));
 
 const program = addGlobals(new Command('delayq'))
@@ -37,23 +47,19 @@ const program = addGlobals(new Command('delayq'))
   .enablePositionalOptions()
   .description('The delay queue for people who already run Redis and live in a shell.')
   .version(DELAYQ_VERSION)
-  .configureHelp({ subcommandTerm: (command) => command.name() })
-  .commandsGroup('Produce:')
-  .addCommand(enqueueCommand(context))
-  .commandsGroup('Consume:')
-  .addCommand(drainCommand(context))
-  .addCommand(ackCommand(context))
-  .addCommand(nackCommand(context))
-  .addCommand(renewCommand(context))
-  .commandsGroup('Look:')
-  .addCommand(inspectCommand(context))
-  .addCommand(listCommand(context))
-  .addCommand(showCommand(context))
-  .commandsGroup('Act:')
-  .addCommand(requeueCommand(context))
-  .commandsGroup('Operate:')
-  .addCommand(configCommand(context))
-  .addCommand(demoCommand(context))
+  .configureHelp({ subcommandTerm: (command) => command.name() });
+
+// Building a command costs time at every start: once it is known which is meant, the others are left out.
+const meant = meantOf(process.argv.slice(2));
+const isKnown = Object.values(COMMANDS).some((commands) => meant in commands);
+for (const [group, commands] of Object.entries(COMMANDS)) {
+  program.commandsGroup(`${group}:`);
+  for (const [name, make] of Object.entries(commands)) {
+    if (!isKnown || name === meant) program.addCommand(make(context));
+  }
+}
+
+program
   .helpCommand('help [command]', 'show help for a command')
   .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
 examples(program, [
@@ -74,6 +80,13 @@ program.hook('preAction', (_, action) => {
     if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
   }
 });
+
+/** The name of the command: the first word that is neither an option of the program nor its value. */
+function meantOf(words: readonly string[]): string {
+  const [word = '', ...rest] = words;
+  if (word === '--redis' || word === '--prefix') return meantOf(rest.slice(1));
+  return /^--(redis|prefix)=/.test(word) ? meantOf(rest) : word;
+}
 
 async function main(): Promise<number> {
   try {

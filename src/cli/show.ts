@@ -50,7 +50,7 @@ async function show(context: Context, queue: string, id: string, options: Option
     const json = jobJson(queue, job, { schema: 1 });
     return context.write(`${context.stdout.isTTY ? visibleJson(json) : json}\n`);
   }
-  const settings = { ...DEFAULT_SETTINGS, ...(await inspector.configure(queue)) };
+  const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
   const paint = await colours(context, context.stdout);
   await context.write(toText(queue, job, { settings, paint, zone, now: await redis.now() }));
 }

@@ -1,5 +1,10 @@
-import type { StoredJob } from '../index.js';
+import { formatDuration, type StoredJob } from '../index.js';
+import { type Paint, table, visible } from './output.js';
 import { parse, withPayload } from './sinks/form.js';
+
+/*
+ * Stored jobs as they are told of: a line of JSON, or rows of a table.
+ */
 
 /** A job as one line of JSON, its payload byte for byte, `more` before everything else. What is not there is null. */
 export function jobJson(queue: string, job: StoredJob, more: object = {}): string {
@@ -23,4 +28,63 @@ const REASONS: Record<string, string> = {
 /** Why a job is dead, in words. */
 export function reasonOf({ reason }: StoredJob): string {
   return reason === undefined ? 'no reason known' : (REASONS[reason] ?? reason);
+}
+
+/** The least that errors and payloads are given of a line together, columns, unless all of them is asked for. */
+const LEAST = 30;
+
+/** A time further away than this was not meant as one, ms: a thousand years. */
+const FAR_MS = 1_000 * 365 * 86_400_000;
+
+/** Rows of a table, cut to `width` columns if that is given, below a head when they are the `first`. */
+export async function jobTable(
+  rows: readonly StoredJob[],
+  how: { now: number; paint: Paint; first: boolean; width: number | undefined; states: readonly string[] },
+): Promise<string> {
+  const { now, paint, first, width, states } = how;
+  // The state is left out when all have the same.
+  const several = states.length > 1;
+  const fixed = rows.map((job) => [
+    visible(job.id),
+    ...(several ? [job.state] : []),
+    whenOf(job, now),
+    String(job.attempts),
+  ]);
+  const head = ['id', ...(several ? ['state'] : []), several ? 'since or due' : 'when', 'attempts'];
+  const used = head.reduce(
+    (sum, name, i) => sum + Math.max(name.length, ...fixed.map((row) => row[i]?.length ?? 0)) + 2,
+    0,
+  );
+  const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(LEAST, width - used - 2);
+  const why = rows.map((job) => cut(whyOf(job), Math.ceil(room * 0.6)));
+  const payloadRoom = room - Math.max('why'.length, ...why.map((text) => text.length));
+  const cells = rows.map((job, i) => [
+    ...(fixed[i] ?? []).map((cell) => (cell === 'dead' ? paint.red.bold(cell) : cell)),
+    why[i] as string,
+    job.payload ? cut(job.payload.toString('utf8'), payloadRoom) : paint.red.bold('none'),
+  ]);
+  const names = [...head, 'why', 'payload'].map((name) => paint.dim(name));
+  return table(first ? names : undefined, cells, several ? [0, 1, 4, 5] : [0, 3, 4]);
+}
+
+function whenOf({ due, died, lease }: StoredJob, now: number): string {
+  const ago = (ms: number) => (now - ms > FAR_MS ? 'long ago' : `${formatDuration(now - ms)} ago`);
+  if (died !== undefined) return ago(died);
+  if (lease) return ago(lease.since);
+  if (due === undefined) return '';
+  if (Math.abs(due - now) > FAR_MS) return due > now ? 'never' : 'long ago';
+  return due > now ? `in ${formatDuration(due - now)}` : `${formatDuration(now - due)} late`;
+}
+
+/** Why a job stands where it does, as far as there is more to say than its state. */
+function whyOf(job: StoredJob): string {
+  const error = job.error?.split('\n')[0];
+  if (job.state === 'dead') return error && job.reason !== 'lost' ? error : reasonOf(job);
+  return error ?? '';
+}
+
+/** `text` on one line, cut to `room` columns. */
+function cut(text: string, room: number): string {
+  const shown = visible(text);
+  return shown.length <= room ? shown : `${shown.slice(0, room - 1)}…`;
 }

@@ -107,7 +107,7 @@ describe('delayq list', () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(1_000).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + Math.floor(n / 400) })));
     const seen: string[] = [];
-    for await (const ids of inspector.ids(queue.name, 'pending')) {
+    for await (const ids of inspector.ids(queue.name, { states: ['pending'] })) {
       seen.push(...ids);
       await admin.zrem(key(queue.name, 'pending'), ...ids);
     }
@@ -230,13 +230,13 @@ describe('delayq requeue', () => {
 
   it('takes those that have been dead for longest, or all, or ids from stdin', async () => {
     const queue = await withDead(6);
-    await delayq(['requeue', '-q', '-n', '2', queue.name]);
+    await delayq(['requeue', '-qy', '-n', '2', queue.name]);
     expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d2', 'd3', 'd4', 'd5']);
     await sh(
       `delayq list --dead -n 1 ${queue.name} | sed 's/.*"id":"\\([^"]*\\)".*/\\1/' | delayq requeue ${queue.name} -`,
     );
     expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d3', 'd4', 'd5']);
-    const { stdout } = await delayq(['requeue', '--all', '--json', queue.name]);
+    const { stdout } = await delayq(['requeue', '--all', '--yes', '--json', queue.name]);
     expect(JSON.parse(stdout)).toEqual({ schema: 1, queue: queue.name, requeued: 3, missing: 0, orphaned: 0 });
     expect(await queue.counts()).toMatchObject({ pending: 6, dead: 0 });
   });
@@ -246,7 +246,7 @@ describe('delayq requeue', () => {
     await queue.enqueue(upTo(1_100).map((n) => ({ payload: n })));
     for (let jobs = (await queue.drain()).jobs; jobs.length > 0; jobs = (await queue.drain()).jobs)
       await queue.nack(jobs, { mode: 'dead' });
-    expect(await delayq(['requeue', '--all', queue.name])).toMatchObject({
+    expect(await delayq(['requeue', '--all', '--yes', queue.name])).toMatchObject({
       code: 0,
       stderr: expect.stringContaining('1,100 jobs'),
     });
@@ -266,7 +266,7 @@ describe('delayq requeue', () => {
     ]);
     expect(await queue.counts()).toMatchObject({ pending: 2, dead: 1 });
     // One that stays does not keep --all from ending.
-    expect(await delayq(['requeue', '--all', queue.name])).toMatchObject({ code: 1 });
+    expect(await delayq(['requeue', '--all', '--yes', queue.name])).toMatchObject({ code: 1 });
   });
 
   it('from stdin is ended by a signal, and goes past a line that is no text', async () => {

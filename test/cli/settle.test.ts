@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Inspector, type Queue } from '../../src/index.js';
+import { Inspector, Operator, type Queue } from '../../src/index.js';
 import { begin, beginSh, delayq, linesOf, sh } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { connection, freshQueue, redisUrl, timePasses } from '../support/redis.js';
@@ -159,7 +159,7 @@ describe('delayq nack', () => {
 
   it('says when a job is dead now because its tries are spent, exit 1', async () => {
     const queue = freshQueue();
-    await inspector.configure(queue.name, { tries: 1 });
+    await new Operator(connection).configure(queue.name, { tries: 1 });
     const jobs = await held(queue);
     expect(await delayq(['nack'], { input: input(jobs) })).toMatchObject({
       code: 1,

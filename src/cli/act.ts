@@ -1,0 +1,270 @@
+import type { Command } from 'commander';
+import { DelayqError, type Filter, Inspector, type StoredJob } from '../index.js';
+import type { Context } from './context.js';
+import { lines } from './lines.js';
+import { colours, document, grouped, many, say, shownId } from './output.js';
+import { requireQueue } from './queues.js';
+import { addFilters, type FilterOptions, filterOf, isFiltered } from './selection.js';
+import { jobTable } from './stored.js';
+
+/*
+ * What all commands have in common that act on jobs: ids, ids on stdin, or a filter; asking; progress; stopping.
+ */
+
+type State = StoredJob['state'];
+
+/** Options of a command that acts on jobs. */
+export interface ActOptions extends FilterOptions {
+  readonly all?: boolean;
+  readonly yes?: boolean;
+  readonly dryRun?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** What can become of a job. */
+interface Answer {
+  /** It is as the caller wants it. */
+  readonly good: boolean;
+  /** What is said of it, behind its id; nothing when it is left out. */
+  readonly says?: string;
+}
+
+/** An act on some jobs of a queue. */
+export interface Act<A extends string> {
+  readonly queue: string;
+  /** As they stand on the command line: ids, or - for stdin. */
+  readonly ids: readonly string[];
+  readonly options: ActOptions;
+  /** In which state jobs can be acted on. */
+  readonly states: readonly State[];
+  /** What it does to a job and has done, as in "cancel 3 jobs" and "3 jobs cancelled". */
+  readonly verb: string;
+  readonly done: string;
+  /** What can become of a job. `missing`, if it is one, is told of jobs that were named alone. */
+  readonly answers: Readonly<Record<A, Answer>>;
+  /** The jobs stay where the filter finds them, so all of them are looked for before the first is acted on. */
+  readonly stay?: boolean;
+  /** Does it, and answers for each. `states` are those that were asked for. */
+  act(ids: readonly string[], states: readonly State[]): Promise<readonly A[]>;
+}
+
+/** So many jobs are shown before the question. */
+const SAMPLES = 3;
+
+/** How often progress is told of, ms. */
+const PROGRESS_MS = 200;
+
+/** Adds the arguments and options that choose jobs of `states`, and how they are acted on. */
+export function addAct(command: Command, states: readonly State[]): Command {
+  command
+    .usage('[options] <queue> [id… | -]')
+    .argument('<queue>', 'name of the queue')
+    .argument('[id...]', 'ids of jobs; - reads them from stdin, one a line')
+    .option('--all', `all ${states.length > 1 ? '' : `${states[0]} `}jobs`);
+  return addFilters(command, states)
+    .option('-y, --yes', 'do not ask: for scripts')
+    .option('--dry-run', 'say which jobs are meant, and do nothing')
+    .option('-q, --quiet', 'do not say how many')
+    .option('--json', 'print how many as one JSON document');
+}
+
+/** Carries out an act; sets the exit code: 1 when a job that was named could not be acted on, 130 when it was stopped. */
+export async function actOn<A extends string>(context: Context, act: Act<A>): Promise<void> {
+  const { queue, ids, options, states, verb, done, answers } = act;
+  const named = checkWays(ids, options);
+  const stop = context.stopSignal();
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  await requireQueue(redis, prefix, queue);
+  const now = await redis.now();
+  let filter = named ? { states } : filterOf(context, options, { states, now });
+  let total: number | undefined;
+  let chunks: AsyncIterable<readonly string[]> | Iterable<readonly string[]>;
+  if (named) {
+    if (options.dryRun) return dryRun(context, act, inspector, await idsNamed(context, ids, stop));
+    chunks = ids[0] === '-' ? idsOnStdin(context, stop) : [ids];
+  } else {
+    const found = await look(inspector, act, filter, stop);
+    total = found.count;
+    if (stop.aborted) {
+      context.exitCode = 130;
+      return;
+    }
+    if (total > 0 || options.dryRun) {
+      if (!(await agreed(context, act, { ...found, now, filter, stop }))) return;
+    }
+    // No more than were counted: one that dies again meanwhile must not go round for ever.
+    filter = { ...filter, limit: total };
+    chunks = found.ids ?? inspector.ids(queue, filter);
+  }
+
+  const counts = Object.fromEntries(Object.keys(answers).map((answer) => [answer, 0])) as Record<A, number>;
+  const good = () => sum(counts, (answer) => answers[answer].good);
+  const progress = new Progress(context, options.quiet ? undefined : total, done);
+  if (total !== 0) {
+    for await (const some of chunks) {
+      for (const [i, answer] of (await act.act(some, filter.states)).entries()) {
+        counts[answer] += 1;
+        // Whoever gave a filter did not ask for one that went elsewhere meanwhile.
+        const { says } = answers[answer];
+        if (says && (named || answer !== 'missing')) {
+          progress.clear();
+          say(context, `${shownId(some[i])} ${says}`);
+        }
+      }
+      progress.tell(good());
+      if (stop.aborted) break;
+    }
+  }
+  progress.clear();
+  if (options.json) await context.write(document({ queue, ...counts }));
+  else if (!options.quiet) {
+    const stopped = stop.aborted ? `; stopped, ${verb} the rest by repeating the command` : '';
+    say(context, `${many(good(), 'job')} ${done} in ${queue}${stopped}`);
+  }
+  if (sum(counts, (answer) => !answers[answer].good && (named || answer !== 'missing')) > 0) context.exitCode = 1;
+  if (stop.aborted) context.exitCode = 130;
+}
+
+function sum<A extends string>(counts: Readonly<Record<A, number>>, which: (answer: A) => boolean): number {
+  return (Object.keys(counts) as A[]).filter(which).reduce((all, answer) => all + counts[answer], 0);
+}
+
+/** Whether ids are given rather than a filter. Throws a `usage` error unless it is exactly one of them. */
+function checkWays(ids: readonly string[], options: ActOptions): boolean {
+  const named = ids.length > 0;
+  const filtered = options.all || isFiltered(options);
+  if (named === Boolean(filtered)) {
+    throw new DelayqError('usage', named ? 'jobs are named in two ways' : 'no job is named', {
+      next: 'give ids, or - for ids on stdin, or a filter such as -n 10, --from -2h, --grep TEXT, or --all',
+    });
+  }
+  if (ids.includes('-') && ids.length > 1)
+    throw new DelayqError('usage', '- stands alone', { next: 'leave out the ids' });
+  return named;
+}
+
+/** The ids on stdin, as they come. */
+async function* idsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
+  stop.addEventListener('abort', () => context.stdin.destroy());
+  try {
+    for await (const some of lines(context.stdin)) {
+      // A line that is no text names no job, and is said to be missing like any other.
+      yield some.map(({ number, text, error }) => (error ? `(line ${number})` : text.trim()));
+    }
+  } catch (error) {
+    if (!stop.aborted) throw error;
+  }
+}
+
+async function idsNamed(context: Context, ids: readonly string[], stop: AbortSignal): Promise<readonly string[]> {
+  if (ids[0] !== '-') return ids;
+  const all: string[] = [];
+  for await (const some of idsOnStdin(context, stop)) all.push(...some);
+  return all;
+}
+
+interface Found {
+  readonly count: number;
+  readonly samples: readonly StoredJob[];
+  /** All of them, when they had to be kept. */
+  readonly ids: string[][] | undefined;
+}
+
+/** Counts the jobs that a filter means. */
+async function look<A extends string>(
+  inspector: Inspector,
+  { queue, stay }: Act<A>,
+  filter: Filter,
+  stop: AbortSignal,
+): Promise<Found> {
+  const samples: StoredJob[] = [];
+  const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
+  for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(job);
+  const ids: string[][] | undefined = stay ? [] : undefined;
+  let count = 0;
+  for await (const some of inspector.ids(queue, filter)) {
+    count += some.length;
+    ids?.push(some);
+    if (stop.aborted) break;
+  }
+  return { count, samples, ids };
+}
+
+/** Shows what is meant and asks. Whether to go on. */
+async function agreed<A extends string>(
+  context: Context,
+  { queue, options, verb, done }: Act<A>,
+  { count, samples, now, filter, stop }: Found & { now: number; filter: Filter; stop: AbortSignal },
+): Promise<boolean> {
+  if (options.dryRun && options.json) {
+    await context.write(document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
+    return false;
+  }
+  if (options.yes && !options.dryRun) return true;
+  if (!options.dryRun && !context.canAsk) {
+    throw new DelayqError('usage', `nobody is here to be asked whether to ${verb} ${many(count, 'job')}`, {
+      why: 'a filter chose them, and stdin and stderr are no terminal',
+      next: 'see them with --dry-run, then repeat with --yes',
+    });
+  }
+  const paint = await colours(context, context.stderr);
+  const { columns: width } = context.stderr;
+  const { states } = filter;
+  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} in ${queue}`);
+  if (samples.length > 0)
+    context.stderr.write(`${await jobTable(samples, { now, paint, first: true, width, states })}\n`);
+  if (count > samples.length) context.stderr.write(`… and ${grouped(count - samples.length)} more\n`);
+  if (options.dryRun) return false;
+  const answer = await context.ask(`${verb} ${many(count, 'job')} of ${queue}? [y/N] `, stop);
+  if (/^y(es)?$/i.test(answer.trim())) return true;
+  say(context, `nothing ${done}`);
+  context.exitCode = stop.aborted ? 130 : 1;
+  return false;
+}
+
+/** Says which of the jobs that are named could be acted on. */
+async function dryRun<A extends string>(
+  context: Context,
+  { queue, options, states, done }: Act<A>,
+  inspector: Inspector,
+  ids: readonly string[],
+): Promise<void> {
+  const jobs = await inspector.show(queue, ids);
+  const there = jobs.filter((job) => job && states.includes(job.state)).length;
+  if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));
+  for (const [i, job] of jobs.entries()) {
+    if (!job) say(context, `${shownId(ids[i])} is not in ${queue}`);
+    else if (!states.includes(job.state)) say(context, `${shownId(ids[i])} is ${job.state}`);
+  }
+  say(context, `${many(there, 'job')} would be ${done} in ${queue}`);
+  if (there < ids.length) context.exitCode = 1;
+}
+
+/** A line at the bottom of a terminal that tells how far it has got. */
+class Progress {
+  readonly #context: Context;
+  readonly #total: number | undefined;
+  readonly #done: string;
+  #told = performance.now();
+  #shown = false;
+
+  constructor(context: Context, total: number | undefined, done: string) {
+    this.#context = context;
+    this.#total = context.stderr.isTTY ? total : undefined;
+    this.#done = done;
+  }
+
+  tell(n: number): void {
+    if (this.#total === undefined || performance.now() - this.#told < PROGRESS_MS) return;
+    this.#told = performance.now();
+    this.#shown = true;
+    this.#context.stderr.write(`\r${this.#done} ${grouped(n)} of ${grouped(this.#total)}\x1b[K`);
+  }
+
+  clear(): void {
+    if (this.#shown) this.#context.stderr.write('\r\x1b[K');
+    this.#shown = false;
+  }
+}

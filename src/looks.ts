@@ -1,0 +1,95 @@
+import type { StoredJob } from './job.js';
+import type { QueueKeys } from './keys.js';
+import type { Connection } from './redis.js';
+import { number, pairs, stored, text, time } from './replies.js';
+import { MAX_BYTES, run } from './script.js';
+
+/*
+ * How operators look at a queue: one typed function per script, none of which writes.
+ */
+
+/** An id and its score as Redis wrote it, for going on behind it. */
+export type Listed = readonly [id: string, score: string];
+
+/** Up to `limit` ids of one state, `from` one time `to` another (ms), those whose time comes first first, behind the slice `before`. */
+export async function list(
+  redis: Connection,
+  keys: QueueKeys,
+  range: {
+    state: StoredJob['state'];
+    from: number | undefined;
+    to: number | undefined;
+    limit: number;
+    before: readonly Listed[];
+  },
+): Promise<Listed[]> {
+  const { state, from = '-inf', to = '+inf', limit, before } = range;
+  return pairs(await run(redis, 'list', keys, [state, limit, from, to, ...[...before].reverse().flat()]));
+}
+
+/** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
+export async function show(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly string[],
+): Promise<(StoredJob | undefined)[]> {
+  const reply = await run(redis, 'show', keys, [MAX_BYTES, ...ids]);
+  return Array.from({ length: (reply.length - 1) / 5 }, (_, i) => {
+    const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
+    return text(state) === '' ? undefined : stored(ids[i] as string, { state, score, held, record, payload });
+  });
+}
+
+/** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */
+export interface Snapshot {
+  readonly now: number;
+  /** Sizes of the structures of the same names. */
+  readonly pending: number;
+  readonly active: number;
+  readonly lease: number;
+  readonly dead: number;
+  readonly payload: number;
+  readonly meta: number;
+  /** Pending jobs that are due. */
+  readonly due: number;
+  /** Leases that have run out and wait to be taken back. */
+  readonly runOut: number;
+  /** Due time of the pending job that is first in line. */
+  readonly oldest: number | undefined;
+  /** The next jobs that are not due yet. */
+  readonly upcoming: readonly { readonly id: string; readonly due: number }[];
+  /** Counters that only grow, and `drained`, the time of the last drain. */
+  readonly stats: Readonly<Record<string, number>>;
+  readonly config: Readonly<Record<string, string>>;
+}
+
+/** Counts everything of a queue, with up to `upcoming` of the next due times. */
+export async function inspect(redis: Connection, keys: QueueKeys, upcoming: number): Promise<Snapshot> {
+  const reply = await run(redis, 'inspect', keys, [upcoming]);
+  const [now, pending, active, lease, dead, payload, meta, due, runOut] = reply.slice(0, 9).map(number) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  return {
+    now,
+    pending,
+    active,
+    lease,
+    dead,
+    payload,
+    meta,
+    due,
+    runOut,
+    oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
+    upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: time(Buffer.from(at)) })),
+    stats: Object.fromEntries(pairs(reply[11]).map(([name, value]) => [name, Number(value) || 0])),
+    config: Object.fromEntries(pairs(reply[12])),
+  };
+}
