@@ -1,10 +1,16 @@
 #!/bin/sh
-# unpaid-order.sh ORDER [DELAY]: an order that is not paid within 15 minutes is closed (by close-order, see crontab).
+# unpaid-order.sh placed ORDER [DELAY] | paid ORDER: an order that is not paid within 15 minutes is closed (by close-order,
+# see crontab).
 set -eu
-order=$1
+order=$2
 
-# When it is placed. The job is named after the order, so repeating this makes no second one.
-delayq enqueue --in "${2:-15m}" --id "order:$order" order-close "{\"orderId\":$order}"
+case $1 in
+# The job is named after the order, so repeating this makes no second one.
+placed) delayq enqueue --in "${3:-15m}" --id "order:$order" order-close "{\"orderId\":$order}" ;;
 
-# When it is paid, the job is to go again: "delayq cancel order-close order:$order". delayq cannot do that yet. Until it
-# can, the handler asks whether the order was paid, as it should in any case: payment and job may cross.
+# The job goes. Exit 1 when there is none any more, and a note when its handler is at it: payment and job may cross, so the
+# handler must ask whether the order was paid.
+paid) delayq cancel -q order-close "order:$order" ;;
+
+*) echo "usage: $0 placed ORDER [DELAY] | paid ORDER" >&2 && exit 64 ;;
+esac

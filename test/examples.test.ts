@@ -74,13 +74,17 @@ describe('a shell script', () => {
     return { prefix, inspector, env: { ...env, DELAYQ_PREFIX: prefix } };
   };
 
-  it('makes one job of an unpaid order, however often it is placed', async () => {
+  it('makes one job of an unpaid order, however often it is placed, and none of one that is paid', async () => {
     const { inspector, env } = own();
-    await sh(`${path('unpaid-order.sh')} 42`, { env });
-    expect(await sh(`${path('unpaid-order.sh')} 42 30m`, { env })).toMatchObject({ code: 0, stdout: 'order:42\n' });
+    const order = (rest: string) => sh(`${path('unpaid-order.sh')} ${rest}`, { env });
+    await order('placed 42');
+    expect(await order('placed 42 30m')).toMatchObject({ code: 0, stdout: 'order:42\n' });
     const [job] = await inspector.show('order-close', ['order:42']);
     expect(job?.payload?.toString()).toBe('{"orderId":42}');
     expect(((job?.due ?? 0) - (await connection.now())) / 60_000).toBeCloseTo(15, 0);
+    expect(await order('paid 42')).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    expect(await inspector.show('order-close', ['order:42'])).toEqual([undefined]);
+    expect(await order('paid 42')).toMatchObject({ code: 1, stderr: expect.stringContaining('order:42 is not in') });
   });
 
   it('reminds at a time of day', async () => {

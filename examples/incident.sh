@@ -1,0 +1,39 @@
+#!/bin/sh
+# incident.sh DIR: stages the incident of incident.md. Starts a redis-server of its own in DIR, which ends with
+# "redis-cli -s DIR/redis.sock shutdown nosave", and says how to reach it.
+set -eu
+mkdir -p "$1"
+cd "$1"
+redis-server --port 0 --unixsocket "$PWD/redis.sock" --dir "$PWD" --save '' --daemonize yes \
+  --maxmemory 512mb --maxmemory-policy allkeys-lru > /dev/null
+until redis-cli -s redis.sock ping > /dev/null 2>&1; do sleep 0.1; done
+export DELAYQ_REDIS_URL="unix://$PWD/redis.sock"
+
+# The handlers: one that writes down which orders it closed, and one whose last release cannot do anything.
+cat > close-orders << 'HANDLER'
+#!/bin/sh
+cat >> closed.jsonl
+HANDLER
+cat > post-webhook << 'HANDLER'
+#!/bin/sh
+[ "$(cat)" != '{"orderId":null}' ] || { echo 'no such order: null' >&2 && exit 65; }
+[ -e mended ] || { echo 'TypeError: url is undefined' >&2 && exit 65; }
+HANDLER
+chmod +x close-orders post-webhook
+
+# 300 webhooks that the release refused, and one that no release can post.
+{ seq 300 | sed 's/.*/{"orderId":&}/'; echo '{"orderId":null}'; } | delayq enqueue -q webhook -
+delayq drain -q -P 4 --max-failures 1000 webhook -- ./post-webhook 2> /dev/null || [ $? = 1 ]
+
+# An hour without cron: 40,000 orders that fell due meanwhile, and 3,000 that will.
+now=$(date +%s)
+awk -v now="$now" 'BEGIN {
+  for (i = 0; i < 43000; i++) printf "{\"id\":\"order:%d\",\"at\":\"@%d\",\"payload\":{\"orderId\":%d}}\n", i, now - 3600 + i * 0.09, i
+}' | delayq enqueue -q --jobs order-close -
+redis-cli -s redis.sock hset 'delayq:{order-close}:stats' drained "$((now - 3600))000" > /dev/null
+
+# A producer that was killed between its two commands.
+delayq enqueue -q --in 1d remind '{"user":7}'
+redis-cli -s redis.sock zadd 'delayq:{remind}:pending' "$((now + 7200))000" user:8 > /dev/null
+
+echo "export DELAYQ_REDIS_URL=$DELAYQ_REDIS_URL"
