@@ -24,6 +24,19 @@ local function count(name, n)
   return n > 0 and type(redis.pcall('HINCRBY', stats, name, n)) == 'number'
 end
 
+-- Once a minute, how the queue stands, into a ring of sixteen: so inspect can tell rates and a trend at its first look.
+-- Only behind a script's first write, as on a full server the first one decides. pcall as in count.
+local function sample()
+  local minute = math.floor(now / 60000)
+  if tonumber(redis.call('HGET', stats, 'sampled')) == minute then return end
+  local n = redis.call('HMGET', stats, 'enqueued', 'delivered', 'acked', 'removed', 'retried', 'dead')
+  for i = 1, 6 do n[i] = tonumber(n[i]) or 0 end
+  redis.pcall('HSET', stats, 'sampled', minute, 'at:' .. minute % 16, string.format(
+    '%.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f', now, n[1], n[2], n[3] + n[4], n[5], n[6],
+    redis.call('ZCOUNT', pending, '-inf', now), redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or '-',
+    redis.call('ZCARD', pending)))
+end
+
 -- Tells sleeping watchers of a new head. Only one that is due before they would look again is worth a message.
 local function wake(channel, poll, soonest)
   if soonest <= now + poll and (tonumber(redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) or 0) >= soonest then

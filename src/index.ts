@@ -35,7 +35,7 @@ export {
 } from './job.js';
 export { DEFAULT_PREFIX } from './keys.js';
 export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
-export type { Snapshot } from './looks.js';
+export type { Lateness, Snapshot } from './looks.js';
 export { drainLoop, type LoopOptions } from './loop.js';
 export { Operator } from './operator.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
@@ -64,5 +64,6 @@ export {
   parseMoment,
   systemZone,
 } from './time.js';
+export type { Sample } from './trend.js';
 export { DEFAULT_URL } from './url.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

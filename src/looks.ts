@@ -3,6 +3,7 @@ import type { QueueKeys } from './keys.js';
 import type { Connection } from './redis.js';
 import { number, pairs, stored, text, time } from './replies.js';
 import { MAX_BYTES, run } from './script.js';
+import { readSamples, type Sample } from './trend.js';
 
 /*
  * How operators look at a queue: one typed function per script, none of which writes.
@@ -60,8 +61,24 @@ export interface Snapshot {
   readonly upcoming: readonly { readonly id: string; readonly due: number }[];
   /** Counters that only grow, and `drained`, the time of the last drain. */
   readonly stats: Readonly<Record<string, number>>;
+  /** How the queue stood, about once in each of the last minutes in which it was used, the oldest first. */
+  readonly samples: readonly Sample[];
+  readonly lateness: Lateness;
   readonly config: Readonly<Record<string, string>>;
 }
+
+/** Deliveries by how late they were. */
+export interface Lateness {
+  /** All that were up to `upTo` ms late and later than the bucket before; the last bucket has no end (Infinity). */
+  readonly buckets: readonly { readonly upTo: number; readonly count: number }[];
+  /** The lateness of all of them together, ms. */
+  readonly sum: number;
+}
+
+const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
+
+/** The field of a bucket in stats. */
+const bucketName = (upTo: number) => `late:${upTo === Number.POSITIVE_INFINITY ? 'inf' : upTo}`;
 
 /** Counts everything of a queue, with up to `upcoming` of the next due times. */
 export async function inspect(redis: Connection, keys: QueueKeys, upcoming: number): Promise<Snapshot> {
@@ -77,6 +94,8 @@ export async function inspect(redis: Connection, keys: QueueKeys, upcoming: numb
     number,
     number,
   ];
+  const stats = new Map(pairs(reply[11]));
+  const counter = (name: string) => Number(stats.get(name)) || 0;
   return {
     now,
     pending,
@@ -89,7 +108,14 @@ export async function inspect(redis: Connection, keys: QueueKeys, upcoming: numb
     runOut,
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
     upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: time(Buffer.from(at)) })),
-    stats: Object.fromEntries(pairs(reply[11]).map(([name, value]) => [name, Number(value) || 0])),
+    stats: Object.fromEntries(
+      [...stats.keys()].filter((name) => !/^(at|late):|^sampled$/.test(name)).map((name) => [name, counter(name)]),
+    ),
+    samples: readSamples(stats),
+    lateness: {
+      buckets: LATENESS.map((upTo) => ({ upTo, count: counter(bucketName(upTo)) })),
+      sum: counter('late:sum'),
+    },
     config: Object.fromEntries(pairs(reply[12])),
   };
 }

@@ -352,7 +352,12 @@ describe('what Redis answers is told for what it is (failures 20, 28)', () => {
     expect(JSON.parse((await delayq(['inspect', 'q'], via(own.url))).stdout).queues[0].pending).toBe(3);
     const redis = new Connection(own.url);
     const queue = new Queue(redis, 'q');
+    // Samples are taken only behind writes that free memory.
+    const unsampled = () => own.admin.hdel('delayq:{q}:stats', 'sampled');
+    await unsampled();
     const { jobs } = await queue.drain();
+    expect(await own.admin.hexists('delayq:{q}:stats', 'sampled')).toBe(1);
+    await unsampled();
     expect(await queue.renew(jobs)).toEqual(['held', 'held', 'held']);
     expect(await queue.nack(jobs.slice(0, 1), { error: 'x'.repeat(500) })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.nack(jobs.slice(1, 2), { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);

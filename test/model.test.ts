@@ -196,7 +196,8 @@ async function contents(name: string) {
     hash('lease'),
     hash('stats'),
   ]);
-  const { drained: _, ...counters } = stats;
+  // Samples are taken by the clock; what they tell is in queue.test.ts.
+  const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|at:\d+)$/.test(name));
   return {
     pending,
     active,
@@ -206,6 +207,6 @@ async function contents(name: string) {
     lease: Object.entries(lease)
       .map(([field, value]) => (value.includes(' ') ? `${field} ${value.split(' ').slice(0, 2).join(' ')}` : field))
       .sort(),
-    stats: Object.fromEntries(Object.entries(counters).map(([counter, value]) => [counter, Number(value)])),
+    stats: Object.fromEntries(counters.map(([counter, value]) => [counter, Number(value)])),
   };
 }

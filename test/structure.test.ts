@@ -19,6 +19,7 @@ const LIBRARY = [
   ...['errors', 'time', 'backoff', 'ids', 'payload', 'job', 'settings', 'keys', 'url', 'redis', 'replies'],
   ...[
     'script',
+    'trend',
     'scripts',
     'looks',
     'acts',

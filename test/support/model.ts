@@ -26,6 +26,9 @@ interface ModelJob {
   given: Given;
 }
 
+/** Ends of the buckets of lateness, ms. */
+const LATE = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
+
 /** A queue as a few lines of plain code: what the scripts must agree with. */
 export class Model {
   readonly jobs = new Map<string, ModelJob>();
@@ -110,6 +113,9 @@ export class Model {
       const tries = job.given.tries ?? this.config.tries ?? 5;
       taken.push({ id, due: job.score, attempt: 1 + failures + losses, failures, tries, payload });
       this.#count('delivered');
+      const late = now - job.score;
+      this.#count(`late:${LATE.find((most) => late <= most) ?? 'inf'}`);
+      this.#count('late:sum', late);
       if (leaseMs === 0) {
         this.jobs.delete(id);
         this.#count('removed');
