@@ -12,10 +12,7 @@ end
 for i, id in ipairs(ids) do
   letters[i] = removed('p', pending, id) or removed('a', active, id) or removed('d', dead, id) or 'm'
   if letters[i] ~= 'm' then gone[#gone + 1] = id end
-  if letters[i] == 'a' then
-    redis.call('HDEL', lease, id)
-    if leases[i] then redis.call('HSET', lease, string.match(leases[i], '^%S+') .. ' ' .. id, now) end
-  end
+  if letters[i] == 'a' then supersede(id, leases[i]) end
 end
 if #gone > 0 then
   redis.call('HDEL', payload, unpack(gone))

@@ -50,8 +50,7 @@ if #times > 0 then
   for _, id in ipairs(superseded) do
     local held = redis.call('HGET', lease, id)
     redis.call('ZREM', active, id)
-    redis.call('HDEL', lease, id)
-    if held then redis.call('HSET', lease, string.match(held, '^%S+') .. ' ' .. id, now) end
+    supersede(id, held)
   end
   if #records > 0 then redis.call('HSET', meta, unpack(records)) end
 end

@@ -29,10 +29,25 @@ local function bury(id, rec, reason)
   write(id, rec)
 end
 
+-- Ends the lease of a job that is not its holder's any more, who is told so by the field 'receipt id'.
+local function supersede(id, held)
+  redis.call('HDEL', lease, id)
+  if held then redis.call('HSET', lease, string.match(held, '^%S*') .. ' ' .. id, now) end
+end
+
 -- The due time in a lease's record; now when there is none, or none that can be a score and stand in a record.
 local function dueOf(held)
   local n = tonumber(held and string.match(held, '^%S+ (%S+)'))
   return n and math.abs(n) <= 1e15 and n or now
+end
+
+-- Due times for jobs one after another, the first at `when` ('+ms' from now | ms since 1970), `step` ms apart: a function
+-- that tells that of the n-th, from 0, as text, and the first; nil for what cannot be one, before the first write.
+-- Fractions of a ms keep an order, and are exact: a double tells 4,000 of them apart until the year 2039.
+local function spread(when, step)
+  local start = (tonumber(when) or math.huge) + (string.sub(when, 1, 1) == '+' and now or 0)
+  if not (math.abs(start) <= 1e15 and atLeast(0, step) and tonumber(step) <= 1e15) then return nil end
+  return function(n) return string.format('%.17g', math.min(start + n * step, 1e15)) end, start
 end
 
 -- How long jobs of this queue are hidden when the caller does not say, ms.

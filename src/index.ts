@@ -10,12 +10,12 @@ export async function connect(url?: string): Promise<Connection> {
   return redis;
 }
 
-export type { Cancelled, Requeued } from './acts.js';
+export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './acts.js';
 export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export type { BatchResult } from './batches.js';
 export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
-export { exists, type Filter, Inspector, lag, orphans } from './inspector.js';
+export { exists, type Filter, Inspector, lag, orphans, pausedUntil } from './inspector.js';
 export {
   type Answer,
   type Confirmed,
@@ -53,6 +53,7 @@ export {
   type Settings,
   type SettingsChange,
 } from './settings.js';
+export { Spread } from './spread.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
 export {
   exactDuration,

@@ -60,6 +60,11 @@ export class Inspector {
     return found;
   }
 
+  /** `ids`, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
+  async inOrder(queue: string, ids: readonly string[]): Promise<string[]> {
+    return looks.inOrder(this.#redis, this.#keys(queue), ids);
+  }
+
   /**
    * The ids of the jobs that are meant, in slices. Jobs that come or go meanwhile may be left out; those of a slice
    * may be gone before the next one is asked for.
@@ -131,4 +136,12 @@ export function orphans({ pending, active, dead, payload }: looks.Snapshot): { i
 /** How long the job first in line has been due, ms; 0 when none is due. */
 export function lag({ now, oldest }: looks.Snapshot): number {
   return oldest === undefined ? 0 : Math.max(0, now - oldest);
+}
+
+/** Until when drains take nothing, ms by Redis's clock (Infinity: until they are told otherwise); undefined: they take. */
+export function pausedUntil({ config, now }: looks.Snapshot): number | undefined {
+  const { paused } = config;
+  if (paused === undefined) return undefined;
+  const until = /^\+?inf(inity)?$/i.test(paused) ? Number.POSITIVE_INFINITY : Number(paused);
+  return until > now ? until : undefined;
 }

@@ -1,8 +1,8 @@
 import type { StoredJob } from './job.js';
 import type { QueueKeys } from './keys.js';
-import type { Connection } from './redis.js';
+import type { Connection, Reply } from './redis.js';
 import { number, pairs, stored, text, time } from './replies.js';
-import { MAX_BYTES, run } from './script.js';
+import { MAX_BYTES, MAX_CALL, run } from './script.js';
 import { readSamples, type Sample } from './trend.js';
 
 /*
@@ -39,6 +39,23 @@ export async function show(
     const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
     return text(state) === '' ? undefined : stored(ids[i] as string, { state, score, held, record, payload });
   });
+}
+
+/** The ids, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
+export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly string[]): Promise<string[]> {
+  const found: { id: string; due: number; bytes: Buffer }[] = [];
+  const once = [...new Set(ids)];
+  for (let i = 0; i < once.length; i += MAX_CALL) {
+    const some = once.slice(i, i + MAX_CALL);
+    const dues = (await redis.call('ZMSCORE', keys.pending, ...some)) as Reply[];
+    for (const [j, id] of some.entries()) {
+      const due = dues[j] === null ? Number.POSITIVE_INFINITY : number(dues[j]);
+      found.push({ id, due: Number.isNaN(due) ? Number.POSITIVE_INFINITY : due, bytes: Buffer.from(id) });
+    }
+  }
+  // Not by difference: two that never fall due differ by no number.
+  const order = (a: number, b: number) => (a < b ? -1 : a > b ? 1 : 0);
+  return found.sort((a, b) => order(a.due, b.due) || Buffer.compare(a.bytes, b.bytes)).map(({ id }) => id);
 }
 
 /** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */

@@ -1,8 +1,10 @@
 import * as acts from './acts.js';
-import { checkName, type StoredJob } from './job.js';
+import { checkMs, checkName, type StoredJob } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
+import * as looks from './looks.js';
 import type { Connection } from './redis.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from './settings.js';
+import { Spread } from './spread.js';
 
 /** So many ids go into a call: few enough that nobody else's command waits for long. */
 const CHUNK = 200;
@@ -34,10 +36,72 @@ export class Operator {
     return inChunks(ids, async (some) => (await acts.cancel(this.#redis, this.#keys(queue), some, states)).answers);
   }
 
-  /** Puts dead jobs back into pending, due now, their counts reset; what they were enqueued with stays. */
-  async requeue(queue: string, ids: readonly string[]): Promise<acts.Requeued[]> {
-    const wake = wakeOf(this.#prefix, queue);
-    return inChunks(ids, async (some) => (await acts.requeue(this.#redis, this.#keys(queue), some, wake)).answers);
+  /**
+   * Puts dead jobs back into pending, their counts reset; what they were enqueued with stays, and their time to live counts
+   * anew. Due now, all at once, or as `spread` says.
+   */
+  async requeue(queue: string, ids: readonly string[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
+    const how = { spread, wake: wakeOf(this.#prefix, queue) };
+    return inChunks(ids, async (some) => (await acts.requeue(this.#redis, this.#keys(queue), some, how)).answers);
+  }
+
+  /**
+   * Gives pending jobs new due times, in the order in which they stand in line; active and dead ones are left. A time to
+   * live counts anew, from the new due time. Further calls with the same `spread` put theirs behind these.
+   */
+  async reschedule(queue: string, ids: readonly string[], spread: Spread): Promise<acts.Rescheduled[]> {
+    const keys = this.#keys(queue);
+    const how = { spread, wake: wakeOf(this.#prefix, queue) };
+    // A call sees to the order of its own.
+    const line = ids.length > CHUNK ? await looks.inOrder(this.#redis, keys, ids) : ids;
+    const answers = await inChunks(line, async (some) => (await acts.reschedule(this.#redis, keys, some, how)).answers);
+    const answerOf = new Map(line.map((id, i) => [id, answers[i]] as const));
+    return ids.map((id) => answerOf.get(id) as acts.Rescheduled);
+  }
+
+  /**
+   * Puts pending jobs among the dead, where they stay until requeued (due now, as all that are) or cancelled. `reason` is
+   * kept as their last error, cut to {@link MAX_ERROR} characters. Active jobs are left.
+   */
+  async bury(queue: string, ids: readonly string[], { reason = '' } = {}): Promise<acts.Buried[]> {
+    return inChunks(ids, async (some) => (await acts.bury(this.#redis, this.#keys(queue), some, reason)).answers);
+  }
+
+  /**
+   * Removes all jobs of `states` (any, when left out), a chunk for each turn of the loop, and tells how many each removed.
+   * Of all states, only active jobs take chunks: the rest goes at once, with what belongs to no id. A handler that runs is
+   * not stopped.
+   */
+  async *purge(
+    queue: string,
+    states: readonly StoredJob['state'][] = ['pending', 'active', 'dead'],
+  ): AsyncGenerator<acts.Purged> {
+    for (let more = true; more; ) {
+      const purged = await acts.purge(this.#redis, this.#keys(queue), states, CHUNK);
+      more = purged.more;
+      yield purged;
+    }
+  }
+
+  /** Removes counters, settings and the name of a queue without jobs. False, and nothing is done, when it has some. */
+  async forget(queue: string): Promise<boolean> {
+    if (!(await acts.forget(this.#redis, this.#keys(queue)))) return false;
+    await this.#redis.call('SREM', queuesKey(this.#prefix), queue);
+    return true;
+  }
+
+  /**
+   * Has drains take nothing from a queue for `forMs`, by Redis's clock, or until {@link Operator.resume}. What was taken
+   * before goes on, and so do enqueue, ack, nack and renew; no lease is taken back.
+   */
+  async pause(queue: string, { forMs = Number.POSITIVE_INFINITY } = {}): Promise<acts.Paused> {
+    const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
+    return acts.pause(this.#redis, this.#keys(queue), ms, wakeOf(this.#prefix, queue));
+  }
+
+  /** Has drains take from a queue again: those that wait, at once. */
+  async resume(queue: string): Promise<acts.Paused> {
+    return acts.pause(this.#redis, this.#keys(queue), undefined, wakeOf(this.#prefix, queue));
   }
 
   /** Changes defaults of a queue and returns those that are set. Throws a `usage` error for a value that cannot be. */

@@ -23,7 +23,12 @@ type Name =
   | 'list'
   | 'show'
   | 'cancel'
+  | 'reschedule'
   | 'requeue'
+  | 'bury'
+  | 'purge'
+  | 'forget'
+  | 'pause'
   | 'config';
 
 const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');

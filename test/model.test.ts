@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { requeue } from '../src/acts.js';
-import { JsonText } from '../src/index.js';
+import { JsonText, Spread } from '../src/index.js';
 import { readyJob } from '../src/job.js';
 import { queueKeys, wakeOf } from '../src/keys.js';
 import * as scripts from '../src/scripts.js';
@@ -159,7 +159,7 @@ async function play(
       return;
     }
     case 'requeue': {
-      const { now, answers } = await requeue(connection, keys, one.ids, wake);
+      const { now, answers } = await requeue(connection, keys, one.ids, { spread: new Spread({ stepMs: 0 }), wake });
       expect(answers).toEqual(one.ids.map((which) => model.requeue(now, which)));
       return;
     }

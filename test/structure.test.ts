@@ -20,6 +20,7 @@ const LIBRARY = [
   ...[
     'script',
     'trend',
+    'spread',
     'scripts',
     'looks',
     'acts',

@@ -3,6 +3,7 @@ import { DelayqError, type Filter, Inspector, type StoredJob } from '../index.js
 import type { Context } from './context.js';
 import { lines } from './lines.js';
 import { colours, document, grouped, many, say, shownId } from './output.js';
+import { Progress } from './progress.js';
 import { requireQueue } from './queues.js';
 import { addFilters, type FilterOptions, filterOf, isFiltered } from './selection.js';
 import { jobTable } from './stored.js';
@@ -27,6 +28,10 @@ interface Answer {
   readonly good: boolean;
   /** What is said of it, behind its id; nothing when it is left out. */
   readonly says?: string;
+  /** What is said of several that a filter found, behind how many they are, instead of a line for each. */
+  readonly sum?: string;
+  /** It was not where a filter found it, or never there: only who named it wants to know. */
+  readonly elsewhere?: boolean;
 }
 
 /** An act on some jobs of a queue. */
@@ -40,9 +45,13 @@ export interface Act<A extends string> {
   /** What it does to a job and has done, as in "cancel 3 jobs" and "3 jobs cancelled". */
   readonly verb: string;
   readonly done: string;
-  /** What can become of a job. `missing`, if it is one, is told of jobs that were named alone. */
   readonly answers: Readonly<Record<A, Answer>>;
-  /** The jobs stay where the filter finds them, so all of them are looked for before the first is acted on. */
+  /** What is said behind so many jobs that are to be acted on, or were. */
+  detail?(jobs: number): string;
+  /**
+   * The jobs stay where a filter finds them, and so does `list` in a pipe before us: all of them are looked for before the
+   * first is acted on, and then in the order in which they stand in line.
+   */
   readonly stay?: boolean;
   /** Does it, and answers for each. `states` are those that were asked for. */
   act(ids: readonly string[], states: readonly State[]): Promise<readonly A[]>;
@@ -51,8 +60,8 @@ export interface Act<A extends string> {
 /** So many jobs are shown before the question. */
 const SAMPLES = 3;
 
-/** How often progress is told of, ms. */
-const PROGRESS_MS = 200;
+/** So many ids are acted on at a time: what was asked to stop, stops soon. */
+const CHUNK = 200;
 
 /** Adds the arguments and options that choose jobs of `states`, and how they are acted on. */
 export function addAct(command: Command, states: readonly State[]): Command {
@@ -70,7 +79,7 @@ export function addAct(command: Command, states: readonly State[]): Command {
 
 /** Carries out an act; sets the exit code: 1 when a job that was named could not be acted on, 130 when it was stopped. */
 export async function actOn<A extends string>(context: Context, act: Act<A>): Promise<void> {
-  const { queue, ids, options, states, verb, done, answers } = act;
+  const { queue, ids, options, states, verb, done, answers, stay } = act;
   const named = checkWays(ids, options);
   const stop = context.stopSignal();
   const redis = context.redis(options);
@@ -84,14 +93,15 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
   if (named) {
     if (options.dryRun) return dryRun(context, act, inspector, await idsNamed(context, ids, stop));
     chunks = ids[0] === '-' ? idsOnStdin(context, stop) : [ids];
+    if (stay) {
+      const all = await inspector.inOrder(queue, await idsNamed(context, ids, stop));
+      total = all.length;
+      chunks = [all];
+    }
   } else {
     const found = await look(inspector, act, filter, stop);
     total = found.count;
-    if (stop.aborted) {
-      context.exitCode = 130;
-      return;
-    }
-    if (total > 0 || options.dryRun) {
+    if (!stop.aborted && (total > 0 || options.dryRun)) {
       if (!(await agreed(context, act, { ...found, now, filter, stop }))) return;
     }
     // No more than were counted: one that dies again meanwhile must not go round for ever.
@@ -101,30 +111,48 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
 
   const counts = Object.fromEntries(Object.keys(answers).map((answer) => [answer, 0])) as Record<A, number>;
   const good = () => sum(counts, (answer) => answers[answer].good);
+  const detail = () => (good() > 0 ? (act.detail?.(good()) ?? '') : '');
   const progress = new Progress(context, options.quiet ? undefined : total, done);
-  if (total !== 0) {
-    for await (const some of chunks) {
-      for (const [i, answer] of (await act.act(some, filter.states)).entries()) {
-        counts[answer] += 1;
-        // Whoever gave a filter did not ask for one that went elsewhere meanwhile.
-        const { says } = answers[answer];
-        if (says && (named || answer !== 'missing')) {
-          progress.clear();
-          say(context, `${shownId(some[i])} ${says}`);
+  try {
+    if (total !== 0 && !stop.aborted) {
+      for await (const some of inChunks(chunks)) {
+        for (const [i, answer] of (await act.act(some, filter.states)).entries()) {
+          counts[answer] += 1;
+          const { says, sum, elsewhere } = answers[answer];
+          if (says && (named || !(sum || elsewhere))) {
+            progress.clear();
+            say(context, `${shownId(some[i])} ${says}`);
+          }
         }
+        progress.tell(good());
+        if (stop.aborted) break;
       }
-      progress.tell(good());
-      if (stop.aborted) break;
     }
+  } catch (error) {
+    progress.clear();
+    if (good() > 0 && !options.quiet)
+      say(context, `${many(good(), 'job')} ${done} in ${queue}${detail()} before this:`);
+    throw error;
   }
   progress.clear();
   if (options.json) await context.write(document({ queue, ...counts }));
   else if (!options.quiet) {
     const stopped = stop.aborted ? `; stopped, ${verb} the rest by repeating the command` : '';
-    say(context, `${many(good(), 'job')} ${done} in ${queue}${stopped}`);
+    say(context, `${many(good(), 'job')} ${done} in ${queue}${detail()}${stopped}`);
+    for (const [answer, n] of Object.entries<number>(counts)) {
+      const { sum } = answers[answer as A];
+      if (!named && sum && n > 0) say(context, `${grouped(n)} of them ${sum}`);
+    }
   }
-  if (sum(counts, (answer) => !answers[answer].good && (named || answer !== 'missing')) > 0) context.exitCode = 1;
+  if (sum(counts, (answer) => !answers[answer].good && (named || !answers[answer].elsewhere)) > 0) context.exitCode = 1;
   if (stop.aborted) context.exitCode = 130;
+}
+
+/** The same ids, few at a time. */
+async function* inChunks(
+  chunks: AsyncIterable<readonly string[]> | Iterable<readonly string[]>,
+): AsyncGenerator<readonly string[]> {
+  for await (const ids of chunks) for (let i = 0; i < ids.length; i += CHUNK) yield ids.slice(i, i + CHUNK);
 }
 
 function sum<A extends string>(counts: Readonly<Record<A, number>>, which: (answer: A) => boolean): number {
@@ -195,9 +223,11 @@ async function look<A extends string>(
 /** Shows what is meant and asks. Whether to go on. */
 async function agreed<A extends string>(
   context: Context,
-  { queue, options, verb, done }: Act<A>,
+  act: Act<A>,
   { count, samples, now, filter, stop }: Found & { now: number; filter: Filter; stop: AbortSignal },
 ): Promise<boolean> {
+  const { queue, options, verb, done } = act;
+  const detail = count > 0 ? (act.detail?.(count) ?? '') : '';
   if (options.dryRun && options.json) {
     await context.write(document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
     return false;
@@ -212,12 +242,12 @@ async function agreed<A extends string>(
   const paint = await colours(context, context.stderr);
   const { columns: width } = context.stderr;
   const { states } = filter;
-  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} in ${queue}`);
+  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} in ${queue}${detail}`);
   if (samples.length > 0)
     context.stderr.write(`${await jobTable(samples, { now, paint, first: true, width, states })}\n`);
   if (count > samples.length) context.stderr.write(`… and ${grouped(count - samples.length)} more\n`);
   if (options.dryRun) return false;
-  const answer = await context.ask(`${verb} ${many(count, 'job')} of ${queue}? [y/N] `, stop);
+  const answer = await context.ask(`${verb} ${many(count, 'job')} of ${queue}${detail}? [y/N] `, stop);
   if (/^y(es)?$/i.test(answer.trim())) return true;
   say(context, `nothing ${done}`);
   context.exitCode = stop.aborted ? 130 : 1;
@@ -227,10 +257,11 @@ async function agreed<A extends string>(
 /** Says which of the jobs that are named could be acted on. */
 async function dryRun<A extends string>(
   context: Context,
-  { queue, options, states, done }: Act<A>,
+  act: Act<A>,
   inspector: Inspector,
   ids: readonly string[],
 ): Promise<void> {
+  const { queue, options, states, done } = act;
   const jobs = await inspector.show(queue, ids);
   const there = jobs.filter((job) => job && states.includes(job.state)).length;
   if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));
@@ -238,33 +269,7 @@ async function dryRun<A extends string>(
     if (!job) say(context, `${shownId(ids[i])} is not in ${queue}`);
     else if (!states.includes(job.state)) say(context, `${shownId(ids[i])} is ${job.state}`);
   }
-  say(context, `${many(there, 'job')} would be ${done} in ${queue}`);
+  const detail = there > 0 ? (act.detail?.(there) ?? '') : '';
+  say(context, `${many(there, 'job')} would be ${done} in ${queue}${detail}`);
   if (there < ids.length) context.exitCode = 1;
-}
-
-/** A line at the bottom of a terminal that tells how far it has got. */
-class Progress {
-  readonly #context: Context;
-  readonly #total: number | undefined;
-  readonly #done: string;
-  #told = performance.now();
-  #shown = false;
-
-  constructor(context: Context, total: number | undefined, done: string) {
-    this.#context = context;
-    this.#total = context.stderr.isTTY ? total : undefined;
-    this.#done = done;
-  }
-
-  tell(n: number): void {
-    if (this.#total === undefined || performance.now() - this.#told < PROGRESS_MS) return;
-    this.#told = performance.now();
-    this.#shown = true;
-    this.#context.stderr.write(`\r${this.#done} ${grouped(n)} of ${grouped(this.#total)}\x1b[K`);
-  }
-
-  clear(): void {
-    if (this.#shown) this.#context.stderr.write('\r\x1b[K');
-    this.#shown = false;
-  }
 }

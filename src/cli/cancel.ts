@@ -34,9 +34,13 @@ async function cancel(context: Context, queue: string, ids: string[], options: A
     done: 'cancelled',
     answers: {
       pending: { good: true },
-      active: { good: true, says: 'was being handled: its handler is not stopped' },
+      active: {
+        good: true,
+        says: 'was being handled: its handler is not stopped',
+        sum: 'were being handled: their handlers are not stopped',
+      },
       dead: { good: true },
-      missing: { good: false, says: `is not in ${queue}: it is done, or was never there` },
+      missing: { good: false, elsewhere: true, says: `is not in ${queue}: it is done, or was never there` },
     },
     act: (some, states) => operator.cancel(queue, some, states),
   });

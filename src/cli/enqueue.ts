@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { Command } from 'commander';
 import {
-  type Connection,
   checkId,
   DelayqError,
   decodeUtf8,
@@ -9,9 +8,9 @@ import {
   formatDuration,
   formatTime,
   JsonText,
-  parseAt,
   Queue,
 } from '../index.js';
+import { readAt } from './at.js';
 import { type EnqueueOptions, enqueueLines } from './bulk.js';
 import type { Context } from './context.js';
 import { addGlobals, count, duration, examples } from './options.js';
@@ -80,8 +79,6 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const zone = context.zone(options);
   const redis = context.redis(options);
   const queue = new Queue(redis, name, { prefix: context.prefix(options) });
-  // Read once before Redis is asked for its clock, so that a mistake is told without Redis.
-  if (options.at !== undefined) parseAt(options.at, { zone, now: Date.now() });
   const at = () => readAt(context, redis, options.at, zone);
 
   if (payload === '-') return enqueueLines(context, queue, options, zone, await at());
@@ -93,20 +90,6 @@ async function enqueue(context: Context, name: string, payload: string, options:
     { ifExists, durable, replicas },
   );
   await report(context, queue, done, options, zone);
-}
-
-/** Ms of `--at`, by Redis's clock where that matters: the next 14:00 is Redis's next one. */
-async function readAt(
-  context: Context,
-  redis: Connection,
-  text: string | undefined,
-  zone: string,
-): Promise<number | undefined> {
-  if (text === undefined) return undefined;
-  const now = await redis.now();
-  const { ms, past } = parseAt(text, { zone, now });
-  if (past) say(context, `${text} was ${formatDuration(now - ms)} ago: due now`);
-  return ms;
 }
 
 async function readPayload(file: string): Promise<string> {

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
+import { buryCommand } from './bury.js';
 import { cancelCommand } from './cancel.js';
 import { configCommand } from './config.js';
 import { Context } from './context.js';
@@ -10,9 +11,13 @@ import { inspectCommand } from './inspect.js';
 import { listCommand } from './list.js';
 import { addGlobals, examples } from './options.js';
 import { complain } from './output.js';
+import { pauseCommand, resumeCommand } from './pause.js';
+import { purgeCommand } from './purge.js';
 import { requeueCommand } from './requeue.js';
+import { rescheduleCommand } from './reschedule.js';
 import { ackCommand, nackCommand, renewCommand } from './settle.js';
 import { showCommand } from './show.js';
+import { waitCommand } from './wait.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -36,8 +41,16 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
   Produce: { enqueue: enqueueCommand },
   Consume: { drain: drainCommand, ack: ackCommand, nack: nackCommand, renew: renewCommand },
   Look: { inspect: inspectCommand, list: listCommand, show: showCommand },
-  Act: { cancel: cancelCommand, requeue: requeueCommand },
-  Operate: { config: configCommand, demo: demoCommand },
+  Act: {
+    cancel: cancelCommand,
+    reschedule: rescheduleCommand,
+    requeue: requeueCommand,
+    bury: buryCommand,
+    purge: purgeCommand,
+    pause: pauseCommand,
+    resume: resumeCommand,
+  },
+  Operate: { wait: waitCommand, config: configCommand, demo: demoCommand },
 };
 
 const context = new Context((code) => process.exit(code));

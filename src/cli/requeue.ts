@@ -1,8 +1,12 @@
 import { Command } from 'commander';
-import { Operator } from '../index.js';
+import { formatDuration, Operator, Spread } from '../index.js';
 import { type ActOptions, actOn, addAct } from './act.js';
 import type { Context } from './context.js';
-import { addGlobals, examples } from './options.js';
+import { addGlobals, examples, ratePerSecond } from './options.js';
+
+interface Options extends ActOptions {
+  readonly rate?: number;
+}
 
 const STATES = ['dead'] as const;
 
@@ -12,20 +16,27 @@ export function requeueCommand(context: Context): Command {
     .description(
       'Makes dead jobs pending again, due now, as if they had never been tried. What they were enqueued with stays.',
     );
-  addAct(command, STATES).action((queue: string, ids: string[], options: ActOptions) =>
-    requeue(context, queue, ids, options),
-  );
+  addAct(command, STATES)
+    .option(
+      '--rate <n/s>',
+      'let so many fall due: 10/s, 100/m; all are scheduled at once, nothing need keep running',
+      ratePerSecond,
+    )
+    .action((queue: string, ids: string[], options: Options) => requeue(context, queue, ids, options));
   examples(command, [
     'delayq requeue order-close VbayYBj0B1VUn',
     'delayq requeue -n 10 order-close                # try some before --all',
+    'delayq requeue --all --rate 5/s --yes order-close',
     'delayq requeue --grep "connection refused" --yes order-close',
     `delayq list --dead order-close | jq -r 'select(.reason == "failed") | .id' | delayq requeue order-close -`,
   ]);
   return addGlobals(command);
 }
 
-async function requeue(context: Context, queue: string, ids: string[], options: ActOptions): Promise<void> {
+async function requeue(context: Context, queue: string, ids: string[], options: Options): Promise<void> {
   const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
+  const stepMs = options.rate === undefined ? 0 : 1_000 / options.rate;
+  const spread = new Spread({ stepMs });
   await actOn(context, {
     queue,
     ids,
@@ -35,9 +46,10 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
     done: 'requeued',
     answers: {
       requeued: { good: true },
-      missing: { good: false, says: `is not among the dead of ${queue}` },
+      missing: { good: false, elsewhere: true, says: `is not among the dead of ${queue}` },
       orphaned: { good: false, says: 'has no payload and stays dead' },
     },
-    act: (some) => operator.requeue(queue, some),
+    detail: (jobs) => (stepMs > 0 ? `: due from now on, the last in ${formatDuration((jobs - 1) * stepMs)}` : ''),
+    act: (some) => operator.requeue(queue, some, spread),
   });
 }

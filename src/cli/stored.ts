@@ -22,6 +22,7 @@ const REASONS: Record<string, string> = {
   failed: 'failed too often',
   refused: 'refused by its handler',
   lost: 'lost too often',
+  buried: 'buried by an operator',
   orphaned: 'without a payload',
 };
 
