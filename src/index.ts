@@ -37,6 +37,7 @@ export { DEFAULT_PREFIX } from './keys.js';
 export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
 export type { Lateness, Snapshot } from './looks.js';
 export { drainLoop, type LoopOptions } from './loop.js';
+export { type Measured, metricsText } from './metrics.js';
 export { Operator } from './operator.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';

@@ -8,6 +8,7 @@ import { describe, expect, inject, it } from 'vitest';
 import { Inspector, Queue } from '../src/index.js';
 import { beginSh, cronEnv, sh } from './support/cli.js';
 import { admin, connection, freshName, freshQueue } from './support/redis.js';
+import { temporaryDirectory } from './support/temporary.js';
 import { until } from './support/until.js';
 
 const path = (name: string) => fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
@@ -148,6 +149,35 @@ describe('a shell script', () => {
     await queue.enqueue([{ payload: { to: 'a' } }, { payload: {} }]);
     expect(await sh(path('send-mails.sh'), { env })).toMatchObject({ code: 0, stderr: '' });
     expect(await queue.counts()).toMatchObject({ active: 1, payload: 1, stats: { acked: 1 } });
+  });
+});
+
+describe('monitoring', () => {
+  it('writes the file for the textfile collector', async () => {
+    const directory = temporaryDirectory();
+    await freshQueue().enqueue({ payload: 1 });
+    expect(await sh(`${path('metrics.sh')} ${directory}`, { env })).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    expect(readFileSync(`${directory}/delayq.prom`, 'utf8')).toMatch(/^delayq_jobs_due\{queue="/m);
+  });
+
+  it('alerts by metrics that delayq prints', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    await queue.drain();
+    const { stdout } = await sh(`delayq metrics ${queue.name}`);
+    const printed = new Set([...stdout.matchAll(/^([a-z_]+)\{/gm)].map(([, name]) => name));
+    for (const file of ['alerts.yml', 'alerts_test.yml']) {
+      const names = new Set(text(file).match(/\bdelayq_[a-z_]+/g));
+      expect(names.size).toBeGreaterThan(5);
+      for (const name of names) expect([...printed], `${name} in ${file}`).toContain(name);
+    }
+  });
+
+  it.runIf(has('promtool', '--version'))('has rules that fire when they should, and only then', async () => {
+    const { code, stdout } = await sh(
+      `promtool check rules ${path('alerts.yml')} && promtool test rules ${path('alerts_test.yml')}`,
+    );
+    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining('6 rules found') });
   });
 });
 

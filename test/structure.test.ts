@@ -29,6 +29,7 @@ const LIBRARY = [
     'queue',
     'inspector',
     'operator',
+    'metrics',
     'patience',
     'leases',
     'loop',

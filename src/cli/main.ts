@@ -9,6 +9,7 @@ import { drainCommand } from './drain.js';
 import { enqueueCommand } from './enqueue.js';
 import { inspectCommand } from './inspect.js';
 import { listCommand } from './list.js';
+import { metricsCommand } from './metrics.js';
 import { addGlobals, examples } from './options.js';
 import { complain } from './output.js';
 import { pauseCommand, resumeCommand } from './pause.js';
@@ -50,7 +51,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
     pause: pauseCommand,
     resume: resumeCommand,
   },
-  Operate: { wait: waitCommand, config: configCommand, demo: demoCommand },
+  Operate: { wait: waitCommand, metrics: metricsCommand, config: configCommand, demo: demoCommand },
 };
 
 const context = new Context((code) => process.exit(code));
