@@ -26,7 +26,11 @@ export function enqueueCommand(context: Context): Command {
     .option('--at <time>', 'due at 14:00, "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or @1795266000')
     .option('--tz <zone>', 'time zone of --at (env DELAYQ_TZ, TZ)')
     .option('--id <id>', 'an id of your own; enqueuing it again makes no second job')
-    .option('--if-exists <what>', 'keep (default) or replace a job of the same id', oneOf('keep', 'replace'))
+    .option(
+      '--if-exists <keep|replace>',
+      'what to do with a job of the same id (default: keep)',
+      oneOf('keep', 'replace'),
+    )
     .option('--tries <n>', 'failures until the job is dead', count)
     .option('--ttl <duration>', 'drop the job, counted as expired, when later than this after its due time', duration)
     .option('--text', 'take any text and store it as a JSON string')

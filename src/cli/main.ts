@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
 import { buryCommand } from './bury.js';
 import { cancelCommand } from './cancel.js';
+import { completionCommand } from './completion.js';
 import { configCommand } from './config.js';
 import { Context } from './context.js';
 import { demoCommand } from './demo.js';
@@ -51,49 +52,56 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
     pause: pauseCommand,
     resume: resumeCommand,
   },
-  Operate: { wait: waitCommand, metrics: metricsCommand, config: configCommand, demo: demoCommand },
+  Operate: {
+    wait: waitCommand,
+    metrics: metricsCommand,
+    config: configCommand,
+    completion: (context) => completionCommand(context, () => programOf(() => true)),
+    demo: demoCommand,
+  },
 };
 
 const context = new Context((code) => process.exit(code));
 
-const program = addGlobals(new Command('delayq'))
-  // What stands behind the name of a command is the command's: a handler's own options, too.
-  .enablePositionalOptions()
-  .description('The delay queue for people who already run Redis and live in a shell.')
-  .version(DELAYQ_VERSION)
-  .configureHelp({ subcommandTerm: (command) => command.name() });
-
 // Building a command costs time at every start: once it is known which is meant, the others are left out.
 const meant = meantOf(process.argv.slice(2));
 const isKnown = Object.values(COMMANDS).some((commands) => meant in commands);
-for (const [group, commands] of Object.entries(COMMANDS)) {
-  program.commandsGroup(`${group}:`);
-  for (const [name, make] of Object.entries(commands)) {
-    if (!isKnown || name === meant) program.addCommand(make(context));
+const program = programOf((name) => !isKnown || name === meant);
+
+/** The program with those of its commands that are wanted. */
+function programOf(isWanted: (name: string) => boolean): Command {
+  const made = addGlobals(new Command('delayq'))
+    // What stands behind the name of a command is the command's: a handler's own options, too.
+    .enablePositionalOptions()
+    .description('The delay queue for people who already run Redis and live in a shell.')
+    .version(DELAYQ_VERSION)
+    .configureHelp({ subcommandTerm: (command) => command.name() });
+  for (const [group, commands] of Object.entries(COMMANDS)) {
+    made.commandsGroup(`${group}:`);
+    for (const [name, make] of Object.entries(commands)) {
+      if (isWanted(name)) made.addCommand(make(context));
+    }
   }
-}
-
-program
-  .helpCommand('help [command]', 'show help for a command')
-  .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
-examples(program, [
-  `delayq enqueue --in 15m order-close '{"orderId":42}'`,
-  'delayq drain order-close -- ./close-order',
-  'delayq inspect',
-]);
-
-for (const command of [program, ...program.commands]) {
-  command.exitOverride().configureOutput({
-    outputError: (text, write) => write(`delayq: ${text.replace(/^error: /, '')}`),
+  made
+    .helpCommand('help [command]', 'show help for a command')
+    .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
+  examples(made, [
+    `delayq enqueue --in 15m order-close '{"orderId":42}'`,
+    'delayq drain order-close -- ./close-order',
+    'delayq inspect',
+  ]);
+  for (const command of [made, ...made.commands]) {
+    command.exitOverride().configureOutput({
+      outputError: (text, write) => write(`delayq: ${text.replace(/^error: /, '')}`),
+    });
+  }
+  // Options of the program may stand after the command as well; there they win.
+  return made.hook('preAction', (_, action) => {
+    for (const [name, value] of Object.entries(made.opts())) {
+      if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
+    }
   });
 }
-
-// Options of the program may stand after the command as well; there they win.
-program.hook('preAction', (_, action) => {
-  for (const [name, value] of Object.entries(program.opts())) {
-    if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
-  }
-});
 
 /** The name of the command: the first word that is neither an option of the program nor its value. */
 function meantOf(words: readonly string[]): string {
