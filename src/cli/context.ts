@@ -51,6 +51,11 @@ export class Context {
     this.#atExit.push(last);
   }
 
+  /** The URL of Redis that was given, as text. */
+  url({ redis }: Globals): string | undefined {
+    return redis ?? URL_VARIABLES.map((name) => this.env[name]).find(Boolean);
+  }
+
   /** A connection to Redis at `--redis`, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. Not yet open. */
   redis({ redis }: Globals): Connection {
     const source = redis === undefined ? URL_VARIABLES.find((name) => this.env[name]) : undefined;

@@ -5,6 +5,7 @@ import { cancelCommand } from './cancel.js';
 import { completionCommand } from './completion.js';
 import { configCommand } from './config.js';
 import { Context } from './context.js';
+import { crontabCommand } from './crontab.js';
 import { demoCommand } from './demo.js';
 import { drainCommand } from './drain.js';
 import { enqueueCommand } from './enqueue.js';
@@ -56,6 +57,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
     wait: waitCommand,
     metrics: metricsCommand,
     config: configCommand,
+    crontab: crontabCommand,
     completion: (context) => completionCommand(context, () => programOf(() => true)),
     demo: demoCommand,
   },

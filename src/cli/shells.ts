@@ -4,7 +4,7 @@
  * number of words before another command's line), followed by the words, each with its meaning behind a tab.
  */
 
-// COMP_WORDS is broken at the characters of COMP_WORDBREAKS, : = @ among them: pieces that stand side by side in the line are
+// COMP_WORDS is broken at the characters of COMP_WORDBREAKS, : and = among them: pieces that stand side by side in the line are
 // one word. What is put in takes the place of the last piece alone.
 export const bash = `# Completes delayq in bash.
 _delayq() {
@@ -21,7 +21,7 @@ _delayq() {
   local current=\${words[\${#words[@]} - 1]}
   reply=$("$program" completion --words -- "\${words[@]:1}" 2>/dev/null) || return
   tail=$current
-  for part in : = @; do
+  for part in : =; do
     if [[ $COMP_WORDBREAKS == *"$part"* ]]; then tail=\${tail##*"$part"}; fi
   done
   local broken=\${current%"$tail"}
@@ -31,6 +31,7 @@ _delayq() {
       compopt -o filenames 2>/dev/null
       part=\${reply#files }
       while IFS= read -r word; do
+        if [[ -n $part && -d $word ]]; then word+=/; compopt -o nospace 2>/dev/null; fi
         word=$part$word
         COMPREPLY+=("\${word#"$broken"}")
       done < <(compgen -f -- "\${current#"$part"}")
@@ -79,8 +80,8 @@ _delayq() {
       for line in "\${(@)reply[2,-1]}"; do
         found+=("\${\${line%%$'\\t'*}//:/\\\\:}:\${line#*$'\\t'}")
       done
-      if [[ $#found == 1 && $found[1] == *=: ]]; then _describe -o delayq found -S ''
-      else _describe -o delayq found; fi
+      if [[ $#found == 1 && $found[1] == *=: ]]; then _describe delayq found -S ''
+      else _describe delayq found; fi
       ;;
   esac
 }
