@@ -1,4 +1,4 @@
-import { lag } from './inspector.js';
+import { lag, pausedUntil } from './inspector.js';
 import type { Snapshot } from './looks.js';
 
 /** A queue as `metrics` tells of it: without a snapshot it could not be read. */
@@ -35,10 +35,13 @@ const COUNTERS: Readonly<Record<string, readonly [name: string, help: string]>> 
   expired: ['expired', 'Jobs that were dropped because their time to live was over.'],
   orphaned: ['orphaned', 'Ids without a payload that were set aside.'],
   cancelled: ['cancelled', 'Jobs that were cancelled.'],
+  rescheduled: ['rescheduled', 'Jobs that were given another due time.'],
+  buried: ['buried', 'Pending jobs that an operator put among the dead.'],
+  purged: ['purged', 'Jobs that were removed by a purge.'],
+  moved: ['moved', 'Jobs that were moved to another queue.'],
+  restored: ['restored', 'Jobs that were put in as they stood elsewhere: moved here or imported.'],
+  adopted: ['adopted', 'Jobs that were taken over from the queue of other software.'],
 };
-
-/** Upper ends of the classes in which `stats` counts how late deliveries are, ms; `inf` is beyond all. */
-const LATE_MS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
 
 const gauge = (name: string, help: string, of: (snapshot: Snapshot) => number | undefined): Metric => ({
   name,
@@ -64,7 +67,9 @@ const METRICS: readonly Metric[] = [
     'How long the job first in line has been due; 0 when none is.',
     (snapshot) => lag(snapshot) / 1_000,
   ),
-  gauge('delayq_paused', 'Whether the queue is paused: drains take nothing.', (snapshot) => (paused(snapshot) ? 1 : 0)),
+  gauge('delayq_paused', 'Whether the queue is paused: drains take nothing.', (snapshot) =>
+    pausedUntil(snapshot) === undefined ? 0 : 1,
+  ),
   gauge('delayq_last_drain_timestamp_seconds', 'When a drain last asked for jobs; missing: never.', ({ stats }) =>
     stats.drained === undefined ? undefined : stats.drained / 1_000,
   ),
@@ -73,10 +78,10 @@ const METRICS: readonly Metric[] = [
       name: `delayq_jobs_${name}_total`,
       type: 'counter',
       help,
-      of: ({ stats }) => [[{}, counted(stats, field)]],
+      of: ({ stats }) => [[{}, counter(stats[field])]],
     }),
   ),
-  { name: 'delayq_lateness_seconds', type: 'histogram', help: 'How late jobs were delivered.', of: lateness },
+  { name: 'delayq_lateness_seconds', type: 'histogram', help: 'How late jobs were delivered.', of: latenessOf },
 ];
 
 /**
@@ -124,23 +129,18 @@ function family(
   return lines.length === 0 ? '' : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`;
 }
 
-/** The scripts count each delivery in one class; a bucket of Prometheus holds all classes below its end. */
-function lateness({ stats }: Snapshot): Samples {
-  let sum = 0;
-  const buckets = [...LATE_MS, 'inf'].map((end): Samples[number] => {
-    sum += counted(stats, `late:${end}`);
-    return [{ le: end === 'inf' ? '+Inf' : written(Number(end) / 1_000) }, sum, '_bucket'];
+/** Each delivery is counted in one bucket; of Prometheus's each holds those below it, too. */
+function latenessOf({ lateness: { buckets, sum } }: Snapshot): Samples {
+  let count = 0;
+  const cumulative = buckets.map(({ upTo, count: more }): Samples[number] => {
+    count += counter(more);
+    return [{ le: written(upTo / 1_000) }, count, '_bucket'];
   });
-  return [...buckets, [{}, counted(stats, 'late:sum') / 1_000, '_sum'], [{}, sum, '_count']];
-}
-
-function paused({ config, now }: Snapshot): boolean {
-  return config.paused === 'inf' || Number(config.paused) > now;
+  return [...cumulative, [{}, counter(sum) / 1_000, '_sum'], [{}, count, '_count']];
 }
 
 /** A counter, where other software may have written anything. */
-function counted(stats: Snapshot['stats'], name: string): number {
-  const n = stats[name] ?? 0;
+function counter(n = 0): number {
   return n > 0 && Number.isFinite(n) ? n : 0;
 }
 

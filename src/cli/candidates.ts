@@ -6,7 +6,7 @@ import { SETTING_NAMES } from '../index.js';
  */
 
 /** A word that may stand there, and what it means. */
-export type Candidate = readonly [word: string, meaning: string];
+type Candidate = readonly [word: string, meaning: string];
 
 /** What may stand there: words; names of queues behind what is there already; files, behind `before`; or another command line. */
 export type Candidates =
@@ -52,8 +52,8 @@ export function candidatesFor(program: Command, before: readonly string[], curre
   }
   if (dashes === undefined && current.startsWith('-')) return options(command);
   if (command === program) return commands(program);
-  if (command.name() === 'help') return args === 0 ? commands(program) : NOTHING;
   const argument = argumentAt(command, args);
+  if (command.name() === 'help') return argument ? commands(program) : NOTHING;
   if (argument?.name() === 'command') return dashes === undefined ? NOTHING : { kind: 'command', from: dashes };
   return argument ? { ...valuesOf(argument.name(), current), ...given } : NOTHING;
 }

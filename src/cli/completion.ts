@@ -13,7 +13,7 @@ interface Options extends Globals {
 const SCRIPTS: Readonly<Record<string, string>> = { bash, zsh, fish };
 
 /** How long whoever pressed the key waits for names of queues, ms. */
-const DEADLINE_MS = 500;
+const DEADLINE_MS = 1_000;
 
 /** `everything` makes the program with all its commands. */
 export function completionCommand(context: Context, everything: () => Command): Command {

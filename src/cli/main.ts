@@ -66,7 +66,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
 const context = new Context((code) => process.exit(code));
 
 // Building a command costs time at every start: once it is known which is meant, the others are left out.
-const meant = meantOf(process.argv.slice(2));
+const words = process.argv.slice(2);
+const meant = meantOf(words);
 const isKnown = Object.values(COMMANDS).some((commands) => meant in commands);
 const program = programOf((name) => !isKnown || name === meant);
 
@@ -85,7 +86,7 @@ function programOf(isWanted: (name: string) => boolean): Command {
     }
   }
   made
-    .helpCommand('help [command]', 'show help for a command')
+    .addCommand(helpOf(made))
     .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
   examples(made, [
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
@@ -105,6 +106,20 @@ function programOf(isWanted: (name: string) => boolean): Command {
   });
 }
 
+/** commander's own ends with the exit code that stands while the program runs: that of a bug. */
+function helpOf(made: Command): Command {
+  return new Command('help')
+    .summary('show help for a command')
+    .argument('[command]')
+    .helpOption(false)
+    .action(async (name?: string) => {
+      const command = name === undefined ? made : made.commands.find((command) => command.name() === name);
+      // For what it says of an unknown command.
+      if (command === undefined) await made.parseAsync([name as string], { from: 'user' });
+      else command.outputHelp();
+    });
+}
+
 /** The name of the command: the first word that is neither an option of the program nor its value. */
 function meantOf(words: readonly string[]): string {
   const [word = '', ...rest] = words;
@@ -118,13 +133,14 @@ async function main(): Promise<number> {
       process.stderr.write(program.helpInformation({ error: true }));
       return EXIT.usage;
     }
-    await program.parseAsync();
+    // Of a command that is none --help would show the program's, as if nothing were wrong.
+    const unknown = !isKnown && /^[^-]/.test(meant) && meant !== 'help';
+    await program.parseAsync(unknown ? [meant] : words, { from: 'user' });
     return context.exitCode;
   } catch (error) {
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) return 0;
-      const name = program.commands.find((command) => process.argv.includes(command.name()))?.name();
-      process.stderr.write(`  next: delayq ${name ? `${name} ` : ''}--help\n`);
+      process.stderr.write(`  next: delayq ${isKnown ? `${meant} ` : ''}--help\n`);
       return EXIT.usage;
     }
     complain(context, error);

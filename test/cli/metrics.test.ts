@@ -109,6 +109,23 @@ describe('delayq metrics', () => {
     ]);
   });
 
+  it('has every delivery in the histogram', async () => {
+    const { queue, metrics } = own();
+    const now = await connection.now();
+    await queue('q').enqueue([0, 20, 7_000, 7_200, 90_000_000].map((ms) => ({ payload: 1, at: now - ms * 1_000 })));
+    await queue('q').drain();
+    const samples = samplesOf((await metrics()).stdout);
+    expect(samples).toMatchObject({
+      'delayq_lateness_seconds_bucket{queue="q",le="10"}': 1,
+      'delayq_lateness_seconds_bucket{queue="q",le="60"}': 2,
+      'delayq_lateness_seconds_bucket{queue="q",le="3600"}': 2,
+      'delayq_lateness_seconds_bucket{queue="q",le="+Inf"}': 5,
+      'delayq_lateness_seconds_count{queue="q"}': 5,
+    });
+    expect(samples['delayq_lateness_seconds_sum{queue="q"}']).toBeGreaterThanOrEqual(90_014_220);
+    expect(samples['delayq_lateness_seconds_sum{queue="q"}']).toBeLessThan(90_014_520);
+  });
+
   it('names no prefix unless it is another than delayq', async () => {
     const { prefix, queue, metrics } = own();
     await queue('q').enqueue({ payload: 1 });

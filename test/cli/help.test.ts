@@ -1,0 +1,163 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { Queue } from '../../src/index.js';
+import { beginSh, delayq, linesOf, sh } from '../support/cli.js';
+import { connection, freshName } from '../support/redis.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { until } from '../support/until.js';
+
+const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
+const helpOf = (...command: string[]) => spawnSync(BIN, [...command, '--help'], { encoding: 'utf8' }).stdout;
+
+/** Commands by their groups, as the help lists them. */
+const groups = [...helpOf().matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?: {2}.*\n)+)/gm)].map(
+  ([, group, lines = '']) =>
+    [group, [...lines.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name as string)] as const,
+);
+const commands = groups.flatMap(([, names]) => names).filter((name) => name !== 'help');
+
+const has = (program: string) => spawnSync(program, ['--version']).status === 0;
+
+/** Handlers and files that the examples name, and what they need to do their part. */
+const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler'];
+const QUEUES = ['order-close', 'webhook', 'mail', 'notify', 'remind', 'high', 'low', 'refund'];
+
+/** A namespace with jobs in every queue of the examples, in a directory with their handlers. */
+async function place() {
+  const prefix = freshName();
+  for (const name of QUEUES) {
+    const queue = new Queue(connection, name, { prefix });
+    await queue.enqueue([
+      { payload: { to: 'dead', shop: 7 }, id: 'VbayYBj0B1VUn', at: 1_000 },
+      { payload: { to: 'a', shop: 7, orderId: 42 }, id: 'order:42' },
+      { payload: { to: 'b' }, in: '1h' },
+    ]);
+    const { jobs } = await queue.drain({ limit: 1 });
+    await queue.nack(jobs, { mode: 'dead', error: 'connection refused' });
+  }
+  const directory = temporaryDirectory();
+  for (const name of HANDLERS) writeFileSync(join(directory, name), '#!/bin/sh\nexec cat\n', { mode: 0o755 });
+  mkdirSync(join(directory, '.config/fish/completions'), { recursive: true });
+  writeFileSync(join(directory, 'payloads.jsonl'), '{"n":1}\n{"n":2}\n');
+  writeFileSync(join(directory, 'jobs.jsonl'), '{"payload":1,"id":"imported"}\n');
+  const env = { DELAYQ_PREFIX: prefix, HOME: directory };
+  writeFileSync(
+    join(directory, 'lines-in-hand.jsonl'),
+    (await delayq(['drain', '--lease', '1m', 'low'], { env })).stdout,
+  );
+  return { directory, env };
+}
+
+/** A line of an example as the test can run it: as cron would, on nobody's crontab, with files of its own. */
+function runnable(line: string, directory: string): string {
+  return line
+    .replace(/^\* \* \* \* \* +/, '')
+    .replaceAll('/usr/local/bin/close-order', './close-order')
+    .replaceAll('/var/lib/prometheus/node-exporter', directory)
+    .replaceAll('$fpath[1]', directory)
+    .replace('(crontab -l; ', '(')
+    .replace(/\| crontab -$/, '')
+    .replace(/^(?=delayq wait )/, 'delayq drain -q order-close -- true; ')
+    .replace(/--for 59s (?=.*drain)/, '--for 1s ');
+}
+
+/** Ends that examples come to when nobody is at a terminal to say yes, or only the server of a user could do better. */
+const NOT_HERE = [
+  'nobody is here to be asked',
+  // A plain Redis of the tests: no disk, no replicas.
+  'appendonly',
+  'AOF',
+  'WAITAOF',
+];
+
+describe('the help', () => {
+  it('lists the commands in the order of what a user does', () => {
+    const order = [
+      ['Produce', ['enqueue']],
+      ['Consume', ['drain', 'ack', 'nack', 'renew']],
+      ['Look', ['inspect', 'list', 'show']],
+      ['Act', ['cancel', 'reschedule', 'requeue', 'bury', 'move', 'purge', 'pause', 'resume']],
+      [
+        'Operate',
+        [
+          'doctor',
+          'check',
+          'wait',
+          'metrics',
+          'config',
+          'export',
+          'import',
+          'adopt',
+          'crontab',
+          'completion',
+          'demo',
+          'help',
+        ],
+      ],
+    ] as const;
+    const known: readonly string[] = commands;
+    expect(groups).toEqual(
+      order.map(([group, names]) => [group, names.filter((name) => name === 'help' || known.includes(name))]),
+    );
+    expect(order.flatMap(([, names]) => names)).toEqual(expect.arrayContaining(commands));
+  });
+
+  it.each([[['help']], [['--help']], [['-h']]])('of the program: %j', async (args) => {
+    expect(await delayq(args)).toMatchObject({ code: 0, stdout: helpOf(), stderr: '' });
+  });
+
+  it.each([[['help', 'cancel']], [['cancel', '--help']], [['--prefix', 'x', 'cancel', '-h']]])(
+    'of a command: %j',
+    async (args) => {
+      expect(await delayq(args)).toMatchObject({ code: 0, stdout: helpOf('cancel'), stderr: '' });
+    },
+  );
+
+  it.each([[['lst']], [['lst', '--help']], [['help', 'lst']], [['--prefix', 'x', 'lst', 'q']]])(
+    'of what is no command names one that is close: %j',
+    async (args) => {
+      const { code, stdout, stderr } = await delayq(args);
+      expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
+      expect(stderr).toBe("delayq: unknown command 'lst'\n(Did you mean list?)\n  next: delayq --help\n");
+    },
+  );
+
+  it.each(commands)('of %s has examples, a usage, and options that are explained', (command) => {
+    const text = helpOf(command);
+    expect(text).toMatch(/^Examples:\n {2}\S/);
+    expect(text).toContain(`\nUsage: delayq ${command} `);
+    expect(text).toMatch(/\n {2}-h, --help +\S/);
+    expect(text.split('\n').filter((line) => line.length > 120)).toEqual([]);
+    // The shell's own completion could not tell what these mean.
+    expect([...text.matchAll(/^ {2}(?:-\w, )?--[a-z-]+(?: <[^>]+>)?$(?!\n {8})/gm)]).toEqual([]);
+  });
+});
+
+describe('the examples', () => {
+  for (const command of commands.filter((name) => name !== 'demo')) {
+    const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/.exec(helpOf(command)) ?? [];
+    let placed: ReturnType<typeof place> | undefined;
+    for (const line of linesOf(lines).map((text) => text.trim())) {
+      it.runIf(has('jq') || !/\bjq\b/.test(line))(`"${line}" works`, async () => {
+        placed ??= place();
+        const { directory, env } = await placed;
+        const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;
+        if (/--watch/.test(line)) {
+          const running = beginSh(run.replace('; delayq', '; exec delayq'), { env });
+          await until(() => running.stdout !== '');
+          running.child.kill('SIGTERM');
+          expect(await running.ended).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/next:/) });
+          return;
+        }
+        const { code, stderr } = await sh(run, { env });
+        if (NOT_HERE.some((reason) => stderr.includes(reason))) return;
+        // 1, 2 and 3 are answers: not found, warnings, nothing there.
+        expect({ line, code, stderr }).toMatchObject({ line, code: expect.toBeOneOf([0, 1, 2, 3]) });
+        expect(stderr).not.toMatch(/--help|syntax error|command not found|: not found|No such file/);
+      });
+    }
+  }
+});
