@@ -77,6 +77,18 @@ export class Inspector {
     }
   }
 
+  /** How many jobs are meant, at most `limit`; undefined when only listing them tells, as a text is asked for. */
+  async count(queue: string, { states, from, to, text, limit = Number.POSITIVE_INFINITY }: Filter) {
+    if (text !== undefined) return undefined;
+    const keys = this.#keys(queue);
+    const count = (state: StoredJob['state']) => this.#redis.call('ZCOUNT', keys[state], from ?? '-inf', to ?? '+inf');
+    const counts = (await Promise.all(states.map(count))).map(Number);
+    return Math.min(
+      limit,
+      counts.reduce((all, n) => all + n, 0),
+    );
+  }
+
   /** The jobs that are meant, as {@link Inspector.ids} lists them. */
   async *list(queue: string, filter: Filter): AsyncGenerator<StoredJob> {
     const { text, limit = Number.POSITIVE_INFINITY } = filter;

@@ -7,7 +7,7 @@ import { packSettings, readSettings, type Settings, type SettingsChange } from '
 import { Spread } from './spread.js';
 
 /** So many ids go into a call: few enough that nobody else's command waits for long. */
-const CHUNK = 200;
+const CHUNK = 100;
 
 /** What operators do to queues. How they look is in Inspector. */
 export class Operator {

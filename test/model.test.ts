@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { requeue } from '../src/acts.js';
+import * as acts from '../src/acts.js';
 import { JsonText, Spread } from '../src/index.js';
 import { readyJob } from '../src/job.js';
 import { queueKeys, wakeOf } from '../src/keys.js';
@@ -19,6 +19,7 @@ const given = fc.record({
   maxLost: small,
   ttl: fc.option(ms, { nil: undefined }),
 });
+const states = fc.subarray(['pending' as const, 'active' as const, 'dead' as const], { minLength: 1 });
 /** Which of the receipts handed out so far, counted from the latest. */
 const which = fc.array(fc.nat({ max: 11 }), { minLength: 1, maxLength: 4 });
 
@@ -61,7 +62,43 @@ const step = fc.oneof(
   },
   {
     weight: 1,
-    arbitrary: fc.record({ do: fc.constant('requeue' as const), ids: fc.uniqueArray(id, { minLength: 1 }) }),
+    arbitrary: fc.record({
+      do: fc.constant('requeue' as const),
+      ids: fc.uniqueArray(id, { minLength: 1 }),
+      stepMs: fc.constantFrom(0, 1_000),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('reschedule' as const),
+      ids: fc.uniqueArray(id, { minLength: 1 }),
+      in: ms,
+      stepMs: fc.constantFrom(undefined, 0, 250, 1000 / 3),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('bury' as const),
+      ids: fc.uniqueArray(id, { minLength: 1 }),
+      error: fc.constantFrom('', 'why'),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant('cancel' as const), ids: fc.uniqueArray(id, { minLength: 1 }), states }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant('purge' as const), states, limit: fc.integer({ min: 1, max: 3 }) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('pause' as const),
+      forMs: fc.constantFrom(500, 2_000, Number.POSITIVE_INFINITY, undefined, undefined),
+    }),
   },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('pass' as const), ms }) },
   {
@@ -73,7 +110,6 @@ const step = fc.oneof(
       ttl: fc.option(ms, { nil: undefined }),
       backoff: fc.constantFrom(undefined, '300', '0 1500'),
       lease: fc.constantFrom(undefined, 2_000),
-      paused: fc.boolean(),
     }),
   },
 );
@@ -159,8 +195,43 @@ async function play(
       return;
     }
     case 'requeue': {
-      const { now, answers } = await requeue(connection, keys, one.ids, { spread: new Spread({ stepMs: 0 }), wake });
-      expect(answers).toEqual(one.ids.map((which) => model.requeue(now, which)));
+      const { ids, stepMs } = one;
+      const spread = new Spread({ stepMs });
+      const { now, answers } = await acts.requeue(connection, keys, ids, { spread, wake });
+      let n = 0;
+      expect(answers).toEqual(
+        ids.map((which) => {
+          const answer = model.requeue(which, now + n * stepMs);
+          n += answer === 'requeued' ? 1 : 0;
+          return answer;
+        }),
+      );
+      return;
+    }
+    case 'reschedule': {
+      const { ids, stepMs } = one;
+      const spread = new Spread({ in: one.in, ...(stepMs === undefined ? {} : { stepMs }) });
+      const { now, answers } = await acts.reschedule(connection, keys, ids, { spread, wake });
+      expect(answers).toEqual(model.reschedule(ids, now + one.in, stepMs ?? 2 ** -10));
+      return;
+    }
+    case 'bury': {
+      const { now, answers } = await acts.bury(connection, keys, one.ids, one.error);
+      expect(answers).toEqual(one.ids.map((which) => model.bury(now, which, one.error)));
+      return;
+    }
+    case 'cancel': {
+      const { answers } = await acts.cancel(connection, keys, one.ids, one.states);
+      expect(answers).toEqual(one.ids.map((which) => model.cancel(which, one.states)));
+      return;
+    }
+    case 'purge':
+      expect(await acts.purge(connection, keys, one.states, one.limit)).toEqual(model.purge(one.states, one.limit));
+      return;
+    case 'pause': {
+      const { until } = await acts.pause(connection, keys, one.forMs, wake);
+      expect(until === undefined).toBe(one.forMs === undefined);
+      model.pausedUntil = until;
       return;
     }
     case 'pass':
@@ -168,14 +239,12 @@ async function play(
       model.pass(one.ms);
       return;
     case 'configure': {
-      const { tries, maxLost, ttl, backoff, lease, paused } = one;
-      model.config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, backoff, lease, paused }));
-      await admin.del(key(name, 'config'));
-      const fields = Object.entries({
-        ...{ tries, maxLost, ttl, backoff, lease },
-        paused: paused ? 'inf' : undefined,
-      }).filter(([, value]) => value !== undefined);
-      for (const [field, value] of fields) await admin.hset(key(name, 'config'), field, String(value));
+      const { tries, maxLost, ttl, backoff, lease } = one;
+      const config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, backoff, lease }));
+      const unset = ['tries', 'maxLost', 'ttl', 'backoff', 'lease'].filter((name) => !(name in config));
+      model.config = config;
+      if (unset.length > 0) await admin.hdel(key(name, 'config'), ...unset);
+      for (const [field, value] of Object.entries(config)) await admin.hset(key(name, 'config'), field, String(value));
     }
   }
 }
@@ -205,7 +274,10 @@ async function contents(name: string) {
     payload,
     meta: Object.fromEntries(Object.entries(meta).map(([job, text]) => [job, JSON.parse(text)])),
     lease: Object.entries(lease)
-      .map(([field, value]) => (value.includes(' ') ? `${field} ${value.split(' ').slice(0, 2).join(' ')}` : field))
+      .map(([field, value]) => {
+        const [receipt, due] = value.split(' ');
+        return due === undefined ? field : `${field} ${receipt} ${Number(due)}`;
+      })
       .sort(),
     stats: Object.fromEntries(counters.map(([counter, value]) => [counter, Number(value)])),
   };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatDuration, formatTime, parseAt, parseDuration } from '../src/index.js';
+import { formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../src/index.js';
 
 const SECOND = 1_000;
 const HOUR = 3_600_000;
@@ -116,4 +116,30 @@ describe('a point in time', () => {
     expect(formatTime(now, 'Europe/Berlin')).toBe('2026-11-21 14:00:00 +01:00');
     expect(formatTime(now, 'America/St_Johns')).toBe('2026-11-21 09:30:00 -03:30');
   });
+});
+
+describe('a moment to look from or to', () => {
+  const now = Date.parse('2026-11-21T13:00:00Z');
+  const moment = (text: string, zone = 'UTC') => new Date(parseMoment(text, { zone, now })).toISOString();
+
+  it.each([
+    ['now', '2026-11-21T13:00:00.000Z'],
+    ['-2h', '2026-11-21T11:00:00.000Z'],
+    ['+15m', '2026-11-21T13:15:00.000Z'],
+    ['@1795266000', '2026-11-21T13:00:00.000Z'],
+    ['2026-11-20 09:00', '2026-11-20T09:00:00.000Z'],
+  ])('%s is read', (text, iso) => expect(moment(text)).toBe(iso));
+
+  it("that is only a time of day is today's in the zone, past or not", () => {
+    expect(moment('14:00')).toBe('2026-11-21T14:00:00.000Z');
+    expect(moment('9:05')).toBe('2026-11-21T09:05:00.000Z');
+    expect(moment('12:59:30')).toBe('2026-11-21T12:59:30.000Z');
+    // In Auckland it is two in the morning of the 22nd by then.
+    expect(moment('9:05', 'Pacific/Auckland')).toBe('2026-11-21T20:05:00.000Z');
+    expect(moment('01:00', 'Pacific/Auckland')).toBe('2026-11-21T12:00:00.000Z');
+  });
+
+  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h'])('%j is refused', (text) =>
+    expect(() => moment(text)).toThrow(expect.objectContaining({ code: 'usage' })),
+  );
 });

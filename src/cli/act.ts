@@ -211,6 +211,8 @@ async function look<A extends string>(
   const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
   for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(job);
   const ids: string[][] | undefined = stay ? [] : undefined;
+  const known = stay ? undefined : await inspector.count(queue, filter);
+  if (known !== undefined) return { count: known, samples, ids };
   let count = 0;
   for await (const some of inspector.ids(queue, filter)) {
     count += some.length;

@@ -14,9 +14,10 @@ export function buryCommand(context: Context): Command {
   const command = new Command('bury')
     .summary('put pending jobs among the dead: until the patch ships')
     .description('Puts pending jobs among the dead, where no drain takes them and nothing removes them.');
-  addAct(command, STATES)
-    .option('--reason <text>', 'kept as their last error, for whoever looks at the dead')
-    .action((queue: string, ids: string[], options: Options) => bury(context, queue, ids, options));
+  command.option('--reason <text>', 'kept as their last error, for whoever looks at the dead');
+  addAct(command, STATES).action((queue: string, ids: string[], options: Options) =>
+    bury(context, queue, ids, options),
+  );
   details(command, [
     'delayq requeue brings them back: due at once, whenever they were due before, and as if never tried. Their first due',
     'time is still told by delayq list and delayq show. Jobs that are being handled are left.',

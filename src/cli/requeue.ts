@@ -16,13 +16,14 @@ export function requeueCommand(context: Context): Command {
     .description(
       'Makes dead jobs pending again, due now, as if they had never been tried. What they were enqueued with stays.',
     );
-  addAct(command, STATES)
-    .option(
-      '--rate <n/s>',
-      'let so many fall due: 10/s, 100/m; all are scheduled at once, nothing need keep running',
-      ratePerSecond,
-    )
-    .action((queue: string, ids: string[], options: Options) => requeue(context, queue, ids, options));
+  command.option(
+    '--rate <n/s>',
+    'let so many fall due from now on: 10/s, 100/m (all are scheduled at once: nothing has to be kept running)',
+    ratePerSecond,
+  );
+  addAct(command, STATES).action((queue: string, ids: string[], options: Options) =>
+    requeue(context, queue, ids, options),
+  );
   examples(command, [
     'delayq requeue order-close VbayYBj0B1VUn',
     'delayq requeue -n 10 order-close                # try some before --all',
@@ -49,7 +50,8 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
       missing: { good: false, elsewhere: true, says: `is not among the dead of ${queue}` },
       orphaned: { good: false, says: 'has no payload and stays dead' },
     },
-    detail: (jobs) => (stepMs > 0 ? `: due from now on, the last in ${formatDuration((jobs - 1) * stepMs)}` : ''),
+    detail: (jobs) =>
+      stepMs > 0 && jobs > 1 ? `: due from now on, the last in ${formatDuration((jobs - 1) * stepMs)}` : '',
     act: (some) => operator.requeue(queue, some, spread),
   });
 }

@@ -17,11 +17,13 @@ export function rescheduleCommand(context: Context): Command {
   const command = new Command('reschedule')
     .summary('give pending jobs another due time')
     .description('Gives pending jobs another due time. Several stay in the order in which they stand in line.');
-  addAct(command, STATES)
+  command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
     .option('--at <time>', 'due at 14:00, "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or @1795266000')
-    .option('--rate <n/s>', 'let so many fall due from then on (default: from now on): 10/s, 100/m', ratePerSecond)
-    .action((queue: string, ids: string[], options: Options) => reschedule(context, queue, ids, options));
+    .option('--rate <n/s>', 'let so many fall due from then on (default: from now on): 10/s, 100/m', ratePerSecond);
+  addAct(command, STATES).action((queue: string, ids: string[], options: Options) =>
+    reschedule(context, queue, ids, options),
+  );
   details(command, [
     'Jobs that are being handled, or dead, are left. Failures so far stay counted; a time to live counts anew, from the new',
     'due time. With --rate all are scheduled at once: nothing has to be kept running.',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Inspector, type Queue } from '../../src/index.js';
-import { begin, delayq, linesOf, sh } from '../support/cli.js';
+import { begin, delayq, linesOf, onTerminal, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 import { until } from '../support/until.js';
 
@@ -17,11 +17,6 @@ async function withDead(n: number, queue: Queue = freshQueue()): Promise<Queue> 
   return queue;
 }
 const idsOf = (stdout: string) => linesOf(stdout).map((line) => JSON.parse(line).id as string);
-/** What a terminal of `columns` would show. */
-const onTerminal = async (command: string) =>
-  (
-    await sh(`script -qec 'stty cols 200; ${command}' /dev/null`, { env: { TERM: 'xterm', NO_COLOR: '1' } })
-  ).stdout.replaceAll('\r', '');
 
 describe('delayq list', () => {
   it('writes a JSON line for each job into a pipe, dead ones first, payloads byte for byte', async () => {

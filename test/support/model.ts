@@ -1,4 +1,4 @@
-import type { Answer, Nacked, Outcome, Requeued } from '../../src/index.js';
+import type { Answer, Buried, Cancelled, Nacked, Outcome, Purged, Requeued, Rescheduled } from '../../src/index.js';
 
 /** What a job is given when it is enqueued. */
 export interface Given {
@@ -23,6 +23,7 @@ interface ModelJob {
   first: number | undefined;
   failed: number | undefined;
   reason: string | undefined;
+  error: string | undefined;
   given: Given;
 }
 
@@ -35,7 +36,9 @@ export class Model {
   /** 'receipt id' of leases that were superseded and whose holder has not been told. */
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
-  config: { tries?: number; maxLost?: number; ttl?: number; backoff?: string; lease?: number; paused?: boolean } = {};
+  config: { tries?: number; maxLost?: number; ttl?: number; backoff?: string; lease?: number } = {};
+  /** ms until which drains take nothing. */
+  pausedUntil: number | undefined;
 
   #count(name: string, n = 1): void {
     if (n > 0) this.stats[name] = (this.stats[name] ?? 0) + n;
@@ -53,6 +56,7 @@ export class Model {
   }
 
   pass(ms: number): void {
+    if (this.pausedUntil !== undefined) this.pausedUntil -= ms;
     for (const job of this.jobs.values()) {
       job.score -= ms;
       job.due -= ms;
@@ -81,6 +85,7 @@ export class Model {
         first: undefined,
         failed: undefined,
         reason: undefined,
+        error: undefined,
         given,
       });
       this.#count(old ? 'replaced' : 'enqueued');
@@ -94,7 +99,7 @@ export class Model {
     leaseMs: number | undefined,
     receipt: string,
   ): { id: string; due: number; attempt: number; failures: number; tries: number; payload: string }[] {
-    if (this.config.paused) return [];
+    if ((this.pausedUntil ?? now) > now) return [];
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
       this.#count('lost');
@@ -102,6 +107,7 @@ export class Model {
       else Object.assign(job, { state: 'pending', score: job.due });
     }
     const taken = [];
+    const scores: number[] = [];
     for (const [id, job] of this.#sorted('pending', now).slice(0, limit)) {
       const ttl = job.given.ttl ?? this.config.ttl;
       if (ttl !== undefined && (job.first ?? job.score) + ttl < now) {
@@ -111,11 +117,12 @@ export class Model {
       }
       const { failures, losses, payload } = job;
       const tries = job.given.tries ?? this.config.tries ?? 5;
-      taken.push({ id, due: job.score, attempt: 1 + failures + losses, failures, tries, payload });
+      // Drains tell whole ms.
+      taken.push({ id, due: Math.floor(job.score), attempt: 1 + failures + losses, failures, tries, payload });
       this.#count('delivered');
       const late = now - job.score;
       this.#count(`late:${LATE.find((most) => late <= most) ?? 'inf'}`);
-      this.#count('late:sum', late);
+      scores.push(job.score);
       if (leaseMs === 0) {
         this.jobs.delete(id);
         this.#count('removed');
@@ -127,6 +134,7 @@ export class Model {
           receipt,
         });
     }
+    this.#count('late:sum', Math.floor(scores.reduce((sum, score) => sum - score, now * scores.length)));
     return taken;
   }
 
@@ -168,6 +176,7 @@ export class Model {
     }
     job.failures += 1;
     job.failed = now;
+    job.error = undefined;
     job.first ??= job.due;
     if (mode === 'dead' || job.failures >= (job.given.tries ?? this.config.tries ?? 5)) {
       this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
@@ -189,13 +198,66 @@ export class Model {
     return Math.floor(plain * (0.8 + 0.4 * ((jitter + place * 0.618033988749895) % 1)));
   }
 
-  requeue(now: number, id: string): Requeued {
+  requeue(id: string, at: number): Requeued {
     const job = this.jobs.get(id);
     if (job?.state !== 'dead') return 'missing';
-    const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined };
-    Object.assign(job, { state: 'pending', score: now, ...fresh });
+    const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined, error: undefined };
+    Object.assign(job, { state: 'pending', score: at, ...fresh });
     this.#count('requeued');
     return 'requeued';
+  }
+
+  reschedule(ids: readonly string[], at: number, stepMs: number): Rescheduled[] {
+    const line = this.#sorted('pending', Number.POSITIVE_INFINITY).filter(([id]) => ids.includes(id));
+    for (const [n, [, job]] of line.entries()) Object.assign(job, { score: at + n * stepMs, first: undefined });
+    this.#count('rescheduled', line.length);
+    return ids.map((id) => {
+      const state = this.jobs.get(id)?.state ?? 'missing';
+      return state === 'pending' ? 'rescheduled' : state;
+    });
+  }
+
+  bury(now: number, id: string, error: string): Buried {
+    const job = this.jobs.get(id);
+    if (job?.state !== 'pending') return job?.state ?? 'missing';
+    job.first ??= job.score;
+    Object.assign(job, { state: 'dead', score: now, reason: 'buried' }, error === '' ? {} : { error });
+    this.#count('buried');
+    return 'buried';
+  }
+
+  #remove(id: string, job: ModelJob): void {
+    if (job.state === 'active') this.superseded.add(`${job.receipt} ${id}`);
+    this.jobs.delete(id);
+  }
+
+  cancel(id: string, states: readonly ModelJob['state'][]): Cancelled {
+    const job = this.jobs.get(id);
+    if (!job || !states.includes(job.state)) return 'missing';
+    this.#remove(id, job);
+    this.#count('cancelled');
+    return job.state;
+  }
+
+  purge(states: readonly ModelJob['state'][], limit: number): Purged {
+    const all = states.length === 3;
+    const of = (state: ModelJob['state']) => this.#sorted(state, Number.POSITIVE_INFINITY);
+    const removed = { pending: 0, active: 0, dead: 0 };
+    let left = limit;
+    for (const state of all ? (['active'] as const) : (['active', 'dead', 'pending'] as const)) {
+      if (!states.includes(state)) continue;
+      for (const [id, job] of of(state).slice(0, left)) {
+        this.#remove(id, job);
+        removed[state] += 1;
+        left -= 1;
+      }
+    }
+    if (all && of('active').length === 0) {
+      for (const state of ['pending', 'dead'] as const) removed[state] = of(state).length;
+      this.jobs.clear();
+    }
+    this.#count('purged', removed.pending + removed.active + removed.dead);
+    return { ...removed, more: states.some((state) => of(state).length > 0) };
   }
 
   renew(now: number, id: string, receipt: string, leaseMs: number | undefined): Answer {
@@ -209,7 +271,7 @@ export class Model {
   contents() {
     const set = (state: ModelJob['state']) =>
       this.#sorted(state, Number.POSITIVE_INFINITY).map(([id, job]) => [id, job.score]);
-    const record = ({ failures, losses, first, failed, reason, given }: ModelJob) =>
+    const record = ({ failures, losses, first, failed, reason, error, given }: ModelJob) =>
       JSON.parse(
         JSON.stringify({
           tries: given.tries,
@@ -217,9 +279,11 @@ export class Model {
           ttl: given.ttl,
           failures: failures || undefined,
           losses: losses || undefined,
-          first,
+          // cjson keeps 14 digits.
+          first: first && Number(first.toPrecision(14)),
           failed,
           reason,
+          error,
         }),
       );
     const entries = [...this.jobs];

@@ -39,7 +39,7 @@ export async function timePasses(queue: string, ms: number, client: Redis = admi
      for j = 1, #leases, 2 do
        local receipt, due, rest = string.match(leases[j + 1], '^(%S+) (%S+)( .*)$')
        if receipt then
-         redis.call('HSET', KEYS[4], leases[j], receipt .. ' ' .. string.format('%.0f', due - ARGV[1]) .. rest)
+         redis.call('HSET', KEYS[4], leases[j], receipt .. ' ' .. string.format('%.17g', due - ARGV[1]) .. rest)
        end
      end
      local metas = redis.call('HGETALL', KEYS[5])
@@ -48,9 +48,13 @@ export async function timePasses(queue: string, ms: number, client: Redis = admi
        if good and rec.first then rec.first = rec.first - ARGV[1] end
        if good and rec.failed then rec.failed = rec.failed - ARGV[1] end
        if good then redis.call('HSET', KEYS[5], metas[j], cjson.encode(rec)) end
+     end
+     local paused = tonumber(redis.call('HGET', KEYS[6], 'paused'))
+     if paused and paused < math.huge then
+       redis.call('HSET', KEYS[6], 'paused', string.format('%.0f', paused - ARGV[1]))
      end`,
-    5,
-    ...['pending', 'active', 'dead', 'lease', 'meta'].map((name) => key(queue, name)),
+    6,
+    ...['pending', 'active', 'dead', 'lease', 'meta', 'config'].map((name) => key(queue, name)),
     ms,
   );
 }
