@@ -9,11 +9,12 @@ for i, id in ipairs(ids) do
   if letters[i] == 's' then told[#told + 1] = ARGV[2 * i] .. ' ' .. id end
 end
 if #done > 0 then
-  count('acked', redis.call('ZREM', active, unpack(done)))
+  local gone = redis.call('ZREM', active, unpack(done))
+  sample()
+  count('acked', gone)
   redis.call('HDEL', lease, unpack(done))
   redis.call('HDEL', payload, unpack(done))
   redis.call('HDEL', meta, unpack(done))
-  sample()
 end
 -- Whoever asked knows now; nobody else will ask.
 if #told > 0 then redis.call('HDEL', lease, unpack(told)) end

@@ -54,9 +54,9 @@ if #times > 0 then
   end
   if #records > 0 then redis.call('HSET', meta, unpack(records)) end
 end
+sample()
 count('enqueued', created) count('replaced', replaced)
 -- Of jobs that were all kept their counter is the only write, and the one that whoever wants them confirmed waits for.
 local written = count('kept', #ids - created - replaced) or #times > 0
-sample()
 wake(channel, poll, soonest)
 return { now, table.concat(letters), written and 1 or 0 }

@@ -1,8 +1,11 @@
 -- Counts everything of a queue; writes nothing.
--- ARGV   1 how many of the next due times to list
+-- ARGV   1 how many of the next due times to list, then any number of times, ms from now
 -- Reply  now; sizes of pending, active, lease, dead, payload, meta; how many are due, how many leases ran out;
---        oldest pending due ('': none); next due times (id, ms …); stats (name, value …); config (name, value …)
+--        oldest pending due ('': none); next due times (id, ms …); stats (name, value …); config (name, value …);
+--        for each of the times how many jobs are due by then
 -- Atomic because counts taken one after another need not add up, and then a sound queue looks broken.
+local dueBy = {}
+for i = 2, #ARGV do dueBy[i - 1] = redis.call('ZCOUNT', pending, '-inf', string.format('%.0f', now + ARGV[i])) end
 local oldest = redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
 return {
   now,
@@ -11,5 +14,5 @@ return {
   redis.call('ZCOUNT', pending, '-inf', now), redis.call('ZCOUNT', active, '-inf', now),
   oldest,
   redis.call('ZRANGEBYSCORE', pending, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1]),
-  redis.call('HGETALL', stats), redis.call('HGETALL', config),
+  redis.call('HGETALL', stats), redis.call('HGETALL', config), dueBy,
 }

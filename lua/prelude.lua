@@ -25,7 +25,8 @@ local function count(name, n)
 end
 
 -- Once a minute, how the queue stands, into a ring of sixteen: so inspect can tell rates and a trend at its first look.
--- Only behind a script's first write, as on a full server the first one decides. pcall as in count.
+-- Called before a script counts, so what it does counts as done since; but behind its first write, as on a full server
+-- that one decides. pcall as in count.
 local function sample()
   local minute = math.floor(now / 60000)
   if tonumber(redis.call('HGET', stats, 'sampled')) == minute then return end
@@ -35,6 +36,28 @@ local function sample()
     '%.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f', now, n[1], n[2], n[3] + n[4], n[5], n[6],
     redis.call('ZCOUNT', pending, '-inf', now), redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or '-',
     redis.call('ZCARD', pending)))
+end
+
+-- Counts n deliveries by how late they were: dues[1] … dues[last], ascending, false for a job that was not delivered.
+-- The jobs of a call meet few of the buckets, so their ends are searched for, not walked to.
+local function countLate(dues, last, n)
+  local kept, sum, from = n == last and dues or {}, now * n, 1
+  for i = 1, n < last and last or 0 do kept[#kept + 1] = dues[i] or nil end
+  for i = 1, n do sum = sum - kept[i] end
+  count('late:sum', math.floor(sum))
+  local edges = { 3600000, 600000, 60000, 10000, 5000, 1000, 500, 100, 50, 10, 5 }
+  for i, name in ipairs({ 'inf', unpack(edges) }) do
+    local edge = edges[i] or -1
+    if from <= n and now - kept[from] > edge then
+      local low, high = from + 1, n + 1
+      while low < high do
+        local middle = math.floor((low + high) / 2)
+        if now - kept[middle] > edge then low = middle + 1 else high = middle end
+      end
+      count('late:' .. name, low - from)
+      from = low
+    end
+  end
 end
 
 -- Tells sleeping watchers of a new head. Only one that is due before they would look again is worth a message.

@@ -61,28 +61,6 @@ local function countsOf(rec, tries)
   return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
 end
 
--- Counts n deliveries by how late they were: dues[1] … dues[last], ascending, false for a job that was not delivered.
--- The jobs of a call meet few of the buckets, so their ends are searched for, not walked to.
-local function countLate(dues, last, n)
-  local kept, sum, from = n == last and dues or {}, now * n, 1
-  for i = 1, n < last and last or 0 do kept[#kept + 1] = dues[i] or nil end
-  for i = 1, n do sum = sum - kept[i] end
-  count('late:sum', math.floor(sum))
-  local edges = { 3600000, 600000, 60000, 10000, 5000, 1000, 500, 100, 50, 10, 5 }
-  for i, name in ipairs({ 'inf', unpack(edges) }) do
-    local edge = edges[i] or -1
-    if from <= n and now - kept[from] > edge then
-      local low, high = from + 1, n + 1
-      while low < high do
-        local middle = math.floor((low + high) / 2)
-        if now - kept[middle] > edge then low = middle + 1 else high = middle end
-      end
-      count('late:' .. name, low - from)
-      from = low
-    end
-  end
-end
-
 -- Which of the jobs ARGV[first], ARGV[first + step] … (an id, then its receipt) are still held, as a list of letters:
 -- h held, s superseded, l lost. Whoever supersedes a lease leaves the field 'receipt id' in lease to tell by.
 local function answers(first, step)

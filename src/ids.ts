@@ -31,6 +31,20 @@ function base62(n: number, length: number): string {
   return text;
 }
 
+/** Ids of delayq are not older than delayq, ms. */
+const FIRST_MS = Date.UTC(2025, 0, 1);
+
+/**
+ * When an id was made, ms by the clock of whoever made it, if delayq has made it: some other id that looks like one, and
+ * from before `now`, is taken for one as well. Undefined when delayq cannot have made it.
+ */
+export function timeOfId(id: string, now: number = Date.now()): number | undefined {
+  if (!/^[0-9A-Za-z]{13}$/.test(id)) return undefined;
+  const ms = [...id.slice(0, 7)].reduce((sum, digit) => sum * 62 + DIGITS.indexOf(digit), 0);
+  // Clocks are a little apart.
+  return ms >= FIRST_MS && ms <= now + 3_600_000 ? ms : undefined;
+}
+
 const TAILS = 62 ** 6;
 let time = 0;
 let head = '';

@@ -15,7 +15,8 @@ export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export type { BatchResult } from './batches.js';
 export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
-export { exists, type Filter, Inspector, lag, orphans, pausedUntil } from './inspector.js';
+export { timeOfId } from './ids.js';
+export { exists, type Filter, Inspector, lag, orphans, pausedUntil, stalled, standing } from './inspector.js';
 export {
   type Answer,
   type Confirmed,
@@ -35,7 +36,7 @@ export {
 } from './job.js';
 export { DEFAULT_PREFIX } from './keys.js';
 export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
-export type { Lateness, Snapshot } from './looks.js';
+export type { Holder, Lateness, Snapshot, Span } from './looks.js';
 export { drainLoop, type LoopOptions } from './loop.js';
 export { type Measured, metricsText } from './metrics.js';
 export { Operator } from './operator.js';
@@ -66,6 +67,6 @@ export {
   parseMoment,
   systemZone,
 } from './time.js';
-export type { Sample } from './trend.js';
+export { type Sample, type Trend, trend } from './trend.js';
 export { DEFAULT_URL } from './url.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

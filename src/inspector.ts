@@ -2,10 +2,15 @@ import { checkName, type StoredJob } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from './keys.js';
 import * as looks from './looks.js';
 import type { Connection, Reply } from './redis.js';
+import { FURTHEST } from './replies.js';
 import { readSettings, type Settings } from './settings.js';
+import type { Sample } from './trend.js';
 
 /** Ids of one state are asked for in slices of so many: cheap for Redis, and few are out of date when they are used. */
 const SLICE = 200;
+
+/** So many leases are looked at to tell who holds them: a ms of Redis's time. */
+const HELD = 250;
 
 /** Which jobs of a queue are meant. Of each state in the order of their times: due, lease end, death. */
 export interface Filter {
@@ -36,9 +41,17 @@ export class Inspector {
     return names.map(String).sort();
   }
 
-  /** Everything that can be counted about a queue at one moment, with up to `upcoming` of the next due times. */
-  async inspect(queue: string, upcoming = 0): Promise<looks.Snapshot> {
-    return looks.inspect(this.#redis, this.#keys(queue), upcoming);
+  /**
+   * Everything that can be counted about a queue at one moment, with up to `upcoming` of the next due times, and how many
+   * jobs fall due up to each of `ahead` (ms from now, ascending) from the one before on.
+   */
+  async inspect(queue: string, upcoming = 0, ahead: readonly number[] = []): Promise<looks.Snapshot> {
+    return looks.inspect(this.#redis, this.#keys(queue), upcoming, ahead);
+  }
+
+  /** Who holds leases, by the first 250 active jobs (`seen` of `active`): those whose lease ends first. */
+  async holders(queue: string): Promise<Awaited<ReturnType<typeof looks.holders>>> {
+    return looks.holders(this.#redis, this.#keys(queue), HELD);
   }
 
   #keys(queue: string): QueueKeys {
@@ -63,6 +76,11 @@ export class Inspector {
   /** `ids`, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
   async inOrder(queue: string, ids: readonly string[]): Promise<string[]> {
     return looks.inOrder(this.#redis, this.#keys(queue), ids);
+  }
+
+  /** Whether there is a payload of this id, be there a job or not. */
+  async hasPayload(queue: string, id: string): Promise<boolean> {
+    return looks.hasPayload(this.#redis, this.#keys(queue), id);
   }
 
   /**
@@ -155,5 +173,27 @@ export function pausedUntil({ config, now }: looks.Snapshot): number | undefined
   const { paused } = config;
   if (paused === undefined) return undefined;
   const until = /^\+?inf(inity)?$/i.test(paused) ? Number.POSITIVE_INFINITY : Number(paused);
-  return until > now ? until : undefined;
+  if (!(until > now)) return undefined;
+  // Further than any time that can be told.
+  return until <= FURTHEST ? until : Number.POSITIVE_INFINITY;
+}
+
+/** How the queue stands, in the form of its samples. */
+export function standing(snapshot: looks.Snapshot): Sample {
+  const { now: at, due, pending, stats } = snapshot;
+  const { enqueued = 0, delivered = 0, acked = 0, removed = 0, retried = 0, dead = 0 } = stats;
+  return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: lag(snapshot), pending };
+}
+
+/** Nobody waits so long between two drains of what is due, ms: cron comes once a minute. */
+const STALLED_MS = 120_000;
+
+/**
+ * For how long nobody has drained a queue in which jobs have been due for over two minutes, ms (Infinity: nobody ever
+ * has). Undefined when all is well, or the queue is paused.
+ */
+export function stalled(snapshot: looks.Snapshot): number | undefined {
+  const ms = snapshot.now - (snapshot.stats.drained ?? Number.NEGATIVE_INFINITY);
+  const waits = snapshot.due > 0 && lag(snapshot) >= STALLED_MS && pausedUntil(snapshot) === undefined;
+  return waits && ms >= STALLED_MS ? ms : undefined;
 }

@@ -1,7 +1,7 @@
 import type { StoredJob } from './job.js';
 import type { QueueKeys } from './keys.js';
 import type { Connection, Reply } from './redis.js';
-import { number, pairs, stored, text, time } from './replies.js';
+import { known, number, pairs, stored, text, time } from './replies.js';
 import { MAX_BYTES, MAX_CALL, run } from './script.js';
 import { readSamples, type Sample } from './trend.js';
 
@@ -58,6 +58,11 @@ export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly 
   return found.sort((a, b) => order(a.due, b.due) || Buffer.compare(a.bytes, b.bytes)).map(({ id }) => id);
 }
 
+/** Whether there is a payload of this id, be there a job or not. */
+export async function hasPayload(redis: Connection, keys: QueueKeys, id: string): Promise<boolean> {
+  return (await run(redis, 'show', keys, [MAX_BYTES, id]))[5] !== null;
+}
+
 /** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */
 export interface Snapshot {
   readonly now: number;
@@ -81,7 +86,16 @@ export interface Snapshot {
   /** How the queue stood, about once in each of the last minutes in which it was used, the oldest first. */
   readonly samples: readonly Sample[];
   readonly lateness: Lateness;
+  /** Pending jobs that fall due between the times that were asked for, the first from now on. */
+  readonly ahead: readonly Span[];
   readonly config: Readonly<Record<string, string>>;
+}
+
+/** How many jobs fall due after `from` and up to `to`, ms. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+  readonly count: number;
 }
 
 /** Deliveries by how late they were. */
@@ -97,9 +111,15 @@ const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_
 /** The field of a bucket in stats. */
 const bucketName = (upTo: number) => `late:${upTo === Number.POSITIVE_INFINITY ? 'inf' : upTo}`;
 
-/** Counts everything of a queue, with up to `upcoming` of the next due times. */
-export async function inspect(redis: Connection, keys: QueueKeys, upcoming: number): Promise<Snapshot> {
-  const reply = await run(redis, 'inspect', keys, [upcoming]);
+/** Counts everything of a queue, with up to `upcoming` of the next due times, and what falls due up to each of `ahead`, ms from now, ascending. */
+export async function inspect(
+  redis: Connection,
+  keys: QueueKeys,
+  upcoming: number,
+  ahead: readonly number[] = [],
+): Promise<Snapshot> {
+  const reply = await run(redis, 'inspect', keys, [upcoming, ...ahead]);
+  const dueBy = (reply[13] as Reply[]).map(number);
   const [now, pending, active, lease, dead, payload, meta, due, runOut] = reply.slice(0, 9).map(number) as [
     number,
     number,
@@ -112,7 +132,7 @@ export async function inspect(redis: Connection, keys: QueueKeys, upcoming: numb
     number,
   ];
   const stats = new Map(pairs(reply[11]));
-  const counter = (name: string) => Number(stats.get(name)) || 0;
+  const counter = (name: string) => known(stats.get(name)) ?? 0;
   return {
     now,
     pending,
@@ -133,6 +153,43 @@ export async function inspect(redis: Connection, keys: QueueKeys, upcoming: numb
       buckets: LATENESS.map((upTo) => ({ upTo, count: counter(bucketName(upTo)) })),
       sum: counter('late:sum'),
     },
+    ahead: ahead.map((ms, i) => ({
+      from: now + (ahead[i - 1] ?? 0),
+      to: now + ms,
+      count: (dueBy[i] ?? 0) - (dueBy[i - 1] ?? due),
+    })),
     config: Object.fromEntries(pairs(reply[12])),
   };
+}
+
+/** Who holds leases: one consumer, or one `move`. Times are ms. */
+export interface Holder {
+  /** host:pid of a drain, or `move:` and where to; empty: not known. */
+  readonly by: string;
+  readonly jobs: number;
+  /** Since when it has held the oldest of its jobs. */
+  readonly since: number | undefined;
+  /** When the first of its leases ends. */
+  readonly ends: number;
+}
+
+/** Who holds the first `limit` active jobs, those whose lease ends first; how many jobs were looked at, and are active. */
+export async function holders(
+  redis: Connection,
+  keys: QueueKeys,
+  limit: number,
+): Promise<{ now: number; active: number; seen: number; holders: Holder[] }> {
+  const reply = await run(redis, 'holders', keys, [limit]);
+  const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
+  const found: Holder[] = [];
+  for (let i = 3; i < reply.length; i += 4) {
+    const since = text(reply[i + 2]);
+    found.push({
+      by: text(reply[i]),
+      jobs: number(reply[i + 1]),
+      since: since === '' ? undefined : time(reply[i + 2]),
+      ends: time(reply[i + 3]),
+    });
+  }
+  return { now, active, seen, holders: found };
 }

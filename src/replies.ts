@@ -9,7 +9,7 @@ export const text = (reply: Reply | undefined) => String(reply ?? '');
 export const number = (reply: Reply | undefined) => Number(text(reply));
 
 /** The furthest time that is told, ms from 1970: what Date can hold, but for a day, which time zones need. */
-const FURTHEST = 8.64e15 - 86_400_000;
+export const FURTHEST = 8.64e15 - 86_400_000;
 
 /** A time of a set, where other software may have written a fraction, or one without end: inf, which is no number here. */
 export function time(reply: Reply | undefined): number {
@@ -29,7 +29,7 @@ export function pairs(reply: Reply | undefined): [string, string][] {
 }
 
 /** A number out of a record, where other software may have written anything. */
-function known(value: unknown): number | undefined {
+export function known(value: unknown): number | undefined {
   const n = typeof value === 'number' || (typeof value === 'string' && value !== '') ? Number(value) : Number.NaN;
   return Math.abs(n) <= FURTHEST ? n : undefined;
 }

@@ -20,6 +20,7 @@ type Name =
   | 'nack'
   | 'renew'
   | 'inspect'
+  | 'holders'
   | 'list'
   | 'show'
   | 'cancel'

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { type Sample, trend } from '../src/index.js';
 import { admin, freshQueue, key } from './support/redis.js';
 
 const fields = async (queue: string) => {
@@ -16,7 +17,7 @@ describe('samples', () => {
     const { samples } = await queue.counts();
     expect(new Set(samples.map(({ at }) => Math.floor(at / 60_000))).size).toBe(samples.length);
     const [enqueued] = samples;
-    expect(enqueued).toMatchObject({ enqueued: 3, delivered: 0, done: 0, retried: 0, dead: 0, due: 2, pending: 3 });
+    expect(enqueued).toMatchObject({ enqueued: 0, delivered: 0, done: 0, retried: 0, dead: 0, due: 2, pending: 3 });
     expect(enqueued?.lag).toBeGreaterThanOrEqual(5_000);
 
     await minutePasses(queue.name);
@@ -28,7 +29,7 @@ describe('samples', () => {
     await minutePasses(queue.name);
     await queue.ack(jobs);
     const [acked] = (await queue.counts()).samples.slice(-1);
-    expect(acked).toMatchObject({ enqueued: 4, delivered: 2, done: 2, due: 0, lag: 0, pending: 2 });
+    expect(acked).toMatchObject({ enqueued: 4, delivered: 2, done: 0, due: 0, lag: 0, pending: 2 });
   });
 
   it('go round in sixteen fields, and are no totals', async () => {
@@ -83,5 +84,62 @@ describe('lateness', () => {
     ]);
     expect(sum).toBeGreaterThanOrEqual(3_767_000);
     expect(sum).toBeLessThan(3_800_000);
+  });
+});
+
+describe('a trend', () => {
+  const MINUTE = 60_000;
+  /** Ten to twenty seconds into a minute. */
+  const now = 1_000_000 * MINUTE + 20_000;
+  const at = (ago: number, more: Partial<Sample> = {}): Sample => ({
+    at: now - ago,
+    enqueued: 0,
+    delivered: 0,
+    done: 0,
+    retried: 0,
+    dead: 0,
+    due: 0,
+    lag: 0,
+    pending: 0,
+    ...more,
+  });
+
+  it('tells rates over the last five minutes, and the pace of the last one', () => {
+    const samples = [6, 5, 4, 3, 2, 1].map((minutes) =>
+      at(minutes * MINUTE + 1_000, { enqueued: 1_000 - 60 * minutes, done: 600 - 30 * minutes, due: 400, lag: 90_000 }),
+    );
+    const found = trend(samples, at(0, { enqueued: 1_000, done: 600, due: 339, lag: 59_500 }));
+    expect(found?.spanMs).toBe(5 * MINUTE + 1_000);
+    expect(found?.in).toBeCloseTo(300 / 301, 6);
+    expect(found?.out).toBeCloseTo(150 / 301, 6);
+    expect(found?.due).toBe(-1);
+    expect(found?.lag).toBe(-0.5);
+    expect(found?.emptyInMs).toBe(339_000);
+  });
+
+  it('is not told by a queue that is too young', () => {
+    expect(trend([], at(0))).toBe(undefined);
+    expect(trend([at(9_000)], at(0, { enqueued: 9 }))).toBe(undefined);
+    expect(trend([at(10_000)], at(0, { enqueued: 9 }))).toMatchObject({ spanMs: 10_000, in: 0.9 });
+  });
+
+  it('knows that without samples nothing was done, and the lag grew', () => {
+    const long = [at(3 * 60 * MINUTE, { enqueued: 5, done: 4 })];
+    const found = trend(long, at(0, { enqueued: 50, done: 40, due: 10, lag: 60 * MINUTE }));
+    expect(found).toMatchObject({ spanMs: 5 * MINUTE, in: 0, out: 0, lag: 1, emptyInMs: undefined });
+  });
+
+  it('counts what came after a pause over the whole time, but where it goes from when it began', () => {
+    const long = at(3 * 60 * MINUTE, { due: 40_000 });
+    const begun = at(15_000, { due: 40_000, lag: 60 * MINUTE });
+    const found = trend([long, begun], at(0, { done: 10_000, due: 30_000, lag: 30 * MINUTE }));
+    expect(found?.out).toBeCloseTo(10_000 / 300, 6);
+    expect(found?.emptyInMs).toBe(45_000);
+    expect(found?.lag).toBe(-120);
+  });
+
+  it('takes no account of what was before counters were removed, or the clock went back', () => {
+    const wrong = [at(2 * MINUTE, { enqueued: 1e9 }), at(-5 * MINUTE)];
+    expect(trend([...wrong, at(50_000)], at(0, { enqueued: 100 }))).toMatchObject({ spanMs: 50_000, in: 2 });
   });
 });

@@ -135,6 +135,34 @@ export class Context {
     }
   }
 
+  /** Has `pressed` called with what is typed, a key at a time, Ctrl-C included, until what it returns is called. */
+  keys(pressed: (key: string) => void): () => void {
+    const { stdin } = this;
+    if (!stdin.isTTY) return () => {};
+    const hear = (typed: Buffer) => {
+      for (const key of typed.toString('latin1')) pressed(key);
+    };
+    stdin.on('error', () => {}).on('data', hear);
+    stdin.setRawMode(true).resume();
+    return () => {
+      stdin.off('data', hear).pause();
+      stdin.setRawMode(false);
+    };
+  }
+
+  /** Has `suspended` called, when the process is told to stop for a while (Ctrl-Z), until what it returns is called. */
+  suspended(suspended: () => void): () => void {
+    process.on('SIGTSTP', suspended);
+    return () => process.off('SIGTSTP', suspended);
+  }
+
+  /** Stops the process, and whatever was started with it, as Ctrl-Z does. Resolves when it goes on. */
+  async suspend(): Promise<void> {
+    process.kill(0, 'SIGTSTP');
+    // It stops in here. Nobody can continue a process that is no job of a shell: that one never stops.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+
   /** Waits until stderr takes more: whoever writes much there waits, or memory fills. */
   async heard(): Promise<void> {
     await this.room(this.stderr);

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { Inspector, type StoredJob } from '../index.js';
 import type { Context } from './context.js';
 import { addGlobals, examples } from './options.js';
-import { colours, say, visibleJson } from './output.js';
+import { colours, say, sizeOf, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
 import { addFilters, type FilterOptions, filterOf } from './selection.js';
 import { jobJson, jobTable } from './stored.js';
@@ -51,7 +51,13 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const flush = async () => {
     if (rows.length === 0) return;
     const text = paint
-      ? await jobTable(rows, { now, paint, first, width: options.full ? undefined : context.stdout.columns, states })
+      ? await jobTable(rows, {
+          now,
+          paint,
+          first,
+          width: options.full ? undefined : sizeOf(context.stdout).width,
+          states,
+        })
       : json(rows.map((job) => jobJson(queue, job)).join('\n'));
     rows = [];
     first = false;

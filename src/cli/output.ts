@@ -56,6 +56,52 @@ export async function colours(context: Context, stream: NodeJS.WriteStream): Pro
   return new Chalk({ level: NO_COLOR || TERM === 'dumb' || !stream.isTTY ? 0 : 1 });
 }
 
+/** What a terminal draws two columns wide. Rather too much than too little: a line that is too long would wrap. */
+const WIDE =
+  /^(?:\ufe0f|[\p{Emoji_Presentation}\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe10-\ufe19\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{16fe0}-\u{18dff}\u{1aff0}-\u{1b2ff}\u{1f000}-\u{1fbff}\u{20000}-\u{3fffd}])$/u;
+const NARROW = /^[\p{Mn}\p{Me}]$/u;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours are made of them.
+const PIECES = /\x1b\[[\d;]*m|./gsu;
+
+function widthOf(piece: string): number {
+  if (piece < '\x7f') return piece.length === 1 && piece >= ' ' ? 1 : 0;
+  return WIDE.test(piece) ? 2 : NARROW.test(piece) ? 0 : 1;
+}
+
+/** How many columns of a terminal a line takes that may be coloured. */
+export function columns(line: string): number {
+  return /^[ -~]*$/.test(line) ? line.length : (line.match(PIECES) ?? []).reduce((sum, c) => sum + widthOf(c), 0);
+}
+
+/** A line that may be coloured, cut to `room` columns: what is cut off becomes an ellipsis, colours end. */
+export function clip(line: string, room: number): string {
+  if (columns(line) <= room) return line;
+  let left = room - 1;
+  let text = '';
+  for (const piece of line.match(PIECES) ?? []) {
+    if (piece.length > 1 && piece.startsWith('\x1b')) text += piece;
+    else if (left >= 0) {
+      left -= widthOf(piece);
+      if (left >= 0) text += piece;
+      else text += room > 0 ? '…' : '';
+    }
+  }
+  return text;
+}
+
+/** A line with spaces behind it up to `room` columns. */
+export function padded(line: string, room: number): string {
+  return line + ' '.repeat(Math.max(0, room - columns(line)));
+}
+
+/** How large the terminal is: 80 by 24 when it does not say. */
+export function sizeOf(stream: NodeJS.WriteStream): { width: number; height: number } {
+  return { width: stream.columns || 80, height: stream.rows || 24 };
+}
+
+/** A character of no meaning, one column wide. */
+const STAND_IN = '\ue000';
+
 /**
  * A table for a terminal: no lines, columns two spaces apart, all but the first flush right unless `left` names them.
  * Cells may be coloured. Without `head` only the rows.
@@ -72,14 +118,21 @@ export async function table(
     chars: { ...Object.fromEntries(lines.map((name) => [name, ''])), middle: '  ' },
     style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
     colAligns: (head ?? rows[0] ?? []).map((_, i) => (left.includes(i) ? 'left' : 'right')),
-    head: head ?? [],
+    head: (head ?? []).map(standIn),
   });
-  made.push(...rows);
+  made.push(...rows.map((row) => row.map(standIn)));
+  const cells = [head ?? [], ...rows].flat().filter((cell) => columns(cell) > 0);
   return made
     .toString()
     .split('\n')
     .map((line) => line.trimEnd())
-    .join('\n');
+    .join('\n')
+    .replaceAll(new RegExp(`${STAND_IN}+`, 'g'), () => cells.shift() as string);
+}
+
+/** As wide as `cell`: cli-table3 counts columns by an old table of Unicode, so it lays out these instead. */
+function standIn(cell: string): string {
+  return STAND_IN.repeat(columns(cell));
 }
 
 /** `value` as one JSON document with its schema number. */

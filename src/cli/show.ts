@@ -9,12 +9,14 @@ import {
   printable,
   type Settings,
   type StoredJob,
+  timeOfId,
 } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, examples } from './options.js';
 import { colours, many, type Paint, visible, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
 import { jobJson, reasonOf } from './stored.js';
+import { storyOf } from './story.js';
 
 interface Options extends Globals {
   readonly tz?: string;
@@ -23,7 +25,10 @@ interface Options extends Globals {
 export function showCommand(context: Context): Command {
   const command = new Command('show')
     .summary('show all that is known of one job')
-    .description('Shows where a job stands, its times, attempts, last error and payload. Into a pipe it writes JSON.')
+    .description(
+      'Shows where a job stands, its times, attempts, last error and payload; of one that is not there what else tells of ' +
+        'it. Into a pipe it writes JSON.',
+    )
     .argument('<queue>', 'name of the queue')
     .argument('<id>', "the job's id")
     .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
@@ -42,12 +47,12 @@ async function show(context: Context, queue: string, id: string, options: Option
   if (!job) {
     await requireQueue(redis, prefix, queue);
     throw new DelayqError('missing', `there is no job ${printable(id)} in ${queue}`, {
-      why: 'it is done, or was never there: finished jobs are not kept',
+      why: (await storyOf(inspector, queue, id, zone)).join('\n'),
       next: `see the jobs there are: delayq list ${queue}`,
     });
   }
   if (!context.stdout.isTTY || options.json) {
-    const json = jobJson(queue, job, { schema: 1 });
+    const json = jobJson(queue, job, { schema: 1, made: timeOfId(id) });
     return context.write(`${context.stdout.isTTY ? visibleJson(json) : json}\n`);
   }
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
@@ -63,10 +68,12 @@ function toText(
   const { state, due, died, lease, failures, losses, failed, error, payload } = job;
   const at = (ms: number) =>
     `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
-  const line = (name: string, value: string) => `  ${paint.dim(name.padEnd(10))}  ${value}\n`;
+  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}\n`;
   const ttl = job.ttl ?? settings.ttl;
 
   let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
+  const made = timeOfId(job.id, now);
+  if (made !== undefined) text += line('made', `${at(made)}, by its id`);
   if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);
   if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
   if (lease) {

@@ -1,5 +1,5 @@
 import { formatDuration, type StoredJob } from '../index.js';
-import { type Paint, table, visible } from './output.js';
+import { clip, columns, type Paint, table, visible } from './output.js';
 import { parse, withPayload } from './sinks/form.js';
 
 /*
@@ -32,7 +32,10 @@ export function reasonOf({ reason }: StoredJob): string {
 }
 
 /** The least that errors and payloads are given of a line together, columns, unless all of them is asked for. */
-const LEAST = 30;
+const LEAST = 24;
+
+/** The least that ids are given: those of delayq are no longer. */
+const ID_LEAST = 13;
 
 /** A time further away than this was not meant as one, ms: a thousand years. */
 const FAR_MS = 1_000 * 365 * 86_400_000;
@@ -45,26 +48,26 @@ export async function jobTable(
   const { now, paint, first, width, states } = how;
   // The state is left out when all have the same.
   const several = states.length > 1;
-  const fixed = rows.map((job) => [
-    visible(job.id),
-    ...(several ? [job.state] : []),
-    whenOf(job, now),
-    String(job.attempts),
-  ]);
+  const others = rows.map((job) => [...(several ? [job.state] : []), whenOf(job, now), String(job.attempts)]);
   const head = ['id', ...(several ? ['state'] : []), several ? 'since or due' : 'when', 'attempts'];
-  const used = head.reduce(
-    (sum, name, i) => sum + Math.max(name.length, ...fixed.map((row) => row[i]?.length ?? 0)) + 2,
-    0,
-  );
+  /** The width of a column with the space behind it. */
+  const wide = (name: string, cells: readonly string[]) => Math.max(...[name, ...cells].map(columns)) + 2;
+  const column = (i: number) => others.map((row) => row[i] as string);
+  const taken = head.slice(1).reduce((sum, name, i) => sum + wide(name, column(i)), 0);
+  // An id that leaves no room for anything else is cut: `--full` and JSON have all of it.
+  const idRoom = width === undefined ? Number.POSITIVE_INFINITY : Math.max(ID_LEAST, width - taken - LEAST - 4);
+  const ids = rows.map((job) => clip(visible(job.id), idRoom));
+  const used = wide('id', ids) + taken;
   const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(LEAST, width - used - 2);
   const why = rows.map((job) => cut(whyOf(job), Math.ceil(room * 0.6)));
-  const payloadRoom = room - Math.max('why'.length, ...why.map((text) => text.length));
+  const payloadRoom = room - Math.max('why'.length, ...why.map(columns));
   const cells = rows.map((job, i) => [
-    ...(fixed[i] ?? []).map((cell) => (cell === 'dead' ? paint.red.bold(cell) : cell)),
+    ids[i] as string,
+    ...(others[i] ?? []).map((cell) => (cell === 'dead' ? paint.red.bold(cell) : cell)),
     why[i] as string,
     job.payload ? cut(job.payload.toString('utf8'), payloadRoom) : paint.red.bold('none'),
   ]);
-  const names = [...head, 'why', 'payload'].map((name) => paint.dim(name));
+  const names = [...head, 'why', 'payload'].map((name) => paint.underline(name));
   return table(first ? names : undefined, cells, several ? [0, 1, 4, 5] : [0, 3, 4]);
 }
 
@@ -86,6 +89,7 @@ function whyOf(job: StoredJob): string {
 
 /** `text` on one line, cut to `room` columns. */
 function cut(text: string, room: number): string {
-  const shown = visible(text);
-  return shown.length <= room ? shown : `${shown.slice(0, room - 1)}…`;
+  // No more of it is looked at than can be seen: payloads may be large.
+  const some = room === Number.POSITIVE_INFINITY ? text : text.slice(0, 4 * room + 8);
+  return clip(`${visible(some)}${some.length < text.length ? '…' : ''}`, room);
 }

@@ -84,17 +84,18 @@ describe('delayq inspect', () => {
     }
     await admin.zadd(`${prefix}:{order-close}:dead`, 1, 'ghost');
     const plain = await onTerminal(`delayq inspect --prefix ${prefix}`, { NO_COLOR: '1' });
-    const [head, ...rows] = linesOf(plain).map((line) => line.trim().split(/ {2,}/));
-    expect(head).toEqual(['queue', 'pending', 'due', 'oldest', 'next', 'active', 'run out', 'dead']);
+    const [first, head, ...rows] = linesOf(plain).map((line) => line.trim().split(/ {2,}/));
+    expect(first).toEqual([expect.stringMatching(/^! order-close: never drained: 1 job is due, the oldest for \d+d/)]);
+    expect(head).toEqual(['queue', 'pending', 'due', 'lag', 'drained', 'in', 'out', 'next', 'active', 'dead']);
     expect(rows[0]?.slice(0, 3)).toEqual(['order-close', '1', '1']);
-    expect(rows[0]?.[3]).toMatch(/^\d+d late$|^\d+d \d+h late$/);
-    expect(rows[1]).toEqual(['remind', '1', '0', '–', expect.stringMatching(/^59m/), '0', '0', '0']);
+    expect(rows[0]?.[3]).toMatch(/^\d+d$|^\d+d \d+h$/);
+    expect(rows[1]).toEqual(['remind', '1', '0', '–', 'never', '–', '–', expect.stringMatching(/^59m/), '0', '0']);
     expect(plain).toContain('! order-close: 1 ids without a payload (orphans)');
     expect(plain).not.toContain(ESCAPE);
     expect(await onTerminal(`delayq inspect --prefix ${prefix}`, { TERM: 'dumb' })).not.toContain(ESCAPE);
     const coloured = await onTerminal(`delayq inspect --prefix ${prefix}`);
     expect(coloured).toContain(`${ESCAPE}[31m`);
-    expect(linesOf(coloured).find((line) => line.startsWith('remind'))).not.toContain(ESCAPE);
+    expect(linesOf(coloured).find((line) => line.startsWith('remind '))).not.toContain(ESCAPE);
   });
 
   it('never lets the terminal obey what is stored (failures 30)', async () => {
@@ -123,6 +124,126 @@ describe('delayq inspect', () => {
     expect(await onTerminal(`delayq inspect --prefix ${freshName()}`)).toContain('delayq enqueue --in 15m');
     const { stdout } = await delayq(['inspect', '--prefix', freshName()]);
     expect(JSON.parse(stdout).queues).toEqual([]);
+  });
+
+  it('says first, and in red, that nobody has drained what is due for long', async () => {
+    const prefix = freshName();
+    const stats = `${prefix}:{order-close}:stats`;
+    await delayq([
+      '--prefix',
+      prefix,
+      'enqueue',
+      'order-close',
+      '1',
+      '--at',
+      `@${Math.floor(Date.now() / 1_000) - 3_600}`,
+    ]);
+    await admin.hset(stats, 'drained', Date.now() - 47 * 60_000 - 5_000);
+    const said = 'no drain for 47m 5s: 1 job is due, the oldest for 1h';
+    for (const [args, line] of [
+      ['', `! order-close: ${said}`],
+      ['order-close', `! ${said}`],
+    ] as const) {
+      const [first] = linesOf(await onTerminal(`delayq inspect --prefix ${prefix} ${args}`));
+      expect(first?.replace(/47m \d+s/, '47m 5s')).toBe(`${ESCAPE}[31m${ESCAPE}[1m${line}${ESCAPE}[22m${ESCAPE}[39m`);
+    }
+    const [queue] = JSON.parse((await delayq(['inspect', '--prefix', prefix])).stdout).queues;
+    expect(queue).toMatchObject({ stalled: true, paused: null });
+    // Who has paused a queue wants no drain; what then waits is told with that.
+    await admin.hset(`${prefix}:{order-close}:config`, 'paused', 'inf');
+    const shown = await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' });
+    expect(shown).toMatch(/^! paused until it is resumed: 1 job is due, the oldest for 1h/);
+    const paused = JSON.parse((await delayq(['inspect', '--prefix', prefix])).stdout).queues[0];
+    expect(paused).toMatchObject({ stalled: false, paused: { until: null } });
+    await admin.hset(`${prefix}:{order-close}:config`, 'paused', Date.now() + 600_000);
+    expect(await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' })).toMatch(
+      /^! paused until \d\d:\d\d:\d\d: 1 job/,
+    );
+    await admin.hset(`${prefix}:{order-close}:config`, 'paused', '1');
+    await admin.hset(stats, 'drained', Date.now());
+    expect(await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' })).toMatch(
+      /^order-close\n/,
+    );
+  });
+
+  it('tells rates and where the lag goes at the first look, from the samples', async () => {
+    const queue = freshQueue();
+    const now = Date.now();
+    await queue.enqueue([{ payload: 1, at: now - 600_000 }]);
+    const stats = key(queue.name, 'stats');
+    // at, enqueued, delivered, done, retried, dead, due, oldest due, pending
+    const sample = (ago: number, ...rest: number[]) =>
+      admin.hset(stats, `at:${Math.floor((now - ago) / 60_000) % 16}`, [now - ago, ...rest].join(' '));
+    // Twice each: a minute may turn before the look, and speaks only for itself.
+    for (const ago of [300_000, 240_000]) await sample(ago, 0, 0, 0, 0, 0, 901, now - 420_000, 901);
+    for (const ago of [60_000, 30_000]) await sample(ago, 0, 700, 700, 0, 0, 201, now - 600_000, 201);
+    await admin.hset(stats, { enqueued: 600, acked: 900, delivered: 900, drained: now });
+    const [{ trend }] = JSON.parse((await delayq(['inspect', queue.name])).stdout).queues;
+    expect(trend.spanMs).toBeGreaterThanOrEqual(300_000);
+    expect(trend.spanMs).toBeLessThan(360_000);
+    expect(trend.perSecond.in).toBeCloseTo(600 / (trend.spanMs / 1_000), 6);
+    expect(trend.perSecond.out).toBeCloseTo(900 / (trend.spanMs / 1_000), 6);
+    expect(trend.lagMsPerMinute).toBeGreaterThan(50_000);
+    expect(trend.emptyInMs).toBeGreaterThan(0);
+    const catching = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
+    expect(catching).toMatch(/^· catches up: 1 job is due, the oldest for 10m.*; empty in \d+ms$/m);
+    for (const ago of [60_000, 30_000]) await sample(ago, 0, 700, 700, 0, 0, 1, now - 600_000, 201);
+    const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
+    expect(shown).toMatch(/^! falls behind: 1 job is due, the oldest for 10m.*, growing by (1m|[56]\d.*s)/);
+    expect(shown).toMatch(/rates +in (2|1\.\d)\/s, out (3|2\.\d)\/s over the last 5m/);
+  });
+
+  it('of handlers that do nothing but fail says so', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 3 }, () => ({ payload: 1, tries: 2 })));
+    const stats = key(queue.name, 'stats');
+    const before = Date.now() - 100_000;
+    await admin.hset(stats, `at:${Math.floor(before / 60_000) % 16}`, `${before} 0 0 0 0 0 0 - 0`);
+    const { jobs } = await queue.drain();
+    await queue.nack(jobs, { backoff: [600_000] });
+    await admin.hset(stats, 'dead', 1);
+    expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
+      /^! handlers fail: 3 to be tried again, 1 dead, none done in 1m 4\ds/,
+    );
+  });
+
+  it('of one queue tells how many jobs fall due when in the coming hour and day', async () => {
+    const queue = freshQueue();
+    const minutes = [-1, 1, 4, 7, 58, 90, 23 * 60, 30 * 60];
+    await queue.enqueue(minutes.map((m) => ({ payload: m, at: Date.now() + m * 60_000 })));
+    const [{ ahead, now }] = JSON.parse((await delayq(['inspect', queue.name])).stdout).queues;
+    const counts = (spans: { count: number }[]) => spans.map(({ count }) => count);
+    expect(counts(ahead.hour)).toEqual([2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    expect(counts(ahead.day)).toEqual([4, 1, ...Array(20).fill(0), 1, 0]);
+    expect(ahead.hour[1]).toEqual({ from: now + 300_000, to: now + 600_000, count: 1 });
+    expect(ahead.day[0]).toMatchObject({ from: now, to: now + 3_600_000 });
+    expect(ahead.day[23]).toMatchObject({ from: now + 23 * 3_600_000, to: now + 24 * 3_600_000 });
+    const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
+    expect(shown).toContain('due in the next hour: 4 jobs, up to 2 in 5 minutes');
+    expect(shown).toMatch(/^ {2}█████ █████ _____ (_____ ){8}█████$/m);
+    expect(shown).toContain('due in the next day: 6 jobs, up to 4 in an hour');
+    for (const line of linesOf(shown)) expect(line.length).toBeLessThanOrEqual(80);
+  });
+
+  it('of one queue tells who holds leases, and since when', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 4 }, (_, i) => ({ payload: i, id: `j${i}` })));
+    const { jobs } = await queue.drain({ limit: 3 });
+    const since = Date.now() - 120_000;
+    await admin.hset(key(queue.name, 'lease'), 'j0', `r 1 ${since} web-1:312`, 'j1', `r 1 ${since} move:other`);
+    await admin.zadd(key(queue.name, 'active'), 'inf', 'j1');
+    const [found] = JSON.parse((await delayq(['inspect', queue.name])).stdout).queues;
+    expect(found.holdersSeen).toBe(jobs.length);
+    expect(found.holders).toEqual(
+      expect.arrayContaining([{ by: 'web-1:312', jobs: 1, since, ends: expect.any(Number) }]),
+    );
+    const shown = await onTerminal(`delayq inspect --tz UTC ${queue.name}`, { NO_COLOR: '1' });
+    expect(shown).toMatch(/^ +web-1:312: 1 job since .*\(2m( \ds)?\), first lease ends in \d+s$/m);
+    expect(shown).toMatch(/^ +on the way to other: 1 job since .*, until that is done$/m);
+    await admin.zadd(key(queue.name, 'active'), ...Array.from({ length: 600 }, (_, i) => [i + 1, `x${i}`]).flat());
+    expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
+      /^ +somebody unknown: 250 jobs, .*\n +\(of the 250 whose leases end first\)$/m,
+    );
   });
 
   it('with --watch goes on, with rates, until it is stopped', async () => {

@@ -1,0 +1,30 @@
+-- Tells who holds leases, as far as those go that end first; writes nothing.
+-- ARGV   1 at how many active jobs to look (at most 500)
+-- Reply  now, active jobs, how many were looked at, then for each holder: by ('': not known), its jobs among those,
+--        since when it has held the oldest ('': not known), when the first of its leases ends
+-- Atomic because a lease and its end are two entries, and jobs come and go.
+if not atLeast(1, ARGV[1]) then return BAD end
+local found = redis.call('ZRANGE', active, 0, math.min(tonumber(ARGV[1]), 500) - 1, 'WITHSCORES')
+local ids = {}
+for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+local leases = #ids > 0 and redis.call('HMGET', lease, unpack(ids)) or {}
+
+local order, holders = {}, {}
+for i = 1, #ids do
+  local since, by = string.match(leases[i] or '', '^%S+ %S+ (%S+) (.*)$')
+  -- Other software may have written anything: the reply stays small.
+  by = string.sub(by or '', 1, 200)
+  local holder = holders[by]
+  if not holder then
+    holder = { by, 0, math.huge, found[2 * i] }
+    holders[by], order[#order + 1] = holder, holder
+  end
+  holder[2], holder[3] = holder[2] + 1, math.min(holder[3], tonumber(since) or math.huge)
+end
+
+local reply = { now, redis.call('ZCARD', active), #ids }
+for _, holder in ipairs(order) do
+  reply[#reply + 1], reply[#reply + 2] = holder[1], holder[2]
+  reply[#reply + 1], reply[#reply + 2] = holder[3] < math.huge and string.format('%.0f', holder[3]) or '', holder[4]
+end
+return reply
