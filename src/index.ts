@@ -11,6 +11,7 @@ export async function connect(url?: string): Promise<Connection> {
 }
 
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './acts.js';
+export type { AdoptedSlice, AdoptOptions, ForeignQueue, LeftReason } from './adoption.js';
 export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export type { BatchResult } from './batches.js';
 export type { Durability } from './durability.js';
@@ -39,6 +40,7 @@ export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken
 export type { Holder, Lateness, Snapshot, Span } from './looks.js';
 export { drainLoop, type LoopOptions } from './loop.js';
 export { type Measured, metricsText } from './metrics.js';
+export type { Parcel, Restored } from './moves.js';
 export { Operator } from './operator.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
@@ -67,6 +69,7 @@ export {
   parseMoment,
   systemZone,
 } from './time.js';
+export { type Exported, type ExportSlice, type Moved, SCORE, Transfer } from './transfer.js';
 export { type Sample, type Trend, trend } from './trend.js';
 export { DEFAULT_URL } from './url.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

@@ -144,7 +144,7 @@ export class Inspector {
 }
 
 /** Whether `text` stands in the id, the payload or the last error of a job. */
-function holds({ id, payload, error }: StoredJob, text: string): boolean {
+export function holds({ id, payload, error }: StoredJob, text: string): boolean {
   return id.includes(text) || (payload?.includes(text) ?? false) || (error?.includes(text) ?? false);
 }
 

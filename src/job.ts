@@ -150,6 +150,8 @@ export interface StoredJob {
   readonly ttl: number | undefined;
   /** The payload's bytes, as stored; undefined: there is none. */
   readonly payload: Buffer | undefined;
+  /** Only of a job that an unfinished move holds: the queue that it goes to, and where it stood. */
+  readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 const ID = /^[!-,.-~][!-~]{0,255}$/;

@@ -42,6 +42,8 @@ export function stored(
 ): StoredJob {
   const at = time(score);
   const [, due, since, ...by] = text(held).split(' ');
+  // Written by hold.lua: for whom, where it stood before, and a token.
+  const [, to, was] = (text(score) === 'inf' && /^move:(\S+) ([pd]) \S+$/.exec(by.join(' '))) || [];
   const rec = recordOf(text(record));
   const failures = known(rec.failures) ?? 0;
   const losses = known(rec.losses) ?? 0;
@@ -49,8 +51,8 @@ export function stored(
   return {
     id,
     state: is,
-    due: is === 'pending' ? at : is === 'active' ? known(due) : known(rec.first),
-    lease: is === 'active' ? { by: by.join(' '), since: known(since) ?? 0, ends: at } : undefined,
+    due: is === 'pending' ? at : is === 'active' ? known(was === 'd' ? rec.first : due) : known(rec.first),
+    lease: is === 'active' ? { by: to ? `move:${to}` : by.join(' '), since: known(since) ?? 0, ends: at } : undefined,
     died: is === 'dead' ? at : undefined,
     reason: typeof rec.reason === 'string' ? rec.reason : undefined,
     attempts: failures + losses + (is === 'active' ? 1 : 0),
@@ -62,6 +64,7 @@ export function stored(
     maxLost: known(rec.maxLost),
     ttl: known(rec.ttl),
     payload: (payload as Buffer | null | undefined) ?? undefined,
+    ...(is === 'active' && to ? { moving: { to, from: STATES[was as string] as 'pending' | 'dead' } } : {}),
   };
 }
 

@@ -30,7 +30,11 @@ type Name =
   | 'purge'
   | 'forget'
   | 'pause'
-  | 'config';
+  | 'config'
+  | 'restore'
+  | 'hold'
+  | 'finish'
+  | 'adopt';
 
 const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');
 const sources = new Map<Name, { readonly text: string; readonly sha: string }>();
@@ -45,10 +49,19 @@ function source(name: Name) {
   return found;
 }
 
-/** Runs a script on the keys of a queue; its text is sent when Redis does not know it. Throws what `redis` throws. */
-export async function run(redis: Caller, name: Name, keys: QueueKeys, args: Arg[]): Promise<Reply[]> {
+/**
+ * Runs a script on the keys of a queue, and on those of other software behind them; its text is sent when Redis does not
+ * know it. Throws what `redis` throws.
+ */
+export async function run(
+  redis: Caller,
+  name: Name,
+  keys: QueueKeys,
+  args: Arg[],
+  foreign: readonly string[] = [],
+): Promise<Reply[]> {
   const { sha, text } = source(name);
-  const rest = [KEY_ORDER.length, ...KEY_ORDER.map((key) => keys[key]), ...args];
+  const rest = [KEY_ORDER.length + foreign.length, ...KEY_ORDER.map((key) => keys[key]), ...foreign, ...args];
   try {
     return (await redis.call('EVALSHA', sha, ...rest)) as Reply[];
   } catch (error) {

@@ -53,6 +53,10 @@ export interface Act<A extends string> {
    * first is acted on, and then in the order in which they stand in line.
    */
   readonly stay?: boolean;
+  /** Where it is done, as in "3 jobs cancelled in order-close", when that is not just the queue. */
+  readonly where?: string;
+  /** What else its JSON document tells. */
+  readonly also?: object;
   /** Does it, and answers for each. `states` are those that were asked for. */
   act(ids: readonly string[], states: readonly State[]): Promise<readonly A[]>;
 }
@@ -131,14 +135,14 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
   } catch (error) {
     progress.clear();
     if (good() > 0 && !options.quiet)
-      say(context, `${many(good(), 'job')} ${done} in ${queue}${detail()} before this:`);
+      say(context, `${many(good(), 'job')} ${done} ${whereOf(act)}${detail()} before this:`);
     throw error;
   }
   progress.clear();
-  if (options.json) await context.write(document({ queue, ...counts }));
+  if (options.json) await context.write(document({ queue, ...counts, ...act.also }));
   else if (!options.quiet) {
     const stopped = stop.aborted ? `; stopped, ${verb} the rest by repeating the command` : '';
-    say(context, `${many(good(), 'job')} ${done} in ${queue}${detail()}${stopped}`);
+    say(context, `${many(good(), 'job')} ${done} ${whereOf(act)}${detail()}${stopped}`);
     for (const [answer, n] of Object.entries<number>(counts)) {
       const { sum } = answers[answer as A];
       if (!named && sum && n > 0) say(context, `${grouped(n)} of them ${sum}`);
@@ -153,6 +157,10 @@ async function* inChunks(
   chunks: AsyncIterable<readonly string[]> | Iterable<readonly string[]>,
 ): AsyncGenerator<readonly string[]> {
   for await (const ids of chunks) for (let i = 0; i < ids.length; i += CHUNK) yield ids.slice(i, i + CHUNK);
+}
+
+function whereOf<A extends string>({ where, queue }: Act<A>): string {
+  return where ?? `in ${queue}`;
 }
 
 function sum<A extends string>(counts: Readonly<Record<A, number>>, which: (answer: A) => boolean): number {
@@ -244,7 +252,7 @@ async function agreed<A extends string>(
   const paint = await colours(context, context.stderr);
   const { columns: width } = context.stderr;
   const { states } = filter;
-  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} in ${queue}${detail}`);
+  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} ${whereOf(act)}${detail}`);
   if (samples.length > 0)
     context.stderr.write(`${await jobTable(samples, { now, paint, first: true, width, states })}\n`);
   if (count > samples.length) context.stderr.write(`… and ${grouped(count - samples.length)} more\n`);
@@ -272,6 +280,6 @@ async function dryRun<A extends string>(
     else if (!states.includes(job.state)) say(context, `${shownId(ids[i])} is ${job.state}`);
   }
   const detail = there > 0 ? (act.detail?.(there) ?? '') : '';
-  say(context, `${many(there, 'job')} would be ${done} in ${queue}${detail}`);
+  say(context, `${many(there, 'job')} would be ${done} ${whereOf(act)}${detail}`);
   if (there < ids.length) context.exitCode = 1;
 }

@@ -31,7 +31,7 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
 }
 
 /** The text of the value of the key "payload" in a valid JSON object, as it stands there: byte for byte. */
-function payloadText(object: string): string | undefined {
+export function payloadText(object: string): string | undefined {
   let depth = 0;
   let key = '';
   let start = -1;

@@ -17,7 +17,7 @@ const MAX_LINE = MAX_PAYLOAD + 64 * 1024;
  * Splits a byte stream into lines, as many at a time as a chunk ends. Memory stays within a chunk and one line: a line
  * too long for any payload is skipped while it goes by. Blank lines are left out, but counted.
  */
-export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line[]> {
+export async function* lines(stream: AsyncIterable<Buffer>, longest = MAX_LINE): AsyncGenerator<Line[]> {
   let number = 0;
   let rest: Buffer[] = [];
   let size = 0;
@@ -27,7 +27,7 @@ export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line
     const end = chunk.lastIndexOf(LF);
     if (end < 0) {
       size += chunk.length;
-      if (size <= MAX_LINE) rest.push(chunk);
+      if (size <= longest) rest.push(chunk);
       else rest = [];
       continue;
     }
@@ -36,7 +36,7 @@ export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line
       const cut = chunk.indexOf(LF);
       size += cut;
       batch.push(
-        ...split(size > MAX_LINE ? undefined : Buffer.concat([...rest, chunk.subarray(0, cut)]), number, first),
+        ...split(size > longest ? undefined : Buffer.concat([...rest, chunk.subarray(0, cut)]), number, first),
       );
       number += 1;
       first = false;
@@ -53,7 +53,7 @@ export async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<Line
     }
     yield batch;
   }
-  if (size > 0) yield split(size > MAX_LINE ? undefined : Buffer.concat(rest), number, first);
+  if (size > 0) yield split(size > longest ? undefined : Buffer.concat(rest), number, first);
 }
 
 function count(text: Buffer): number {

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
+import { adoptCommand } from './adopt.js';
 import { buryCommand } from './bury.js';
 import { cancelCommand } from './cancel.js';
 import { completionCommand } from './completion.js';
@@ -9,9 +10,12 @@ import { crontabCommand } from './crontab.js';
 import { demoCommand } from './demo.js';
 import { drainCommand } from './drain.js';
 import { enqueueCommand } from './enqueue.js';
+import { exportCommand } from './export.js';
+import { importCommand } from './import.js';
 import { inspectCommand } from './inspect.js';
 import { listCommand } from './list.js';
 import { metricsCommand } from './metrics.js';
+import { moveCommand } from './move.js';
 import { addGlobals, examples } from './options.js';
 import { complain } from './output.js';
 import { pauseCommand, resumeCommand } from './pause.js';
@@ -49,6 +53,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
     reschedule: rescheduleCommand,
     requeue: requeueCommand,
     bury: buryCommand,
+    move: moveCommand,
     purge: purgeCommand,
     pause: pauseCommand,
     resume: resumeCommand,
@@ -57,6 +62,9 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
     wait: waitCommand,
     metrics: metricsCommand,
     config: configCommand,
+    export: exportCommand,
+    import: importCommand,
+    adopt: adoptCommand,
     crontab: crontabCommand,
     completion: (context) => completionCommand(context, () => programOf(() => true)),
     demo: demoCommand,

@@ -78,12 +78,17 @@ function toText(
   if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
   if (lease) {
     text += line('held by', `${visible(lease.by)} since ${at(lease.since)}`);
-    text += line('lease ends', at(lease.ends));
+    if (!job.moving) text += line('lease ends', at(lease.ends));
+  }
+  if (job.moving) {
+    const { to, from } = job.moving;
+    text += line('moving', `${from} before; a move to ${visible(to)} was interrupted, or is at work`);
+    text += line('', `to end it: delayq move ${queue} --into ${visible(to)}`);
   }
   text += line(
     'attempts',
     `${job.attempts}: ${many(failures, 'failure')} of ${job.tries ?? settings.tries}, ` +
-      `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease ? ', and one under way' : ''}`,
+      `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease && !job.moving ? ', and one under way' : ''}`,
   );
   if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
   if (failed !== undefined) text += line('failed', at(failed));

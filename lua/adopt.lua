@@ -1,0 +1,53 @@
+-- Takes jobs over from a sorted set and a hash of other software, those that are still as they were read.
+-- KEYS   behind those of the queue: 9 the sorted set (id → time), 10 the hash (id → value)
+-- ARGV   1 wake channel, 2 poll interval ms, then for each job id, its score there, its value there, due ms,
+--        payload ('': the value as it is)
+-- Reply  now, a letter for each job: c adopted, k dropped there because it stands here just so, e there is another
+--        of this id here, so it stays there, x it is no longer what was read
+-- Atomic because a producer may change or remove a job at any moment, and it must stand in one place only.
+local set, hash = KEYS[9], KEYS[10]
+for i, want in ipairs({ 'zset', 'hash' }) do
+  local type = redis.call('TYPE', KEYS[8 + i]).ok
+  if type ~= want and type ~= 'none' then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[8 + i] .. ' is a ' .. type .. ', not a ' .. want)
+  end
+end
+local ids = {}
+for i = 3, #ARGV, 5 do
+  if not atLeast(-1e16, ARGV[i + 3]) then return BAD end
+  ids[#ids + 1] = ARGV[i]
+end
+local scores, values = redis.call('ZMSCORE', set, unpack(ids)), redis.call('HMGET', hash, unpack(ids))
+local inPending = redis.call('ZMSCORE', pending, unpack(ids))
+local inActive = redis.call('ZMSCORE', active, unpack(ids))
+local inDead = redis.call('ZMSCORE', dead, unpack(ids))
+local letters, gone, times, payloads, soonest, seen = {}, {}, {}, {}, math.huge, {}
+for i, id in ipairs(ids) do
+  local at = 5 * i - 2
+  local due, body = ARGV[at + 3], ARGV[at + 4] ~= '' and ARGV[at + 4] or ARGV[at + 2]
+  if seen[id] or scores[i] ~= ARGV[at + 1] or values[i] ~= ARGV[at + 2] then
+    letters[i] = 'x'
+  elseif inPending[i] or inActive[i] or inDead[i] then
+    local same = tonumber(inPending[i] or 'inf') == tonumber(due) and redis.call('HGET', payload, id) == body
+    letters[i] = same and 'k' or 'e'
+  else
+    letters[i] = 'c'
+    times[#times + 1], times[#times + 2] = due, id
+    payloads[#payloads + 1], payloads[#payloads + 2] = id, body
+    soonest = math.min(soonest, tonumber(due))
+  end
+  seen[id] = true
+  if letters[i] == 'c' or letters[i] == 'k' then gone[#gone + 1] = id end
+end
+if #gone > 0 then
+  -- The first write frees memory: after it a full server lets the rest through.
+  redis.call('ZREM', set, unpack(gone))
+  redis.call('HDEL', hash, unpack(gone))
+end
+if #times > 0 then
+  redis.call('ZADD', pending, unpack(times))
+  redis.call('HSET', payload, unpack(payloads))
+end
+count('adopted', #times / 2)
+wake(ARGV[1], tonumber(ARGV[2]), soonest)
+return { now, table.concat(letters) }

@@ -1,0 +1,30 @@
+-- Ends what hold.lua began: jobs that are in the other queue now go, others stand again where they stood.
+-- ARGV   1 wake channel, 2 poll interval ms, then for each job id, receipt, m (moved: remove it) or b (put it back)
+-- Reply  now, a letter for each job: h it was held and that is done, l lost (another move took over), s superseded
+-- Atomic because only the holder of the current lease may remove a job, and it must stand in one set only.
+local ids, letters, leases = answers(3, 3)
+local gone, soonest = {}, math.huge
+for i, id in ipairs(ids) do
+  -- The first write frees memory: after it a full server lets the rest through. An id given twice is gone by then.
+  if letters[i] == 'h' and redis.call('ZREM', active, id) == 0 then letters[i] = 'l' end
+  if letters[i] == 'h' then
+    redis.call('HDEL', lease, id)
+    if ARGV[3 * i + 2] == 'm' then
+      gone[#gone + 1] = id
+    else
+      local score, state = string.match(leases[i], '^%S+ (%S+) %S+ %S+ ([pd]) %S+$')
+      local at = tonumber(score) or now
+      redis.call('ZADD', state == 'd' and dead or pending, string.format('%.17g', at), id)
+      if state ~= 'd' then soonest = math.min(soonest, at) end
+    end
+  elseif letters[i] == 's' then
+    redis.call('HDEL', lease, ARGV[3 * i + 1] .. ' ' .. id)
+  end
+end
+if #gone > 0 then
+  redis.call('HDEL', payload, unpack(gone))
+  redis.call('HDEL', meta, unpack(gone))
+end
+count('moved', #gone)
+wake(ARGV[1], tonumber(ARGV[2]), soonest)
+return { now, table.concat(letters) }

@@ -1,0 +1,56 @@
+-- Takes jobs out of everybody's reach, for a move to another queue: into active, with a lease that never ends. What a
+-- move to the same queue has left there is taken over.
+-- ARGV   1 states from which to take, a letter each (p pending, d dead), 2 receipt, 3 by whom (move:QUEUE),
+--        4 most payload bytes (one job at least), then the ids
+-- Reply  now, then for each job, as far as the bytes go: a letter (p or d: held now, and where it stood before; a active;
+--        o without a payload; m missing in those states), and its score, token, record, payload (each nil unless held)
+-- Atomic because a job must stand in one set only, and nobody may take it while it is on its way.
+local receipt, by, budget = ARGV[2], ARGV[3], tonumber(ARGV[4])
+if not atLeast(1, ARGV[4]) then return BAD end
+local reply, seen, bytes = { now }, {}, 0
+local freed, fromPending, fromDead, ends, leased = {}, {}, {}, {}, {}
+local function stood(state, set, id)
+  local score = string.find(ARGV[1], state, 1, true) and redis.call('ZSCORE', set, id)
+  return score and state, score
+end
+for i = 5, #ARGV do
+  local id = ARGV[i]
+  bytes = bytes + redis.call('HSTRLEN', payload, id)
+  if i > 5 and bytes > budget then break end
+  local letter, score, token = 'm', false, receipt
+  local ending = redis.call('ZSCORE', active, id)
+  if ending then
+    -- A lease of a move: receipt, score, since, by whom, state before, token. The token stays the same when others take over.
+    local was, who, state, word = string.match(redis.call('HGET', lease, id) or '', '^%S+ (%S+) %S+ (%S+) ([pd]) (%S+)$')
+    letter = 'a'
+    if ending == 'inf' and who == by then letter, score, token = state, was, word end
+  else
+    letter, score = stood('p', pending, id)
+    if not letter then letter, score = stood('d', dead, id) end
+  end
+  if not letter or seen[id] then letter, score = 'm', false end
+  seen[id] = true
+  local body = score and redis.call('HGET', payload, id) or false
+  if score and not body then letter, score = 'o', false end
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = letter, score, score and token
+  reply[#reply + 1], reply[#reply + 2] = score and redis.call('HGET', meta, id), body
+  if score then
+    freed[#freed + 1] = id
+    if not ending then
+      local from = letter == 'p' and fromPending or fromDead
+      from[#from + 1] = id
+    end
+    ends[#ends + 1], ends[#ends + 2] = 'inf', id
+    leased[#leased + 1] = id
+    leased[#leased + 1] = table.concat({ receipt, score, string.format('%.0f', now), by, letter, token }, ' ')
+  end
+end
+if #freed > 0 then
+  -- The first write frees memory: after it a full server lets the rest through.
+  redis.call('HDEL', lease, unpack(freed))
+  if #fromPending > 0 then redis.call('ZREM', pending, unpack(fromPending)) end
+  if #fromDead > 0 then redis.call('ZREM', dead, unpack(fromDead)) end
+  redis.call('ZADD', active, unpack(ends))
+  redis.call('HSET', lease, unpack(leased))
+end
+return reply
