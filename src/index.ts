@@ -12,10 +12,22 @@ export async function connect(url?: string): Promise<Connection> {
 
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './acts.js';
 export type { AdoptedSlice, AdoptOptions, ForeignQueue, LeftReason } from './adoption.js';
+export { type AuditOptions, Auditor, type Found } from './audit.js';
 export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
 export type { BatchResult } from './batches.js';
+export {
+  CHECK_STATES,
+  type Checked,
+  type CheckState,
+  check,
+  DEFAULT_THRESHOLDS,
+  type Limits,
+  type Thresholds,
+} from './check.js';
+export { Doctor } from './doctor.js';
 export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
+export { type Finding, type Level, worst } from './finding.js';
 export { timeOfId } from './ids.js';
 export { exists, type Filter, Inspector, lag, orphans, pausedUntil, stalled, standing } from './inspector.js';
 export {

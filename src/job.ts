@@ -135,7 +135,10 @@ export interface StoredJob {
   readonly lease: { readonly by: string; readonly since: number; readonly ends: number } | undefined;
   /** Only of a dead job: when it died. */
   readonly died: number | undefined;
-  /** Why it died: `failed` or `lost` too often, `refused` by its handler, `buried` by an operator, `orphaned`: it has no payload. */
+  /**
+   * Why it died: `failed` or `lost` too often, `refused` by its handler, `buried` by an operator, `orphaned`: it
+   * has no payload. Or what doctor has set aside: `found`, its id was in no set, `bad due`, its due time was none.
+   */
   readonly reason: string | undefined;
   /** How often it was handed out so far: failures, losses, and a lease that runs. */
   readonly attempts: number;

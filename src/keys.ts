@@ -50,3 +50,9 @@ export function wakeOf(prefix: string, queue: string): { readonly channel: strin
 export function queuesKey(prefix: string): string {
   return `${prefix}:queues`;
 }
+
+/** The name of the queue that a key belongs to; undefined for a key that is none of a queue. */
+export function queueOf(prefix: string, key: string): string | undefined {
+  const name = KEY_ORDER.find((one) => key.startsWith(`${prefix}:{`) && key.endsWith(`}:${one}`));
+  return name && key.slice(prefix.length + 2, -name.length - 2);
+}

@@ -62,6 +62,8 @@ function fromReply(error: Error, where: string): DelayqError {
   if (REFUSED[word]) return make('refused', REFUSED[word]);
   // Without a password Redis takes only short commands, and calls longer ones a protocol error.
   if (/unauthenticated/.test(text)) return make('refused', REFUSED.NOAUTH as string);
+  // So Redis 7.0 says NOPERM of a command in a script.
+  if (/user executing the script/.test(text)) return make('refused', REFUSED.NOPERM as string);
   if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text))
     return make('refused', REFUSED.WRONGPASS as string);
   if (CONFIG[word]) return make('config', CONFIG[word]);

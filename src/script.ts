@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 import type { Arg, Caller, Reply } from './redis.js';
 
@@ -34,7 +34,13 @@ type Name =
   | 'restore'
   | 'hold'
   | 'finish'
-  | 'adopt';
+  | 'adopt'
+  | 'audit'
+  | 'mend';
+
+/** What stands before a script: before all of them, and before some. */
+const BEFORE = ['prelude', 'records'];
+const MORE_BEFORE: Partial<Record<Name, readonly string[]>> = { audit: ['faults'], mend: ['faults'] };
 
 const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');
 const sources = new Map<Name, { readonly text: string; readonly sha: string }>();
@@ -42,11 +48,17 @@ const sources = new Map<Name, { readonly text: string; readonly sha: string }>()
 function source(name: Name) {
   let found = sources.get(name);
   if (!found) {
-    const text = ['prelude', 'records', name].map(read).join('\n');
+    const text = [...BEFORE, ...(MORE_BEFORE[name] ?? []), name].map(read).join('\n');
     found = { text, sha: createHash('sha1').update(text).digest('hex') };
     sources.set(name, found);
   }
   return found;
+}
+
+/** The name of the script that Redis knows by `sha`; undefined for one that is not ours. */
+export function nameOf(sha: string): string | undefined {
+  const names = readdirSync(new URL('../lua/', import.meta.url)).map((file) => file.replace(/\.lua$/, '') as Name);
+  return names.find((name) => source(name).sha === sha);
 }
 
 /**

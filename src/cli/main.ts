@@ -3,11 +3,13 @@ import { isDelayqError } from '../index.js';
 import { adoptCommand } from './adopt.js';
 import { buryCommand } from './bury.js';
 import { cancelCommand } from './cancel.js';
+import { checkCommand, unknownState } from './check.js';
 import { completionCommand } from './completion.js';
 import { configCommand } from './config.js';
 import { Context } from './context.js';
 import { crontabCommand } from './crontab.js';
 import { demoCommand } from './demo.js';
+import { doctorCommand } from './doctor.js';
 import { drainCommand } from './drain.js';
 import { enqueueCommand } from './enqueue.js';
 import { exportCommand } from './export.js';
@@ -59,6 +61,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Contex
     resume: resumeCommand,
   },
   Operate: {
+    doctor: doctorCommand,
+    check: checkCommand,
     wait: waitCommand,
     metrics: metricsCommand,
     config: configCommand,
@@ -146,8 +150,10 @@ async function main(): Promise<number> {
     await program.parseAsync(unknown ? [meant] : words, { from: 'user' });
     return context.exitCode;
   } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    // Monitoring knows four states, and reads stdout.
+    if (meant === 'check') return await unknownState(context, error);
     if (error instanceof CommanderError) {
-      if (error.exitCode === 0) return 0;
       process.stderr.write(`  next: delayq ${isKnown ? `${meant} ` : ''}--help\n`);
       return EXIT.usage;
     }

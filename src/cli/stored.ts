@@ -24,6 +24,8 @@ const REASONS: Record<string, string> = {
   lost: 'lost too often',
   buried: 'buried by an operator',
   orphaned: 'without a payload',
+  found: 'found without an id',
+  'bad due': 'due at no sane time',
 };
 
 /** Why a job is dead, in words. */

@@ -1,0 +1,55 @@
+-- Looks for what is wrong with the ids of one structure, a slice of them or those given; writes nothing.
+-- ARGV   1 pending | active | dead | payload | meta | lease, 2 cursor ('': the ids that follow), 3 how many,
+--        4 '1': try to have HSCAN leave out the values, then the ids
+-- Reply  now, next cursor ('0': this was the end), how many were looked at, 1 if HSCAN does not know how to leave out the values,
+--        then id, letter (faults.lua) of each with a fault
+-- Atomic because an id is judged by several structures, which agree only at one moment.
+local where, most, ids = ARGV[1], tonumber(ARGV[3]), {}
+local places = { pending = pending, active = active, dead = dead, payload = payload, meta = meta, lease = lease }
+local place, cursor, refused = places[where], ARGV[2], 0
+if not place or not atLeast(1, ARGV[3]) then return BAD end
+
+-- Redis before 7.4 hands out the values as well, and payloads may be large: by the sizes of a few, few at once.
+local function affordable()
+  local largest = 1
+  for _, id in ipairs(redis.call('HRANDFIELD', place, 8)) do
+    largest = math.max(largest, redis.call('HSTRLEN', place, id))
+  end
+  return math.max(1, math.min(most, math.floor(262144 / largest)))
+end
+
+if cursor == '' then
+  for i = 5, #ARGV do ids[#ids + 1] = ARGV[i] end
+elseif redis.call('EXISTS', place) == 0 then
+  cursor = '0'
+else
+  local found, step = false, 1
+  if where == 'pending' or where == 'active' or where == 'dead' then
+    found, step = redis.call('ZSCAN', place, cursor, 'COUNT', most), 2
+  elseif redis.call('HLEN', place) <= 200 then
+    found = { '0', redis.call('HKEYS', place) }
+  else
+    found = ARGV[4] == '1' and redis.pcall('HSCAN', place, cursor, 'COUNT', most, 'NOVALUES')
+    if not found or found.err then
+      refused = found and 1 or 0
+      found, step = redis.call('HSCAN', place, cursor, 'COUNT', affordable()), 2
+    end
+  end
+  cursor = found[1]
+  for i = 1, #found[2], step do ids[#ids + 1] = found[2][i] end
+end
+
+local reply = { now, cursor, #ids, refused }
+-- In portions: a structure in Redis's small encoding comes whole, however long it was configured to be.
+for from = 1, #ids, 500 do
+  local upto = math.min(from + 499, #ids)
+  local p = redis.call('ZMSCORE', pending, unpack(ids, from, upto))
+  local a = redis.call('ZMSCORE', active, unpack(ids, from, upto))
+  local d = redis.call('ZMSCORE', dead, unpack(ids, from, upto))
+  for i = from, upto do
+    local n = i - from + 1
+    local fault = faultOf(where, ids[i], p[n], a[n], d[n])
+    if fault then reply[#reply + 1], reply[#reply + 2] = ids[i], fault end
+  end
+end
+return reply

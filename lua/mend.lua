@@ -1,0 +1,66 @@
+-- Mends what is wrong with ids in one structure, as far as that is safe. No payload is ever deleted: what cannot be put right
+-- goes to dead, where requeue or cancel decides.
+-- ARGV   1 pending | active | dead | payload | meta | lease, then the ids
+-- Reply  now, a letter for each id: the fault (faults.lua) that was mended, '-' when there was none to mend
+-- Atomic because what was found wrong a moment ago may be in order now, and must then be left alone.
+local where = ARGV[1]
+
+-- Whoever holds the lease learns that it was superseded, and is not killed for it.
+local function retire(id)
+  local held = redis.call('HGET', lease, id)
+  redis.call('ZREM', active, id)
+  supersede(id, held)
+end
+
+local function toDead(id, reason)
+  bury(id, read(redis.call('HGET', meta, id)), reason)
+end
+
+local mends = {
+  t = function(id)
+    if where == 'pending' then retire(id) end
+    redis.call('ZREM', dead, id)
+  end,
+  o = function(id, died)
+    redis.call('ZREM', pending, id)
+    retire(id)
+    toDead(id, 'orphaned')
+    if died then redis.call('ZADD', dead, died, id) else count('orphaned', 1) end
+  end,
+  e = function(id)
+    redis.call('ZREM', pending, id)
+    toDead(id, 'bad due')
+    count('dead', 1)
+  end,
+  -- Its holder may still ack; the next drain takes it back.
+  h = function(id) redis.call('ZADD', active, now, id) end,
+  u = function(id)
+    redis.call('HDEL', lease, id)
+    redis.call('ZREM', active, id)
+    redis.call('ZADD', pending, now, id)
+  end,
+  f = function(id) toDead(id, 'found') end,
+  m = function(id) redis.call('HDEL', meta, id) end,
+  -- Every script takes what it cannot read for nothing.
+  r = function(id) redis.call('HDEL', meta, id) end,
+  l = function(id) if hasPayload(id) then retire(id) else redis.call('HDEL', lease, id) end end,
+  s = function(id) redis.call('HDEL', lease, id) end,
+}
+mends.n = mends.e
+
+-- The first write frees memory: after it a full server lets the rest through.
+redis.call('HDEL', lease, '')
+local letters = {}
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  -- One fault may hide another.
+  for _ = 1, 4 do
+    local p, a, d = redis.call('ZSCORE', pending, id), redis.call('ZSCORE', active, id), redis.call('ZSCORE', dead, id)
+    local fault = faultOf(where, id, p, a, d)
+    if not mends[fault or ''] then break end
+    mends[fault](id, d)
+    letters[i - 1] = letters[i - 1] or fault
+  end
+  letters[i - 1] = letters[i - 1] or '-'
+end
+return { now, table.concat(letters) }
