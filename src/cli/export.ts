@@ -38,7 +38,7 @@ export function exportCommand(context: Context): Command {
     'delayq export order-close > order-close.jsonl',
     'delayq export order-close --config | gzip > order-close.jsonl.gz',
     'delayq export --dead order-close | jq -c .payload',
-    'delayq export order-close | delayq import order-close --redis redis://other-host',
+    'delayq export order-close | delayq import order-close --prefix rehearsal',
   ]);
   return addGlobals(command);
 }

@@ -78,7 +78,12 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
     const would = options.dryRun ? 'would be ended first' : 'ended';
     say(context, `${many(finished, 'job')} of an interrupted move to ${into} ${would}`);
   }
-  if (!asked && finished > 0) {
+  if (!asked) {
+    if (finished === 0) {
+      throw new DelayqError('missing', `no move from ${queue} to ${into} was interrupted, and no job is named`, {
+        next: 'give ids, or - for ids on stdin, or a filter such as -n 10, --from -2h, --grep TEXT, or --all',
+      });
+    }
     if (options.json) await context.write(document({ queue, into, finished }));
     return;
   }

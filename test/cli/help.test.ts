@@ -44,6 +44,7 @@ async function place() {
   writeFileSync(join(directory, 'payloads.jsonl'), '{"n":1}\n{"n":2}\n');
   writeFileSync(join(directory, 'jobs.jsonl'), '{"payload":1,"id":"imported"}\n');
   const env = { DELAYQ_PREFIX: prefix, HOME: directory };
+  await sh(`cd ${directory} && delayq export order-close > order-close.jsonl && gzip -k order-close.jsonl`, { env });
   writeFileSync(
     join(directory, 'lines-in-hand.jsonl'),
     (await delayq(['drain', '--lease', '1m', 'low'], { env })).stdout,
