@@ -4,7 +4,7 @@
 set -eu
 mkdir -p "$1"
 cd "$1"
-redis-server --port 0 --unixsocket "$PWD/redis.sock" --dir "$PWD" --save '' --daemonize yes \
+redis-server --port 0 --unixsocket "$PWD/redis.sock" --dir "$PWD" --save '' --appendonly yes --daemonize yes \
   --maxmemory 512mb --maxmemory-policy allkeys-lru > /dev/null
 until redis-cli -s redis.sock ping > /dev/null 2>&1; do sleep 0.1; done
 export DELAYQ_REDIS_URL="unix://$PWD/redis.sock"

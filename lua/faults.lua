@@ -4,7 +4,7 @@
 --          h a lease without end, v held by a move that was not finished, i no id that delayq would take,
 --          f a payload without an id, m a record without an id, r a record that cannot be read,
 --          l a lease of a job that is not active, s a superseded lease whose holder never asked
--- Times in seconds look like 1970; whatever is later than the year 3000 was not meant as a time.
+-- Times in seconds look like 1970; whatever is later than the year 3000 was not meant as a time. 0 means now, to many.
 local EARLIEST, LATEST, MINUTE, DAY = 978307200000, 32503680000000, 60000, 86400000
 
 local function hasPayload(id)
@@ -53,6 +53,6 @@ local function faultOf(where, id, p, a, d)
     return not (d and read(redis.call('HGET', meta, id)).reason == 'orphaned') and 'o' or nil
   end
   local n = tonumber(p or a or d)
-  local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or n < EARLIEST and 'e') or nil
+  local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or n > 0 and n < EARLIEST and 'e') or nil
   return fault or not (#id <= 256 and string.find(id, '^[!-,.-~][!-~]*$')) and 'i' or nil
 end

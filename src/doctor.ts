@@ -48,6 +48,20 @@ export class Doctor {
     return bad('fail', 'loading', `Redis loads its data${left}`, why, 'wait, then repeat');
   }
 
+  /**
+   * Has Redis refuse what would grow it when it is full, rather than delete keys: whatever else uses it as well. Whether
+   * that also holds after a restart. Throws `config` or `refused` where CONFIG is not allowed.
+   */
+  async setNoeviction(): Promise<{ lasting: boolean }> {
+    await this.#redis.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    // Refused without a file of settings, or where it cannot be written.
+    const lasting = await this.#redis.call('CONFIG', 'REWRITE').then(
+      () => true,
+      () => false,
+    );
+    return { lasting };
+  }
+
   /** All that can be said of the server; `queues` are those whose jobs are measured, and on whose keys rights are looked at. */
   async examine(queues: readonly string[]): Promise<Finding[]> {
     const { address } = this.#redis;
@@ -120,7 +134,10 @@ export class Doctor {
     const { ms: fastest, ahead } = trips[0] as (typeof trips)[0];
     const { ms: usual } = trips[Math.floor(TRIPS / 2)] as (typeof trips)[0];
     const trip = `a round trip takes ${usual.toFixed(usual < 10 ? 1 : 0)} ms`;
-    const apart = `the clock of this machine is ${formatDuration(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of Redis`;
+    const apart =
+      Math.abs(ahead) < 1_000
+        ? 'the clocks of this machine and of Redis agree'
+        : `the clock of this machine is ${formatDuration(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of Redis`;
     return [
       usual <= SLOW_TRIP_MS
         ? fine('round-trip', trip)

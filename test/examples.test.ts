@@ -155,8 +155,14 @@ describe('a shell script', () => {
 describe('monitoring', () => {
   it('writes the file for the textfile collector', async () => {
     const directory = temporaryDirectory();
-    await freshQueue().enqueue({ payload: 1 });
-    expect(await sh(`${path('metrics.sh')} ${directory}`, { env })).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    const prefix = freshName();
+    await new Queue(connection, 'order-close', { prefix }).enqueue({ payload: 1 });
+    const own = { ...env, DELAYQ_PREFIX: prefix };
+    expect(await sh(`${path('metrics.sh')} ${directory}`, { env: own })).toMatchObject({
+      code: 0,
+      stdout: '',
+      stderr: '',
+    });
     expect(readFileSync(`${directory}/delayq.prom`, 'utf8')).toMatch(/^delayq_jobs_due\{queue="/m);
   });
 

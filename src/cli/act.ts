@@ -116,7 +116,7 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
   const counts = Object.fromEntries(Object.keys(answers).map((answer) => [answer, 0])) as Record<A, number>;
   const good = () => sum(counts, (answer) => answers[answer].good);
   const detail = () => (good() > 0 ? (act.detail?.(good()) ?? '') : '');
-  const progress = new Progress(context, options.quiet ? undefined : total, done);
+  const progress = new Progress(context, !options.quiet && total !== undefined);
   try {
     if (total !== 0 && !stop.aborted) {
       for await (const some of inChunks(chunks)) {
@@ -128,7 +128,7 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
             say(context, `${shownId(some[i])} ${says}`);
           }
         }
-        progress.tell(good());
+        progress.tell(() => `${done} ${grouped(good())} of ${grouped(total ?? 0)}`);
         if (stop.aborted) break;
       }
     }

@@ -8,7 +8,6 @@ import {
   type BatchResult,
   type Confirmed,
   DelayqError,
-  formatDuration,
   isDelayqError,
   JsonText,
   type NewJob,
@@ -17,7 +16,8 @@ import {
 import { type Context, cannotWrite, type Globals } from './context.js';
 import { jobOf } from './jobline.js';
 import { lines } from './lines.js';
-import { document, grouped, many, say } from './output.js';
+import { Meter } from './meter.js';
+import { document, many, say } from './output.js';
 
 /** What `delayq enqueue` can be told. */
 export interface EnqueueOptions extends Globals {
@@ -165,9 +165,7 @@ class Sender {
   #confirmed: Confirmed | undefined;
   readonly #stop = new AbortController();
   /** Somebody sees stderr, and no ids run through it. */
-  readonly #watched: boolean;
-  readonly #started = performance.now();
-  #shown = this.#started;
+  readonly #meter: Meter;
   #last = 0;
   #more = true;
   #failure: DelayqError | undefined;
@@ -176,7 +174,8 @@ class Sender {
     this.#context = context;
     this.#queue = queue;
     this.#options = options;
-    this.#watched = context.stderr.isTTY && (!context.stdout.isTTY || !!options.quiet || !!options.json);
+    // Ids that go by on the terminal are progress enough.
+    this.#meter = new Meter(context, 'enqueued', !context.stdout.isTTY || options.quiet || options.json);
   }
 
   /** Aborts when `stop` does, or when a batch has failed. */
@@ -212,7 +211,7 @@ class Sender {
     if (!this.#options.quiet && !this.#options.json) {
       await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
     }
-    this.#progress();
+    this.#meter.add(result.enqueued.filter(({ outcome }) => outcome === 'created' || outcome === 'replaced').length);
   }
 
   #unknown(batch: readonly Numbered[], error: DelayqError): void {
@@ -251,25 +250,9 @@ class Sender {
     });
   }
 
-  #progress(): void {
-    const now = performance.now();
-    if (!this.#watched || now - this.#shown < 200) return;
-    this.#shown = now;
-    const rate = Math.round(this.#total() / ((now - this.#started) / 1000));
-    this.#context.stderr.write(`\r\x1b[Kdelayq: ${grouped(this.#total())} enqueued, ${grouped(rate)}/s`);
-  }
-
-  #total(): number {
-    const { created, replaced } = this.#counts;
-    return created + replaced;
-  }
-
   async finish(refused: number, interrupted: boolean): Promise<void> {
     const { created, replaced, kept, 'kept-dead': keptDead } = this.#counts;
-    if (this.#watched) {
-      this.#context.stderr.write('\r\x1b[K');
-      say(this.#context, `${grouped(this.#total())} enqueued in ${formatDuration(performance.now() - this.#started)}`);
-    }
+    this.#meter.end();
     if (this.#options.json) {
       const confirmed = this.#confirmed;
       await this.#context.write(

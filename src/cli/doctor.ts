@@ -3,16 +3,15 @@ import { Auditor, DelayqError, Doctor, type Finding, type Found, isDelayqError, 
 import type { Context, Globals } from './context.js';
 import { addGlobals, details, examples } from './options.js';
 import { colours, document, grouped, type Paint, say, shownId, visible, visibleJson } from './output.js';
+import { Progress } from './progress.js';
 import { requireQueue } from './queues.js';
 
 interface Options extends Globals {
   readonly fix?: boolean;
   readonly yes?: boolean;
+  readonly setNoeviction?: boolean;
   readonly quiet?: boolean;
 }
-
-/** How often progress is told of, ms. */
-const PROGRESS_MS = 200;
 
 const EXIT = { ok: 0, warn: 1, fail: 2 } as const;
 
@@ -25,11 +24,13 @@ export function doctorCommand(context: Context): Command {
     .argument('[queue...]', 'names of queues')
     .option('--fix', 'mend what can be mended; what cannot goes to dead. No payload is ever deleted')
     .option('-y, --yes', 'with --fix: do not ask')
+    .option('--set-noeviction', 'first have Redis refuse what would grow it when it is full, rather than delete keys')
     .option('-q, --quiet', 'only what is not in order')
     .option('--json', 'write one JSON document')
     .action((queues: string[], options: Options) => run(context, queues, options));
   details(command, [
     'Each line begins with ok, warn, fail, or skip: this Redis does not let it be looked at.',
+    '--set-noeviction concerns all that is kept in this Redis: a cache there will fill it, and be refused then.',
     'Exit status: 0 all in order, 1 warnings, 2 failures.',
   ]);
   examples(command, [
@@ -57,6 +58,11 @@ async function run(context: Context, names: readonly string[], options: Options)
   const loading = await doctor.loading();
   if (loading) await report.tell([loading]);
   else {
+    if (options.setNoeviction) {
+      const { lasting } = await doctor.setNoeviction();
+      const until = lasting ? '' : ' until it is restarted: write it into its configuration as well';
+      say(context, `maxmemory-policy is noeviction now${until}`);
+    }
     for (const name of names) {
       await requireQueue(redis, prefix, name).catch((error: unknown) => {
         // One that cannot be read is what we are here for.
@@ -109,18 +115,17 @@ class Report {
   readonly #context: Context;
   readonly #options: Options;
   #findings: Finding[] = [];
-  #told = performance.now();
-  #shown = false;
+  readonly #line: Progress;
 
   constructor(context: Context, options: Options) {
     this.#context = context;
     this.#options = options;
+    this.#line = new Progress(context);
   }
 
   async tell(findings: readonly Finding[]): Promise<void> {
     this.#findings.push(...findings);
-    this.#clear();
-    this.#told = performance.now();
+    this.#line.clear();
     if (this.#options.json) return;
     const paint = await colours(this.#context, this.#context.stdout);
     for (const finding of findings) {
@@ -134,18 +139,9 @@ class Report {
     this.#findings = this.#findings.filter((finding) => finding.queue !== queue);
   }
 
-  /** A line at the bottom of a terminal that tells how far it has got. */
+  /** Tells on a terminal how far it has got. */
   progress(queue: string, looked: number, total: number): void {
-    if (!this.#context.stderr.isTTY || performance.now() - this.#told < PROGRESS_MS) return;
-    this.#told = performance.now();
-    this.#shown = true;
-    const part = `${grouped(looked)} of ${grouped(total)}`;
-    this.#context.stderr.write(`\r${visible(queue)}: looked at ${part} entries\x1b[K`);
-  }
-
-  #clear(): void {
-    if (this.#shown) this.#context.stderr.write('\r\x1b[K');
-    this.#shown = false;
+    this.#line.tell(() => `${queue}: looked at ${grouped(looked)} of ${grouped(total)} entries`);
   }
 
   async end(redis: string, prefix: string): Promise<void> {

@@ -48,13 +48,13 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   const zone = context.zone(options);
-  // Told before there is a picture that it would spoil.
-  formatTime(0, zone);
+  const terminal = context.stdout.isTTY && !options.json;
+  // One that is none is told before there is a picture that it would spoil. JSON has no zone.
+  if (terminal) formatTime(0, zone);
   await redis.connect();
   const first = await lookAt(inspector, name);
   if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
   if (first.broken.length > 0) context.exitCode = 1;
-  const terminal = context.stdout.isTTY && !options.json;
   const paint = await colours(context, context.stdout);
   const picture = (seen: Look, room: Room) => pictureOf(seen, { name, address: redis.address, zone, paint, room });
   const text = async (seen: Look) => {

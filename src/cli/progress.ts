@@ -1,32 +1,31 @@
 import type { Context } from './context.js';
-import { grouped, visible } from './output.js';
+import { visible } from './output.js';
 
 /** How often progress is told of, ms. */
 const PROGRESS_MS = 200;
 
-/** A line at the bottom of a terminal that tells how far it has got. */
+/** A line at the bottom of a terminal that tells how far something has got. */
 export class Progress {
   readonly #context: Context;
-  readonly #total: number | undefined;
-  readonly #done: string;
+  /** Whether anything is shown at all. */
+  readonly wanted: boolean;
   #told = performance.now();
   #shown = false;
 
-  constructor(context: Context, total: number | undefined, done: string) {
+  /** Silent unless `wanted`, and on anything but a terminal. */
+  constructor(context: Context, wanted = true) {
     this.#context = context;
-    this.#total = context.stderr.isTTY ? total : undefined;
-    this.#done = done;
+    this.wanted = wanted && context.stderr.isTTY;
   }
 
-  /** Tells, now and then, that `n` are done. */
-  tell(n: number): void {
-    if (this.#total === undefined || performance.now() - this.#told < PROGRESS_MS) return;
-    this.show(`${this.#done} ${grouped(n)} of ${grouped(this.#total)}`);
+  /** Now and then puts `text` in place of what is shown. */
+  tell(text: () => string): void {
+    if (this.wanted && performance.now() - this.#told >= PROGRESS_MS) this.show(text());
   }
 
   /** Puts `text` in place of what is shown. */
   show(text: string): void {
-    if (this.#total === undefined) return;
+    if (!this.wanted) return;
     this.#told = performance.now();
     this.#shown = true;
     this.#context.stderr.write(`\r${visible(text)}\x1b[K`);
@@ -36,5 +35,6 @@ export class Progress {
   clear(): void {
     if (this.#shown) this.#context.stderr.write('\r\x1b[K');
     this.#shown = false;
+    this.#told = performance.now();
   }
 }

@@ -67,12 +67,12 @@ async function purge(context: Context, queue: string, options: Options): Promise
     return;
 
   const removed = { pending: 0, active: 0, dead: 0 };
-  const progress = new Progress(context, options.quiet ? undefined : meant, 'removed');
+  const progress = new Progress(context, !options.quiet);
   try {
     if (!stop.aborted) {
       for await (const chunk of operator.purge(queue, states)) {
         for (const state of STATES) removed[state] += chunk[state];
-        progress.tell(sum(STATES, removed));
+        progress.tell(() => `removed ${grouped(sum(STATES, removed))} of ${grouped(meant)}`);
         if (stop.aborted) break;
       }
     }

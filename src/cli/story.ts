@@ -23,10 +23,9 @@ export async function storyOf(inspector: Inspector, queue: string, id: string, z
   if (await inspector.hasPayload(queue, id))
     lines.push('its payload is there, but no due time: an orphan. Enqueuing this id anew mends it');
   const others = (await inspector.queues()).filter((name) => name !== queue).slice(0, ELSEWHERE);
-  for (const other of others) {
-    const [found] = await inspector.show(other, [id]).catch(() => []);
-    if (found) lines.push(`a job ${printable(id)} is in ${other}: ${found.state}`);
-  }
+  const found = await Promise.all(others.map((other) => inspector.show(other, [id]).catch(() => [])));
+  for (const [i, [job]] of found.entries())
+    if (job) lines.push(`a job ${printable(id)} is in ${others[i]}: ${job.state}`);
   const totals = Object.entries(GONE).filter(([name]) => (stats[name] ?? 0) > 0);
   if (totals.length === 0) lines.push('by its counters no job has ever left this queue');
   else lines.push('it is done, or was never there: finished jobs are not kept');

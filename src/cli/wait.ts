@@ -72,7 +72,7 @@ async function wait(context: Context, queues: readonly string[], options: Option
     until: () => (stop.aborted ? 0 : end),
     onTrouble: (error: DelayqError | undefined) => notes.trouble(error),
   };
-  const progress = new Progress(context, options.quiet ? undefined : 0, '');
+  const progress = new Progress(context, !options.quiet);
   let left = await look();
   while (!left.every(({ idle }) => idle) && !stop.aborted && performance.now() < end) {
     progress.show(`waiting for ${inWords(left)}`);

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { columns } from '../../src/cli/output.js';
 import { newId, timeOfId } from '../../src/ids.js';
+import { Queue } from '../../src/index.js';
 import { delayq, linesOf, sh } from '../support/cli.js';
-import { admin, freshQueue, key } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 
 /** Runs a line on a terminal of 80 columns, and returns what it shows. */
 async function onTerminal(line: string): Promise<string> {
@@ -59,11 +60,12 @@ describe('delayq show of a job that is not there', () => {
   });
 
   it('finds it in another queue, and a payload that was left behind', async () => {
-    const [one, other] = [freshQueue(), freshQueue()];
+    const prefix = freshName();
+    const [one, other] = ['one', 'other'].map((name) => new Queue(connection, name, { prefix })) as [Queue, Queue];
     await one.enqueue({ payload: 1 });
     const [{ id } = { id: '' }] = [await other.enqueue({ payload: 2, in: '1h' })];
-    await admin.hset(key(one.name, 'payload'), id, '1');
-    const { stderr } = await delayq(['show', one.name, id]);
+    await admin.hset(`${prefix}:{one}:payload`, id, '1');
+    const { stderr } = await delayq(['show', '--prefix', prefix, one.name, id]);
     expect(stderr).toContain(`a job "${id}" is in ${other.name}: pending`);
     expect(stderr).toContain('its payload is there, but no due time: an orphan');
   });
