@@ -58,8 +58,8 @@ export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
 export function faultsOf(snapshot: Snapshot): string[] {
   const { ids, payloads } = orphans(snapshot);
   return [
-    ...(ids > 0 ? [`${grouped(ids)} ids without a payload (orphans)`] : []),
-    ...(payloads > 0 ? [`${grouped(payloads)} payloads without an id (orphans)`] : []),
+    ...(ids > 0 ? [`${many(ids, 'id')} without a payload (${ids === 1 ? 'orphan' : 'orphans'})`] : []),
+    ...(payloads > 0 ? [`${many(payloads, 'payload')} without an id (${payloads === 1 ? 'orphan' : 'orphans'})`] : []),
   ];
 }
 

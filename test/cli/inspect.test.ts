@@ -90,7 +90,7 @@ describe('delayq inspect', () => {
     expect(rows[0]?.slice(0, 3)).toEqual(['order-close', '1', '1']);
     expect(rows[0]?.[3]).toMatch(/^\d+d$|^\d+d \d+h$/);
     expect(rows[1]).toEqual(['remind', '1', '0', '–', 'never', '–', '–', expect.stringMatching(/^59m/), '0', '0']);
-    expect(plain).toContain('! order-close: 1 ids without a payload (orphans)');
+    expect(plain).toContain('! order-close: 1 id without a payload (orphan)');
     expect(plain).not.toContain(ESCAPE);
     expect(await onTerminal(`delayq inspect --prefix ${prefix}`, { TERM: 'dumb' })).not.toContain(ESCAPE);
     const coloured = await onTerminal(`delayq inspect --prefix ${prefix}`);

@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import { afterwards } from './support/afterwards.js';
+import { cronEnv, sh } from './support/cli.js';
+import { temporaryDirectory } from './support/temporary.js';
+
+const path = (name: string) => fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
+
+/** The commands of a document's console blocks, each with what it prints. */
+function commandsOf(document: string): { command: string; prints: string[] }[] {
+  const found: { command: string; prints: string[] }[] = [];
+  for (const [, block = ''] of document.matchAll(/^```console\n(.*?)^```$/gms)) {
+    for (const line of block.trimEnd().split('\n')) {
+      if (line.startsWith('$ ')) found.push({ command: line.slice(2), prints: [] });
+      else found.at(-1)?.prints.push(line);
+    }
+  }
+  return found;
+}
+
+const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+
+/** A line of progress, which is drawn over and cleared. */
+const PROGRESS = new RegExp(`\\r[^\\n]*?${escaped('\x1b[K')}`, 'g');
+
+/** Matches a line of the document, in which … and the spaces about it stand for anything. */
+const likeLine = (line: string) =>
+  new RegExp(
+    `^${line
+      .split(/ *… */)
+      .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+      .join('.*')}$`,
+  );
+
+it('the incident is found, explained and mended as the example tells it', async () => {
+  const directory = `${temporaryDirectory()}/incident`;
+  const [stage, , ...commands] = commandsOf(readFileSync(path('incident.md'), 'utf8'));
+  expect(stage?.command).toBe('sh incident.sh /tmp/incident');
+  const env = { DELAYQ_REDIS_URL: `unix://${directory}/redis.sock`, TERM: 'xterm', NO_COLOR: '1' };
+  afterwards(() => sh(`redis-cli -s ${directory}/redis.sock shutdown nosave`));
+  const staged = await sh(`sh ${path('incident.sh')} ${directory}`, { env: cronEnv() as Record<string, string> });
+  expect(staged).toMatchObject({ code: 0, stdout: `export DELAYQ_REDIS_URL=${env.DELAYQ_REDIS_URL}\n`, stderr: '' });
+  expect(commands.length).toBeGreaterThan(15);
+  for (const { command, prints } of commands) {
+    const quoted = `cd ${directory}; stty cols 100; ${command}`.replaceAll("'", "'\\''");
+    const { stdout } = await sh(`script -qec '${quoted}' /dev/null`, { env });
+    // Progress comes and goes.
+    const lines = stdout.replaceAll('\r\n', '\n').replace(PROGRESS, '').trimEnd().split('\n');
+    expect(lines.length, `${command}:\n${stdout}`).toBe(Math.max(1, prints.length));
+    for (const [i, line] of prints.entries()) expect(lines[i], command).toMatch(likeLine(line));
+  }
+});
