@@ -5,7 +5,7 @@ set -eu
 mkdir -p "$1"
 cd "$1"
 redis-server --port 0 --unixsocket "$PWD/redis.sock" --dir "$PWD" --save '' --appendonly yes --daemonize yes \
-  --maxmemory 512mb --maxmemory-policy allkeys-lru > /dev/null
+  --maxmemory 512mb --maxmemory-policy allkeys-lru --slowlog-log-slower-than -1 > /dev/null
 until redis-cli -s redis.sock ping > /dev/null 2>&1; do sleep 0.1; done
 export DELAYQ_REDIS_URL="unix://$PWD/redis.sock"
 
@@ -30,7 +30,12 @@ now=$(date +%s)
 awk -v now="$now" 'BEGIN {
   for (i = 0; i < 43000; i++) printf "{\"id\":\"order:%d\",\"at\":\"@%d\",\"payload\":{\"orderId\":%d}}\n", i, now - 3600 + i * 0.09, i
 }' | delayq enqueue -q --jobs order-close -
-redis-cli -s redis.sock hset 'delayq:{order-close}:stats' drained "$((now - 3600))000" > /dev/null
+for queue in order-close webhook; do
+  redis-cli -s redis.sock hset "delayq:{$queue}:stats" drained "$((now - 3600))000" > /dev/null
+  # Samples from before the incident are not kept for so long.
+  redis-cli -s redis.sock hkeys "delayq:{$queue}:stats" | grep '^at:\|^sampled' |
+    xargs redis-cli -s redis.sock hdel "delayq:{$queue}:stats" > /dev/null
+done
 
 # A producer that was killed between its two commands.
 delayq enqueue -q --in 1d remind '{"user":7}'

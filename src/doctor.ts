@@ -72,7 +72,7 @@ export class Doctor {
     return [
       version(info),
       role(info),
-      eviction(info, address),
+      eviction(info),
       memory(info, await this.#jobBytes(keys), address),
       ...persistence(info, settings),
       replicas(info),

@@ -54,11 +54,11 @@ export function role(info: Info): Finding {
 }
 
 /** Whether Redis deletes keys when it is full. */
-export function eviction(info: Info, address: string): Finding {
+export function eviction(info: Info): Finding {
   const policy = info.maxmemory_policy;
   if (!policy) return unknown('eviction', 'INFO tells no maxmemory-policy here');
   if (policy === 'noeviction') return fine('eviction', 'noeviction: Redis never deletes a queue to make room');
-  const cure = `delayq doctor --set-noeviction, or ${redisCli(address, 'config set maxmemory-policy noeviction')}`;
+  const cure = 'delayq doctor --set-noeviction';
   const what = `maxmemory-policy is ${policy}`;
   if (policy.startsWith('allkeys')) {
     const when = info.maxmemory === '0' ? 'once maxmemory is set, a full ' : 'a full ';

@@ -4,7 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { cronEnv } from '../support/cli.js';
-import { clockOff } from './clock.js';
+import { clockOff } from '../support/clock.js';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 const HANDLER = path('handler');

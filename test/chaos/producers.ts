@@ -4,7 +4,7 @@ import { createWriteStream } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, Queue } from '../../src/index.js';
 import { cronEnv } from '../support/cli.js';
-import { canSetClocks, clockOff } from './clock.js';
+import { canSetClocks, clockOff } from '../support/clock.js';
 import type { Ledger } from './ledger.js';
 import type { Random } from './random.js';
 

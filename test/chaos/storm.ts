@@ -2,12 +2,12 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { canSetClocks } from '../support/clock.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
-import { canSetClocks } from './clock.js';
 import { Consumer, FORMS, type Form } from './consumers.js';
 import { FAULTS, type FaultName, type Victims } from './faults.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
