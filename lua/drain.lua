@@ -12,6 +12,7 @@ local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries'
 local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), counted(settings[2], 20), counted(settings[3])
 local tries, leaseMs = counted(settings[4], 5), tonumber(ARGV[2]) or queueLease(settings[5])
 if pausedUntil and pausedUntil > now then
+  redis.pcall('HSET', stats, 'drained', now) -- It asked: nobody who drains is away.
   return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, tries, leaseMs }
 end
 -- Nothing is written to a queue that is not there.

@@ -16,5 +16,7 @@ if #held > 0 then
   -- The first write frees memory: after it a full server lets the rest through.
   redis.call('ZREM', active, unpack(held))
   redis.call('ZADD', active, unpack(ends))
+  -- Whoever is busy with what was taken has no reason to ask for more, and is not away.
+  redis.pcall('HSET', stats, 'drained', now)
 end
 return { now, table.concat(letters) }

@@ -1,6 +1,5 @@
-import { drainAge } from './conditions.js';
 import { told } from './finding.js';
-import { lag, pausedUntil } from './inspector.js';
+import { drainAge, LATE_MS, lag, pausedUntil } from './inspector.js';
 import type { Snapshot } from './looks.js';
 import { formatDuration } from './time.js';
 
@@ -26,8 +25,8 @@ export interface Thresholds {
   readonly max: Limits;
 }
 
-/** What holds when nobody says anything: late by a minute, or a dead job, is worth a look; late by five is an incident. */
-export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: 60_000, dead: 0 }, max: { lag: 300_000 } };
+/** What holds when nobody says anything: late by two minutes, or a dead job, is worth a look; late by five is an incident. */
+export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
 
 /** Exit codes of a Nagios plugin are the places in this list. */
 export const CHECK_STATES = ['OK', 'WARNING', 'CRITICAL', 'UNKNOWN'] as const;
@@ -53,7 +52,7 @@ interface Measure {
 export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   const { pending, active, due, dead } = snapshot;
   const late = lag(snapshot);
-  const age = drainAge(snapshot);
+  const age = drainAge(snapshot) === Number.POSITIVE_INFINITY ? undefined : drainAge(snapshot);
   const paused = pausedUntil(snapshot);
   const measures: Measure[] = [
     { name: 'lag', value: late, says: `the oldest of ${told(due)} due ${formatDuration(late)} late` },

@@ -1,5 +1,5 @@
 import { bad, type Finding, jobs } from './finding.js';
-import { lag, pausedUntil } from './inspector.js';
+import { LATE_MS, lag, pausedUntil, stalled } from './inspector.js';
 import type { Snapshot } from './looks.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from './settings.js';
 import { formatDuration } from './time.js';
@@ -7,14 +7,6 @@ import { formatDuration } from './time.js';
 /*
  * What a single snapshot tells of a queue that is sound and yet needs somebody: nobody drains it, it lags, jobs are dead.
  */
-
-/** A job that has been due for longer is late, ms. */
-const LATE_MS = 60_000;
-
-/** How long ago the queue was drained last, ms; undefined: never, as far as can be read. */
-export function drainAge({ stats, now }: Snapshot): number | undefined {
-  return stats.drained ? Math.max(0, now - stats.drained) : undefined;
-}
 
 /** What somebody should look after in a queue. All of it are warnings. */
 export function conditions(queue: string, snapshot: Snapshot): Finding[] {
@@ -35,19 +27,18 @@ function drained(queue: string, snapshot: Snapshot): Finding | undefined {
     const meanwhile = due > 0 ? `: ${jobs(due)} due meanwhile` : '';
     return bad('warn', 'paused', `paused${until}${meanwhile}`, 'drains take nothing from it', `delayq resume ${queue}`);
   }
-  const age = drainAge(snapshot);
+  const idle = stalled(snapshot);
   const late = lag(snapshot);
-  if (due + runOut === 0) return undefined;
-  if (age === undefined ? late > LATE_MS || runOut > 0 : age > LATE_MS) {
+  if (idle !== undefined) {
     return bad(
       'warn',
       'no-drain',
-      age === undefined ? `never drained, with ${waiting}` : `no drain for ${formatDuration(age)}, with ${waiting}`,
+      `${idle === Number.POSITIVE_INFINITY ? 'never drained' : `no drain for ${formatDuration(idle)}`}, with ${waiting}`,
       'its consumer has stopped, or was never started: nothing is delivered',
       'see that cron, systemd or the loop which runs delayq drain does, and what it logged',
     );
   }
-  if (late <= LATE_MS) return undefined;
+  if (late < LATE_MS) return undefined;
   return bad(
     'warn',
     'lag',

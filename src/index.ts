@@ -29,7 +29,18 @@ export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
 export { type Finding, type Level, worst } from './finding.js';
 export { timeOfId } from './ids.js';
-export { exists, type Filter, Inspector, lag, orphans, pausedUntil, stalled, standing } from './inspector.js';
+export {
+  drainAge,
+  exists,
+  type Filter,
+  Inspector,
+  LATE_MS,
+  lag,
+  orphans,
+  pausedUntil,
+  stalled,
+  standing,
+} from './inspector.js';
 export {
   type Answer,
   type Confirmed,

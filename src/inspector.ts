@@ -185,15 +185,20 @@ export function standing(snapshot: looks.Snapshot): Sample {
   return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: lag(snapshot), pending };
 }
 
-/** Nobody waits so long between two drains of what is due, ms: cron comes once a minute. */
-const STALLED_MS = 120_000;
+/** A job that has been due, or a queue that has not been drained, for so long is late, ms: cron comes once a minute. */
+export const LATE_MS = 120_000;
+
+/** How long ago a drain last asked for jobs or held on to some, ms (Infinity: never, as far as can be read). */
+export function drainAge({ stats, now }: looks.Snapshot): number {
+  return stats.drained ? Math.max(0, now - stats.drained) : Number.POSITIVE_INFINITY;
+}
 
 /**
- * For how long nobody has drained a queue in which jobs have been due for over two minutes, ms (Infinity: nobody ever
- * has). Undefined when all is well, or the queue is paused.
+ * For how long nobody has drained a queue in which jobs have been due for two minutes or leases have run out, ms
+ * (Infinity: nobody ever has). Undefined when all is well, or the queue is paused.
  */
 export function stalled(snapshot: looks.Snapshot): number | undefined {
-  const ms = snapshot.now - (snapshot.stats.drained ?? Number.NEGATIVE_INFINITY);
-  const waits = snapshot.due > 0 && lag(snapshot) >= STALLED_MS && pausedUntil(snapshot) === undefined;
-  return waits && ms >= STALLED_MS ? ms : undefined;
+  const age = drainAge(snapshot);
+  const waits = (lag(snapshot) >= LATE_MS || snapshot.runOut > 0) && pausedUntil(snapshot) === undefined;
+  return waits && age >= LATE_MS ? age : undefined;
 }

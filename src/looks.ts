@@ -146,7 +146,11 @@ export async function inspect(
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
     upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: time(Buffer.from(at)) })),
     stats: Object.fromEntries(
-      [...stats.keys()].filter((name) => !/^(at|late):|^sampled$/.test(name)).map((name) => [name, counter(name)]),
+      [...stats.keys()]
+        .filter((name) => !/^(at|late):|^sampled$/.test(name))
+        .map((name) => [name, counter(name)] as const)
+        // A time that cannot be read is none.
+        .filter(([name, value]) => name !== 'drained' || value > 0),
     ),
     samples: readSamples(stats),
     lateness: {

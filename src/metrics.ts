@@ -70,8 +70,10 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_paused', 'Whether the queue is paused: drains take nothing.', (snapshot) =>
     pausedUntil(snapshot) === undefined ? 0 : 1,
   ),
-  gauge('delayq_last_drain_timestamp_seconds', 'When a drain last asked for jobs; missing: never.', ({ stats }) =>
-    stats.drained === undefined ? undefined : stats.drained / 1_000,
+  gauge(
+    'delayq_last_drain_timestamp_seconds',
+    'When a drain last asked for jobs, or held on to some; missing: never.',
+    ({ stats }) => (stats.drained === undefined ? undefined : stats.drained / 1_000),
   ),
   ...Object.entries(COUNTERS).map(
     ([field, [name, help]]): Metric => ({

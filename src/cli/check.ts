@@ -43,7 +43,7 @@ export function checkCommand(context: Context): Command {
     .option('--warn-pending <n>', 'warning, as --max-pending', limit)
     .action((queues: string[], options: Options) => run(context, queues, options));
   details(command, [
-    'Without limits: --warn-lag 1m --warn-dead 0 --max-lag 5m. A queue that is paused is a warning, whatever the limits.',
+    'Without limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A queue that is paused is a warning, whatever the limits.',
     'A drain counts whether it found jobs or not, so that an idle queue which cron drains is in order.',
     '',
     'Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached, no such queue, or wrong usage.',
@@ -75,7 +75,7 @@ async function run(context: Context, names: readonly string[], options: Options)
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
-  const queues = names.length > 0 ? [...new Set(names)] : await inspector.queues();
+  const queues = [...new Set(names.length > 0 ? names : await inspector.queues())];
   const checked: { readonly queue: string; readonly result: Checked }[] = [];
   for (const queue of queues) {
     try {
@@ -85,7 +85,7 @@ async function run(context: Context, names: readonly string[], options: Options)
       else if (names.length > 0) throw await unknownQueue(redis, prefix, queue);
     } catch (error) {
       // One queue that cannot be read must not hide the state of the others.
-      if (!isDelayqError(error, 'missing', 'usage', 'config') || queues.length === 1) throw error;
+      if (!isDelayqError(error, 'missing', 'usage', 'config', 'refused') || queues.length === 1) throw error;
       checked.push({ queue, result: { state: 'UNKNOWN', says: sentence(error), data: [] } });
     }
   }

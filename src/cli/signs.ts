@@ -1,4 +1,14 @@
-import { formatDuration, formatTime, lag, orphans, pausedUntil, type Snapshot, stalled, type Trend } from '../index.js';
+import {
+  formatDuration,
+  formatTime,
+  LATE_MS,
+  lag,
+  orphans,
+  pausedUntil,
+  type Snapshot,
+  stalled,
+  type Trend,
+} from '../index.js';
 import type { Row } from './look.js';
 import { grouped, many, type Paint } from './output.js';
 
@@ -18,14 +28,14 @@ export interface Sign {
 /** A lag that grows by less than this, ms in a ms, stays as it is. */
 const STEADY = 0.05;
 
-/** A lag below this is no matter, ms: cron comes once a minute. */
-const LATE_MS = 120_000;
-
 /** What is out of order with a queue. Times are told as in `zone`. */
 export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
   const signs: Sign[] = [];
   const { now, due } = snapshot;
-  const waiting = `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`;
+  const waiting =
+    due > 0
+      ? `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`
+      : `${many(snapshot.runOut, 'lease')} ${snapshot.runOut === 1 ? 'has' : 'have'} run out`;
   const idle = stalled(snapshot);
   const until = pausedUntil(snapshot);
   if (idle !== undefined)
@@ -57,8 +67,10 @@ export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
 /** What cannot be in order in what is stored, in words. */
 export function faultsOf(snapshot: Snapshot): string[] {
   const { ids, payloads } = orphans(snapshot);
+  // Where doctor or a drain has put them; of those alone nothing is wrong any more.
+  const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
   return [
-    ...(ids > 0 ? [`${many(ids, 'id')} without a payload (${ids === 1 ? 'orphan' : 'orphans'})`] : []),
+    ...(ids > 0 ? [`${many(ids, 'id')} without a payload (${ids === 1 ? 'orphan' : 'orphans'})${dead}`] : []),
     ...(payloads > 0 ? [`${many(payloads, 'payload')} without an id (${payloads === 1 ? 'orphan' : 'orphans'})`] : []),
   ];
 }

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { Queue } from '../../src/index.js';
+import { during } from '../support/afterwards.js';
 import { delayq, linesOf } from '../support/cli.js';
 import { admin, freshName, freshQueue, key } from '../support/redis.js';
+import { Server } from '../support/server.js';
 
 /** The one line of a check: state, words and performance data, with the exit code. */
 async function check(...args: string[]) {
@@ -38,7 +40,7 @@ describe('delayq check', () => {
       state: 'OK',
       words: `${name}: 1 pending, 0 due, 0 active, 0 dead`,
       data: {
-        lag: '0s;60;300;0',
+        lag: '0s;120;300;0',
         pending: '1;;;0',
         due: '0;;;0',
         active: '0;;;0',
@@ -48,7 +50,7 @@ describe('delayq check', () => {
     });
   });
 
-  it('without limits warns of what is a minute late and of dead jobs, and is critical at five minutes', async () => {
+  it('without limits warns of what is two minutes late and of dead jobs, and is critical at five minutes', async () => {
     expect(await check((await queueWith({ due: [2] })).name)).toMatchObject({ code: 1, state: 'WARNING' });
     expect(await check((await withDead(await queueWith({}))).name)).toMatchObject({
       code: 1,
@@ -108,6 +110,45 @@ describe('delayq check', () => {
       data: { drain_age: 'U;;300;0' },
     });
     expect(await check('--max-lag', '5m', name)).toMatchObject({ code: 0 });
+  });
+
+  it('counts a drain of a paused queue, and one that holds on to what it has', async () => {
+    const paused = await queueWith({ drained: 60 });
+    await delayq(['pause', '-q', paused.name]);
+    await delayq(['drain', '-q', paused.name]);
+    expect(await check('--max-drain-age', '5m', paused.name)).toMatchObject({
+      code: 1,
+      words: `${paused.name}: paused`,
+    });
+    const busy = await queueWith({ due: [12, 12] });
+    const { jobs } = await busy.drain({ limit: 1 });
+    await admin.hset(key(busy.name, 'stats'), 'drained', minutesAgo(47));
+    await busy.renew(jobs);
+    expect(await check('--max-drain-age', '5m', busy.name)).toMatchObject({ code: 0 });
+  });
+
+  it('takes a last drain that cannot be read for none', async () => {
+    const { name } = await queueWith({ due: [12] });
+    await admin.hset(key(name, 'stats'), 'drained', 'x');
+    expect(await check('--max-drain-age', '5m', name)).toMatchObject({
+      words: expect.stringContaining('never drained'),
+    });
+    expect((await delayq(['metrics', name])).stdout).not.toContain('last_drain');
+    expect(JSON.parse((await delayq(['inspect', '--json', name])).stdout).queues).toMatchObject([
+      { drained: null, stalled: true },
+    ]);
+  });
+
+  it('is not kept from telling of the others by a queue that this user may not see', async () => {
+    const server = await during(Server.start());
+    for (const queue of ['mine', 'theirs']) await delayq(['enqueue', '-q', '--redis', server.url, queue, '1']);
+    await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>x', '+@all', '~delayq:{mine}:*', '~delayq:queues');
+    const url = server.url.replace('unix://', 'unix://app:x@');
+    expect(await check('--redis', url)).toMatchObject({
+      code: 3,
+      words: expect.stringMatching(/^theirs: .*NOPERM/),
+      data: { 'mine.pending': '1;;;0' },
+    });
   });
 
   it('warns of a queue that is paused, whatever the limits', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { begin, delayq, linesOf, sh } from '../support/cli.js';
-import { admin, freshName, freshQueue, key } from '../support/redis.js';
+import { admin, freshName, freshQueue, key, timePasses } from '../support/redis.js';
 import { until } from '../support/until.js';
 
 /** Runs a line on a terminal of its own, which `script` makes, and returns what it shows. */
@@ -164,6 +164,16 @@ describe('delayq inspect', () => {
     expect(await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' })).toMatch(
       /^order-close\n/,
     );
+  });
+
+  it('says so, too, when nothing is due but what a consumer left behind', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    await queue.drain();
+    await timePasses(queue.name, 600_000);
+    await admin.hset(key(queue.name, 'stats'), 'drained', Date.now() - 600_000);
+    const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
+    expect(shown).toMatch(/^! no drain for 10m: 1 lease has run out/);
   });
 
   it('tells rates and where the lag goes at the first look, from the samples', async () => {
