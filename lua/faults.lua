@@ -1,11 +1,11 @@
 -- Stands before audit.lua and mend.lua, behind records.lua: what can be wrong with an id in one structure of a queue. Both judge by
 -- this, in the call in which they tell or mend, so that a job that moves between two calls never looks broken.
--- Letters  t it stands in two sets, o it has no payload, e due before 2001, n never due, u nobody can hold its lease,
+-- Letters  t it stands in two sets, o it has no payload, e due before 1973, n never due, u nobody can hold its lease,
 --          h a lease without end, v held by a move that was not finished, i no id that delayq would take,
 --          f a payload without an id, m a record without an id, r a record that cannot be read,
 --          l a lease of a job that is not active, s a superseded lease whose holder never asked
--- Times in seconds look like 1970; whatever is later than the year 3000 was not meant as a time. 0 means now, to many.
-local EARLIEST, LATEST, MINUTE, DAY = 978307200000, 32503680000000, 60000, 86400000
+-- Times in seconds look like 1970, those in microseconds lie behind the year 9999, by which many mean never. 0 means now, to many.
+local EARLIEST, LATEST, MINUTE, DAY = 100000000000, 253402300799999, 60000, 86400000
 
 local function hasPayload(id)
   return redis.call('HEXISTS', payload, id) == 1

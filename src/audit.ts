@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { conditions } from './conditions.js';
 import { DelayqError, isDelayqError } from './errors.js';
 import { audit, FAULTS, faultOf, type Letter, mend, PLACES, type Place, recheck, type Suspect } from './faults.js';
-import { bad, type Finding, fine, jobs, redisCli, unknown } from './finding.js';
+import { bad, type Finding, fine, jobs, redisCli, shellWord, unknown } from './finding.js';
 import { exists, Inspector } from './inspector.js';
 import { checkName, printable } from './job.js';
 import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queueOf, queuesKey } from './keys.js';
@@ -12,8 +12,8 @@ import type { Connection, Reply } from './redis.js';
 /** Ids a call: few enough that nobody else's command waits for long. */
 const SLICE = 100;
 
-/** So many suspects are kept until they are looked at a second time. */
-const MOST_SUSPECTS = 1_000;
+/** So many suspects are kept until they are looked at a second time: a pipeline may write as many payloads before their ids. */
+const MOST_SUSPECTS = 10_000;
 
 /** How long a producer that writes a job in two commands may be in between, ms. */
 const GRACE_MS = 100;
@@ -66,8 +66,14 @@ export class Auditor {
 
   /** All queues, by the list of queues and by a walk over all keys of the database. */
   async queues(signal?: AbortSignal): Promise<Found> {
-    const seen = new Set(await this.#inspector.queues());
+    const seen = new Set<string>();
     let hidden: string | undefined;
+    try {
+      for (const name of await this.#inspector.queues()) seen.add(name);
+    } catch (error) {
+      if (!isDelayqError(error, 'refused')) throw error;
+      hidden = error.why;
+    }
     try {
       for await (const keys of this.#allKeys()) {
         for (const key of keys) {
@@ -100,28 +106,33 @@ export class Auditor {
    */
   async examine(queue: string, options: AuditOptions = {}): Promise<Finding[]> {
     const keys = queueKeys(this.#prefix, checkName(queue));
+    const hand = new Hand(options.mend === true);
     const found: Finding[] = [];
-    let snapshot: Snapshot;
+    // What this user may not look at hides nothing of what was found, or mended, elsewhere.
+    const look = async (name: string, part: () => Promise<Finding[]>) => {
+      found.push(...(await part().catch(skipped(name))).map((finding) => ({ ...finding, queue })));
+    };
     try {
-      snapshot = await this.#inspector.inspect(queue);
-      if (!exists(snapshot)) return [];
-      found.push(...(await this.#ids(queue, keys, snapshot, options)));
-      found.push(...(await this.#keys(keys, options)));
-      found.push(...(await this.#list(queue, options)));
-      snapshot = await this.#inspector.inspect(queue);
+      const sizes = await this.#inspector.inspect(queue);
+      if (!exists(sizes)) return [];
+      await look('jobs', () => this.#ids(queue, keys, sizes, options, hand));
+      await look('expiring-key', () => this.#keys(keys, hand));
+      await look('unlisted', () => this.#list(queue, hand));
+      if (hand.refusal) found.push({ ...notMended(hand.refusal), queue });
+      await look('bad-counter', () => this.#counters(keys));
+      return [...found, ...conditions(queue, await this.#inspector.inspect(queue))];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
       if (!isDelayqError(error, 'config')) throw error;
       return [
+        ...found,
         { ...bad('fail', 'unreadable', `cannot be read: ${error.why}`, 'no drain can use it', error.next), queue },
       ];
     }
-    found.push(...(await this.#counters(keys)));
-    return [...found.map((finding) => ({ ...finding, queue })), ...conditions(queue, snapshot)];
   }
 
   /** Whether the queue is in the list of queues. */
-  async #list(queue: string, { mend }: AuditOptions): Promise<Finding[]> {
+  async #list(queue: string, hand: Hand): Promise<Finding[]> {
     const list = queuesKey(this.#prefix);
     if (Number(await this.#redis.call('SISMEMBER', list, queue)) === 1) return [];
     const finding = {
@@ -129,18 +140,18 @@ export class Auditor {
       next: `delayq doctor --fix ${queue}`,
       mendable: true,
     };
-    // A full server takes nothing new: then it is found again the next time.
-    const listed = mend && (await this.#redis.call('SADD', list, queue).then(() => true, temporaryOr(false)));
-    return [tellMended(finding, listed ? { mended: 1, did: 'put into the list of queues' } : {})];
+    const listed = await hand.lay(() => this.#redis.call('SADD', list, queue));
+    return [tellMended(finding, listed !== undefined ? { mended: 1, did: 'put into the list of queues' } : {})];
   }
 
   /** Keys that would vanish by themselves. */
-  async #keys(keys: QueueKeys, { mend }: AuditOptions): Promise<Finding[]> {
+  async #keys(keys: QueueKeys, hand: Hand): Promise<Finding[]> {
     const names = KEY_ORDER.map((name) => keys[name]);
     const left = await Promise.all(names.map((key) => this.#redis.call('PTTL', key)));
     const passing = names.filter((_, i) => Number(left[i]) >= 0);
     if (passing.length === 0) return [];
-    if (mend) for (const key of passing) await this.#redis.call('PERSIST', key);
+    let mended = 0;
+    for (const key of passing) if ((await hand.lay(() => this.#redis.call('PERSIST', key))) !== undefined) mended += 1;
     return [
       tellMended(
         {
@@ -153,8 +164,8 @@ export class Auditor {
           ),
           mendable: true,
         },
-        mend
-          ? { mended: passing.length, did: `${passing.join(', ')} would have been deleted by EXPIRE: made to stay` }
+        mended === passing.length
+          ? { mended, did: `${passing.join(', ')} would have been deleted by EXPIRE: made to stay` }
           : {},
       ),
     ];
@@ -164,7 +175,7 @@ export class Auditor {
   async #counters(keys: QueueKeys): Promise<Finding[]> {
     const stats = (await this.#redis.call('HGETALL', keys.stats)) as Reply[];
     const broken = stats
-      .filter((name, i) => i % 2 === 0 && !/^at:/.test(String(name)) && !/^-?\d{1,18}$/.test(String(stats[i + 1])))
+      .filter((name, i) => i % 2 === 0 && !/^at:/.test(String(name)) && !/^\d{1,18}$/.test(String(stats[i + 1])))
       .map(String);
     return broken.map((name) =>
       bad(
@@ -172,13 +183,13 @@ export class Auditor {
         'bad-counter',
         `its counter ${printable(name)} is no whole number`,
         'it counts no more, and what is told of the queue is wrong',
-        redisCli(this.#redis.address, `hdel '${keys.stats}' ${name}`),
+        redisCli(this.#redis.address, `hdel '${keys.stats}' ${shellWord(name)}`),
       ),
     );
   }
 
   /** Goes through all structures that hold ids. */
-  async #ids(queue: string, keys: QueueKeys, sizes: Snapshot, options: AuditOptions): Promise<Finding[]> {
+  async #ids(queue: string, keys: QueueKeys, sizes: Snapshot, options: AuditOptions, hand: Hand): Promise<Finding[]> {
     const tallies = new Map<Letter, Tally>();
     const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
     let looked = 0;
@@ -194,27 +205,28 @@ export class Auditor {
         looked += slice.looked;
         await options.progress?.(Math.min(looked, total), total);
         if (suspects.size < (cursor === undefined ? 1 : MOST_SUSPECTS)) continue;
-        // So many at once are no producer between two commands.
-        if (suspects.size < MOST_SUSPECTS) await sleep(options.graceMs ?? GRACE_MS);
-        await this.#settle(keys, place, [...suspects.values()], tallies, options);
+        await sleep(options.graceMs ?? GRACE_MS);
+        await this.#settle(keys, place, [...suspects.values()], tallies, hand);
         suspects = new Map();
       }
     }
     const faults: Finding[] = [];
     for (const letter of Object.keys(FAULTS) as Letter[]) {
       const tally = tallies.get(letter);
-      if (tally) faults.push(findingOf(letter, tally, await this.#next(queue, letter, tally), options));
+      if (tally) faults.push(findingOf(letter, tally, await this.#next(queue, letter, tally)));
     }
     if (options.signal?.aborted || faults.length > 0) return faults;
     const { pending, active, dead } = sizes;
-    return [fine('jobs', `${jobs(pending + active + dead)}, each in one state and with its payload`)];
+    return [
+      fine('jobs', `${jobs(pending + active + dead)}, each in one state and, unless it is dead, with its payload`),
+    ];
   }
 
   /** What to do about a kind of fault. */
   async #next(queue: string, letter: Letter, { samples }: Tally): Promise<string> {
     if (letter !== 'v') return faultOf(letter).next ?? `delayq doctor --fix ${queue}`;
     const [job] = await this.#inspector.show(queue, samples.slice(0, 1));
-    return `delayq move ${queue} --into ${/^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…'}`;
+    return `delayq move ${queue} --into ${shellWord(/^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…')}`;
   }
 
   /** Looks a second time at what looked wrong, counts what still does, and mends it if asked to. */
@@ -223,7 +235,7 @@ export class Auditor {
     place: Place,
     all: readonly Suspect[],
     tallies: Map<Letter, Tally>,
-    options: AuditOptions,
+    hand: Hand,
   ): Promise<void> {
     for (let i = 0; i < all.length; i += SLICE) {
       const ids = all.slice(i, i + SLICE).map(({ id }) => id);
@@ -234,13 +246,10 @@ export class Auditor {
         tally.count += 1;
         if (tally.samples.length < SAMPLES) tally.samples.push(id.toString());
       }
-      if (!options.mend || sure.length === 0) continue;
-      const answers = await mend(
-        this.#redis,
-        keys,
-        place,
-        sure.map(({ id }) => id),
-      );
+      if (sure.length === 0) continue;
+      const broken = sure.map(({ id }) => id);
+      const answers = await hand.lay(() => mend(this.#redis, keys, place, broken));
+      if (answers === undefined) continue;
       // What is in order now without us was mended by others.
       for (const [n, { letter }] of sure.entries())
         if (answers[n] !== undefined || faultOf(letter).mended) (tallies.get(letter) as Tally).mended += 1;
@@ -257,7 +266,7 @@ function isName(name: string): boolean {
   }
 }
 
-function findingOf(letter: Letter, { count, mended, samples }: Tally, next: string, options: AuditOptions): Finding {
+function findingOf(letter: Letter, { count, mended, samples }: Tally, next: string): Finding {
   const { check, level, what, why, mended: did } = faultOf(letter);
   const finding = {
     ...bad(level, check, `${jobs(count)} ${what}`, why, next),
@@ -265,12 +274,38 @@ function findingOf(letter: Letter, { count, mended, samples }: Tally, next: stri
     samples,
     mendable: did !== undefined,
   };
-  return tellMended(finding, options.mend && did ? { mended, did: `${jobs(count)} ${what}: ${did}` } : {});
+  return tellMended(finding, did && mended === count ? { mended, did: `${jobs(count)} ${what}: ${did}` } : {});
 }
 
-function temporaryOr<T>(otherwise: T): (error: unknown) => T {
+/** What mends, until Redis refuses it: a replica, a user without rights, a full server that takes nothing new. */
+class Hand {
+  refusal: DelayqError | undefined;
+  readonly #allowed: boolean;
+
+  constructor(allowed: boolean) {
+    this.#allowed = allowed;
+  }
+
+  /** What `act` answers; undefined when it must not, or may not, be done. */
+  async lay<T>(act: () => Promise<T>): Promise<T | undefined> {
+    if (!this.#allowed || this.refusal) return undefined;
+    try {
+      return await act();
+    } catch (error) {
+      if (!isDelayqError(error, 'temporary', 'refused')) throw error;
+      this.refusal = error;
+      return undefined;
+    }
+  }
+}
+
+function notMended({ why, next }: DelayqError): Finding {
+  return bad('warn', 'not-mended', `cannot be mended: ${why}`, 'Redis refuses to write, so what is wrong stays', next);
+}
+
+function skipped(check: string): (error: unknown) => Finding[] {
   return (error) => {
-    if (isDelayqError(error, 'temporary')) return otherwise;
+    if (isDelayqError(error, 'refused')) return [unknown(check, String(error.why))];
     throw error;
   };
 }

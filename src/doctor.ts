@@ -1,5 +1,6 @@
 import type { Found } from './audit.js';
-import { bad, type Finding, fine, jobs, redisCli, unknown } from './finding.js';
+import { DelayqError, isDelayqError } from './errors.js';
+import { bad, type Finding, fine, jobs, redisCli, shellWord, unknown } from './finding.js';
 import { checkName, printable } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from './keys.js';
 import type { Connection, Reply } from './redis.js';
@@ -53,7 +54,15 @@ export class Doctor {
    * that also holds after a restart. Throws `config` or `refused` where CONFIG is not allowed.
    */
   async setNoeviction(): Promise<{ lasting: boolean }> {
-    await this.#redis.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    await this.#redis.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction').catch((error: unknown) => {
+      if (!isDelayqError(error, 'config', 'refused')) throw error;
+      const next = 'set it where this Redis is configured: in its file of settings, or with its provider';
+      throw new DelayqError(error.code, 'maxmemory-policy cannot be set from here', {
+        why: error.why,
+        next,
+        cause: error,
+      });
+    });
     // Refused without a file of settings, or where it cannot be written.
     const lasting = await this.#redis.call('CONFIG', 'REWRITE').then(
       () => true,
@@ -90,10 +99,10 @@ export class Doctor {
         'odd-name',
         `${printable(name)} cannot name a queue, but stands in the list of queues or in a key`,
         'no command of delayq can reach it',
-        `rename its keys, and take it off the list: ${redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${printable(name)}`)}`,
+        `rename its keys, and take it off the list: ${redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`)}`,
       ),
     );
-    return hidden === undefined ? found : [...found, unknown('names', `which queues are not in the list: ${hidden}`)];
+    return hidden === undefined ? found : [...found, unknown('names', `whether there are other queues: ${hidden}`)];
   }
 
   async #info(): Promise<Info> {
@@ -126,7 +135,8 @@ export class Doctor {
     for (let i = 0; i < TRIPS; i++) {
       const before = performance.now();
       const wall = Date.now();
-      const now = await this.#redis.now();
+      const now = await this.#redis.now().catch(refusedOr(undefined));
+      if (now === undefined) return [unknown('clock', 'TIME is not allowed here')];
       const ms = performance.now() - before;
       trips.push({ ms, ahead: wall + ms / 2 - now });
     }
@@ -158,7 +168,7 @@ export class Doctor {
   async #slow(): Promise<Finding> {
     const log = await this.#redis.call('SLOWLOG', 'GET', 128).catch(refusedOr(undefined));
     if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed here');
-    const since = Math.floor((await this.#redis.now()) / 1000) - SLOW_SINCE_S;
+    const since = Math.floor((await this.#redis.now().catch(refusedOr(Date.now()))) / 1000) - SLOW_SINCE_S;
     const ours = (log as Reply[][])
       .map(([, at, us, words]) => ({ at: Number(at), us: Number(us), words: (words as Reply[]).map(String) }))
       .filter(

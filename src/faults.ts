@@ -59,14 +59,14 @@ export const FAULTS = {
   n: {
     check: 'never-due',
     level: 'fail',
-    what: 'due after the year 3000, or never',
+    what: 'due after the year 9999, or never',
     why: 'they will not be delivered: a producer wrote microseconds, or inf, instead of milliseconds since 1970',
     mended: 'moved to dead (bad due): requeue or cancel them',
   },
   e: {
     check: 'early-due',
     level: 'fail',
-    what: 'due before 2001',
+    what: 'due before 1973',
     why: 'they are delivered at once, not when they were meant to be: most likely a producer wrote seconds instead of milliseconds',
     mended: 'moved to dead (bad due): requeue or cancel them',
   },

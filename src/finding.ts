@@ -59,9 +59,14 @@ export const told = (n: number) => Math.round(n).toLocaleString('en-US');
 /** So many things, in words: 1 job, 2,000 jobs. */
 export const jobs = (n: number, thing = 'job') => `${told(n)} ${thing}${n === 1 ? '' : 's'}`;
 
+/** `text` as one word for a shell: other software may have named things anything. */
+export function shellWord(text: string): string {
+  return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 /** A redis-cli command for the server at `address`, which is without user and password. */
 export function redisCli(address: string, command: string): string {
   const [, path, db] = /^unix:\/\/([^?]*)(?:\?db=(\d+))?$/.exec(address) ?? [];
-  if (path) return `redis-cli -s ${path}${db ? ` -n ${db}` : ''} ${command}`;
-  return `redis-cli ${address === DEFAULT_URL ? '' : `-u ${address} `}${command}`;
+  if (path) return `redis-cli -s ${shellWord(path)}${db ? ` -n ${db}` : ''} ${command}`;
+  return `redis-cli ${address === DEFAULT_URL ? '' : `-u ${shellWord(address)} `}${command}`;
 }

@@ -27,7 +27,7 @@ export {
 export { Doctor } from './doctor.js';
 export type { Durability } from './durability.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
-export { type Finding, type Level, worst } from './finding.js';
+export { type Finding, type Level, shellWord, worst } from './finding.js';
 export { timeOfId } from './ids.js';
 export {
   drainAge,

@@ -1,5 +1,5 @@
 import { isDelayqError } from './errors.js';
-import { bad, type Finding, fine, redisCli } from './finding.js';
+import { bad, type Finding, fine, redisCli, shellWord } from './finding.js';
 import { type QueueKeys, queuesKey, wakeOf } from './keys.js';
 import type { Arg, Connection } from './redis.js';
 
@@ -68,7 +68,8 @@ export function asked(prefix: string, queue: string, keys: QueueKeys, channel: s
 /** Looks whether this user may do on `queue` what delayq does: by ACL DRYRUN, or by trying what changes nothing. */
 export async function rights(redis: Connection, prefix: string, queue: string, keys: QueueKeys): Promise<Finding> {
   const { channel } = wakeOf(prefix, queue);
-  const who = await redis.call('ACL', 'WHOAMI').then(String, refusedOr('the user of this connection'));
+  const named = await redis.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
+  const who = named ?? 'the user of this connection';
   const calls = harmless(keys, channel);
   const first = calls[0] as Arg[];
   const dry = await redis.call('ACL', 'DRYRUN', who, ...first).then(() => true, refusedOr(false));
@@ -98,7 +99,7 @@ export async function rights(redis: Connection, prefix: string, queue: string, k
       : 'whatever needs it is refused, in the middle of an incident at the latest',
     redisCli(
       redis.address,
-      `acl setuser ${who} ${[...denied.map((command) => `+${command}`), ...keysDenied].join(' ')}`,
+      `acl setuser ${named ? shellWord(who) : 'USER'} ${[...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ')}`,
     ),
   );
 }

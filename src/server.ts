@@ -131,7 +131,7 @@ export function persistence(
       bad(
         'warn',
         'persistence',
-        `snapshots only (RDB)${ago}, ${jobs(changes, 'change')} since`,
+        `${save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)'}${ago}, ${jobs(changes, 'change')} since`,
         'a crash loses all jobs since the last snapshot, and brings back those done since',
         on,
       ),

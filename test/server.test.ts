@@ -160,6 +160,19 @@ describe('what a crash would lose', () => {
     ]);
     expect({ code, rights: told.rights?.level }).toEqual({ code: 0, rights: 'ok' });
     expect((await delayq(['doctor', '--redis', server.url])).stdout).toMatch(/^skip {2}redis +cannot tell: /m);
+    expect(await delayq(['doctor', '--set-noeviction', '--redis', server.url])).toMatchObject({
+      code: 78,
+      stderr: expect.stringMatching(
+        /maxmemory-policy cannot be set from here\n.*CONFIG.*\n.*where this Redis is configured/,
+      ),
+    });
+  });
+
+  it('is not said to be in snapshots where only CONFIG could tell', () => {
+    const how = { save: undefined, fsync: undefined, address: 'redis://x' };
+    expect(persistence(parseInfo('aof_enabled:0\n'), how)).toMatchObject([
+      { what: expect.stringMatching(/^no AOF, and at most snapshots/) },
+    ]);
   });
 
   it.each([
@@ -188,6 +201,17 @@ describe('a replica', () => {
       role: { level: 'fail', next: expect.stringContaining(`redis://127.0.0.1:${primary.port}`) },
     });
     await until(async () => (await doctor(primary.tcpUrl)).told.replicas?.what.startsWith('1 replica connected'));
+  });
+
+  it('is told what is wrong on it, though nothing can be mended there', async () => {
+    const primary = await during(Server.start({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] }));
+    await primary.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
+    const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
+    await until(async () => (await replica.admin.exists('delayq:{q}:pending')) === 1);
+    const { code, stdout, stderr } = await delayq(['doctor', '--redis', replica.url, '--fix', '--yes', 'q']);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
+    expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be mended: READONLY /m);
   });
 
   it.each([
@@ -238,7 +262,7 @@ describe('the rights of the user', () => {
     const url = await withUser('~delayq:*', '+@all', 'resetchannels');
     expect((await doctor(url)).told.rights).toMatchObject({
       level: 'warn',
-      next: expect.stringMatching(/acl setuser app &delayq:\*$/),
+      next: expect.stringMatching(/acl setuser app '&delayq:\*'$/),
     });
   });
 
@@ -259,8 +283,38 @@ describe('the rights of the user', () => {
     await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
     const { stdout } = await delayq(['doctor', '--redis', url]);
     expect(stdout).toMatch(/^fail {2}redis +app may not zscan$/m);
-    expect(stdout).toMatch(/^skip {2}redis +cannot tell: which queues are not in the list: NOPERM/m);
+    expect(stdout).toMatch(/^skip {2}redis +cannot tell: whether there are other queues: NOPERM/m);
     expect(stdout).toMatch(/^skip {2}q +cannot tell: /m);
+  });
+
+  it('to the list of queues or the clock are missing, and the rest is told all the same', async () => {
+    const keys = '~delayq:{*';
+    const url = await withUser(keys, '&delayq:*', '+@all', '-time');
+    const { code, told } = await doctor(url);
+    expect({ code, told }).toMatchObject({
+      code: 2,
+      told: { rights: { level: 'fail' }, clock: { level: 'skip' }, names: { level: 'skip' } },
+    });
+  });
+
+  it('to look at one thing hide nothing of what was found, and mended, elsewhere', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-pttl', '-sismember');
+    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
+    const lose = () => sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} hset 'delayq:{q}:payload' lost 1`);
+    await lose();
+    const { code, stdout } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
+    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('moved to dead as found') });
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*pttl/m);
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*sismember/m);
+  });
+
+  it('to write are missing: what is found is told, though it cannot be mended', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zrem', '-hset');
+    await sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} zadd 'delayq:{q}:pending' 9e12 ghost`);
+    const { code, stdout, stderr } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
+    expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be mended: /m);
   });
 
   it('tried do no harm', async () => {

@@ -1,7 +1,7 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
-import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration } from '../index.js';
+import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, shellWord } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, details, examples, longerThanNone } from './options.js';
 import { say } from './output.js';
@@ -139,6 +139,5 @@ function isProgram(file: string): boolean {
 
 /** `text` as one word for sh. Of \% cron would keep the backslash it must not, so the two are put apart. */
 function quoted(text: string): string {
-  if (/^[\w./:=@%+,-]+$/.test(text)) return text;
-  return `'${text.replaceAll("'", "'\\''").replaceAll('\\%', "\\''%")}'`;
+  return shellWord(text).replaceAll('\\%', "\\''%");
 }

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { Auditor, DelayqError, Doctor, type Finding, type Found, isDelayqError, worst } from '../index.js';
+import { Auditor, DelayqError, Doctor, type Finding, type Found, isDelayqError, shellWord, worst } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, details, examples } from './options.js';
 import { colours, document, grouped, type Paint, say, shownId, visible, visibleJson } from './output.js';
@@ -155,7 +155,7 @@ class Report {
 
 /** How delayq is called to meet the same Redis and namespace again, as far as the command line said so. */
 function commandWith({ redis, prefix }: Options): string {
-  const shown = redis === undefined ? '' : ` --redis ${/@/.test(redis) ? "'…'" : redis}`;
+  const shown = redis === undefined ? '' : ` --redis ${/@/.test(redis) ? "'…'" : shellWord(redis)}`;
   return `delayq${shown}${prefix === undefined ? '' : ` --prefix ${prefix}`}`;
 }
 
@@ -166,7 +166,7 @@ function linesOf({ level, queue, what, samples = [], why, next }: Finding, delay
   const more: [string, string | undefined][] = [
     ['ids', samples.length > 0 ? samples.map(shownId).join(', ') : undefined],
     ['why', why],
-    ['next', next?.replace(/\bdelayq(?= [a-z])/g, delayq)],
+    ['next', next?.replace(/\bdelayq(?= [a-z])/g, () => delayq)],
   ];
   return [
     `${colour(level.padEnd(4))}  ${(queue ?? 'redis').padEnd(WIDTH)}  ${visible(what)}\n`,

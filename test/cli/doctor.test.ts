@@ -298,6 +298,27 @@ describe('damage by other software', () => {
     expect(faults(await findings(name))).toEqual(told.slice(0, 2));
   });
 
+  it('by names that a shell would run is told with commands that do what they say, and no more', async () => {
+    const prefix = freshName();
+    const evil = `x'; echo $(echo pwned) >&2; '`;
+    await admin.sadd(`${prefix}:queues`, evil, 'q');
+    await admin.hset(`${prefix}:{q}:stats`, evil, 'x', 'acked', '-3', 'enqueued', '1');
+    const look = async () =>
+      JSON.parse((await delayq(['doctor', '--json', '--prefix', prefix])).stdout).findings as Told[];
+    const told = (await look()).filter(({ check }) => ['odd-name', 'bad-counter'].includes(check));
+    expect(told.map(({ check }) => check)).toEqual(['odd-name', 'bad-counter', 'bad-counter']);
+    for (const { next = '' } of told)
+      expect(await sh(next.replace(/^.*: (?=redis-cli)/, ''))).toMatchObject({ code: 0, stdout: '1\n', stderr: '' });
+    expect(faults(await look()).filter((one) => /odd-name|bad-counter/.test(one))).toEqual([]);
+  });
+
+  it('is not what others mean: due in the last century, or at the end of time', async () => {
+    const { name } = await soundQueue();
+    await delayq(['enqueue', '-q', name, '--at', '1999-01-01T00:00:00Z', '1']);
+    await delayq(['enqueue', '-q', name, '--at', '9999-12-31T23:59:59Z', '1']);
+    expect(faults(await findings(name)).filter((one) => /due/.test(one))).toEqual([]);
+  });
+
   it('that leaves a queue unreadable is told, whether it is named or not', async () => {
     const prefix = freshName();
     await admin.hset(`${prefix}:{newer}:config`, 'layout', '2');
@@ -326,6 +347,22 @@ describe('damage by other software', () => {
     });
     expect(found).toMatchObject([{ level: 'ok', check: 'jobs' }]);
     expect([looks > 0, await state(name, 'x')]).toEqual([true, 'pending']);
+  });
+
+  it('by thousands of payloads ahead of their ids, in one pipeline, is none either', async () => {
+    const { name } = await soundQueue();
+    const ids = Array.from({ length: 3_000 }, (_, i) => `p${i}`);
+    await admin.hset(key(name, 'payload'), Object.fromEntries(ids.map((id) => [id, '1'])));
+    const examined = new Auditor(connection).examine(name, {
+      mend: true,
+      graceMs: 1_000,
+      progress: async (looked) => {
+        // All payloads but the last were seen without their id.
+        if (looked >= 3_000) await admin.zadd(key(name, 'pending'), ...ids.flatMap((id) => [soon(), id]));
+      },
+    });
+    expect(await examined).toMatchObject([{ level: 'ok', check: 'jobs' }]);
+    expect(await admin.zcard(key(name, 'dead'))).toBe(0);
   });
 });
 
@@ -365,7 +402,7 @@ describe('a sound queue', () => {
     const found = await findings(queue.name);
     expect(faults(found)).toEqual([]);
     expect(found).toMatchObject([
-      { level: 'ok', check: 'jobs', what: '7 jobs, each in one state and with its payload' },
+      { level: 'ok', check: 'jobs', what: '7 jobs, each in one state and, unless it is dead, with its payload' },
     ]);
     expect(await findings(queue.name, '--fix', '--yes')).toEqual(found);
   });
