@@ -80,7 +80,8 @@ const context = new Context((code) => process.exit(code));
 // Building a command costs time at every start: once it is known which is meant, the others are left out.
 const words = process.argv.slice(2);
 const meant = meantOf(words);
-const isKnown = ['-V', '--version'].includes(meant) || Object.values(COMMANDS).some((commands) => meant in commands);
+const isKnown =
+  ['-V', '--version'].includes(meant) || Object.values(COMMANDS).some((commands) => Object.hasOwn(commands, meant));
 const program = programOf((name) => !isKnown || name === meant);
 
 /** The program with those of its commands that are wanted. */

@@ -25,6 +25,7 @@ describe('the command line', () => {
 
   it.each([
     [['enquue', 'q', '1'], 'Did you mean enqueue?', 'delayq --help'],
+    [['constructor'], 'unknown command', 'delayq --help'],
     [['drain', '--wacth', 'q'], 'Did you mean --watch?', 'delayq drain --help'],
     [['inspect', 'a', 'b'], 'too many arguments', 'delayq inspect --help'],
   ])('%j is met with what was meant', async (args, meant, next) => {
