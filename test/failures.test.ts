@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 
 const text = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
@@ -11,6 +11,19 @@ it('every line of what delayq survives has the tests that the table names, but f
     expect(files.length > 0, `line ${number} is tested or open`).toBe(!where.startsWith('open: '));
     for (const file of files) {
       expect(text(file), `line ${number} in ${file}`).toMatch(new RegExp(`failures (\\d+, )*${number}[,)]`));
+    }
+  }
+});
+
+it('each mutation of the chaos suite fits the file that it changes', () => {
+  const root = new URL('../', import.meta.url);
+  const mutations = new URL('test/chaos/mutations/', root);
+  for (const name of readdirSync(mutations)) {
+    const patch = readFileSync(new URL(name, mutations), 'utf8');
+    const file = readFileSync(new URL(/^--- a\/(.*)$/m.exec(patch)?.[1] ?? '', root), 'utf8');
+    for (const hunk of patch.split(/^@@.*\n/m).slice(1)) {
+      const before = hunk.split('\n').filter((line) => /^[ -]/.test(line));
+      expect(file, name).toContain(before.map((line) => line.slice(1)).join('\n'));
     }
   }
 });
