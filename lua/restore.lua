@@ -10,6 +10,8 @@
 local channel, poll, ids = ARGV[1], tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
+  -- Lua reads numbers, such as 1e400, that ZADD would refuse when half is written.
+  ARGV[i + 2] = string.format('%.17g', tonumber(ARGV[i + 2]))
   ids[#ids + 1] = ARGV[i]
 end
 local inPending = redis.call('ZMSCORE', pending, unpack(ids))

@@ -164,6 +164,7 @@ function scoreOf(at: unknown, score: unknown, zone: string, now: number): string
   }
   if (score === undefined) throw bad('it has no time: neither at nor score');
   if (typeof score !== 'string' || !SCORE.test(score)) throw bad('score is not a number of ms in quotes');
+  if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw bad('score is too large for a number of ms');
   return score;
 }
 

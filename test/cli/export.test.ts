@@ -243,6 +243,7 @@ describe('delayq import', () => {
       '{"id":"x","at":"@1","state":"active","payload":1}',
       '{"id":"x","score":"0x10","payload":1}',
       '{"id":"x","score":"nan","payload":1}',
+      '{"id":"x","score":"1e400","payload":1}',
       '{"id":"x","at":"@1","tries":0,"payload":1}',
       '{"id":"x","at":"@1","tries":1,"record":"{}","payload":1}',
       '{"id":"x","at":"@1","paylod":1,"payload":1}',
@@ -251,10 +252,18 @@ describe('delayq import', () => {
     const { code, stderr } = await delayq(['import', name], { input });
     expect(code).toBe(1);
     expect([...stderr.matchAll(/line (\d+): /g)].map(([, n]) => Number(n))).toEqual([
-      2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+      2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
     ]);
-    expect(stderr).toContain(`2 jobs imported into ${name}; 12 bad lines\n`);
+    expect(stderr).toContain(`2 jobs imported into ${name}; 13 bad lines\n`);
     expect((await contents(name)).payload).toHaveLength(2);
+  });
+
+  it.each(['1e400', '1e-400'])('of a time that ZADD would refuse (%s) leaves no half of a job', async (score) => {
+    const { name } = freshQueue();
+    const job = { state: 'pending', record: undefined, payload: Buffer.from('1') } as const;
+    const jobs = ['5', score].map((at, i) => ({ ...job, id: Buffer.from(`j${i}`), score: at }));
+    expect(await transfer.restore(name, jobs)).toEqual(['created', 'created']);
+    expect(await admin.zcard(key(name, 'pending'))).toBe(2);
   });
 
   it('keeps what is there, in any state; names what is there with another payload, exit 1', async () => {
