@@ -2,7 +2,7 @@ import { checkName, type StoredJob } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from './keys.js';
 import * as looks from './looks.js';
 import type { Connection, Reply } from './redis.js';
-import { FURTHEST } from './replies.js';
+import { FURTHEST, text } from './replies.js';
 import { readSettings, type Settings } from './settings.js';
 import type { Sample } from './trend.js';
 
@@ -129,15 +129,14 @@ export class Inspector {
   ): AsyncGenerator<{ state: StoredJob['state']; ids: string[] }> {
     let left = limit;
     for (const state of states) {
-      let before: readonly looks.Listed[] = [];
+      let before: readonly Reply[] = [];
       while (left > 0) {
-        const range = { state, from, to, limit: Math.min(left, SLICE), before };
-        const slice = await looks.list(this.#redis, this.#keys(queue), range);
-        // The same again: ids that are no text, by which nothing can be found.
-        if (slice.length === 0 || String(slice) === String(before)) break;
-        before = slice;
-        left -= slice.length;
-        yield { state, ids: slice.map(([id]) => id) };
+        const most = { limit: Math.min(left, SLICE), before };
+        before = await looks.list(this.#redis, this.#keys(queue), state, { from, to }, most);
+        if (before.length === 0) break;
+        const ids = before.filter((_, i) => i % 2 === 0).map(text);
+        left -= ids.length;
+        yield { state, ids };
       }
     }
   }

@@ -1,6 +1,6 @@
 import type { StoredJob } from './job.js';
 import type { QueueKeys } from './keys.js';
-import type { Connection, Reply } from './redis.js';
+import type { Arg, Connection, Reply } from './redis.js';
 import { known, number, pairs, stored, text, time } from './replies.js';
 import { MAX_BYTES, MAX_CALL, run } from './script.js';
 import { readSamples, type Sample } from './trend.js';
@@ -9,23 +9,20 @@ import { readSamples, type Sample } from './trend.js';
  * How operators look at a queue: one typed function per script, none of which writes.
  */
 
-/** An id and its score as Redis wrote it, for going on behind it. */
-export type Listed = readonly [id: string, score: string];
-
-/** Up to `limit` ids of one state, `from` one time `to` another (ms), those whose time comes first first, behind the slice `before`. */
+/**
+ * Up to `limit` ids of one state, `from` one time `to` another (ms), those whose time comes first first, behind the slice
+ * `before`: each and its score, in bytes, for an id that is no text must be found again, too.
+ */
 export async function list(
   redis: Connection,
   keys: QueueKeys,
-  range: {
-    state: StoredJob['state'];
-    from: number | undefined;
-    to: number | undefined;
-    limit: number;
-    before: readonly Listed[];
-  },
-): Promise<Listed[]> {
-  const { state, from = '-inf', to = '+inf', limit, before } = range;
-  return pairs(await run(redis, 'list', keys, [state, limit, from, to, ...[...before].reverse().flat()]));
+  state: StoredJob['state'],
+  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
+  { limit, before }: { limit: number; before: readonly Reply[] },
+): Promise<Reply[]> {
+  const backwards: Arg[] = [];
+  for (let i = before.length - 2; i >= 0; i -= 2) backwards.push(before[i] as Buffer, before[i + 1] as Buffer);
+  return run(redis, 'list', keys, [state, limit, from, to, ...backwards]);
 }
 
 /** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */

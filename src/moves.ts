@@ -93,19 +93,6 @@ export async function finish(
   return words(reply[1], ANSWERS);
 }
 
-/** Up to `limit` ids of one state behind the slice `before`: each and its score, in bytes. */
-export async function slice(
-  redis: Connection,
-  keys: QueueKeys,
-  state: string,
-  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
-  { limit, before }: { limit: number; before: readonly Reply[] },
-): Promise<Reply[]> {
-  const backwards: Arg[] = [];
-  for (let i = before.length - 2; i >= 0; i -= 2) backwards.push(before[i] as Buffer, before[i + 1] as Buffer);
-  return run(redis, 'list', keys, [state, limit, from, to, ...backwards]);
-}
-
 /** What is stored of a job, undecoded: state letter, score, lease, record, payload. */
 export type Raw = Readonly<Record<'state' | 'score' | 'held' | 'record' | 'payload', Reply | undefined>>;
 

@@ -4,6 +4,7 @@ import { randomWord } from './ids.js';
 import { type Filter, holds } from './inspector.js';
 import { type Answer, checkName } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
+import * as looks from './looks.js';
 import * as moves from './moves.js';
 import type { Connection, Reply } from './redis.js';
 import { stored, text } from './replies.js';
@@ -79,7 +80,7 @@ export class Transfer {
     let left = filter.limit ?? Number.POSITIVE_INFINITY;
     for (const state of filter.states) {
       const slice = (before: readonly Reply[]) => {
-        const asked = moves.slice(this.#redis, keys, state, filter, { limit: CHUNK, before });
+        const asked = looks.list(this.#redis, keys, state, filter, { limit: CHUNK, before });
         asked.catch(() => {});
         return asked;
       };
@@ -194,7 +195,7 @@ export class Transfer {
     const ending = ` ${byOf(to)} `;
     let before: readonly Reply[] = [];
     for (;;) {
-      before = await moves.slice(this.#redis, keys, 'active', { from: 'inf' }, { limit: CHUNK, before });
+      before = await looks.list(this.#redis, keys, 'active', { from: 'inf' }, { limit: CHUNK, before });
       if (before.length === 0) return;
       const ids = before.filter((_, i) => i % 2 === 0) as Buffer[];
       const leases = (await this.#redis.call('HMGET', keys.lease, ...ids)) as Reply[];

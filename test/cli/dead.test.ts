@@ -126,6 +126,23 @@ describe('delayq list', () => {
     expect(text).not.toContain('delayq itself failed');
   });
 
+  it('of an id that is no text, between others of the same time, comes to its end, and so does an act', async () => {
+    const name = freshName();
+    const odd = Buffer.from([0xff, 0xfe]);
+    for (const id of ['a', odd, 'ü']) {
+      await admin.zadd(key(name, 'pending'), 5, id as string);
+      await admin.hset(key(name, 'payload'), new Map([[id, '1']]) as never);
+    }
+    const seen: string[] = [];
+    for await (const ids of inspector.ids(name, { states: ['pending'] })) {
+      seen.push(...ids);
+      if (seen.length > 3) break;
+    }
+    expect(seen).toHaveLength(3);
+    const { code, stderr } = await delayq(['reschedule', '--in', '1h', '--all', '--yes', name]);
+    expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('2 jobs rescheduled') });
+  });
+
   it('obeys nothing on a terminal as JSON either, and says the same (failures 30)', async () => {
     const queue = freshQueue();
     const payload = '\u009b31mred\u202e\u{e0001}\u2028';
