@@ -180,11 +180,12 @@ export class Transfer {
     }
     const gone = (i: number) => restored[i] === 'created' || restored[i] === 'kept';
     const ended = await end(jobs, gone);
-    // A token must outlive the hold: whoever takes over a job asks for it. So only who let go of a job forgets it.
+    // A token must outlive the hold: whoever takes over a job asks for it, and so does, if it only slept, the move that
+    // was taken over. So only who held a job first and let go of it forgets its token; what else is left, doctor sweeps.
     await moves.forgetTokens(
       this.#redis,
       dest.keys,
-      jobs.filter((_, i) => gone(i) && ended[i] !== 'lost'),
+      jobs.filter(({ token }, i) => gone(i) && ended[i] !== 'lost' && token === receipt),
     );
     return restored.map((outcome, i) => movedOf(outcome, ended[i] as Answer));
   }
