@@ -338,6 +338,8 @@ describe('delayq purge', () => {
   it('with --forget leaves nothing at all, also of a queue of which only the name is left', async () => {
     const { name } = await withAll();
     await delayq(['config', name, 'tries=3']);
+    // Without a holder nobody must be told.
+    await admin.del(key(name, 'lease'));
     expect(await delayq(['purge', '--forget', '--yes', name])).toMatchObject({
       code: 0,
       stderr: expect.stringContaining(`removed from ${name}, and forgotten`),
@@ -350,6 +352,17 @@ describe('delayq purge', () => {
     expect(await admin.sismember('delayq:queues', name)).toBe(0);
     expect(await delayq(['purge', '--forget', '--dead', name])).toMatchObject({ code: 64 });
     expect(await delayq(['purge', '--yes', freshName()])).toMatchObject({ code: 3 });
+  });
+
+  it('with --forget leaves a handler that runs to its end, and then nothing', async () => {
+    const queue = freshQueue();
+    const { name } = queue;
+    await queue.enqueue({ payload: 1, id: 'a' });
+    const { jobs } = await queue.drain();
+    expect(await delayq(['purge', '--forget', '--yes', name])).toMatchObject({ code: 0 });
+    expect(await queue.renew(jobs)).toEqual(['superseded']);
+    expect(await queue.ack(jobs)).toEqual(['superseded']);
+    expect(await left(name)).toEqual([]);
   });
 
   it('forgets no queue with jobs', async () => {
@@ -381,7 +394,8 @@ describe('acts', () => {
       ['purge', '--forget', '--yes', 'q'],
     ])
       expect({ args, ...(await delayq(args, { env })) }).toMatchObject({ args, code: 0 });
-    expect(await server.admin.keys('*')).toEqual([]);
+    // Whoever holds a has still to be told.
+    expect(await server.admin.keys('*')).toEqual(['delayq:{q}:lease']);
   });
 
   it('on a queue that other software has spoilt go through', async () => {
