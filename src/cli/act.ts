@@ -96,7 +96,7 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
   let chunks: AsyncIterable<readonly string[]> | Iterable<readonly string[]>;
   if (named) {
     if (options.dryRun) return dryRun(context, act, inspector, await idsNamed(context, ids, stop));
-    chunks = ids[0] === '-' ? idsOnStdin(context, stop) : [ids];
+    chunks = ids[0] === '-' ? idsOnStdin(context, stop) : [await idsNamed(context, ids, stop)];
     if (stay) {
       const all = await inspector.inOrder(queue, await idsNamed(context, ids, stop));
       total = all.length;
@@ -194,11 +194,12 @@ async function* idsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<
   }
 }
 
+/** The ids that are named, each once. */
 async function idsNamed(context: Context, ids: readonly string[], stop: AbortSignal): Promise<readonly string[]> {
-  if (ids[0] !== '-') return ids;
-  const all: string[] = [];
-  for await (const some of idsOnStdin(context, stop)) all.push(...some);
-  return all;
+  if (ids[0] !== '-') return [...new Set(ids)];
+  const all = new Set<string>();
+  for await (const some of idsOnStdin(context, stop)) for (const id of some) all.add(id);
+  return [...all];
 }
 
 interface Found {
@@ -272,14 +273,17 @@ async function dryRun<A extends string>(
   ids: readonly string[],
 ): Promise<void> {
   const { queue, options, states, done } = act;
-  const jobs = await inspector.show(queue, ids);
-  const there = jobs.filter((job) => job && states.includes(job.state)).length;
-  if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));
-  for (const [i, job] of jobs.entries()) {
-    if (!job) say(context, `${shownId(ids[i])} is not in ${queue}`);
-    else if (!states.includes(job.state)) say(context, `${shownId(ids[i])} is ${job.state}`);
+  let there = 0;
+  // A few at a time: they come with their payloads.
+  for (let at = 0; at < ids.length; at += CHUNK) {
+    const some = ids.slice(at, at + CHUNK);
+    for (const [i, job] of (await inspector.show(queue, some)).entries()) {
+      if (job && states.includes(job.state)) there += 1;
+      else if (!options.json) say(context, `${shownId(some[i])} is ${job ? job.state : `not in ${queue}`}`);
+    }
   }
+  if (there < ids.length) context.exitCode = 1;
+  if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));
   const detail = there > 0 ? (act.detail?.(there) ?? '') : '';
   say(context, `${many(there, 'job')} would be ${done} ${whereOf(act)}${detail}`);
-  if (there < ids.length) context.exitCode = 1;
 }

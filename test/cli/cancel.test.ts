@@ -93,7 +93,6 @@ describe('delayq cancel', () => {
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
       `delayq: x is not in ${name}: it is done, or was never there`,
-      `delayq: p0 is not in ${name}: it is done, or was never there`,
       `delayq: 1 job cancelled in ${name}`,
     ]);
   });
@@ -171,6 +170,17 @@ describe('delayq cancel', () => {
     const yes = await onTerminal(`delayq cancel --pending -n 2 ${name}; echo "ended with $?"`, { typed: 'y\n' });
     expect(yes).toContain(`2 jobs cancelled in ${name}\nended with 0`);
     expect(await listed(name)).toEqual(['d', 'a', 'p2']);
+  });
+
+  it('an id that is named twice is one job, with and without --dry-run', async () => {
+    const { name } = await withAll();
+    const dry = await delayq(['cancel', '--dry-run', name, 'p0', 'p0']);
+    expect(dry).toMatchObject({ code: 0, stderr: `delayq: 1 job would be cancelled in ${name}\n` });
+    const input = 'p0\np0\nnone\n';
+    const json = await delayq(['cancel', '--dry-run', '--json', name, '-'], { input });
+    expect({ code: json.code, jobs: JSON.parse(json.stdout).jobs }).toEqual({ code: 1, jobs: 1 });
+    const { code, stderr } = await delayq(['cancel', name, 'p0', 'p0']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `delayq: 1 job cancelled in ${name}\n` });
   });
 
   it('where nobody can be asked does nothing without --yes', async () => {
