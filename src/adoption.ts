@@ -82,9 +82,10 @@ export async function* adoption(
       largest = Math.max(1, ...values.map((value) => (value as Buffer | null)?.length ?? 0));
       const found = ids.map((id, i) => foreign(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
       const good = found.filter((job) => 'value' in job);
-      const answers =
-        dryRun || good.length === 0
-          ? good.map(() => 'adopted' as const)
+      const answers = dryRun
+        ? await foreseen(redis, keys, good)
+        : good.length === 0
+          ? []
           : await moves.adopt(redis, keys, { zset, hash }, good, wake).catch((error) => {
               throw crossing(error, zset, hash);
             });
@@ -116,6 +117,22 @@ export async function foreignRest(
   const scores = (await redis.call('ZMSCORE', zset, ...some)) as Reply[];
   const strays = some.filter((_, i) => scores[i] === null).map(String);
   return { members, fields, strays };
+}
+
+/** What adopt would do to jobs, as their queue stands now. */
+async function foreseen(redis: Connection, keys: QueueKeys, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
+  const answers: moves.Adopted[] = [];
+  while (answers.length < jobs.length) {
+    const some = jobs.slice(answers.length);
+    const ids = some.map(({ id }) => Buffer.from(id));
+    for (const [i, row] of (await moves.raw(redis, keys, ids)).entries()) {
+      const { due, value, payload = value } = some[i] as moves.Foreign;
+      const same = text(row.state) === 'p' && Number(text(row.score)) === due;
+      const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());
+      answers.push(text(row.state) === '' ? 'adopted' : equal ? 'kept' : 'exists');
+    }
+  }
+  return answers;
 }
 
 /** A job as it was read, or why it cannot be taken over. */

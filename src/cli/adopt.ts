@@ -124,7 +124,8 @@ async function summary(
   }
   if (options.quiet) return;
   say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
-  if (kept > 0) say(context, `${many(kept, 'job')} stood there just so already, and left ${zset}`);
+  if (kept > 0)
+    say(context, `${many(kept, 'job')} stood there just so already, and ${dryRun ? 'would leave' : 'left'} ${zset}`);
   if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'left'} in ${zset}`);
   if (rest.strays.length > 0 && !dryRun) {
     const names = rest.strays.slice(0, 3).map(shownId).join(', ');

@@ -145,6 +145,22 @@ describe('delayq adopt', () => {
     expect(await payloads(foreign.name)).toEqual({ same: '1', later: '1', other: '2' });
   });
 
+  it('says with --dry-run of what stands in the queue already what it says without', async () => {
+    const foreign = fresh();
+    const { name, args } = foreign;
+    for (const id of ['new', 'same', 'other']) await put(foreign, id, 4_000_000_000, '1');
+    const queue = new Queue(connection, name);
+    await queue.enqueue([
+      { id: 'same', payload: 1, at: 4e12 },
+      { id: 'other', payload: 2, at: 4e12 },
+    ]);
+    const dry = await delayq([...args, '--dry-run', '--json', name]);
+    const wet = await delayq([...args, '--json', name]);
+    const told = { adopted: 1, kept: 1, left: { exists: 1 } };
+    expect({ ...JSON.parse(dry.stdout), code: dry.code }).toMatchObject({ ...told, code: 1 });
+    expect({ ...JSON.parse(wet.stdout), code: wet.code }).toMatchObject({ ...told, code: 1 });
+  });
+
   it('says what it would do with --dry-run, and does nothing', async () => {
     const foreign = fresh();
     for (const n of upTo(250)) await put(foreign, `j${n}`, 4e9 + n, n % 50 ? '1' : 'no');
