@@ -1,3 +1,5 @@
+import { time } from './replies.js';
+
 /*
  * How a queue moves: what its samples, taken about once a minute by the scripts, tell beyond the counts of a moment.
  */
@@ -25,11 +27,12 @@ export function readSamples(stats: ReadonlyMap<string, string>): Sample[] {
   for (const [name, value] of stats) {
     if (!/^at:\d+$/.test(name)) continue;
     const words = value.split(' ');
-    const [at, enqueued, delivered, done, retried, dead, due, oldest, pending] = words.map(Number) as number[] &
-      Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8, number>;
+    const [at, enqueued, delivered, done, retried, dead, due, , pending] = words.map(Number) as number[] &
+      Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 8, number>;
     const counts = [at, enqueued, delivered, done, retried, dead, due, pending];
     if (words.length !== 9 || !counts.every((n) => Number.isSafeInteger(n) && n >= 0)) continue;
-    const lag = due > 0 && Number.isFinite(oldest) ? Math.max(0, at - oldest) : 0;
+    const oldest = words[7] as string;
+    const lag = due > 0 && oldest !== '-' ? Math.max(0, at - time(Buffer.from(oldest))) : 0;
     samples.push({ at, enqueued, delivered, done, retried, dead, due, lag, pending });
   }
   return samples.sort((a, b) => a.at - b.at);
@@ -68,8 +71,11 @@ const LEAST_MS = 10_000;
  * Samples are taken only when jobs come, are taken or done: where none is, all counters stood still.
  */
 export function trend(samples: readonly Sample[], now: Sample, from?: Sample): Trend | undefined {
-  // A clock that went back, or counters that somebody removed: what was before does not compare.
-  const past = samples.filter((sample) => sample.at <= now.at && COUNTERS.every((name) => sample[name] <= now[name]));
+  // Counters that somebody removed: what was before does not compare.
+  const comparable = samples.filter((sample) => upTo(sample, now));
+  // A clock that went back: what was before its jump is further away than it says.
+  const ahead = comparable.filter(({ at }) => at > now.at);
+  const past = comparable.filter((sample) => sample.at <= now.at && ahead.every((later) => upTo(later, sample)));
   const rates = standing(past, now, RATES_MS);
   if (!rates) return undefined;
   // Of a pace that began within the last minute, nothing but that pace counts.
@@ -79,7 +85,10 @@ export function trend(samples: readonly Sample[], now: Sample, from?: Sample): T
   const course = seen ?? (begun && now.at - begun.at >= LEAST_MS && before.at === now.at - COURSE_MS ? begun : before);
   const spanMs = now.at - rates.at;
   const perSecond = (name: (typeof COUNTERS)[number]) => ((now[name] - rates[name]) / spanMs) * 1_000;
-  const due = ((now.due - course.due) / (now.at - course.at)) * 1_000;
+  const fallen = course.due - now.due;
+  // As many as chance alone brings more or less of tell nothing: a queue that is kept at its length does not catch up.
+  const newcomers = Math.max(0, now.delivered - course.delivered - fallen);
+  const falls = fallen > 2 * Math.sqrt(newcomers);
   return {
     spanMs,
     in: perSecond('enqueued'),
@@ -88,12 +97,17 @@ export function trend(samples: readonly Sample[], now: Sample, from?: Sample): T
     retried: perSecond('retried'),
     dead: perSecond('dead'),
     lag: (now.lag - course.lag) / (now.at - course.at),
-    due,
-    emptyInMs: now.due > 0 && due < 0 ? (now.due / -due) * 1_000 : undefined,
+    due: (-fallen / (now.at - course.at)) * 1_000,
+    emptyInMs: now.due > 0 && falls ? (now.due / fallen) * (now.at - course.at) : undefined,
   };
 }
 
 const COUNTERS = ['enqueued', 'delivered', 'done', 'retried', 'dead'] as const;
+
+/** Whether no counter of `a` is beyond that of `b`. */
+function upTo(a: Sample, b: Sample): boolean {
+  return COUNTERS.every((name) => a[name] <= b[name]);
+}
 
 /** How the queue stood `ms` before `now` or within a minute of that, or, when it is younger, at its beginning. */
 function standing(samples: readonly Sample[], now: Sample, ms: number): Sample | undefined {

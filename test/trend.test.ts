@@ -142,4 +142,30 @@ describe('a trend', () => {
     const wrong = [at(2 * MINUTE, { enqueued: 1e9 }), at(-5 * MINUTE)];
     expect(trend([...wrong, at(50_000)], at(0, { enqueued: 100 }))).toMatchObject({ spanMs: 50_000, in: 2 });
   });
+
+  it('compares nothing over a jump of the clock back, which had made hours of a few minutes', () => {
+    const before = [12, 11, 10].map((minutes) => at(minutes * MINUTE, { enqueued: 100 }));
+    const jumped = [at(-30 * MINUTE, { enqueued: 9_000 }), at(20_000, { enqueued: 9_000 })];
+    const found = trend([...before, ...jumped], at(0, { enqueued: 9_010 }));
+    expect(found).toMatchObject({ spanMs: 20_000, in: 0.5 });
+  });
+
+  it('does not say of a queue that keeps its length that it catches up', () => {
+    const of = (delivered: number, due: number) => at(0, { enqueued: 1_000, delivered, due, lag: 600_000 });
+    const begun = [at(MINUTE, { due: 3_000, lag: 600_000 })];
+    expect(trend(begun, of(480, 2_999))?.emptyInMs).toBe(undefined);
+    expect(trend(begun, of(480, 2_960))?.emptyInMs).toBe(undefined);
+    // Whereas these are not so many by chance, and where nothing comes each one taken tells.
+    expect(trend(begun, of(480, 2_900))?.emptyInMs).toBe(29 * MINUTE);
+    expect(trend(begun, of(3, 2_997))?.emptyInMs).toBe(999 * MINUTE);
+  });
+
+  it('takes a time without an end for the same in a sample as at a look', async () => {
+    const queue = freshQueue();
+    await admin.zadd(key(queue.name, 'pending'), '-inf', 'ghost');
+    await queue.enqueue({ payload: 1, in: '1h' });
+    const counts = await queue.counts();
+    const [sample] = counts.samples;
+    expect(sample?.lag).toBe((sample?.at ?? 0) - (counts.oldest ?? 0));
+  });
 });
