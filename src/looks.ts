@@ -78,7 +78,7 @@ export interface Snapshot {
   readonly oldest: number | undefined;
   /** The next jobs that are not due yet. */
   readonly upcoming: readonly { readonly id: string; readonly due: number }[];
-  /** Counters that only grow, and `drained`, the time of the last drain. */
+  /** Counters that only grow, and `drained`, the time of the last drain, unless that cannot be one. */
   readonly stats: Readonly<Record<string, number>>;
   /** How the queue stood, about once in each of the last minutes in which it was used, the oldest first. */
   readonly samples: readonly Sample[];
@@ -102,6 +102,9 @@ export interface Lateness {
   /** The lateness of all of them together, ms. */
   readonly sum: number;
 }
+
+/** So far a clock may go back without anybody minding, ms. */
+const SKEW_MS = 60_000;
 
 const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
 
@@ -129,6 +132,9 @@ export async function inspect(
     number,
   ];
   const stats = new Map(pairs(reply[11]));
+  // Of a clock that went back, or of other software: it would hide that nobody drains.
+  const drained = known(stats.get('drained')) ?? 0;
+  if (drained <= 0 || drained > now + SKEW_MS) stats.delete('drained');
   const counter = (name: string) => known(stats.get(name)) ?? 0;
   return {
     now,

@@ -176,6 +176,19 @@ describe('delayq inspect', () => {
     expect(shown).toMatch(/^! no drain for 10m: 1 lease has run out/);
   });
 
+  it.each(['never', '-1', String(Date.now() + 3_600_000)])(
+    'is not soothed by a last drain that cannot have been: %s',
+    async (drained) => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1, at: Date.now() - 600_000 });
+      await admin.hset(key(queue.name, 'stats'), 'drained', drained);
+      const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
+      expect(shown).toMatch(/^! never drained: 1 job is due[\s\S]* last drain +never\n/);
+      const { code, stdout } = await delayq(['check', '--max-drain-age', '5m', queue.name]);
+      expect({ code, stdout }).toEqual({ code: 2, stdout: expect.stringContaining('never drained') });
+    },
+  );
+
   it('tells rates and where the lag goes at the first look, from the samples', async () => {
     const queue = freshQueue();
     const now = Date.now();
