@@ -13,7 +13,7 @@ import {
 import type { Context, Globals } from './context.js';
 import { detail } from './detail.js';
 import { aheadOf, type Look, lookAt, nothingThere, type Row } from './look.js';
-import { addGlobals, examples } from './options.js';
+import { addGlobals, details, examples } from './options.js';
 import { colours, document, type Paint, sizeOf, visible, visibleJson } from './output.js';
 import { overview, type Room } from './overview.js';
 import { unknownQueue } from './queues.js';
@@ -33,6 +33,16 @@ export function inspectCommand(context: Context): Command {
     .option('-w, --watch', 'show it anew every second, on the whole terminal, until q is pressed')
     .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
     .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
+  details(command, [
+    'due       pending jobs whose time has come; overdue is the same',
+    'lag       how long the first of them has been due; ↑ it grows, ↓ it falls, or they get fewer',
+    'drained   how long ago a drain last asked for jobs, or held on to some',
+    'in, out   jobs enqueued, and done, over the last five minutes; empty in: until none is due, at the last pace',
+    'next      until the next pending job falls due',
+    'active    jobs that a consumer holds; run out: whose lease has ended, so that the next drain takes them back',
+    'dead      jobs that nobody gets until you act: delayq list --dead, then requeue or cancel',
+    'Exit status: 0, 1 a queue cannot be read, 3 no such queue.',
+  ]);
   examples(command, [
     'delayq inspect',
     'delayq inspect order-close',
@@ -56,7 +66,8 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
   if (first.broken.length > 0) context.exitCode = 1;
   const paint = await colours(context, context.stdout);
-  const picture = (seen: Look, room: Room) => pictureOf(seen, { name, address: redis.address, zone, paint, room });
+  const picture = (seen: Look, room: Room) =>
+    pictureOf(seen, { name, address: redis.address, prefix, zone, paint, room });
   const text = async (seen: Look) => {
     const { width } = sizeOf(context.stdout);
     if (terminal) return `${(await picture(seen, { width, height: Number.POSITIVE_INFINITY })).join('\n')}\n`;
@@ -64,13 +75,13 @@ async function inspect(context: Context, name: string | undefined, options: Opti
     return context.stdout.isTTY ? visibleJson(json) : json;
   };
   if (!options.watch) return context.write(await text(first));
-  const lines = async (seen: Look, trouble: Trouble | undefined) => {
+  const lines = async (seen: Look, { at, trouble }: { at: number; trouble: Trouble | undefined }) => {
     const { width, height } = sizeOf(context.stdout);
     const above = trouble ? [paint.red.bold(`! ${troubleOf(trouble, zone)}`)] : [];
     // The last line stays at the bottom, wherever the picture ends.
     const inside = await picture(seen, { width, height: height - above.length - 1 });
     const body = [...above, ...inside].slice(0, height - 1);
-    const now = trouble ? `seen ${clock(trouble.since, zone)}` : clock(Date.now(), zone);
+    const now = `${trouble ? 'seen ' : ''}${clock(at, zone)}`;
     const foot = `${now}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}  q: quit`;
     return [...body, ...Array.from({ length: height - 1 - body.length }, () => ''), foot];
   };
@@ -81,7 +92,7 @@ async function inspect(context: Context, name: string | undefined, options: Opti
 
 async function pictureOf(
   seen: Look,
-  how: { name: string | undefined; address: string; zone: string; paint: Paint; room: Room },
+  how: { name: string | undefined; address: string; prefix: string; zone: string; paint: Paint; room: Room },
 ): Promise<string[]> {
   return how.name === undefined ? overview(seen, how) : detail(seen.rows[0] as Row, how);
 }

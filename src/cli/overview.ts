@@ -56,30 +56,35 @@ const EXPENDABLE = ['run out', 'empty in', 'next', 'in', 'out', 'drained', 'acti
 /** All queues as lines for a terminal: what is wrong, a table, and what cannot be read. */
 export async function overview(
   { rows, broken }: Look,
-  how: { address: string; zone: string; paint: Paint; room: Room },
+  how: { address: string; prefix: string; zone: string; paint: Paint; room: Room },
 ): Promise<string[]> {
-  const { address, zone, paint, room } = how;
+  const { address, prefix, zone, paint, room } = how;
   if (rows.length + broken.length === 0)
     return [
-      `No queues at ${address} yet. Put a job into one:`,
+      `No queues at ${address} with the prefix ${prefix} yet. Put a job into one:`,
       `  delayq enqueue --in 15m order-close '{"orderId":42}'`,
+      'Queues that only other software has put jobs into are found by name, and by delayq doctor.',
     ];
+  // What is cut off must not be the worst: where most jobs are due comes first.
   const signs = rows
-    .flatMap((row) => signsOf(row, zone).map((sign) => ({ sign, queue: row.queue })))
-    .sort((a, b) => Number(b.sign.bad) - Number(a.sign.bad));
+    .flatMap((row) => signsOf(row, zone).map((sign) => ({ sign, row })))
+    .sort((a, b) => Number(b.sign.bad) - Number(a.sign.bad) || b.row.snapshot.due - a.row.snapshot.due);
   const faults = [
     ...rows.flatMap(({ queue, snapshot }) => faultsOf(snapshot).map((fault) => `${visible(queue)}: ${fault}`)),
     ...broken.map(({ queue, error }) => `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`),
   ].map((fault) => `${paint.red.bold('!')} ${fault}`);
   const third = Math.max(1, Math.floor(room.height / 3));
   const above = cut(
-    signs.map(({ sign, queue }) => signLine(sign, paint, visible(queue))),
+    signs.map(({ sign, row }) => signLine(sign, paint, visible(row.queue))),
     third,
     'signs',
   );
   const below = cut(faults, third, 'faults');
   const left = room.height - above.length - below.length - 1;
-  const shown = rows.length > left ? rows.slice(0, Math.max(1, left - 1)) : rows;
+  const wrong = [...new Set(signs.filter(({ sign }) => sign.bad).map(({ row }) => row))];
+  const chosen = [...wrong, ...rows.filter((row) => !wrong.includes(row))].slice(0, Math.max(1, left - 1));
+  // In the order of their names all the same, so that they can be found again.
+  const shown = rows.length > left ? rows.filter((row) => chosen.includes(row)) : rows;
   const more = rows.length > shown.length ? [`… and ${grouped(rows.length - shown.length)} more queues`] : [];
   return [...above, ...(await tableOf(shown, room.width, paint)), ...more, ...below];
 }

@@ -26,7 +26,7 @@ export function pauseCommand(context: Context): Command {
       each(context, queues, options, (operator, queue) => operator.pause(queue, { forMs: options.for })),
     );
   details(command, [
-    'What was taken before goes on, and so do enqueue, ack, nack and renew; no lease is taken back, and nothing falls due.',
+    'What was taken before goes on, and so do enqueue, ack, nack and renew; no lease is taken back, and nothing expires.',
     'Meanwhile delayq drain ends at once with nothing, and drain --watch waits.',
   ]);
   examples(command, [

@@ -9,7 +9,7 @@ import { Screen } from './screen.js';
 const EVERY_MS = 1_000;
 const REST = 4;
 
-/** Since when there is trouble with Redis, ms by our own clock, and which. */
+/** When Redis has answered for the last time, ms by our own clock, and what is the trouble since. */
 export interface Trouble {
   readonly since: number;
   readonly error: DelayqError;
@@ -19,8 +19,8 @@ export interface Trouble {
 export interface Watched<S> {
   readonly first: S;
   readonly look: (before: S) => Promise<S>;
-  /** As lines for a screen, the last of which belongs to the bottom; undefined: there is none, `text` goes out. */
-  readonly lines: ((seen: S, trouble: Trouble | undefined) => Promise<string[]>) | undefined;
+  /** As lines for a screen, seen `at` ms by our own clock, the last of which belongs to the bottom; undefined: there is none, `text` goes out. */
+  readonly lines: ((seen: S, when: { at: number; trouble: Trouble | undefined }) => Promise<string[]>) | undefined;
   readonly text: (seen: S) => Promise<string>;
 }
 
@@ -30,8 +30,10 @@ export async function watch<S>(context: Context, { first, look, lines, text }: W
   const stop = AbortSignal.any([context.stopSignal(), quit.signal]);
   let seen = first;
   let trouble: Trouble | undefined;
+  // What is shown is as old as this, also while an answer is waited for.
+  let at = Date.now();
   const draw = async () => {
-    if (screen) await screen.draw((await lines?.(seen, trouble)) ?? []);
+    if (screen) await screen.draw((await lines?.(seen, { at, trouble })) ?? []);
     else if (!trouble) await context.write(await text(seen));
   };
   const screen = lines && new Screen(context, { redraw: () => void draw().catch(() => {}), quit: () => quit.abort() });
@@ -49,12 +51,13 @@ export async function watch<S>(context: Context, { first, look, lines, text }: W
         (found) => {
           if (trouble && !screen) say(context, 'Redis is back');
           trouble = undefined;
+          at = Date.now();
           seen = found;
         },
         (error) => {
           if (!isPassing(error)) throw error;
           if (!trouble && !screen) complain(context, error);
-          trouble = { since: trouble?.since ?? Date.now(), error };
+          trouble = { since: at, error };
         },
       );
       // Whoever wants to leave does not wait for a Redis that does not answer.

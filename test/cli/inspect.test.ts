@@ -12,6 +12,12 @@ async function onTerminal(line: string, env: Record<string, string> = {}): Promi
 const ESCAPE = '\x1b';
 
 describe('delayq inspect', () => {
+  it('explains every column of its table in its help', async () => {
+    const { stdout } = await delayq(['inspect', '--help']);
+    for (const word of ['due', 'lag', '↑', 'drained', 'in, out', 'empty in', 'next', 'active', 'run out', 'dead'])
+      expect(stdout.split('--help  ')[1]).toContain(word);
+  });
+
   it('writes one JSON document into a pipe', async () => {
     const queue = freshQueue();
     await queue.enqueue([
@@ -121,7 +127,12 @@ describe('delayq inspect', () => {
   });
 
   it('on an empty server says how to begin', async () => {
-    expect(await onTerminal(`delayq inspect --prefix ${freshName()}`)).toContain('delayq enqueue --in 15m');
+    const prefix = freshName();
+    const shown = await onTerminal(`delayq inspect --prefix ${prefix}`);
+    expect(shown).toContain('delayq enqueue --in 15m');
+    // Or where it is that nothing was found, and what else there may be.
+    expect(shown).toMatch(new RegExp(`^No queues at unix:.* with the prefix ${prefix} yet`));
+    expect(shown).toContain('delayq doctor');
     const { stdout } = await delayq(['inspect', '--prefix', freshName()]);
     expect(JSON.parse(stdout).queues).toEqual([]);
   });

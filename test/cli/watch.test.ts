@@ -95,6 +95,22 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     expect(terminal.text).not.toContain('more queues');
   });
 
+  it('hides no queue that is in trouble behind those that are well, and tells of most jobs first', async () => {
+    const prefix = await queues(Array.from({ length: 40 }, (_, i) => `queue-${String(i).padStart(2, '0')}`));
+    const late = Date.now() - 600_000;
+    await admin.sadd(`${prefix}:queues`, 'zebra');
+    for (let i = 20; i < 40; i++) await admin.zadd(`${prefix}:{queue-${i}}:pending`, late, 'a');
+    for (const id of ['a', 'b']) {
+      await admin.hset(`${prefix}:{zebra}:payload`, id, '1');
+      await admin.zadd(`${prefix}:{zebra}:pending`, late, id);
+    }
+    const terminal = new Terminal(`delayq inspect --watch --prefix ${prefix}`);
+    await until(() => terminal.text.includes('more queues'));
+    expect(terminal.lines[0]).toMatch(/^! zebra: never drained: 2 jobs are due/);
+    expect(terminal.text).toMatch(/^zebra +2 +2 /m);
+    expect(terminal.text).not.toMatch(/^queue-0/m);
+  });
+
   it('keeps to its columns, whatever names, ids and consumers are made of (failures 30)', async () => {
     const prefix = await queues(['a', 'x'.repeat(128)]);
     const long = new Terminal(`delayq inspect --watch --prefix ${prefix}`, { width: 60 });
@@ -129,6 +145,21 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     await until(() => !terminal.text.includes('cannot reach') && terminal.text.includes('No queues'));
     terminal.press('q');
     await until(() => terminal.text.includes('ended 0'));
+  });
+
+  it('says since when Redis has not answered, not since when that is known', async () => {
+    const server = await ownServer();
+    await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
+    const terminal = new Terminal(`delayq --redis ${server.url} inspect --watch`);
+    await until(() => /^kept +1/m.test(terminal.text));
+    server.signal('SIGSTOP');
+    // No answer within 5 s is what tells.
+    await until(() => terminal.text.includes('cannot reach Redis since'), 10_000);
+    const [, since, long] = /since (\S+) \((\d+)(?:\.\d+)?s\)/.exec(terminal.text) ?? [];
+    expect(Number(long)).toBeGreaterThanOrEqual(5);
+    expect(terminal.lines[23]).toContain(`seen ${since} `);
+    server.signal('SIGCONT');
+    terminal.press('q');
   });
 
   it('ends at q while Redis does not answer', async () => {
