@@ -1,7 +1,6 @@
 import {
   formatDuration,
   formatSetting,
-  formatTime,
   type Holder,
   lag,
   readSettings,
@@ -13,7 +12,19 @@ import { histogram } from './histogram.js';
 import { aheadOf, type Row } from './look.js';
 import { clip, columns, grouped, many, type Paint, padded, visible } from './output.js';
 import type { Room } from './overview.js';
-import { bad, courseOf, faultsOf, late, paceOf, signLine, signsOf, timeOf } from './signs.js';
+import {
+  bad,
+  courseOf,
+  FAR_MS,
+  faultsOf,
+  holderOf,
+  late,
+  momentOf,
+  paceOf,
+  signLine,
+  signsOf,
+  timeOf,
+} from './signs.js';
 
 /** How many consumers are named. */
 const HOLDERS = 5;
@@ -21,16 +32,12 @@ const HOLDERS = 5;
 /** How much of a consumer's name is shown, columns. */
 const WHO = 40;
 
-/** A lease that ends later than this was not meant to, ms from now: a hundred years. */
-const FOR_EVER_MS = 100 * 365 * 86_400_000;
-
 /** One queue as lines for a terminal: what is wrong first, what is dear to know next. */
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
   const { drained, ...totals } = stats;
-  const at = (ms: number) =>
-    `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
+  const at = (ms: number) => momentOf(ms, now, zone);
   const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}`;
   const list = (entries: [string, string][]) =>
     entries.map(([name, value]) => `${visible(name)} ${visible(value)}`).join(', ');
@@ -94,15 +101,17 @@ function heldBy({ held, snapshot }: Row, zone: string): string[] {
     .sort((a, b) => (a.since ?? now) - (b.since ?? now))
     .map(({ by, jobs, since, ends }: Holder) => {
       const moving = by.startsWith('move:');
-      const who = by === '' ? 'somebody unknown' : moving ? `on the way to ${by.slice(5)}` : by;
+      const who = moving ? `on the way to ${visible(by.slice(5))}` : holderOf(by);
       const long = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
       const end =
-        ends - now > FOR_EVER_MS
-          ? 'until that is done'
+        ends - now > FAR_MS
+          ? moving
+            ? 'until that is done'
+            : 'a lease never ends: delayq doctor'
           : ends > now
             ? `first lease ends in ${formatDuration(ends - now)}`
             : `first lease ran out ${formatDuration(now - ends)} ago`;
-      return `${clip(visible(who), WHO)}: ${many(jobs, 'job')}${long}, ${end}`;
+      return `${clip(who, WHO)}: ${many(jobs, 'job')}${long}, ${end}`;
     });
   const more = lines.length > HOLDERS ? [`… and ${grouped(lines.length - HOLDERS)} more`] : [];
   const part = held.seen < held.active ? [`(of the ${grouped(held.seen)} whose leases end first)`] : [];

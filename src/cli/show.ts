@@ -3,8 +3,6 @@ import {
   DEFAULT_SETTINGS,
   DelayqError,
   exactDuration,
-  formatDuration,
-  formatTime,
   Inspector,
   printable,
   type Settings,
@@ -15,6 +13,7 @@ import type { Context, Globals } from './context.js';
 import { addGlobals, examples } from './options.js';
 import { colours, many, type Paint, visible, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
+import { holderOf, momentOf } from './signs.js';
 import { jobJson, reasonOf } from './stored.js';
 import { storyOf } from './story.js';
 
@@ -66,8 +65,7 @@ function toText(
   { settings, paint, zone, now }: { settings: Settings; paint: Paint; zone: string; now: number },
 ): string {
   const { state, due, died, lease, failures, losses, failed, error, payload } = job;
-  const at = (ms: number) =>
-    `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
+  const at = (ms: number) => momentOf(ms, now, zone);
   const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}\n`;
   const ttl = job.ttl ?? settings.ttl;
 
@@ -77,7 +75,7 @@ function toText(
   if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);
   if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
   if (lease) {
-    text += line('held by', `${visible(lease.by)} since ${at(lease.since)}`);
+    text += line('held by', `${holderOf(lease.by)} since ${at(lease.since)}`);
     if (!job.moving) text += line('lease ends', at(lease.ends));
   }
   if (job.moving) {

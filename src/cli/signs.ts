@@ -10,7 +10,7 @@ import {
   type Trend,
 } from '../index.js';
 import type { Row } from './look.js';
-import { grouped, many, type Paint } from './output.js';
+import { grouped, many, type Paint, visible } from './output.js';
 
 /*
  * What is out of order with a queue, in words, the worst first; and the words for what moves.
@@ -114,6 +114,20 @@ export function bad(n: number, paint: Paint): string {
 export function timeOf(ms: number, now: number, zone: string): string {
   const text = formatTime(ms, zone);
   return text.slice(0, 10) === formatTime(now, zone).slice(0, 10) ? text.slice(11, 19) : text.slice(0, 19);
+}
+
+/** A time further away than this was not meant as one, ms: a thousand years. */
+export const FAR_MS = 1_000 * 365 * 86_400_000;
+
+/** A time, and how far away it is. */
+export function momentOf(ms: number, now: number, zone: string): string {
+  if (Math.abs(ms - now) > FAR_MS) return ms > now ? 'never' : 'long ago';
+  return `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
+}
+
+/** Who holds a lease, by what the lease says of it. */
+export function holderOf(by: string): string {
+  return by === '' ? 'somebody unknown' : visible(by);
 }
 
 /** A sign as a line for a terminal. */

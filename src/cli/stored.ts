@@ -1,5 +1,6 @@
 import { formatDuration, type StoredJob } from '../index.js';
 import { clip, columns, type Paint, table, visible } from './output.js';
+import { FAR_MS } from './signs.js';
 import { parse, withPayload } from './sinks/form.js';
 
 /*
@@ -38,9 +39,6 @@ const LEAST = 24;
 
 /** The least that ids are given: those of delayq are no longer. */
 const ID_LEAST = 13;
-
-/** A time further away than this was not meant as one, ms: a thousand years. */
-const FAR_MS = 1_000 * 365 * 86_400_000;
 
 /** Rows of a table, cut to `width` columns if that is given, below a head when they are the `first`. */
 export async function jobTable(

@@ -280,6 +280,20 @@ describe('delayq inspect', () => {
     );
   });
 
+  it('of times that are none says so in words, and of a lease without end who will mend it', async () => {
+    const queue = freshQueue();
+    const [pending, active] = [key(queue.name, 'pending'), key(queue.name, 'active')];
+    await admin.zadd(pending, 'inf', 'never', '-inf', 'ever');
+    await admin.zadd(active, 'inf', 'kept');
+    const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
+    expect(shown).toMatch(/^ {2}next due +never {2}never$/m);
+    expect(shown).toMatch(/^ +somebody unknown: 1 job, a lease never ends: delayq doctor$/m);
+    const story = async (id: string) => onTerminal(`delayq show ${queue.name} ${id}`, { NO_COLOR: '1' });
+    expect(await story('ever')).toMatch(/^ {2}due +long ago$/m);
+    expect(await story('never')).toMatch(/^ {2}due +never$/m);
+    expect(await story('kept')).toMatch(/^ {2}held by +somebody unknown since[\s\S]*lease ends +never$/m);
+  });
+
   it('with --watch goes on, with rates, until it is stopped', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
