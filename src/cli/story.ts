@@ -28,7 +28,7 @@ export async function storyOf(inspector: Inspector, queue: string, id: string, z
     if (job) lines.push(`a job ${printable(id)} is in ${others[i]}: ${job.state}`);
   const totals = Object.entries(GONE).filter(([name]) => (stats[name] ?? 0) > 0);
   if (totals.length === 0) lines.push('by its counters no job has ever left this queue');
-  else lines.push('it is done, or was never there: finished jobs are not kept');
+  else lines.push('it has left, or was never there: jobs that are done, cancelled or moved are not kept');
   const made = timeOfId(id, now);
   if (made !== undefined) {
     lines.push(`its id says that it was made ${formatTime(made, zone)}, ${formatDuration(now - made)} ago`);

@@ -43,7 +43,7 @@ describe('delayq show of a job that is not there', () => {
     const { code, stdout, stderr } = await delayq(['show', '--tz', 'UTC', queue.name, idOf(made)]);
     expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
     const time = new Date(made).toISOString().slice(0, 19).replace('T', ' ');
-    expect(stderr).toContain('it is done, or was never there: finished jobs are not kept');
+    expect(stderr).toContain('it has left, or was never there: jobs that are done, cancelled or moved are not kept');
     expect(stderr).toMatch(new RegExp(`its id says that it was made ${time} \\+00:00, 2m( \\d+s)? ago`));
     expect(stderr).toMatch(/since [\d: -]+ of the jobs of this queue 1,200 were delivered, 1,200 done, 2 died/);
     expect(stderr).toContain(
