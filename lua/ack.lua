@@ -13,8 +13,7 @@ if #done > 0 then
   sample()
   count('acked', gone)
   redis.call('HDEL', lease, unpack(done))
-  redis.call('HDEL', payload, unpack(done))
-  redis.call('HDEL', meta, unpack(done))
+  drop(done)
 end
 -- Whoever asked knows now; nobody else will ask.
 if #told > 0 then redis.call('HDEL', lease, unpack(told)) end

@@ -14,9 +14,6 @@ for i, id in ipairs(ids) do
   if letters[i] ~= 'm' then gone[#gone + 1] = id end
   if letters[i] == 'a' then supersede(id, leases[i]) end
 end
-if #gone > 0 then
-  redis.call('HDEL', payload, unpack(gone))
-  redis.call('HDEL', meta, unpack(gone))
-end
+drop(gone)
 count('cancelled', #gone)
 return { now, table.concat(letters) }

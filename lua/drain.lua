@@ -79,9 +79,8 @@ while seen < #ids and not full do
 end
 if seen > 0 then redis.call('ZREMRANGEBYRANK', pending, 0, seen - 1) end
 if n > 0 and leaseMs > 0 then redis.call('ZADD', active, unpack(until_)) redis.call('HSET', lease, unpack(leased)) end
-for _, list in ipairs({ gone, leaseMs == 0 and taken or {} }) do
-  if #list > 0 then redis.call('HDEL', payload, unpack(list)) redis.call('HDEL', meta, unpack(list)) end
-end
+drop(gone)
+if leaseMs == 0 then drop(taken) end
 countLate(dues, seen, n) count('delivered', n) count('removed', leaseMs == 0 and n or 0)
 count('expired', #gone) count('orphaned', orphaned) count('lost', #lost) count('dead', died)
 local function first(set) return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge end

@@ -21,10 +21,7 @@ for i, id in ipairs(ids) do
     redis.call('HDEL', lease, ARGV[3 * i + 1] .. ' ' .. id)
   end
 end
-if #gone > 0 then
-  redis.call('HDEL', payload, unpack(gone))
-  redis.call('HDEL', meta, unpack(gone))
-end
+drop(gone)
 count('moved', #gone)
 wake(ARGV[1], tonumber(ARGV[2]), soonest)
 return { now, table.concat(letters) }

@@ -19,10 +19,7 @@ for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
     removed[letter], left = #ids, left - #ids
   end
 end
-if #gone > 0 then
-  redis.call('HDEL', payload, unpack(gone))
-  redis.call('HDEL', meta, unpack(gone))
-end
+drop(gone)
 -- Whoever runs a handler was told. Of the rest nobody need be: it goes at once, however much it is, freed in the background.
 if all and redis.call('EXISTS', active) == 0 then
   removed.p, removed.d = redis.call('ZCARD', pending), redis.call('ZCARD', dead)

@@ -29,6 +29,13 @@ local function bury(id, rec, reason)
   write(id, rec)
 end
 
+-- Removes what is kept of jobs besides their place and their lease.
+local function drop(ids)
+  if #ids == 0 then return end
+  redis.call('HDEL', payload, unpack(ids))
+  redis.call('HDEL', meta, unpack(ids))
+end
+
 -- Ends the lease of a job that is not its holder's any more, who is told so by the field 'receipt id'.
 local function supersede(id, held)
   redis.call('HDEL', lease, id)

@@ -1,4 +1,8 @@
 import { randomFillSync } from 'node:crypto';
+import { hostname } from 'node:os';
+
+/** Who takes jobs, for operators: host and process. */
+export const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const pool = Buffer.allocUnsafe(4096);

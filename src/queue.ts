@@ -1,4 +1,3 @@
-import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Backoff, packBackoff } from './backoff.js';
 import { type BatchResult, inBatches } from './batches.js';
@@ -14,7 +13,7 @@ import {
   unconfirmed,
 } from './durability.js';
 import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from './errors.js';
-import { randomWord } from './ids.js';
+import { CONSUMER, randomWord } from './ids.js';
 import {
   type Answer,
   afterRepeat,
@@ -39,9 +38,6 @@ import * as scripts from './scripts.js';
 
 /** Pauses before an enqueue whose reply was lost is repeated, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];
-
-/** Who takes jobs, for operators: host and process. */
-const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
 
 /** What Redis replied of a batch, the outcomes of its first sending, and what was confirmed if that was asked for. */
 interface Sent {

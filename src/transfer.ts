@@ -28,8 +28,8 @@ export interface ExportSlice {
 /**
  * What move did: the job is in the other queue, where it was `kept` if one with the same id and payload was there
  * already; or it stays, as another payload is there under its id (`differs`), it is dead there (`kept-dead`), a move
- * that has not ended holds one of its id there (`held`), a consumer holds it here (`active`) or it has no payload (`orphaned`); it is not there (`missing`); or it was cancelled or replaced
- * while its copy stays (`superseded`).
+ * that has not ended holds one of its id there (`held`), a consumer holds it here (`active`) or it has no payload
+ * (`orphaned`); it is not there (`missing`); or it was cancelled or replaced while its copy stays (`superseded`).
  */
 export type Moved =
   | 'moved'

@@ -1,25 +1,33 @@
 import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../index.js';
 
-/** Reads a line of `--jobs`. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
-export function jobOf(text: string, zone: string, now: number): NewJob {
-  const bad = (why: string) => new DelayqError('data', 'the line is not a job', { why });
+/** The error for a line that is no job. */
+export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
+
+/** The JSON object that stands on a line. Throws `data` when it is none. */
+export function objectOn(text: string): Record<string, unknown> {
   let line: unknown;
   try {
     line = JSON.parse(text);
   } catch {
-    throw bad('it is not JSON');
+    throw badLine('it is not JSON');
   }
-  if (typeof line !== 'object' || line === null || Array.isArray(line)) throw bad('it is not an object');
-  const { payload, in: delay, at, id, tries, ttl, ...others } = line as Record<string, unknown>;
+  if (typeof line !== 'object' || line === null || Array.isArray(line)) throw badLine('it is not an object');
+  return line as Record<string, unknown>;
+}
+
+/** Reads a line of `--jobs`. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
+export function jobOf(text: string, zone: string, now: number): NewJob {
+  const line = objectOn(text);
+  const { payload, in: delay, at, id, tries, ttl, ...others } = line;
   const [other] = Object.keys(others);
-  if (other !== undefined) throw bad(`it has the unknown key ${JSON.stringify(other)}`);
-  if (!('payload' in line)) throw bad('it has no payload');
-  if (delay !== undefined && at !== undefined) throw bad('it has both in and at');
+  if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
+  if (!('payload' in line)) throw badLine('it has no payload');
+  if (delay !== undefined && at !== undefined) throw badLine('it has both in and at');
   for (const [key, value] of Object.entries({ in: delay, at, id, ttl })) {
-    if (value !== undefined && typeof value !== 'string') throw bad(`${key} is not a string`);
+    if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
   }
-  if (tries !== undefined && typeof tries !== 'number') throw bad('tries is not a number');
-  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw bad('tries is not a count from 1');
+  if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
+  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw badLine('tries is not a count from 1');
   return {
     payload: JsonText.parse(payloadText(text) ?? JSON.stringify(payload)),
     in: delay === undefined ? undefined : parseDuration(delay as string),

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import {
   checkId,
-  DelayqError,
+  type DelayqError,
   type Exported,
   isDelayqError,
   JsonText,
@@ -10,7 +10,7 @@ import {
   parseDuration,
   SCORE,
 } from '../index.js';
-import { payloadText } from './jobline.js';
+import { badLine, objectOn, payloadText } from './jobline.js';
 
 /*
  * A job as a line of export and import. Where nothing else needs to be said it is a line of `enqueue --jobs`:
@@ -83,18 +83,10 @@ export function headOf(queue: string, settings: Readonly<Record<string, string>>
 /** What stands on a line: a job, or the settings of the queue that was exported. */
 export type Imported = { readonly parcel: Parcel } | { readonly settings: Readonly<Record<string, string>> };
 
-const bad = (why: string) => new DelayqError('data', 'the line is not a job', { why });
-
 /** Reads a line. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
 export function importedOf(text: string, zone: string, now: number): Imported {
-  let line: unknown;
-  try {
-    line = JSON.parse(text);
-  } catch {
-    throw bad('it is not JSON');
-  }
-  if (typeof line !== 'object' || line === null || Array.isArray(line)) throw bad('it is not an object');
-  if ('delayq' in line) return { settings: settingsOf(line as Record<string, unknown>) };
+  const line = objectOn(text);
+  if ('delayq' in line) return { settings: settingsOf(line) };
   const {
     id,
     idBase64,
@@ -108,27 +100,27 @@ export function importedOf(text: string, zone: string, now: number): Imported {
     payload,
     payloadBase64,
     ...others
-  } = line as Record<string, unknown>;
+  } = line;
   const [other] = Object.keys(others);
-  if (other !== undefined) throw bad(`it has the unknown key ${JSON.stringify(other)}`);
+  if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
   const single = (names: string[], values: unknown[]) => {
     const given = names.filter((_, i) => values[i] !== undefined);
-    if (given.length > 1) throw bad(`it has both ${given.slice(0, 2).join(' and ')}`);
+    if (given.length > 1) throw badLine(`it has both ${given.slice(0, 2).join(' and ')}`);
   };
   single(['id', 'idBase64'], [id, idBase64]);
   single(['at', 'score'], [at, score]);
   single(['record', 'recordBase64', 'tries'], [record, recordBase64, tries]);
   single(['record', 'recordBase64', 'ttl'], [record, recordBase64, ttl]);
-  if (state !== 'pending' && state !== 'dead') throw bad('state is neither "pending" nor "dead"');
+  if (state !== 'pending' && state !== 'dead') throw badLine('state is neither "pending" nor "dead"');
   const bytesOf = (key: string, plain: unknown, base64: unknown) => {
     for (const value of [plain, base64]) {
-      if (value !== undefined && typeof value !== 'string') throw bad(`${key} is not a string`);
+      if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
     }
     if (typeof plain === 'string') return Buffer.from(plain);
     return typeof base64 === 'string' ? decoded(key, base64) : undefined;
   };
   const name = bytesOf('id', id, idBase64);
-  if (!name?.length) throw bad('it has no id: a job without one could come twice');
+  if (!name?.length) throw badLine('it has no id: a job without one could come twice');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
   const own = tries === undefined && ttl === undefined ? undefined : Buffer.from(recordOf(triesOf(tries), ttlOf(ttl)));
   return {
@@ -144,46 +136,46 @@ export function importedOf(text: string, zone: string, now: number): Imported {
 
 function payloadOf(line: object, text: string, payload: unknown, base64: unknown): Buffer {
   if ('payload' in line === (base64 !== undefined))
-    throw bad(base64 === undefined ? 'it has no payload' : 'it has two payloads');
+    throw badLine(base64 === undefined ? 'it has no payload' : 'it has two payloads');
   if (base64 === undefined) return Buffer.from(JsonText.parse(payloadText(text) ?? JSON.stringify(payload)).text);
-  if (typeof base64 !== 'string') throw bad('payloadBase64 is not a string');
+  if (typeof base64 !== 'string') throw badLine('payloadBase64 is not a string');
   return decoded('payload', base64);
 }
 
 function decoded(key: string, base64: string): Buffer {
   const found = Buffer.from(base64, 'base64');
   // Node skips what is no base64.
-  if (found.toString('base64') !== base64) throw bad(`${key}Base64 is not base64`);
+  if (found.toString('base64') !== base64) throw badLine(`${key}Base64 is not base64`);
   return found;
 }
 
 function scoreOf(at: unknown, score: unknown, zone: string, now: number): string {
   if (at !== undefined) {
-    if (typeof at !== 'string') throw bad('at is not a string');
+    if (typeof at !== 'string') throw badLine('at is not a string');
     return String(parseAt(at, { zone, now }).ms);
   }
-  if (score === undefined) throw bad('it has no time: neither at nor score');
-  if (typeof score !== 'string' || !SCORE.test(score)) throw bad('score is not a number of ms in quotes');
-  if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw bad('score is too large for a number of ms');
+  if (score === undefined) throw badLine('it has no time: neither at nor score');
+  if (typeof score !== 'string' || !SCORE.test(score)) throw badLine('score is not a number of ms in quotes');
+  if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw badLine('score is too large for a number of ms');
   return score;
 }
 
 function triesOf(tries: unknown): number | undefined {
   if (tries === undefined || (Number.isSafeInteger(tries) && (tries as number) >= 1))
     return tries as number | undefined;
-  throw bad('tries is not a count from 1');
+  throw badLine('tries is not a count from 1');
 }
 
 function ttlOf(ttl: unknown): number | undefined {
-  if (ttl !== undefined && typeof ttl !== 'string') throw bad('ttl is not a string');
+  if (ttl !== undefined && typeof ttl !== 'string') throw badLine('ttl is not a string');
   return ttl === undefined ? undefined : parseDuration(ttl);
 }
 
 function settingsOf({ delayq, schema, config }: Record<string, unknown>): Record<string, string> {
-  if (delayq !== 'export' || schema !== 1) throw bad('it is of an export that this delayq does not know');
+  if (delayq !== 'export' || schema !== 1) throw badLine('it is of an export that this delayq does not know');
   const good =
     typeof config === 'object' && config !== null && Object.values(config).every((value) => typeof value === 'string');
-  if (!good) throw bad('its config is not made of strings');
+  if (!good) throw badLine('its config is not made of strings');
   return config as Record<string, string>;
 }
 

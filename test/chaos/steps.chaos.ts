@@ -166,8 +166,12 @@ async function reach(scene: Scene, step: Step): Promise<void> {
   await until(() => (how ? scene.proxy.struck > 0 : scene.log.includes('began')));
 }
 
-/** Who is struck: whoever stands at that step. */
-const memberAt = (form: Form, step: Step) => (form === 'lease' && STEPS[step]?.script === 'ack' ? 'ack' : 'drain');
+/** Who is struck: whoever stands at that step. A drain with a lease may be over when its reader is at its first job. */
+function memberAt(form: Form, step: Step): string {
+  if (form !== 'lease') return 'drain';
+  const how = STEPS[step];
+  return how === undefined ? 'reader' : how.script;
+}
 
 const cases = FORMS.flatMap((form) => (Object.keys(STEPS) as Step[]).map((step) => [form, step] as const));
 /** Forms that hold a lease for as long as a job is handled. */
@@ -177,7 +181,9 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
   it.each(cases)('%s, killed %s, loses nothing (failures 6, 7, 8)', (form, step) =>
     play(form, async (scene) => {
       await reach(scene, step);
-      expect(scene.struck.signal(memberAt(form, step), 'SIGKILL')).toBe(true);
+      const struck = scene.struck.signal(memberAt(form, step), 'SIGKILL');
+      // All that is left in the pipe to stdout, a drain may have ended.
+      if (form !== 'stdout' || STEPS[step]) expect(struck).toBe(true);
       scene.openGate();
       await scene.struck.ended;
       await scene.rescue();
