@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, unlinkSy
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Inspector, JsonText, type Queue } from '../../src/index.js';
-import { begin, beginSh, delayq, linesOf, sh } from '../support/cli.js';
+import { begin, beginSh, cronEnv, delayq, linesOf, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
@@ -281,6 +281,20 @@ describe('a handler that cannot be run', () => {
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
     // Nothing due, nothing needed.
     expect((await delayq(['drain', freshName(), '--', 'cat'], { env: { TMPDIR: '/nowhere' } })).code).toBe(0);
+  });
+
+  it('for want of pipes, as what makes them was killed, passes: exit 75, and nothing is counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const bin = mkdtempSync(join(directory, 'bin-'));
+    writeFileSync(join(bin, 'mkfifo'), '#!/bin/sh\nkill -KILL $$\n', { mode: 0o755 });
+    const env = { PATH: `${bin}:${cronEnv().PATH}` };
+    expect(await delayq(['drain', '-q', queue.name, '--', 'cat'], { env })).toMatchObject({
+      code: 75,
+      stderr: expect.stringContaining('mkfifo was ended by SIGKILL'),
+    });
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
+    expect(await delayq(['drain', '-q', queue.name, '--', 'cat'])).toMatchObject({ code: 0, stdout: '1\n2\n' });
   });
 
   it('leaves nothing behind in TMPDIR, however its drain ends', async () => {

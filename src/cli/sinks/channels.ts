@@ -55,12 +55,12 @@ export async function makeChannels(n: number): Promise<Channels[]> {
     return made;
   } catch (cause) {
     for (const channels of made) channels.close();
-    const full = ['EMFILE', 'ENFILE'].includes((cause as NodeJS.ErrnoException).code ?? '');
-    throw new DelayqError(full ? 'temporary' : 'config', 'cannot make pipes for handlers', {
+    const full = 'lower -P, or raise the limit of open files (ulimit -n)';
+    const passing: Record<string, string> = { EMFILE: full, ENFILE: full, EINTR: 'repeat: nothing was handled' };
+    const next = passing[(cause as NodeJS.ErrnoException).code ?? ''];
+    throw new DelayqError(next ? 'temporary' : 'config', 'cannot make pipes for handlers', {
       why: (cause as Error).message,
-      next: full
-        ? 'lower -P, or raise the limit of open files (ulimit -n)'
-        : 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
+      next: next ?? 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
       cause,
     });
   } finally {
@@ -74,7 +74,9 @@ async function makeFifos(names: readonly string[]): Promise<void> {
   child.stderr.on('data', (data: Buffer) => {
     text += data;
   });
-  const [status] = (await once(child, 'close')) as [number | null];
+  const [status, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
+  // Memory may have run short, or somebody killed what they took for a handler: that says nothing about the next time.
+  if (signal) throw Object.assign(new Error(`mkfifo was ended by ${signal}`), { code: 'EINTR' });
   if (status !== 0) throw new Error(text.trim() || `mkfifo ended with ${status}`);
 }
 
