@@ -2,11 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { conditions } from './conditions.js';
 import { DelayqError, isDelayqError } from './errors.js';
 import { audit, FAULTS, faultOf, type Letter, mend, PLACES, type Place, recheck, type Suspect } from './faults.js';
-import { bad, type Finding, fine, jobs, redisCli, shellWord, unknown } from './finding.js';
+import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
 import { exists, Inspector } from './inspector.js';
 import { checkName, printable } from './job.js';
 import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queueOf, queuesKey } from './keys.js';
 import type { Snapshot } from './looks.js';
+import { many } from './numbers.js';
 import type { Connection, Reply } from './redis.js';
 
 /** Ids a call: few enough that nobody else's command waits for long. */
@@ -218,7 +219,10 @@ export class Auditor {
     if (options.signal?.aborted || faults.length > 0) return faults;
     const { pending, active, dead } = sizes;
     return [
-      fine('jobs', `${jobs(pending + active + dead)}, each in one state and, unless it is dead, with its payload`),
+      fine(
+        'jobs',
+        `${many(pending + active + dead, 'job')}, each in one state and, unless it is dead, with its payload`,
+      ),
     ];
   }
 
@@ -269,12 +273,12 @@ function isName(name: string): boolean {
 function findingOf(letter: Letter, { count, mended, samples }: Tally, next: string): Finding {
   const { check, level, what, why, mended: did } = faultOf(letter);
   const finding = {
-    ...bad(level, check, `${jobs(count)} ${what}`, why, next),
+    ...bad(level, check, `${many(count, 'job')} ${what}`, why, next),
     count,
     samples,
     mendable: did !== undefined,
   };
-  return tellMended(finding, did && mended === count ? { mended, did: `${jobs(count)} ${what}: ${did}` } : {});
+  return tellMended(finding, did && mended === count ? { mended, did: `${many(count, 'job')} ${what}: ${did}` } : {});
 }
 
 /** What mends, until Redis refuses it: a replica, a user without rights, a full server that takes nothing new. */

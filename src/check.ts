@@ -1,6 +1,6 @@
-import { told } from './finding.js';
 import { drainAge, LATE_MS, lag, pausedUntil } from './inspector.js';
 import type { Snapshot } from './looks.js';
+import { grouped } from './numbers.js';
 import { formatDuration } from './time.js';
 
 /*
@@ -55,21 +55,21 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   const age = drainAge(snapshot) === Number.POSITIVE_INFINITY ? undefined : drainAge(snapshot);
   const paused = pausedUntil(snapshot);
   const measures: Measure[] = [
-    { name: 'lag', value: late, says: `the oldest of ${told(due)} due ${formatDuration(late)} late` },
+    { name: 'lag', value: late, says: `the oldest of ${grouped(due)} due ${formatDuration(late)} late` },
     {
       name: 'drainAge',
       value: age,
       says: age === undefined ? 'never drained' : `no drain for ${formatDuration(age)}`,
     },
-    { name: 'dead', value: dead, says: `${told(dead)} dead` },
-    { name: 'pending', value: pending, says: `${told(pending)} pending` },
+    { name: 'dead', value: dead, says: `${grouped(dead)} dead` },
+    { name: 'pending', value: pending, says: `${grouped(pending)} pending` },
   ];
   const beyond = (limits: Limits) => measures.filter(({ name, value }) => isBeyond(value, limits[name]));
   const critical = beyond(max);
   const warned = beyond(warn).filter((measure) => !critical.includes(measure));
   const faults = [...critical, ...warned].map(({ name, says }) => {
     const limit = (critical.some((measure) => measure.name === name) ? max : warn)[name] as number;
-    return `${says} (limit ${name === 'dead' || name === 'pending' ? told(limit) : formatDuration(limit)})`;
+    return `${says} (limit ${name === 'dead' || name === 'pending' ? grouped(limit) : formatDuration(limit)})`;
   });
   if (paused !== undefined) {
     faults.push(
@@ -86,7 +86,9 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   };
   return {
     state: critical.length > 0 ? 'CRITICAL' : faults.length > 0 ? 'WARNING' : 'OK',
-    says: faults.join(', ') || `${told(pending)} pending, ${told(due)} due, ${told(active)} active, ${told(dead)} dead`,
+    says:
+      faults.join(', ') ||
+      `${grouped(pending)} pending, ${grouped(due)} due, ${grouped(active)} active, ${grouped(dead)} dead`,
     data: [
       data('lag', seconds(late), 's', 'lag'),
       data('pending', pending, '', 'pending'),

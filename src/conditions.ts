@@ -1,6 +1,7 @@
-import { bad, type Finding, jobs } from './finding.js';
+import { bad, type Finding } from './finding.js';
 import { LATE_MS, lag, pausedUntil, stalled } from './inspector.js';
 import type { Snapshot } from './looks.js';
+import { many } from './numbers.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from './settings.js';
 import { formatDuration } from './time.js';
 
@@ -20,11 +21,11 @@ export function conditions(queue: string, snapshot: Snapshot): Finding[] {
 
 function drained(queue: string, snapshot: Snapshot): Finding | undefined {
   const { due, runOut, now } = snapshot;
-  const waiting = due > 0 ? `${jobs(due)} due` : `${jobs(runOut, 'lease')} run out`;
+  const waiting = due > 0 ? `${many(due, 'job')} due` : `${many(runOut, 'lease')} run out`;
   const paused = pausedUntil(snapshot);
   if (paused !== undefined) {
     const until = paused === Number.POSITIVE_INFINITY ? '' : ` for another ${formatDuration(paused - now)}`;
-    const meanwhile = due > 0 ? `: ${jobs(due)} due meanwhile` : '';
+    const meanwhile = due > 0 ? `: ${many(due, 'job')} due meanwhile` : '';
     return bad('warn', 'paused', `paused${until}${meanwhile}`, 'drains take nothing from it', `delayq resume ${queue}`);
   }
   const idle = stalled(snapshot);
@@ -42,7 +43,7 @@ function drained(queue: string, snapshot: Snapshot): Finding | undefined {
   return bad(
     'warn',
     'lag',
-    `drained, but behind: ${jobs(due)} due, the oldest ${formatDuration(late)} late`,
+    `drained, but behind: ${many(due, 'job')} due, the oldest ${formatDuration(late)} late`,
     'jobs come in faster than they are handled',
     `see how long handlers take: delayq list --active ${queue}; then run more at once (drain -P) or more drains`,
   );
@@ -54,7 +55,7 @@ function dead(queue: string, snapshot: Snapshot): Finding | undefined {
     ...bad(
       'warn',
       'dead',
-      `${jobs(snapshot.dead)} dead`,
+      `${many(snapshot.dead, 'job')} dead`,
       'they failed, were lost or were set aside too often to be tried again by themselves',
       `delayq list --dead ${queue}; then delayq requeue or delayq cancel`,
     ),

@@ -1,8 +1,9 @@
 import type { Found } from './audit.js';
 import { DelayqError, isDelayqError } from './errors.js';
-import { bad, type Finding, fine, jobs, redisCli, shellWord, unknown } from './finding.js';
+import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
 import { checkName, printable } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from './keys.js';
+import { many } from './numbers.js';
 import type { Connection, Reply } from './redis.js';
 import { refusedOr, rights } from './rights.js';
 import { nameOf } from './script.js';
@@ -182,7 +183,7 @@ export class Doctor {
     return bad(
       'warn',
       'slow-log',
-      `${jobs(ours.length, 'slow call')} within a day, the slowest ${formatDuration(slowest.us / 1000)} (${which})`,
+      `${many(ours.length, 'slow call')} within a day, the slowest ${formatDuration(slowest.us / 1000)} (${which})`,
       'all other clients of Redis wait meanwhile; large payloads, a busy machine or swapping are the usual cause',
       redisCli(this.#redis.address, 'slowlog get 10'),
     );

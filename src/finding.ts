@@ -53,12 +53,6 @@ export function worst(findings: readonly Finding[]): 'ok' | 'warn' | 'fail' {
   return has('fail') ? 'fail' : has('warn') ? 'warn' : 'ok';
 }
 
-/** A whole number as it is told, its thousands separated: 1,234,567. */
-export const told = (n: number) => Math.round(n).toLocaleString('en-US');
-
-/** So many things, in words: 1 job, 2,000 jobs. */
-export const jobs = (n: number, thing = 'job') => `${told(n)} ${thing}${n === 1 ? '' : 's'}`;
-
 /** `text` as one word for a shell: other software may have named things anything. */
 export function shellWord(text: string): string {
   return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

@@ -64,6 +64,7 @@ export type { Holder, Lateness, Snapshot, Span } from './looks.js';
 export { drainLoop, type LoopOptions } from './loop.js';
 export { type Measured, metricsText } from './metrics.js';
 export type { Parcel, Restored } from './moves.js';
+export { grouped, many } from './numbers.js';
 export { Operator } from './operator.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';

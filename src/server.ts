@@ -1,4 +1,5 @@
-import { bad, type Finding, fine, jobs, redisCli, told, unknown } from './finding.js';
+import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
+import { grouped, many } from './numbers.js';
 import { formatDuration } from './time.js';
 
 /*
@@ -81,7 +82,7 @@ export function memory(info: Info, jobBytes: number, address: string): Finding {
   const limited = Number(info.maxmemory) > 0;
   const room = Math.max(0, Math.floor((most - used) / jobBytes));
   const limit = limited ? `of ${size(most)} (maxmemory)` : `of the ${size(most)} of the machine (no maxmemory)`;
-  const what = `${size(used)} ${limit} used: room for about ${jobs(room)} at ${told(jobBytes)} bytes each`;
+  const what = `${size(used)} ${limit} used: room for about ${many(room, 'job')} at ${grouped(jobBytes)} bytes each`;
   const share = used / most;
   if (share < 0.8) return fine('memory', what);
   const why = limited
@@ -131,7 +132,7 @@ export function persistence(
       bad(
         'warn',
         'persistence',
-        `${save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)'}${ago}, ${jobs(changes, 'change')} since`,
+        `${save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)'}${ago}, ${many(changes, 'change')} since`,
         'a crash loses all jobs since the last snapshot, and brings back those done since',
         on,
       ),
@@ -158,7 +159,7 @@ export function replicas(info: Info): Finding {
   const read = list.map(([, text]) => Object.fromEntries(text.split(',').map((part) => part.split('='))));
   const worst = Math.max(...read.map(({ lag }) => Number(lag) || 0));
   const away = read.filter(({ state }) => state !== 'online').length;
-  const what = `${jobs(list.length, 'replica')} connected, at most ${worst} s behind`;
+  const what = `${many(list.length, 'replica')} connected, at most ${worst} s behind`;
   if (away === 0 && worst <= REPLICA_LAG_S) return fine('replicas', what);
   return bad(
     'warn',

@@ -1,5 +1,8 @@
 import type { ChalkInstance } from 'chalk';
 import { DelayqError, isDelayqError, printable } from '../index.js';
+
+export { grouped, many } from '../index.js';
+
 import type { Context } from './context.js';
 
 /** Colours text, or leaves it as it is. */
@@ -138,14 +141,4 @@ function standIn(cell: string): string {
 /** `value` as one JSON document with its schema number. */
 export function document(value: object): string {
   return `${JSON.stringify({ schema: 1, ...value })}\n`;
-}
-
-/** A whole number with thousands separated: 1,234,567. */
-export function grouped(n: number): string {
-  return n.toString().replace(/\B(?=(\d{3})+$)/g, ',');
-}
-
-/** A number of things, in words: 1 job, 2,000 jobs. */
-export function many(n: number, thing: string): string {
-  return `${grouped(n)} ${n === 1 ? thing : thing.endsWith('s') ? `${thing}es` : `${thing}s`}`;
 }

@@ -2,15 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { columns } from '../../src/cli/output.js';
 import { newId, timeOfId } from '../../src/ids.js';
 import { Queue } from '../../src/index.js';
-import { delayq, linesOf, sh } from '../support/cli.js';
+import { delayq, linesOf, onTerminal } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 
-/** Runs a line on a terminal of 80 columns, and returns what it shows. */
-async function onTerminal(line: string): Promise<string> {
-  const env = { TERM: 'xterm-256color', NO_COLOR: '1' };
-  const { stdout } = await sh(`script -qec 'stty cols 80; ${line}' /dev/null`, { env });
-  return stdout.replaceAll('\r\n', '\n');
-}
+/** What a terminal of 80 columns shows. */
+const onNarrow = (line: string) => onTerminal(line, { columns: 80 });
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -86,7 +82,7 @@ describe('delayq list on a terminal', () => {
       { payload: 1, id: `long-${'y'.repeat(200)}`, in: '1h' },
     ]);
     await admin.zadd(key(queue.name, 'dead'), Date.now(), 'コンビニ');
-    const shown = await onTerminal(`delayq list ${queue.name}`);
+    const shown = await onNarrow(`delayq list ${queue.name}`);
     const lines = linesOf(shown);
     expect(lines).toHaveLength(8);
     for (const line of lines) expect(columns(line)).toBeLessThanOrEqual(80);
@@ -97,6 +93,6 @@ describe('delayq list on a terminal', () => {
     // Payloads begin at the same column in every row.
     const places = lines.filter((line) => /"/.test(line)).map((line) => columns(line.slice(0, line.indexOf('"'))));
     expect(new Set(places).size).toBe(1);
-    expect(await onTerminal(`delayq list --full ${queue.name}`)).toContain(`long-${'y'.repeat(200)}`);
+    expect(await onNarrow(`delayq list --full ${queue.name}`)).toContain(`long-${'y'.repeat(200)}`);
   });
 });

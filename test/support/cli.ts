@@ -99,9 +99,12 @@ export function beginSh(line: string, options: Options = {}): Running {
   return start('/bin/sh', ['-c', line], { input: '', ...options });
 }
 
-/** What a terminal of 200 columns shows of a shell line, to which `typed` is the answer. */
-export async function onTerminal(line: string, { typed = '', env = {} }: { typed?: string; env?: Environment } = {}) {
-  const inside = `script -qec 'stty cols 200; ${line.replaceAll("'", `'\\''`)}' /dev/null`;
+/** What a terminal shows of a shell line, to which `typed` is the answer. */
+export async function onTerminal(
+  line: string,
+  { typed = '', env = {}, columns = 200 }: { typed?: string; env?: Environment; columns?: number } = {},
+) {
+  const inside = `script -qec 'stty cols ${columns}; ${line.replaceAll("'", `'\\''`)}' /dev/null`;
   const { stdout } = await sh(inside, { input: typed, env: { TERM: 'xterm', NO_COLOR: '1', ...env } });
   return stdout.replaceAll('\r', '');
 }
