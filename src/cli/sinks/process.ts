@@ -61,8 +61,10 @@ export class Processes {
     const channels = await this.#channels();
     channels.open(output);
     let pid: number | undefined;
-    const ending = new AbortController();
-    const end = () => void this.#endGroup(pid as number, ending.signal);
+    let kill: NodeJS.Timeout | undefined;
+    const end = () => {
+      kill ??= this.#endGroup(pid as number);
+    };
     try {
       const stdin = inputFile(input);
       const child = (() => {
@@ -92,7 +94,7 @@ export class Processes {
       if (ended.aborted) await groupGone(pid, this.#killAfterMs);
       return { ...ended, tail };
     } finally {
-      ending.abort();
+      clearTimeout(kill);
       signal.removeEventListener('abort', end);
       output.end();
       // Pipes in which somebody is left who may write are not for the next process.
@@ -120,13 +122,12 @@ export class Processes {
     }
   }
 
-  /** SIGTERM, and SIGKILL for whatever is left a while later. */
-  async #endGroup(pid: number, over: AbortSignal): Promise<void> {
+  /** SIGTERM, and SIGKILL for whatever is left a while later, unless the timer that it returns is cleared. */
+  #endGroup(pid: number): NodeJS.Timeout {
     signalGroup(pid, 'SIGTERM');
     // One that is stopped would not hear of it.
     signalGroup(pid, 'SIGCONT');
-    await sleep(Math.min(this.#killAfterMs, LONGEST_TIMER_MS), undefined, { signal: over }).catch(() => {});
-    if (!over.aborted) signalGroup(pid, 'SIGKILL');
+    return setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
   }
 }
 
