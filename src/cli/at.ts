@@ -6,10 +6,12 @@ import { say } from './output.js';
 export async function readAt(
   context: Context,
   redis: Connection,
-  text: string | undefined,
-  zone: string,
+  options: { at?: string; tz?: string },
 ): Promise<number | undefined> {
+  const { at: text } = options;
   if (text === undefined) return undefined;
+  // Not sooner: to look up the system's zone takes as long as a third of a whole enqueue.
+  const zone = context.zone(options);
   // Read once before Redis is asked for its clock, so that a mistake is told without Redis.
   parseAt(text, { zone, now: Date.now() });
   const now = await redis.now();

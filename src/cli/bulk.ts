@@ -49,12 +49,11 @@ export async function enqueueLines(
   context: Context,
   queue: Queue,
   options: EnqueueOptions,
-  zone: string,
   at: number | undefined,
 ): Promise<void> {
   const stop = context.stopSignal();
   // Lines may hold times of day, which are those of Redis's clock.
-  const now = options.jobs ? await queue.redis.now() : 0;
+  const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
   const toJob = options.jobs
     ? (text: string) => jobOf(text, zone, now)
     : (text: string): NewJob => ({

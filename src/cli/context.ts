@@ -19,7 +19,6 @@ const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map(
 
 /** What a command meets of the outside: environment, streams, signals. The only reader of `process.env`. */
 export class Context {
-  readonly stdin = process.stdin;
   readonly stdout = process.stdout;
   readonly stderr = process.stderr;
   readonly env = process.env;
@@ -44,6 +43,11 @@ export class Context {
     process.on('exit', () => {
       for (const last of this.#atExit) last();
     });
+  }
+
+  /** Made when it is asked for: that takes Node a while, and most commands never read. */
+  get stdin(): typeof process.stdin {
+    return process.stdin;
   }
 
   /** Has `last` called when the process ends, however it does but by SIGKILL. It must not wait for anything. */

@@ -80,12 +80,11 @@ async function enqueue(context: Context, name: string, payload: string, options:
     throw bad('one id cannot name many jobs', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
 
-  const zone = context.zone(options);
   const redis = context.redis(options);
   const queue = new Queue(redis, name, { prefix: context.prefix(options) });
-  const at = () => readAt(context, redis, options.at, zone);
+  const at = () => readAt(context, redis, options);
 
-  if (payload === '-') return enqueueLines(context, queue, options, zone, await at());
+  if (payload === '-') return enqueueLines(context, queue, options, await at());
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
   const job = { payload: options.text ? JsonText.from(text) : JsonText.parse(text) };
   const { id, in: delay, tries, ttl, ifExists, durable, replicas } = options;
@@ -93,7 +92,7 @@ async function enqueue(context: Context, name: string, payload: string, options:
     { ...job, id, in: delay, at: await at(), tries, ttl },
     { ifExists, durable, replicas },
   );
-  await report(context, queue, done, options, zone);
+  await report(context, queue, done, options);
 }
 
 async function readPayload(file: string): Promise<string> {
@@ -110,13 +109,7 @@ async function readPayload(file: string): Promise<string> {
   return decodeUtf8(bytes);
 }
 
-async function report(
-  context: Context,
-  queue: Queue,
-  done: Enqueued,
-  options: EnqueueOptions,
-  zone: string,
-): Promise<void> {
+async function report(context: Context, queue: Queue, done: Enqueued, options: EnqueueOptions): Promise<void> {
   const { id, outcome, due, confirmed } = done;
   if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }));
   else if (!options.quiet) await context.write(`${id}\n`);
@@ -130,6 +123,9 @@ async function report(
   }
   if (context.stderr.isTTY && outcome !== 'kept' && outcome !== 'kept-dead') {
     const left = options.at === undefined ? (options.in ?? 0) : due - (await queue.redis.now());
-    say(context, `due ${formatTime(due, zone)}, ${left > 0 ? `in ${formatDuration(left)}` : 'which is now'}`);
+    say(
+      context,
+      `due ${formatTime(due, context.zone(options))}, ${left > 0 ? `in ${formatDuration(left)}` : 'which is now'}`,
+    );
   }
 }

@@ -43,10 +43,9 @@ async function reschedule(context: Context, queue: string, ids: string[], option
     throw new DelayqError('usage', 'a job has one due time', { next: 'give --in or --at, not both' });
   if ((inMs ?? text ?? rate) === undefined)
     throw new DelayqError('usage', 'no due time is given', { next: 'give --in 15m, --at 14:00 or --rate 10/s' });
-  const zone = context.zone(options);
   const redis = context.redis(options);
   const operator = new Operator(redis, { prefix: context.prefix(options) });
-  const at = await readAt(context, redis, text, zone);
+  const at = await readAt(context, redis, options);
   const stepMs = rate === undefined ? undefined : 1_000 / rate;
   const spread = new Spread({
     ...(at === undefined ? { in: inMs ?? 0 } : { at }),
@@ -54,7 +53,7 @@ async function reschedule(context: Context, queue: string, ids: string[], option
   });
   const now = await redis.now();
   const due = at ?? now + (inMs ?? 0);
-  const first = due > now ? `${formatTime(due, zone)}, in ${formatDuration(due - now)}` : 'now';
+  const first = due > now ? `${formatTime(due, context.zone(options))}, in ${formatDuration(due - now)}` : 'now';
   await actOn(context, {
     queue,
     ids,
