@@ -29,7 +29,6 @@ const TOLD = 20;
 
 export function adoptCommand(context: Context): Command {
   const command = new Command('adopt')
-    .summary('take over the jobs of a sorted set and a hash of other software')
     .description(
       'Moves the jobs of a queue that is a sorted set (id, time) and a hash (id, payload) into one of delayq, a few at a time, each whole, while its producers go on writing.',
     )

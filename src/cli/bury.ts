@@ -11,9 +11,9 @@ interface Options extends ActOptions {
 const STATES = ['pending'] as const;
 
 export function buryCommand(context: Context): Command {
-  const command = new Command('bury')
-    .summary('put pending jobs among the dead: until the patch ships')
-    .description('Puts pending jobs among the dead, where no drain takes them and nothing removes them.');
+  const command = new Command('bury').description(
+    'Puts pending jobs among the dead, where no drain takes them and nothing removes them.',
+  );
   command.option('--reason <text>', 'kept as their last error, for whoever looks at the dead');
   addAct(command, STATES).action((queue: string, ids: string[], options: Options) =>
     bury(context, queue, ids, options),

@@ -7,11 +7,9 @@ import { addGlobals, examples } from './options.js';
 const STATES = ['dead', 'active', 'pending'] as const;
 
 export function cancelCommand(context: Context): Command {
-  const command = new Command('cancel')
-    .summary('remove jobs: the order was paid')
-    .description(
-      'Removes jobs, whatever state they are in. A handler that runs is not stopped: what it does, it does; only its ack then removes nothing.',
-    );
+  const command = new Command('cancel').description(
+    'Removes jobs, whatever state they are in. A handler that runs is not stopped: what it does, it does; only its ack then removes nothing.',
+  );
   addAct(command, STATES).action((queue: string, ids: string[], options: ActOptions) =>
     cancel(context, queue, ids, options),
   );

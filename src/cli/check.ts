@@ -28,7 +28,6 @@ interface Options extends Globals {
 
 export function checkCommand(context: Context): Command {
   const command = new Command('check')
-    .summary('one line for monitoring: is the queue kept within limits')
     .description(
       'Says on one line, as a Nagios plugin, whether a queue (or each of several; none named: all) is in order.',
     )

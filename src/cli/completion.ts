@@ -16,16 +16,15 @@ const SCRIPTS: Readonly<Record<string, string>> = { bash, zsh, fish };
 const DEADLINE_MS = 1_000;
 
 /** `everything` makes the program with all its commands. */
-export function completionCommand(context: Context, everything: () => Command): Command {
+export function completionCommand(context: Context, everything: () => Promise<Command>): Command {
   const command = new Command('completion')
-    .summary('print a script that completes delayq in your shell')
     .description('Prints a script for completing commands, options, their values, queues and files with the tab key.')
     .usage('[options] <bash|zsh|fish>')
     .argument('<bash|zsh|fish>')
     .argument('[word...]')
     .addOption(new Option('--words', 'answer the script: what may stand in place of the last word').hideHelp())
-    .action((first: string, rest: string[], options: Options) =>
-      options.words ? answer(context, everything(), [first, ...rest]) : print(context, [first, ...rest]),
+    .action(async (first: string, rest: string[], options: Options) =>
+      options.words ? answer(context, await everything(), [first, ...rest]) : print(context, [first, ...rest]),
     );
   examples(command, [
     "echo 'source <(delayq completion bash)' >> ~/.bashrc",

@@ -22,7 +22,6 @@ const MEANINGS: Record<keyof Settings, string> = {
 
 export function configCommand(context: Context): Command {
   const command = new Command('config')
-    .summary('show or set the defaults of a queue')
     .description('Sets defaults for jobs and commands that say nothing else, and shows them.')
     .argument('<queue>', 'name of the queue')
     .argument('[name=value...]', 'settings; name= removes one')

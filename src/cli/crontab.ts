@@ -18,7 +18,6 @@ const LONGEST = 998;
 
 export function crontabCommand(context: Context): Command {
   const command = new Command('crontab')
-    .summary('print a line for a crontab that drains a queue')
     .description(
       'Prints a crontab line that drains a queue into a handler every minute, as it would run here and now: cron has ' +
         'another directory, hardly a PATH, and its own idea of %.',

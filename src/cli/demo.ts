@@ -39,7 +39,6 @@ while read -r order; do echo "close-order: closed $order at $(date +%T)"; done
 
 export function demoCommand(context: Context): Command {
   const command = new Command('demo')
-    .summary('show the main job in ten seconds, on a private Redis')
     .description('Starts a redis-server of its own on a socket in a temporary directory, and removes both at the end.')
     .action(() => demo(context));
   return examples(command, ['delayq demo']);

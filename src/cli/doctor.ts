@@ -17,7 +17,6 @@ const EXIT = { ok: 0, warn: 1, fail: 2 } as const;
 
 export function doctorCommand(context: Context): Command {
   const command = new Command('doctor')
-    .summary('find what is wrong with Redis and the queues, and mend it')
     .description(
       'Looks whether Redis can keep queues, and whether every job of all queues (or of those named) is whole, in small steps while they are used.',
     )

@@ -6,9 +6,6 @@ import { addGlobals, count, details, duration, examples, longerThanNone, ratePer
 import { say } from './output.js';
 import { requireQueue } from './queues.js';
 import type { Drain } from './sinks/drain.js';
-import { execRecipe } from './sinks/exec.js';
-import { drainIntoHandlers } from './sinks/handlers.js';
-import { pipeRecipe } from './sinks/pipe.js';
 import { drainToStdout } from './sinks/stdout.js';
 
 interface Options extends Globals {
@@ -49,7 +46,6 @@ const FOR_HANDLERS = {
 
 export function drainCommand(context: Context): Command {
   const command = new Command('drain')
-    .summary('take due jobs, oldest due first, into a handler or to stdout')
     .description(
       'Takes due jobs, oldest due first, until none that was due at the start is left, and runs a handler for each ' +
         '(-- command), for many at a time (--pipe), or writes them to stdout, one a line.',
@@ -198,7 +194,17 @@ async function drain(
   if (options.failIfEmpty && notes.taken === 0) context.exitCode = 3;
 }
 
-function intoHandlers(context: Context, drain: Drain, handler: readonly string[], options: Options): Promise<boolean> {
+async function intoHandlers(
+  context: Context,
+  drain: Drain,
+  handler: readonly string[],
+  options: Options,
+): Promise<boolean> {
+  const [{ drainIntoHandlers }, { execRecipe }, { pipeRecipe }] = await Promise.all([
+    import('./sinks/handlers.js'),
+    import('./sinks/exec.js'),
+    import('./sinks/pipe.js'),
+  ]);
   const odd = (notice: string) => say(context, notice);
   const { pipe } = options;
   const env = context.handlerEnv();

@@ -11,14 +11,13 @@ import {
   Queue,
 } from '../index.js';
 import { readAt } from './at.js';
-import { type EnqueueOptions, enqueueLines } from './bulk.js';
+import type { EnqueueOptions } from './bulk.js';
 import type { Context } from './context.js';
 import { addGlobals, count, duration, examples } from './options.js';
 import { document, say } from './output.js';
 
 export function enqueueCommand(context: Context): Command {
   const command = new Command('enqueue')
-    .summary('put jobs into a queue, due now or later')
     .description('Puts a job into a queue and prints its id. With neither --in nor --at it is due now.')
     .argument('<queue>', 'name of the queue')
     .argument('<payload>', 'JSON; - reads one payload a line from stdin; @file takes a whole file as one payload')
@@ -84,7 +83,10 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const queue = new Queue(redis, name, { prefix: context.prefix(options) });
   const at = () => readAt(context, redis, options);
 
-  if (payload === '-') return enqueueLines(context, queue, options, await at());
+  if (payload === '-') {
+    const { enqueueLines } = await import('./bulk.js');
+    return enqueueLines(context, queue, options, await at());
+  }
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
   const job = { payload: options.text ? JsonText.from(text) : JsonText.parse(text) };
   const { id, in: delay, tries, ttl, ifExists, durable, replicas } = options;

@@ -21,7 +21,6 @@ const CHUNK = 64 * 1024;
 
 export function exportCommand(context: Context): Command {
   const command = new Command('export')
-    .summary('write all jobs of a queue as lines, to be imported elsewhere')
     .description(
       'Writes jobs as JSON Lines, byte for byte, for delayq import. A pending job of which there is no more to say is a line as enqueue --jobs takes it.',
     )

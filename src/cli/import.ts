@@ -27,7 +27,6 @@ const BATCH_BYTES = 1024 * 1024;
 
 export function importCommand(context: Context): Command {
   const command = new Command('import')
-    .summary('put jobs that were exported into a queue')
     .description(
       'Puts the jobs of an export into a queue: same ids, times, states, records and payloads. Ids that are there stay as they are, so it is safe to repeat.',
     )

@@ -26,7 +26,6 @@ interface Options extends Globals {
 
 export function inspectCommand(context: Context): Command {
   const command = new Command('inspect')
-    .summary('show what is in the queues, and what is wrong')
     .description('Shows all queues in one table, or one queue in full. Into a pipe it writes JSON.')
     .argument('[queue]', 'name of one queue')
     .option('--json', 'write one JSON document (the default when stdout is not a terminal)')

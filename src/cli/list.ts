@@ -19,7 +19,6 @@ const ROWS = 200;
 
 export function listCommand(context: Context): Command {
   const command = new Command('list')
-    .summary('list the jobs of a queue, dead ones first')
     .description('Lists jobs, of each state in the order of their times. Into a pipe it writes JSON Lines, a job each.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)

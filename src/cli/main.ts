@@ -1,32 +1,9 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
-import { adoptCommand } from './adopt.js';
-import { buryCommand } from './bury.js';
-import { cancelCommand } from './cancel.js';
-import { checkCommand, unknownState } from './check.js';
-import { completionCommand } from './completion.js';
-import { configCommand } from './config.js';
+import { COMMANDS } from './commands.js';
 import { Context } from './context.js';
-import { crontabCommand } from './crontab.js';
-import { demoCommand } from './demo.js';
-import { doctorCommand } from './doctor.js';
-import { drainCommand } from './drain.js';
-import { enqueueCommand } from './enqueue.js';
-import { exportCommand } from './export.js';
-import { importCommand } from './import.js';
-import { inspectCommand } from './inspect.js';
-import { listCommand } from './list.js';
-import { metricsCommand } from './metrics.js';
-import { moveCommand } from './move.js';
 import { addGlobals, examples } from './options.js';
 import { complain } from './output.js';
-import { pauseCommand, resumeCommand } from './pause.js';
-import { purgeCommand } from './purge.js';
-import { requeueCommand } from './requeue.js';
-import { rescheduleCommand } from './reschedule.js';
-import { ackCommand, nackCommand, renewCommand } from './settle.js';
-import { showCommand } from './show.js';
-import { waitCommand } from './wait.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -45,47 +22,15 @@ const EXIT = {
   config: 78,
 } as const;
 
-/** All commands, in the order in which the help tells of them. */
-const COMMANDS: Readonly<Record<string, Readonly<Record<string, (context: Context) => Command>>>> = {
-  Produce: { enqueue: enqueueCommand },
-  Consume: { drain: drainCommand, ack: ackCommand, nack: nackCommand, renew: renewCommand },
-  Look: { inspect: inspectCommand, list: listCommand, show: showCommand },
-  Act: {
-    cancel: cancelCommand,
-    reschedule: rescheduleCommand,
-    requeue: requeueCommand,
-    bury: buryCommand,
-    move: moveCommand,
-    purge: purgeCommand,
-    pause: pauseCommand,
-    resume: resumeCommand,
-  },
-  Operate: {
-    doctor: doctorCommand,
-    check: checkCommand,
-    wait: waitCommand,
-    metrics: metricsCommand,
-    config: configCommand,
-    export: exportCommand,
-    import: importCommand,
-    adopt: adoptCommand,
-    crontab: crontabCommand,
-    completion: (context) => completionCommand(context, () => programOf(() => true)),
-    demo: demoCommand,
-  },
-};
-
 const context = new Context((code) => process.exit(code));
 
-// Building a command costs time at every start: once it is known which is meant, the others are left out.
 const words = process.argv.slice(2);
 const meant = meantOf(words);
 const isKnown =
   ['-V', '--version'].includes(meant) || Object.values(COMMANDS).some((commands) => Object.hasOwn(commands, meant));
-const program = programOf((name) => !isKnown || name === meant);
 
-/** The program with those of its commands that are wanted. */
-function programOf(isWanted: (name: string) => boolean): Command {
+/** The program with those of its commands that `isMeant`; of the others, unless one is, what the help tells of them. */
+async function programOf(isMeant: (name: string) => boolean): Promise<Command> {
   const made = addGlobals(new Command('delayq'))
     // What stands behind the name of a command is the command's: a handler's own options, too.
     .enablePositionalOptions()
@@ -94,8 +39,9 @@ function programOf(isWanted: (name: string) => boolean): Command {
     .configureHelp({ subcommandTerm: (command) => command.name() });
   for (const [group, commands] of Object.entries(COMMANDS)) {
     made.commandsGroup(`${group}:`);
-    for (const [name, make] of Object.entries(commands)) {
-      if (isWanted(name)) made.addCommand(make(context));
+    for (const [name, { summary, load }] of Object.entries(commands)) {
+      const command = isMeant(name) ? (await load())(context, () => programOf(() => true)) : new Command(name);
+      if (isMeant(name) || !isKnown) made.addCommand(command.summary(summary));
     }
   }
   made
@@ -137,11 +83,12 @@ function helpOf(made: Command): Command {
 function meantOf(words: readonly string[]): string {
   const [word = '', ...rest] = words;
   if (word === '--redis' || word === '--prefix') return meantOf(rest.slice(1));
-  return /^--(redis|prefix)=/.test(word) ? meantOf(rest) : word;
+  return /^--($|(redis|prefix)=)/.test(word) ? meantOf(rest) : word;
 }
 
 async function main(): Promise<number> {
   try {
+    const program = await programOf((name) => name === meant || (meant === 'help' && words.includes(name)));
     if (process.argv.length <= 2) {
       process.stderr.write(program.helpInformation({ error: true }));
       return EXIT.usage;
@@ -153,7 +100,10 @@ async function main(): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
     // Monitoring knows four states, and reads stdout.
-    if (meant === 'check') return await unknownState(context, error);
+    if (meant === 'check') {
+      const { unknownState } = await import('./check.js');
+      return await unknownState(context, error);
+    }
     if (error instanceof CommanderError) {
       process.stderr.write(`  next: delayq ${isKnown ? `${meant} ` : ''}--help\n`);
       return EXIT.usage;

@@ -25,7 +25,6 @@ const AT_ONCE = 50;
 
 export function metricsCommand(context: Context): Command {
   const command = new Command('metrics')
-    .summary('print counts of the queues for Prometheus')
     .description('Prints the state of all queues, or of some, in the text format of Prometheus.')
     .argument('[queue...]', 'names of queues')
     .option('--out <file>', 'replace this file, whole or not at all')

@@ -15,11 +15,9 @@ interface Options extends ActOptions {
 const STATES = ['dead', 'pending'] as const;
 
 export function moveCommand(context: Context): Command {
-  const command = new Command('move')
-    .summary('put jobs into another queue')
-    .description(
-      'Moves pending and dead jobs to another queue, as they are: id, state, time, counts, payload. Jobs that consumers hold stay.',
-    );
+  const command = new Command('move').description(
+    'Moves pending and dead jobs to another queue, as they are: id, state, time, counts, payload. Jobs that consumers hold stay.',
+  );
   addAct(command, STATES)
     .option('--into <queue>', 'the other queue')
     .action((queue: string, ids: string[], options: Options) => move(context, queue, ids, options));

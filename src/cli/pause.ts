@@ -13,7 +13,6 @@ interface Options extends Globals {
 
 export function pauseCommand(context: Context): Command {
   const command = new Command('pause')
-    .summary('have drains take nothing from a queue')
     .description(
       'Has drains take nothing from a queue, for a time or until delayq resume. Pausing again sets a new end.',
     )
@@ -39,7 +38,6 @@ export function pauseCommand(context: Context): Command {
 
 export function resumeCommand(context: Context): Command {
   const command = new Command('resume')
-    .summary('have drains take from a paused queue again')
     .description('Has drains take from paused queues again: those that wait, at once.')
     .argument('<queue...>', 'names of queues')
     .option('-q, --quiet', 'say nothing')

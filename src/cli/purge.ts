@@ -19,7 +19,6 @@ const STATES = ['dead', 'active', 'pending'] as const;
 
 export function purgeCommand(context: Context): Command {
   const command = new Command('purge')
-    .summary('remove all jobs of a queue')
     .description('Removes all jobs of a queue, or all that are dead, active or pending. They cannot be brought back.')
     .argument('<queue>', 'name of the queue')
     .option('--dead', 'dead jobs')

@@ -11,11 +11,9 @@ interface Options extends ActOptions {
 const STATES = ['dead'] as const;
 
 export function requeueCommand(context: Context): Command {
-  const command = new Command('requeue')
-    .summary('put dead jobs back into their queue')
-    .description(
-      'Makes dead jobs pending again, due now, as if they had never been tried. What they were enqueued with stays.',
-    );
+  const command = new Command('requeue').description(
+    'Makes dead jobs pending again, due now, as if they had never been tried. What they were enqueued with stays.',
+  );
   command.option(
     '--rate <n/s>',
     'let so many fall due from now on: 10/s, 100/m (all are scheduled at once: nothing has to be kept running)',

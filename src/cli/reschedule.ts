@@ -14,9 +14,9 @@ interface Options extends ActOptions {
 const STATES = ['pending'] as const;
 
 export function rescheduleCommand(context: Context): Command {
-  const command = new Command('reschedule')
-    .summary('give pending jobs another due time')
-    .description('Gives pending jobs another due time. Several stay in the order in which they stand in line.');
+  const command = new Command('reschedule').description(
+    'Gives pending jobs another due time. Several stay in the order in which they stand in line.',
+  );
   command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
     .option('--at <time>', 'due at 14:00, "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or @1795266000')

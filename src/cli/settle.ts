@@ -45,7 +45,7 @@ const GRACE_MS = 30_000;
 const IN_FLIGHT = 4;
 
 export function ackCommand(context: Context): Command {
-  const command = answer('ack', 'say that jobs are done: remove them').action(
+  const command = answer('ack', 'Say that jobs are done: remove them').action(
     (queue: string | undefined, id: string | undefined, receipt: string | undefined, options: Options) =>
       settle(context, [queue, id, receipt], options, (of, jobs, patience) =>
         settlePatiently(() => of.ack(jobs), patience),
@@ -60,7 +60,7 @@ export function ackCommand(context: Context): Command {
 }
 
 export function nackCommand(context: Context): Command {
-  const command = answer('nack', 'give jobs back, to be tried again')
+  const command = answer('nack', 'Give jobs back, to be tried again')
     .option('--in <duration>', "try again after so long, instead of the queue's backoff", duration)
     .option('--dead', 'no more tries: dead at once')
     .option('--release', 'count nothing: due as before, or with --in after that')
@@ -81,7 +81,7 @@ export function nackCommand(context: Context): Command {
 }
 
 export function renewCommand(context: Context): Command {
-  const command = answer('renew', 'hold jobs for longer')
+  const command = answer('renew', 'Hold jobs for longer')
     .option('--lease <duration>', "for so long from now, instead of the queue's lease", longerThanNone)
     .action((queue: string | undefined, id: string | undefined, receipt: string | undefined, options: Options) =>
       settle(context, [queue, id, receipt], options, (of, jobs, patience) =>
@@ -95,10 +95,9 @@ export function renewCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-function answer(name: string, summary: string): Command {
+function answer(name: string, what: string): Command {
   const command = new Command(name)
-    .summary(summary)
-    .description(`${summary[0]?.toUpperCase()}${summary.slice(1)}. Jobs are named by arguments, or by lines on stdin.`)
+    .description(`${what}. Jobs are named by arguments, or by lines on stdin.`)
     .usage('[options] [<queue> <id> <receipt>]')
     .argument('[queue]', 'name of the queue')
     .argument('[id]', "the job's id")

@@ -23,7 +23,6 @@ interface Options extends Globals {
 
 export function showCommand(context: Context): Command {
   const command = new Command('show')
-    .summary('show all that is known of one job')
     .description(
       'Shows where a job stands, its times, attempts, last error and payload; of one that is not there what else tells of ' +
         'it. Into a pipe it writes JSON.',

@@ -27,7 +27,6 @@ const LOOK_MS = 500;
 
 export function waitCommand(context: Context): Command {
   const command = new Command('wait')
-    .summary('wait until nothing is being done: for deploys')
     .description('Waits until no job of a queue is active and none is due; of a paused queue, until none is active.')
     .argument('<queue...>', 'names of queues: all of them at the same moment')
     .option('--idle', 'nothing is active and nothing due; for now the only thing to wait for')
