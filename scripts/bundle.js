@@ -1,5 +1,6 @@
 // Bundles the command line into one CommonJS file: one file to read and parse is what a start under cron costs least
 // with, and esbuild keeps each dynamic import inside it lazy. The library is not bundled; tsc writes that.
+import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { build } from 'esbuild';
@@ -57,8 +58,9 @@ const { outputFiles } = await build({
   format: 'cjs',
   minifySyntax: true,
   legalComments: 'inline',
+  // Scripts that run in a context of V8 have neither.
+  supported: { 'dynamic-import': false },
   define: { 'import.meta.url': 'moduleUrl', DELAYQ_VERSION: JSON.stringify(version) },
-  banner: { js: `const moduleUrl = require('node:url').pathToFileURL(__filename).href;\n${LAZY}` },
   plugins: [
     {
       name: 'ioredis',
@@ -70,7 +72,14 @@ const { outputFiles } = await build({
 });
 const [{ path, text }] = outputFiles;
 const rare = new RegExp(`(?<= = )require\\("(?:node:)?(?:${RARE.join('|')})"\\)`, 'g');
+const body = text.replaceAll(rare, (found) => `lazy(() => ${found})`);
+const id = createHash('sha256').update(body).digest('hex').slice(0, 16);
+// A function, as bin/start.js runs it: begins with what tells it from another version.
 writeFileSync(
   path,
-  text.replaceAll(rare, (found) => `lazy(() => ${found})`),
+  `/* ${id} */ (function (require, __filename) {
+const moduleUrl = require('node:url').pathToFileURL(__filename).href;
+${LAZY}
+${body}})
+`,
 );
