@@ -1,12 +1,15 @@
 // Bundles the command line into one CommonJS file: one file to read and parse is what a start under cron costs least
 // with, and esbuild keeps each dynamic import inside it lazy. The library is not bundled; tsc writes that.
 import { createHash } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { build } from 'esbuild';
+import { shaOf } from '../dist/script.js';
 
 const require = createRequire(import.meta.url);
 const { version } = require('../package.json');
+const names = readdirSync(new URL('../lua/', import.meta.url)).map((file) => file.replace(/\.lua$/, ''));
+const shas = Object.fromEntries(names.map((name) => [name, shaOf(name)]));
 
 /** Modules of Node that take long to load, and of which most runs use nothing: loaded when something of them is used. */
 const RARE = ['assert', 'child_process', 'crypto', 'dns', 'fs/promises', 'net', 'os', 'stream/promises', 'tls', 'tty'];
@@ -60,7 +63,11 @@ const { outputFiles } = await build({
   legalComments: 'inline',
   // Scripts that run in a context of V8 have neither.
   supported: { 'dynamic-import': false },
-  define: { 'import.meta.url': 'moduleUrl', DELAYQ_VERSION: JSON.stringify(version) },
+  define: {
+    'import.meta.url': 'MODULE_URL',
+    DELAYQ_SHAS: JSON.stringify(shas),
+    DELAYQ_VERSION: JSON.stringify(version),
+  },
   plugins: [
     {
       name: 'ioredis',
@@ -72,13 +79,14 @@ const { outputFiles } = await build({
 });
 const [{ path, text }] = outputFiles;
 const rare = new RegExp(`(?<= = )require\\("(?:node:)?(?:${RARE.join('|')})"\\)`, 'g');
-const body = text.replaceAll(rare, (found) => `lazy(() => ${found})`);
+const body = text
+  .replaceAll(rare, (found) => `lazy(() => ${found})`)
+  .replaceAll('MODULE_URL', 'require("node:url").pathToFileURL(__filename)');
 const id = createHash('sha256').update(body).digest('hex').slice(0, 16);
 // A function, as bin/start.js runs it: begins with what tells it from another version.
 writeFileSync(
   path,
   `/* ${id} */ (function (require, __filename) {
-const moduleUrl = require('node:url').pathToFileURL(__filename).href;
 ${LAZY}
 ${body}})
 `,

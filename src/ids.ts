@@ -1,17 +1,33 @@
 import { randomFillSync } from 'node:crypto';
+import { closeSync, openSync, readSync } from 'node:fs';
 import { hostname } from 'node:os';
 
 /** Who takes jobs, for operators: host and process. */
-export const CONSUMER = `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+export function consumer(): string {
+  return `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+}
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const pool = Buffer.allocUnsafe(4096);
 let poolAt = pool.length;
 
+/** Fills the pool from the system's random source. Where it is a file: to load node:crypto takes longer than to connect. */
+function fill(): void {
+  let file: number | undefined;
+  try {
+    file = openSync('/dev/urandom', 'r');
+    if (readSync(file, pool) < pool.length) randomFillSync(pool);
+  } catch {
+    randomFillSync(pool);
+  } finally {
+    if (file !== undefined) closeSync(file);
+  }
+}
+
 /** A byte of the system's random source. */
 function randomByte(): number {
   if (poolAt === pool.length) {
-    randomFillSync(pool);
+    fill();
     poolAt = 0;
   }
   return pool[poolAt++] as number;

@@ -13,7 +13,7 @@ import {
   unconfirmed,
 } from './durability.js';
 import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from './errors.js';
-import { CONSUMER, randomWord } from './ids.js';
+import { consumer, randomWord } from './ids.js';
 import {
   type Answer,
   afterRepeat,
@@ -235,7 +235,7 @@ export class Queue {
   } = {}): Promise<scripts.Drained> {
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
-    return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: CONSUMER });
+    return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: consumer() });
   }
 
   /**

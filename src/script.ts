@@ -43,22 +43,23 @@ const BEFORE = ['prelude', 'records'];
 const MORE_BEFORE: Partial<Record<Name, readonly string[]>> = { audit: ['faults'], mend: ['faults'] };
 
 const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');
-const sources = new Map<Name, { readonly text: string; readonly sha: string }>();
+const textOf = (name: Name) => [...BEFORE, ...(MORE_BEFORE[name] ?? []), name].map(read).join('\n');
 
-function source(name: Name) {
-  let found = sources.get(name);
-  if (!found) {
-    const text = [...BEFORE, ...(MORE_BEFORE[name] ?? []), name].map(read).join('\n');
-    found = { text, sha: createHash('sha1').update(text).digest('hex') };
-    sources.set(name, found);
-  }
-  return found;
+/** By name, known when the command line is bundled: that saves it reading them, and Node its crypto. */
+declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
+const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
+
+/** By what Redis knows a script. */
+export function shaOf(name: Name): string {
+  const sha = shas.get(name) ?? createHash('sha1').update(textOf(name)).digest('hex');
+  shas.set(name, sha);
+  return sha;
 }
 
 /** The name of the script that Redis knows by `sha`; undefined for one that is not ours. */
 export function nameOf(sha: string): string | undefined {
   const names = readdirSync(new URL('../lua/', import.meta.url)).map((file) => file.replace(/\.lua$/, '') as Name);
-  return names.find((name) => source(name).sha === sha);
+  return names.find((name) => shaOf(name) === sha);
 }
 
 /**
@@ -72,14 +73,13 @@ export async function run(
   args: Arg[],
   foreign: readonly string[] = [],
 ): Promise<Reply[]> {
-  const { sha, text } = source(name);
   const rest = [KEY_ORDER.length + foreign.length, ...KEY_ORDER.map((key) => keys[key]), ...foreign, ...args];
   try {
-    return (await redis.call('EVALSHA', sha, ...rest)) as Reply[];
+    return (await redis.call('EVALSHA', shaOf(name), ...rest)) as Reply[];
   } catch (error) {
     // Redis was restarted or its scripts flushed; nothing ran, so sending the text is no repeat.
     if (!(error instanceof Error && /^NOSCRIPT/.test(String((error.cause as Error | undefined)?.message)))) throw error;
-    return (await redis.call('EVAL', text, ...rest)) as Reply[];
+    return (await redis.call('EVAL', textOf(name), ...rest)) as Reply[];
   }
 }
 
