@@ -37,7 +37,7 @@ const IOREDIS = {
 };
 
 /** ioredis's own requires that wait until something of them is used. */
-const LATER = /(?<= = )require\("(?:\.\/cluster|@ioredis\/commands|debug)"\)/g;
+const LATER = /(?<==\s?)require\("(?:\.\/cluster|@ioredis\/commands|debug)"\)/g;
 
 function edited(path) {
   const edits = IOREDIS[path.split('/ioredis/built/').at(-1)] ?? [];
@@ -60,6 +60,7 @@ const { outputFiles } = await build({
   target: 'node20',
   format: 'cjs',
   minifySyntax: true,
+  minifyWhitespace: true,
   legalComments: 'inline',
   // Scripts that run in a context of V8 have neither.
   supported: { 'dynamic-import': false },
@@ -78,7 +79,7 @@ const { outputFiles } = await build({
   ],
 });
 const [{ path, text }] = outputFiles;
-const rare = new RegExp(`(?<= = )require\\("(?:node:)?(?:${RARE.join('|')})"\\)`, 'g');
+const rare = new RegExp(`(?<==\\s?)require\\("(?:node:)?(?:${RARE.join('|')})"\\)`, 'g');
 const body = text
   .replaceAll(rare, (found) => `lazy(() => ${found})`)
   .replaceAll('MODULE_URL', 'require("node:url").pathToFileURL(__filename)');
