@@ -23,12 +23,22 @@ const user = process.geteuid?.();
 
 const trusted = ({ uid, mode }) => (uid === 0 || uid === user) && (mode & 0o022) === 0;
 
+function owner(directory) {
+  try {
+    return fs.statSync(directory).uid;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The directories in which a cache may be, the best first. */
 function places() {
   const { XDG_CACHE_HOME, HOME, NODE_DISABLE_COMPILE_CACHE } = process.env;
   if (user === undefined || NODE_DISABLE_COMPILE_CACHE) return [];
-  const caches = XDG_CACHE_HOME || (HOME && join(HOME, '.cache'));
-  return [dirname(BUNDLE), ...(caches?.startsWith('/') ? [join(caches, 'delayq')] : [])];
+  const home = XDG_CACHE_HOME || HOME;
+  // root must not leave its own in somebody's home, nor make one that is not there.
+  if (!home?.startsWith('/') || owner(home) !== user) return [dirname(BUNDLE)];
+  return [dirname(BUNDLE), join(home, XDG_CACHE_HOME ? 'delayq' : '.cache/delayq')];
 }
 
 /** The name of the cache for this run: V8 itself sees whether it was made by another V8, but of the source only its length. */
@@ -36,7 +46,7 @@ function nameFor(source) {
   const words = process.argv.slice(2);
   const handler = words.indexOf('--');
   const own = handler < 0 ? words : words.slice(0, handler);
-  const word = own.some((word) => word === '--help' || word === '-h') ? 'help' : /^[-\w]+$/.exec(own[0])?.[0];
+  const word = own.some((word) => word === '--help' || word === '-h') ? 'help' : /^[-\w]+$/.exec(own[0] ?? '')?.[0];
   const id = source.slice(3, 19);
   return `${id}-${fs.statSync(BUNDLE).mtimeMs}-${process.version}-${process.arch}-${word ?? ''}.cache`;
 }
@@ -58,28 +68,28 @@ function read(place, name) {
   }
 }
 
-/** Whether `directory`, or what it will be made in, is the user's: root must not leave its own in somebody's home. */
-function isOwn(directory) {
-  const found = fs.statSync(directory, { throwIfNoEntry: false });
-  return found ? found.uid === user : isOwn(dirname(directory));
-}
-
 /** Writes the cache so that others see all of it or nothing. Returns whether it is there now. */
 function write(place, name, cache) {
-  const file = join(place, name);
-  const part = `${file}.${process.pid}`;
   try {
-    if (!isOwn(place)) return false;
     fs.mkdirSync(place, { recursive: true, mode: 0o700 });
     if (!trusted(fs.statSync(place))) return false;
     for (const old of fs.readdirSync(place).filter((old) => OURS.test(old))) {
-      if (Date.now() - fs.statSync(join(place, old)).mtimeMs > KEEP_MS) fs.rmSync(join(place, old), { force: true });
+      if (Date.now() - fs.statSync(join(place, old)).mtimeMs > KEEP_MS) fs.unlinkSync(join(place, old));
     }
-    fs.writeFileSync(part, Buffer.concat([cache, cache]), { flag: 'wx', mode: 0o644 });
-    fs.renameSync(part, file);
+    const file = join(place, name);
+    const part = `${file}.${process.pid}`;
+    const open = fs.openSync(part, 'wx', 0o644);
+    try {
+      fs.writeFileSync(open, Buffer.concat([cache, cache]));
+      fs.renameSync(part, file);
+    } catch {
+      fs.unlinkSync(part);
+      return false;
+    } finally {
+      fs.closeSync(open);
+    }
     return true;
   } catch {
-    fs.rmSync(part, { force: true });
     return false;
   }
 }
