@@ -8,6 +8,7 @@ import { shaOf } from '../dist/script.js';
 
 const require = createRequire(import.meta.url);
 const { version } = require('../package.json');
+const commands = createRequire(require.resolve('ioredis'))('@ioredis/commands');
 const names = readdirSync(new URL('../lua/', import.meta.url)).map((file) => file.replace(/\.lua$/, ''));
 const shas = Object.fromEntries(names.map((name) => [name, shaOf(name)]));
 
@@ -33,7 +34,7 @@ const IOREDIS = {
   ],
   'utils/debug.js': [['= (0, debug_1.default)', '= process.env.DEBUG === undefined ? {} : (0, debug_1.default)']],
   'utils/Commander.js': [
-    ['= require("@ioredis/commands")', `= { list: ${JSON.stringify(require('@ioredis/commands').list)} }`],
+    ['= require("@ioredis/commands")', `= { list: ${JSON.stringify(commands.list)} }`],
     // To add a property to a prototype V8 copies those before it, unless one was ever deleted: here are 600.
     ['commands.forEach(', 'Commander.prototype.first = 0; delete Commander.prototype.first; commands.forEach('],
   ],

@@ -49,7 +49,10 @@ const textOf = (name: Name) => [...BEFORE, ...(MORE_BEFORE[name] ?? []), name].m
 declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
-/** By what Redis knows a script. */
+/**
+ * By what Redis knows a script.
+ * @public for scripts/bundle.js
+ */
 export function shaOf(name: Name): string {
   const sha = shas.get(name) ?? createHash('sha1').update(textOf(name)).digest('hex');
   shas.set(name, sha);
