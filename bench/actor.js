@@ -1,0 +1,77 @@
+// A process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON, or with `watch` one a job.
+import { data, jobs } from './jobs.js';
+
+const [name, act, json] = process.argv.slice(2);
+const { n = 0, at, watchers = 1, due = [], ...where } = JSON.parse(json);
+const { open } = await import(`./peers/${name}.js`);
+/** @type {() => Promise<import('./peers/peer.js').Peer>} */
+const connect = () => open(where);
+const peer = await connect();
+const HOUR = 3_600_000;
+
+/** Seconds that something takes. @param {() => Promise<unknown>} what */
+async function seconds(what) {
+  const begin = performance.now();
+  await what();
+  return { seconds: (performance.now() - begin) / 1_000 };
+}
+
+/** What is measured are the libraries, not how long V8 takes to compile them. */
+const WARM = 1_000;
+
+const ACTS = {
+  /** n jobs that are due in an hour, one after the other. */
+  one: async () => {
+    for (let i = 0; i < WARM; i += 1) await peer.add(data(i), Date.now() + HOUR);
+    return seconds(async () => {
+      for (let i = 0; i < n; i += 1) await peer.add(data(i), Date.now() + HOUR);
+    });
+  },
+  /** 100 callers at a time. */
+  hundred: async () => {
+    let i = 0;
+    const callers = (upTo) =>
+      Promise.all(
+        Array.from({ length: 100 }, async () => {
+          while (i < upTo) await peer.add(data(i++), Date.now() + HOUR);
+        }),
+      );
+    await callers(WARM);
+    return seconds(() => callers(WARM + n));
+  },
+  /** By the call for many. */
+  bulk: async () => {
+    await peer.addMany(jobs(WARM, Date.now() + HOUR));
+    const all = jobs(n, Date.now() + HOUR);
+    return seconds(() => peer.addMany(all));
+  },
+  /** Not timed: n jobs, due at `at` or now. */
+  fill: () => peer.addMany(jobs(n, at)),
+  /** Takes n jobs that are due now, with a handler that does nothing, until each is confirmed. */
+  drain: () => seconds(() => peer.drain(n, async () => {})),
+  /** Enqueues a job for each of `due`, an array of [when to enqueue, when it is due]. */
+  produce: async () => {
+    for (const [i, [when, at]] of due.entries()) {
+      const wait = when - Date.now();
+      if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
+      peer.add(data(i, at), at);
+    }
+  },
+};
+
+/** Consumers that go on; a line for each job: how late it came, ms. */
+async function watch() {
+  const late = async (job) => process.stdout.write(`${performance.timeOrigin + performance.now() - job.at}\n`);
+  await peer.watch(late);
+  for (let i = 1; i < watchers; i += 1) await (await connect()).watch(late);
+  process.stdout.write('ready\n');
+  process.stdin.on('end', () => process.exit()).resume();
+}
+
+if (act === 'watch') await watch();
+else {
+  const result = (await ACTS[act]()) ?? {};
+  process.stdout.write(`${JSON.stringify(result)}\n`);
+  await peer.close();
+  process.exit();
+}

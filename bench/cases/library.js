@@ -1,0 +1,40 @@
+// Enqueue from a program: one after the other, by 100 callers at a time, and by the call for many. Jobs due in an hour.
+import { interleave } from '../rounds.js';
+
+const WAYS = [
+  ['one', 'one by one', 10_000],
+  ['hundred', '100 at a time', 50_000],
+  ['bulk', 'many in one call', 100_000],
+];
+
+/** How the peers are called in the table. @type {Record<string, string>} */
+const PEERS = { bullmq: 'BullMQ', 'bee-queue': 'bee-queue', beanstalkd: 'beanstalkd', naive: 'HSET + ZADD (ioredis)' };
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const sections = [];
+  for (const [act, title, full] of WAYS) {
+    const n = rig.size(full);
+    const contender = (peer) => async () => {
+      await rig.flush();
+      return n / (await rig.act(peer, act, { n })).seconds;
+    };
+    const names = Object.keys(PEERS).filter((peer) => peer !== 'beanstalkd' || rig.beanstalkdPort);
+    const contenders = Object.fromEntries([...names, 'delayq'].map((peer) => [peer, contender(peer)]));
+    const rates = await interleave(rig.runs ?? 5, contenders);
+    sections.push({
+      topic: 'library',
+      title: `Enqueue from a program, ${title}`,
+      unit: 'jobs/s',
+      more: true,
+      rows: Object.entries(PEERS).map(([peer, name]) => ({
+        name,
+        ours: rates.delayq,
+        theirs: rates[peer],
+        // First of the Node peers.
+        target: ['bullmq', 'bee-queue'].includes(peer) ? { ratio: 1 } : undefined,
+      })),
+    });
+  }
+  return sections;
+}

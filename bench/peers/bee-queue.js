@@ -1,0 +1,39 @@
+import BeeQueue from 'bee-queue';
+
+/** No events to other processes, nothing kept: its fastest way. Delayed jobs are as by default (`delayedDebounce` 1 s). */
+const SETTINGS = { getEvents: false, sendEvents: false, storeJobs: false, removeOnSuccess: true };
+
+/** @param {import('./peer.js').Where} where */
+export async function open({ redis }) {
+  const producer = new BeeQueue('bench', { ...SETTINGS, redis, isWorker: false });
+  await producer.ready();
+  const jobOf = (data, at) => {
+    const job = producer.createJob(data).retries(4).backoff('exponential', 15_000);
+    return at === undefined ? job : job.delayUntil(at);
+  };
+  const worker = () => new BeeQueue('bench', { ...SETTINGS, redis, activateDelayedJobs: true });
+  return {
+    add: (data, at) => jobOf(data, at).save(),
+    addMany: async (jobs) => {
+      for (let i = 0; i < jobs.length; i += 1_000) {
+        await producer.saveAll(jobs.slice(i, i + 1_000).map(({ data, at }) => jobOf(data, at)));
+      }
+    },
+    drain: (n, handle) =>
+      new Promise((resolve) => {
+        let done = 0;
+        const queue = worker();
+        queue.on('succeeded', () => {
+          done += 1;
+          if (done === n) resolve();
+        });
+        queue.process(100, (job) => handle(job.data));
+      }),
+    watch: async (handle) => {
+      const queue = worker();
+      await queue.ready();
+      queue.process(100, (job) => handle(job.data));
+    },
+    close: () => producer.close(),
+  };
+}

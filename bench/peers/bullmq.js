@@ -1,0 +1,38 @@
+import { Queue, Worker } from 'bullmq';
+
+/** Five tries, as delayq has; done jobs are removed, as the others do. */
+const OPTIONS = { attempts: 5, backoff: { type: 'exponential', delay: 15_000 }, removeOnComplete: true };
+
+const optionsOf = (at) => (at === undefined ? OPTIONS : { ...OPTIONS, delay: Math.max(0, at - Date.now()) });
+
+/** @param {import('./peer.js').Where} where */
+export async function open({ redis: connection }) {
+  const queue = new Queue('bench', { connection });
+  let worker;
+  const work = (handle) => {
+    worker = new Worker('bench', (job) => handle(job.data), { connection, concurrency: 100 });
+    worker.on('error', () => {});
+    return worker;
+  };
+  await queue.waitUntilReady();
+  return {
+    add: (data, at) => queue.add('job', data, optionsOf(at)),
+    addMany: async (jobs) => {
+      for (let i = 0; i < jobs.length; i += 1_000) {
+        await queue.addBulk(
+          jobs.slice(i, i + 1_000).map(({ data, at }) => ({ name: 'job', data, opts: optionsOf(at) })),
+        );
+      }
+    },
+    drain: (n, handle) =>
+      new Promise((resolve) => {
+        let done = 0;
+        work(handle).on('completed', () => {
+          done += 1;
+          if (done === n) resolve();
+        });
+      }),
+    watch: (handle) => work(handle).waitUntilReady(),
+    close: () => queue.close(),
+  };
+}

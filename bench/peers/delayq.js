@@ -1,0 +1,16 @@
+import { connect, Queue, Worker } from '../../dist/index.js';
+
+/** @param {import('./peer.js').Where} where */
+export async function open({ redis: { host, port } }) {
+  const redis = await connect(`redis://${host}:${port}`);
+  const queue = new Queue(redis, 'bench');
+  return {
+    add: (data, at) => queue.enqueue({ payload: data, at }),
+    addMany: (jobs) => queue.enqueue(jobs.map(({ data, at }) => ({ payload: data, at }))),
+    drain: (_, handle) => new Worker(queue, handle, { watch: false, concurrency: 100 }).run(),
+    watch: async (handle) => {
+      new Worker(queue, (job) => handle(job.json()), { concurrency: 100 }).run();
+    },
+    close: async () => redis.close(),
+  };
+}

@@ -1,0 +1,50 @@
+// What people write who need no queue: a sorted set of due times, a hash of payloads, a loop that looks once a second. At
+// most once, no retries.
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+
+const DUE = 'naive:due';
+const DATA = 'naive:data';
+
+/** @param {import('./peer.js').Where} where */
+export async function open({ redis: address }) {
+  const redis = new Redis(address);
+  const put = (jobs) => {
+    const named = jobs.map(({ data, at = Date.now() }) => ({ id: randomUUID(), at, text: JSON.stringify(data) }));
+    const multi = redis.multi();
+    multi.hset(DATA, ...named.flatMap(({ id, text }) => [id, text]));
+    multi.zadd(DUE, ...named.flatMap(({ id, at }) => [at, id]));
+    return multi.exec();
+  };
+  /** Handles what is due, 100 at a time; whoever removes an id has the job. */
+  const sweep = async (handle) => {
+    for (;;) {
+      const ids = await redis.zrangebyscore(DUE, '-inf', Date.now(), 'LIMIT', 0, 100);
+      if (ids.length === 0) return;
+      const claim = redis.pipeline();
+      for (const id of ids) claim.zrem(DUE, id);
+      claim.hmget(DATA, ...ids);
+      const replies = (await claim.exec()).map(([, reply]) => reply);
+      const texts = replies.pop();
+      await Promise.all(texts.filter((_, i) => replies[i] === 1).map((text) => handle(text)));
+      await redis.hdel(DATA, ...ids.filter((_, i) => replies[i] === 1));
+    }
+  };
+  return {
+    add: (data, at) => put([{ data, at }]),
+    addMany: async (jobs) => {
+      for (let i = 0; i < jobs.length; i += 500) await put(jobs.slice(i, i + 500));
+    },
+    drain: (_, handle) => sweep(handle),
+    watch: async (handle) => {
+      (async () => {
+        for (;;) {
+          await sweep((text) => handle(JSON.parse(text)));
+          await sleep(1_000);
+        }
+      })();
+    },
+    close: async () => redis.disconnect(),
+  };
+}

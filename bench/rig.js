@@ -1,0 +1,136 @@
+// What a run stands on: servers of its own, a place for files, sizes and rounds.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
+import { writeLines } from './jobs.js';
+import { installed, live, output, serve, timed } from './processes.js';
+
+const HOST = '127.0.0.1';
+export const DELAYQ = fileURLToPath(new URL('../bin/delayq', import.meta.url));
+const ACTOR = fileURLToPath(new URL('actor.js', import.meta.url));
+
+async function freePort() {
+  const server = createServer().listen(0, HOST);
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+export class Rig {
+  #directory = mkdtempSync(join(tmpdir(), 'delayq-bench-'));
+  #servers = [];
+  /** @type {Map<number, string>} */
+  #lines = new Map();
+
+  /**
+   * @param {{ quick: boolean, runs?: number }} options quick: everything ten times smaller; runs: rounds of each case
+   */
+  constructor({ quick, runs }) {
+    this.quick = quick;
+    this.runs = runs;
+    process.on('exit', () => rmSync(this.#directory, { recursive: true, force: true }));
+  }
+
+  async open() {
+    this.port = await freePort();
+    const flags = ['--bind', HOST, '--port', String(this.port), '--save', '', '--appendonly', 'no'];
+    this.#servers.push(serve(['redis-server', ...flags, '--dir', this.#directory, '--loglevel', 'warning']));
+    /** For looking at the server and cleaning it; never timed. */
+    this.admin = new Redis({ host: HOST, port: this.port, retryStrategy: () => 50, maxRetriesPerRequest: 100 });
+    this.admin.on('error', () => {});
+    await this.admin.ping();
+    if (installed('beanstalkd')) {
+      this.beanstalkdPort = await freePort();
+      this.#servers.push(serve(['beanstalkd', '-l', HOST, '-p', String(this.beanstalkdPort)]));
+    }
+  }
+
+  close() {
+    this.admin?.disconnect();
+    for (const server of this.#servers) server.stdin.end();
+  }
+
+  get url() {
+    return `redis://${HOST}:${this.port}`;
+  }
+
+  get env() {
+    return { DELAYQ_REDIS_URL: this.url };
+  }
+
+  /** A tenth in a quick run. @param {number} n */
+  size(n) {
+    return this.quick ? Math.ceil(n / 10) : n;
+  }
+
+  /** @param {string} name */
+  file(name) {
+    return join(this.#directory, name);
+  }
+
+  /** Nothing is left in Redis but the scripts it knows. */
+  async flush() {
+    await this.admin.flushall('SYNC');
+  }
+
+  /** A file of n payloads of 115 bytes, a line each. @param {number} n */
+  async lines(n) {
+    const name = this.#lines.get(n) ?? this.file(`payloads-${n}.jsonl`);
+    if (!this.#lines.has(n)) await writeLines(name, n);
+    this.#lines.set(n, name);
+    return name;
+  }
+
+  /** Runs delayq as installed. @param {string[]} args @param {object} [options] */
+  delayq(args, options) {
+    return timed([DELAYQ, ...args], { env: this.env, ...options });
+  }
+
+  /** Puts n jobs into queue `bench` through the command line. @param {number} n @param {string[]} when `--in 1h`, or nothing: due now */
+  async fill(n, when = []) {
+    for (let left = n; left > 0; left -= 1_000_000) {
+      await this.delayq(['enqueue', '-q', ...when, 'bench', '-'], {
+        from: [await this.lines(Math.min(left, 1_000_000))],
+      });
+    }
+  }
+
+  /** Lets the library `peer` do something in a process of its own; what that answers. @param {string} peer @param {string} act @param {object} [options] */
+  async act(peer, act, options = {}) {
+    const actor = this.actor(peer, act, options);
+    let answer;
+    for await (const line of actor.lines) answer = line;
+    await actor.end();
+    if (!answer) throw new Error(`${peer} ${act} said nothing`);
+    return JSON.parse(answer);
+  }
+
+  /** @param {string} peer @param {string} act @param {object} [options] */
+  actor(peer, act, options = {}) {
+    const to = { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort, ...options };
+    return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
+  }
+
+  /** Server-side counts of a command since they were reset: calls, and µs in all. @param {string} command */
+  async commandStats(command) {
+    const info = await this.admin.info('commandstats');
+    const [, calls = 0, usec = 0] = new RegExp(`cmdstat_${command}:calls=(\\d+),usec=(\\d+)`).exec(info) ?? [];
+    return { calls: Number(calls), usec: Number(usec) };
+  }
+
+  /** Bytes that Redis uses for data. */
+  async memory() {
+    return Number(/used_memory:(\d+)/.exec(await this.admin.info('memory'))?.[1]);
+  }
+
+  /** Machine and versions, for people. */
+  async versions() {
+    const redis = /redis_version:(\S+)/.exec(await this.admin.info('server'))?.[1];
+    const beanstalkd = this.beanstalkdPort ? [`beanstalkd ${output(['beanstalkd', '-v']).split(' ').at(-1)}`] : [];
+    return [`Node ${process.versions.node}`, `Redis ${redis}`, ...beanstalkd];
+  }
+}

@@ -1,0 +1,82 @@
+// What was measured, as rows, and the table that people read.
+import { median } from './rounds.js';
+
+const WIDTHS = [38, 20, 20, 8, 9];
+const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 5);
+
+/**
+ * @typedef {object} Row
+ * @property {string} name what is compared, or whom delayq is compared with
+ * @property {number[]} [ours] samples of delayq
+ * @property {number[] | undefined} [theirs] samples of the other; undefined: it is not installed
+ * @property {boolean} [alone] there is no other
+ * @property {{ ratio?: number, value?: number }} [target] what is to be reached: of the ratio, or of our own median
+ * @property {string} [note] behind the row
+ */
+
+/** @typedef {{ topic: string, title: string, unit: string, more: boolean, rows: Row[] }} Section */
+
+/** A number in three digits. @param {number} n */
+export function short(n) {
+  if (Number.isNaN(n)) return '?';
+  if (n >= 999_500) return `${trimmed(n / 1e6)}M`;
+  if (n >= 9_995) return `${trimmed(n / 1e3)}k`;
+  if (n >= 1_000) return String(Math.round(n));
+  return trimmed(n);
+}
+
+/** @param {number} n */
+function trimmed(n) {
+  return n >= 99.95 ? n.toFixed(0) : n >= 9.995 ? n.toFixed(1) : n.toFixed(2);
+}
+
+/** Median and spread. @param {number[]} samples */
+function spread(samples) {
+  if (samples.length === 1 || Math.min(...samples) === Math.max(...samples)) return short(samples[0]);
+  return `${short(median(samples))} (${short(Math.min(...samples))}-${short(Math.max(...samples))})`;
+}
+
+/** Ratio, and whether the target was reached. @param {Row} row @param {boolean} more */
+export function judged({ ours, theirs, target }, more) {
+  if (!ours) return {};
+  const mine = median(ours);
+  const ratio = theirs && mine / median(theirs);
+  const measured = target?.value !== undefined ? mine : ratio;
+  const goal = target?.value ?? target?.ratio;
+  if (goal === undefined || measured === undefined) return { ratio, better: ratio && (more ? ratio > 1 : ratio < 1) };
+  return { ratio, reached: more ? measured >= goal : measured <= goal };
+}
+
+/** @param {Section} section */
+function lines({ title, unit, more, rows }) {
+  const head = `${title}: ${unit}, ${more ? 'more' : 'less'} is better`;
+  return [head, ...rows.map((row) => line(row, more))];
+}
+
+/** @param {Row} row @param {boolean} more */
+function line(row, more) {
+  const { name, ours, theirs, alone, target, note } = row;
+  const { ratio, reached, better } = judged(row, more);
+  const goal = target && `${more ? '>=' : '<='} ${target.value ?? `${target.ratio} x`}`;
+  const verdict =
+    reached !== undefined ? (reached ? 'yes' : 'MISSED') : better !== undefined && (better ? 'better' : 'worse');
+  const cells = [
+    `  ${name}`,
+    ours ? spread(ours) : 'not measured',
+    theirs ? spread(theirs) : alone ? '' : 'not installed',
+    ratio !== undefined ? `${trimmed(ratio)} x` : '',
+    goal ?? '',
+  ];
+  return `${cells.map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ')} ${verdict || ''}${note ? `\n      ${note}` : ''}`.trimEnd();
+}
+
+/** The table, at most 100 columns wide. @param {Section[]} sections */
+export function table(sections) {
+  const head = ['', 'delayq', 'the other', 'ratio', 'target'].map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ');
+  return [`${head} met?`, RULE, sections.map((section) => lines(section).join('\n')).join('\n\n'), RULE, LEGEND].join(
+    '\n',
+  );
+}
+
+const LEGEND = `Medians, with the least and the most of all rounds in brackets; k: thousand, M: million.
+ratio: delayq / the other. Where nothing is to be reached the last column says which of them is better off.`;
