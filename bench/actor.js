@@ -1,8 +1,9 @@
 // A process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON, or with `watch` one a job.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { data, jobs } from './jobs.js';
 
 const [name, act, json] = process.argv.slice(2);
-const { n = 0, at, watchers = 1, due = [], ...where } = JSON.parse(json);
+const { n = 0, at, watchers = 1, span = 0, every = 0, least = 0, most = 0, ...where } = JSON.parse(json);
 const { open } = await import(`./peers/${name}.js`);
 /** @type {() => Promise<import('./peers/peer.js').Peer>} */
 const connect = () => open(where);
@@ -46,22 +47,31 @@ const ACTS = {
     return seconds(() => peer.addMany(all));
   },
   /** Not timed: n jobs, due at `at` or now. */
-  fill: () => peer.addMany(jobs(n, at)),
+  fill: async () => void (await peer.addMany(jobs(n, at))),
   /** Takes n jobs that are due now, with a handler that does nothing, until each is confirmed. */
   drain: () => seconds(() => peer.drain(n, async () => {})),
-  /** Enqueues a job for each of `due`, an array of [when to enqueue, when it is due]. */
-  produce: async () => {
-    for (const [i, [when, at]] of due.entries()) {
-      const wait = when - Date.now();
-      if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
-      peer.add(data(i, at), at);
+  /** n jobs at once that fall due one after the other within `span` ms, the first in 2 s. */
+  spread: async () => {
+    const first = Date.now() + 2_000;
+    const all = jobs(n).map((_, i) => Math.round(first + (i * span) / n));
+    await peer.addMany(all.map((at, i) => ({ data: data(i, at), at })));
+  },
+  /** A job every so many ms, due `least` to `most` ms later, the same ones each time. */
+  trickle: async () => {
+    const begin = Date.now();
+    const waiting = [];
+    for (let i = 0; i < n; i += 1) {
+      await sleep(Math.max(0, begin + i * every - Date.now()));
+      const at = Date.now() + least + ((i * 0.618034) % 1) * (most - least);
+      waiting.push(peer.add(data(i, Math.round(at)), Math.round(at)));
     }
+    await Promise.all(waiting);
   },
 };
 
 /** Consumers that go on; a line for each job: how late it came, ms. */
 async function watch() {
-  const late = async (job) => process.stdout.write(`${performance.timeOrigin + performance.now() - job.at}\n`);
+  const late = async (job) => process.stdout.write(`${Date.now() - job.at}\n`);
   await peer.watch(late);
   for (let i = 1; i < watchers; i += 1) await (await connect()).watch(late);
   process.stdout.write('ready\n');

@@ -101,7 +101,10 @@ export function timedShell(line, args, options) {
  */
 export function serve(command) {
   const line = 'trap "" INT; "$@" </dev/null & cat >/dev/null; kill $!; wait';
-  return start(['sh', '-c', line, 'sh', ...command], { stdio: ['pipe', 'ignore', 'inherit'] });
+  const shell = start(['sh', '-c', line, 'sh', ...command], { stdio: ['pipe', 'ignore', 'ignore'] });
+  // Killed, it could end nothing.
+  running.delete(shell);
+  return shell;
 }
 
 /**

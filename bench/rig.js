@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { writeLines } from './jobs.js';
+import { PEERS } from './peers/names.js';
 import { installed, live, output, serve, timed } from './processes.js';
 
 const HOST = '127.0.0.1';
@@ -65,6 +66,17 @@ export class Rig {
   /** A tenth in a quick run. @param {number} n */
   size(n) {
     return this.quick ? Math.ceil(n / 10) : n;
+  }
+
+  /** Rounds of a case, unless --runs says otherwise. @param {number} usual */
+  rounds(usual) {
+    return this.runs ?? (this.quick ? 2 : usual);
+  }
+
+  /** What `run` makes of each peer that is there, and of delayq. @template T @param {(peer: string) => T} run @returns {Record<string, T>} */
+  contenders(run) {
+    const there = Object.keys(PEERS).filter((peer) => peer !== 'beanstalkd' || this.beanstalkdPort);
+    return Object.fromEntries([...there, 'delayq'].map((peer) => [peer, run(peer)]));
   }
 
   /** @param {string} name */

@@ -6,8 +6,16 @@ import { prepare } from './prepare.js';
 /** In the order of the table. What each one measures stands in cases/NAME.js. */
 const TOPICS = {
   bulk: 'enqueue a million lines, against redis-cli --pipe',
+  drain: 'drain a million jobs to stdout, against beanstalkd, bee-queue, BullMQ and a raw socket',
   library: 'enqueue from a program, against BullMQ, bee-queue, beanstalkd and a plain sorted set',
+  worker: 'handle jobs in a program, against the same',
+  handlers: 'a process for each job, against xargs',
+  watch: 'how late jobs come to consumers that wait, against the same',
+  idle: 'what waiting costs',
+  scale: 'how calls grow with up to five million pending jobs',
+  memory: 'what Redis needs for a job',
   start: 'how long the command line takes to start, against node, redis-cli and PHP',
+  size: 'what npm install puts on the disk',
 };
 
 const HELP = `Usage: npm run bench -- [options] [topic…]

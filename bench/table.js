@@ -11,7 +11,8 @@ const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 5);
  * @property {number[] | undefined} [theirs] samples of the other; undefined: it is not installed
  * @property {boolean} [alone] there is no other
  * @property {{ ratio?: number, value?: number }} [target] what is to be reached: of the ratio, or of our own median
- * @property {string} [note] behind the row
+ * @property {(string | undefined)[]} [shown] instead of median and spread, of ours and theirs
+ * @property {string} [note] below the row
  */
 
 /** @typedef {{ topic: string, title: string, unit: string, more: boolean, rows: Row[] }} Section */
@@ -55,15 +56,15 @@ function lines({ title, unit, more, rows }) {
 
 /** @param {Row} row @param {boolean} more */
 function line(row, more) {
-  const { name, ours, theirs, alone, target, note } = row;
+  const { name, ours, theirs, alone, shown, target, note } = row;
   const { ratio, reached, better } = judged(row, more);
   const goal = target && `${more ? '>=' : '<='} ${target.value ?? `${target.ratio} x`}`;
   const verdict =
     reached !== undefined ? (reached ? 'yes' : 'MISSED') : better !== undefined && (better ? 'better' : 'worse');
   const cells = [
     `  ${name}`,
-    ours ? spread(ours) : 'not measured',
-    theirs ? spread(theirs) : alone ? '' : 'not installed',
+    shown?.[0] ?? (ours ? spread(ours) : 'not measured'),
+    shown?.[1] ?? (theirs ? spread(theirs) : alone ? '' : 'not installed'),
     ratio !== undefined ? `${trimmed(ratio)} x` : '',
     goal ?? '',
   ];

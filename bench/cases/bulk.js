@@ -26,7 +26,7 @@ export async function measure(rig) {
     if (there !== n) throw new Error(`${there} jobs are there instead of ${n}`);
     return result;
   };
-  const results = await interleave(rig.runs ?? 5, {
+  const results = await interleave(rig.rounds(5), {
     'redis-cli': installed('redis-cli')
       ? () => all(() => timedShell(`redis-cli -p ${rig.port} --pipe <"$1" || true`, [calls]))
       : undefined,

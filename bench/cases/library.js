@@ -1,4 +1,5 @@
 // Enqueue from a program: one after the other, by 100 callers at a time, and by the call for many. Jobs due in an hour.
+import { PEERS } from '../peers/names.js';
 import { interleave } from '../rounds.js';
 
 const WAYS = [
@@ -6,9 +7,6 @@ const WAYS = [
   ['hundred', '100 at a time', 50_000],
   ['bulk', 'many in one call', 100_000],
 ];
-
-/** How the peers are called in the table. @type {Record<string, string>} */
-const PEERS = { bullmq: 'BullMQ', 'bee-queue': 'bee-queue', beanstalkd: 'beanstalkd', naive: 'HSET + ZADD (ioredis)' };
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
@@ -19,9 +17,7 @@ export async function measure(rig) {
       await rig.flush();
       return n / (await rig.act(peer, act, { n })).seconds;
     };
-    const names = Object.keys(PEERS).filter((peer) => peer !== 'beanstalkd' || rig.beanstalkdPort);
-    const contenders = Object.fromEntries([...names, 'delayq'].map((peer) => [peer, contender(peer)]));
-    const rates = await interleave(rig.runs ?? 5, contenders);
+    const rates = await interleave(rig.rounds(5), rig.contenders(contender));
     sections.push({
       topic: 'library',
       title: `Enqueue from a program, ${title}`,

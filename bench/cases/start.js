@@ -43,7 +43,7 @@ export async function measure(rig) {
   await rig.flush();
   const contenders = Object.fromEntries(Object.entries(commands).map(([name, command]) => [name, contender(command)]));
   // At least 20 starts of each.
-  const ms = await interleave(Math.max(rig.runs ?? 5, rig.quick ? 3 : 5), contenders);
+  const ms = await interleave(Math.max(rig.rounds(5), 4), contenders);
   const row = (name, what, target) => ({ name: what, ours: ms[name], theirs: ms.node, target });
   return [
     {

@@ -1,0 +1,96 @@
+// Drain to stdout by the command line: leased and confirmed against the no-op drains of the peers, at most once against a
+// raw socket, and through delayq ack.
+import { statSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { timed, timedShell } from '../processes.js';
+import { record } from '../recorder.js';
+import { DELAYQ } from '../rig.js';
+import { interleave } from '../rounds.js';
+
+const RAW = fileURLToPath(new URL('../raw-drain.js', import.meta.url));
+
+/** BullMQ's and the others' jobs are due at once rather than delayed: that saves them a step. */
+const PEERS = [
+  { peer: 'beanstalkd', name: 'beanstalkd, reserve + delete', ratio: 2.5 },
+  { peer: 'bee-queue', name: 'bee-queue worker, no-op', ratio: 5 },
+  { peer: 'bullmq', name: 'BullMQ worker, no-op', ratio: 7 },
+];
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const [n, few, acked] = [rig.size(1_000_000), rig.size(100_000), rig.size(200_000)];
+  const [out, call] = [rig.file('out.jsonl'), rig.file('drain.resp')];
+  // One job at most once, to have the very call that delayq makes.
+  await rig.delayq(['enqueue', '-q', 'bench', '{}']);
+  await rig.delayq(['drain', '--at-most-once', 'bench']);
+  await record(rig.port, call, (port) =>
+    rig.delayq(['drain', '--at-most-once', 'bench'], { env: { DELAYQ_REDIS_URL: `redis://127.0.0.1:${port}` } }),
+  );
+  const size = statSync(await rig.lines(n)).size;
+
+  /** Whatever wrote to `out` must have written all jobs, byte for byte as many. */
+  const toFile = async (run) => {
+    await rig.flush();
+    await rig.fill(n);
+    const { seconds, peakMiB } = await run();
+    if (statSync(out).size !== size) throw new Error(`${statSync(out).size} bytes were written instead of ${size}`);
+    return { rate: n / seconds, peakMiB };
+  };
+  const shell = async (line, count) => {
+    await rig.flush();
+    await rig.fill(count);
+    const { seconds } = await timedShell(line, [DELAYQ], { env: rig.env });
+    const left = await rig.admin.exists('delayq:{bench}:pending', 'delayq:{bench}:active');
+    if (left > 0) throw new Error(`${line} left jobs behind`);
+    return { rate: count / seconds };
+  };
+  const peer = (name) => async () => {
+    await rig.flush();
+    await rig.act(name, 'fill', { n: few });
+    return { rate: few / (await rig.act(name, 'drain', { n: few })).seconds };
+  };
+  const peers = PEERS.filter((one) => one.peer !== 'beanstalkd' || rig.beanstalkdPort);
+  const results = await interleave(rig.rounds(3), {
+    ...Object.fromEntries(peers.map((one) => [one.peer, peer(one.peer)])),
+    file: () => toFile(() => rig.delayq(['drain', '-q', 'bench'], { to: out })),
+    pipe: () => shell('"$1" drain -q bench | cat >/dev/null', n),
+    raw: () => toFile(() => timed([process.execPath, RAW, String(rig.port), call], { to: out })),
+    'at most once': () => toFile(() => rig.delayq(['drain', '-q', '--at-most-once', 'bench'], { to: out })),
+    'short pipe': () => shell('"$1" drain -q bench | cat >/dev/null', acked),
+    ack: () => shell('"$1" drain -q --lease 5m bench | cat | "$1" ack >/dev/null', acked),
+  });
+  const rates = (name) => results[name]?.map(({ rate }) => rate);
+  const against = (ours) =>
+    PEERS.map((one) => ({ name: one.name, ours: rates(ours), theirs: rates(one.peer), target: { ratio: one.ratio } }));
+  const million = n.toLocaleString('en');
+  const section = (title, rows) => ({ topic: 'drain', title, unit: 'jobs/s', more: true, rows });
+  return [
+    section(`Drain ${million} due jobs, leased and confirmed: delayq drain Q > file`, against('file')),
+    section(`Drain ${million} due jobs, leased and confirmed: delayq drain Q | cat`, against('pipe')),
+    {
+      topic: 'drain',
+      title: 'Its memory',
+      unit: 'MiB resident at most',
+      more: false,
+      rows: [
+        {
+          name: `${million} jobs`,
+          alone: true,
+          ours: results.file.map(({ peakMiB }) => peakMiB),
+          target: { value: 150 },
+        },
+      ],
+    },
+    section(`Drain ${million} due jobs: delayq drain --at-most-once Q > file`, [
+      {
+        name: 'raw socket, the same script',
+        ours: rates('at most once'),
+        theirs: rates('raw'),
+        target: { ratio: 0.85 },
+      },
+    ]),
+    section(`Drain ${acked.toLocaleString('en')} due jobs: delayq drain --lease 5m Q | cat | delayq ack`, [
+      { name: 'delayq drain Q | cat', ours: rates('ack'), theirs: rates('short pipe'), target: { ratio: 0.5 } },
+    ]),
+  ];
+}

@@ -1,0 +1,27 @@
+// A process a job: /bin/true, 8 at a time.
+import { installed, timedShell } from '../processes.js';
+import { interleave } from '../rounds.js';
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const n = rig.size(2_000);
+  const rates = await interleave(rig.rounds(5), {
+    xargs: installed('xargs')
+      ? async () => n / (await timedShell('seq "$1" | xargs -P 8 -n 1 /bin/true', [String(n)])).seconds
+      : undefined,
+    delayq: async () => {
+      await rig.flush();
+      await rig.fill(n);
+      return n / (await rig.delayq(['drain', '-q', '-P', '8', 'bench', '--', '/bin/true'])).seconds;
+    },
+  });
+  return [
+    {
+      topic: 'handlers',
+      title: `${n.toLocaleString('en')} processes: delayq drain -P 8 Q -- /bin/true`,
+      unit: 'jobs/s',
+      more: true,
+      rows: [{ name: 'xargs -P 8 -n 1 /bin/true', ours: rates.delayq, theirs: rates.xargs, target: { ratio: 0.9 } }],
+    },
+  ];
+}

@@ -1,0 +1,60 @@
+// What a consumer costs that waits for a job due in an hour: commands that it sends to Redis (MONITOR tells those apart from
+// what scripts do inside), and CPU time of its process.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PEERS } from '../peers/names.js';
+import { live, usage } from '../processes.js';
+import { DELAYQ } from '../rig.js';
+import { interleave } from '../rounds.js';
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const ms = rig.quick ? 4_000 : 10_000;
+  const program = (peer) => () => watched(rig, peer, () => rig.actor(peer, 'watch'), ms);
+  const results = await interleave(Math.min(2, rig.rounds(2)), {
+    ...rig.contenders(program),
+    'drain --watch': () => watched(rig, 'delayq', () => live([DELAYQ, 'drain', '-q', '--watch', 'bench'], rig.env), ms),
+  });
+  const section = (title, unit, value, target) => {
+    const of = (name) => results[name]?.map(value);
+    return {
+      topic: 'idle',
+      title,
+      unit,
+      more: false,
+      rows: [
+        { name: 'delayq drain --watch', alone: true, ours: of('drain --watch'), target },
+        { name: "delayq's Worker", alone: true, ours: of('delayq'), target },
+        ...Object.entries(PEERS)
+          .filter(([peer]) => peer !== 'beanstalkd' || target.value < 1)
+          .map(([peer, name]) => ({
+            name: peer === 'naive' ? 'ZRANGEBYSCORE loop, 1 s' : name,
+            ours: of('delayq'),
+            theirs: of(peer),
+          })),
+      ],
+    };
+  };
+  return [
+    section('A consumer that waits', 'commands/s', ({ commands }) => commands, { value: 1 }),
+    section('A consumer that waits', '% of a CPU', ({ cpu }) => cpu, { value: 0.5 }),
+  ];
+}
+
+async function watched(rig, peer, start, ms) {
+  await rig.flush();
+  await rig.act(peer, 'fill', { n: 1, at: Date.now() + 3_600_000 });
+  const consumer = start();
+  // Until it has connected and looked.
+  await sleep(2_500);
+  let commands = 0;
+  const monitor = await rig.admin.monitor();
+  monitor.on('monitor', (_, __, source) => {
+    if (source !== 'lua') commands += 1;
+  });
+  const before = usage(consumer.pid).cpu;
+  await sleep(ms);
+  const cpu = usage(consumer.pid).cpu - before;
+  monitor.disconnect();
+  await consumer.end();
+  return { commands: (commands * 1_000) / ms, cpu: (cpu * 100_000) / ms };
+}

@@ -1,0 +1,27 @@
+// What Redis needs for a job that waits: payload of 115 bytes, due in an hour.
+import { PEERS } from '../peers/names.js';
+import { progress } from '../rounds.js';
+
+/** Hash tables double: at these sizes all are equally full. */
+const [OURS, THEIRS] = [1_000_000, 250_000];
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const bytes = async (n, fill) => {
+    await rig.flush();
+    const before = await rig.memory();
+    await fill();
+    return [((await rig.memory()) - before) / n];
+  };
+  progress('delayq');
+  const ours = await bytes(rig.size(OURS), () => rig.fill(rig.size(OURS), ['--in', '1h']));
+  const rows = [{ name: `${rig.size(OURS).toLocaleString('en')} jobs`, alone: true, ours, target: { value: 300 } }];
+  for (const [peer, name] of Object.entries(PEERS)) {
+    if (peer === 'beanstalkd') continue;
+    progress(peer);
+    const n = rig.size(THEIRS);
+    const at = Date.now() + 3_600_000;
+    rows.push({ name, ours, theirs: await bytes(n, () => rig.act(peer, 'fill', { n, at })), target: { ratio: 1 } });
+  }
+  return [{ topic: 'memory', title: 'Redis memory of a job that waits', unit: 'bytes', more: false, rows }];
+}

@@ -1,0 +1,36 @@
+// What `npm install delayq` puts on a disk: the package as it is published, and what it depends on. Talks to npm's registry
+// for what npm's cache does not have.
+import { mkdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { output } from '../processes.js';
+
+const ROOT = fileURLToPath(new URL('..', new URL('..', import.meta.url)));
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const directory = rig.file('installed');
+  mkdirSync(directory);
+  // dist is built.
+  const flags = ['--ignore-scripts', '--silent', '--pack-destination', directory];
+  const tarball = output(['npm', 'pack', ...flags], { cwd: ROOT })
+    .split('\n')
+    .at(-1);
+  const quiet = ['--omit=dev', '--prefer-offline', '--no-audit', '--no-fund', '--silent'];
+  output(['npm', 'install', ...quiet, '--prefix', directory, `${directory}/${tarball}`], {
+    cwd: directory,
+    timeout: 120_000,
+  });
+  const sizeOf = (path) => Number(output(['du', '-sk', `${directory}/node_modules/${path}`]).split('\t')[0]) / 1_000;
+  return [
+    {
+      topic: 'size',
+      title: 'Installed: npm install delayq',
+      unit: 'MB of node_modules',
+      more: false,
+      rows: [
+        { name: 'all of it', alone: true, ours: [sizeOf('')], target: { value: 6 } },
+        { name: 'delayq itself', alone: true, ours: [sizeOf('delayq')] },
+      ],
+    },
+  ];
+}

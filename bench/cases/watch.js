@@ -1,0 +1,105 @@
+// How late jobs come to consumers that wait for them, by the clock of the machine, in whole ms.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PEERS } from '../peers/names.js';
+import { live } from '../processes.js';
+import { DELAYQ } from '../rig.js';
+import { interleave, median, quantile } from '../rounds.js';
+import { short } from '../table.js';
+
+const WATCHERS = [1, 4, 16];
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const spread = { n: rig.size(5_000), span: rig.size(10_000) };
+  const trickle = { n: rig.size(500), every: 20, least: 50, most: 2_000 };
+  const programs = (peer, watchers) => [rig.actor(peer, 'watch', { watchers })];
+  const commands = (watchers) =>
+    Array.from({ length: watchers }, () => live([DELAYQ, 'drain', '-q', '--watch', 'bench'], rig.env));
+
+  const peers = await interleave(
+    rig.rounds(3),
+    rig.contenders((peer) => () => lateness(rig, programs(peer, 1), peer, 'spread', spread)),
+  );
+  const ours = await interleave(
+    rig.rounds(3),
+    Object.fromEntries(
+      WATCHERS.flatMap((watchers) => [
+        [`${watchers} in a program`, () => lateness(rig, programs('delayq', watchers), 'delayq', 'trickle', trickle)],
+        [`${watchers} on the command line`, () => lateness(rig, commands(watchers), 'delayq', 'trickle', trickle)],
+      ]),
+    ),
+  );
+  const p99 = (rounds) => rounds?.map((round) => round.p99);
+  const text = (rounds) =>
+    rounds && ['p50', 'p99', 'max'].map((name) => short(median(rounds.map((round) => round[name])))).join(' / ');
+  const early = [...peers.delayq, ...Object.values(ours).flat()].reduce((sum, round) => sum + round.early, 0);
+  const unit = 'p50 / p99 / max ms late, ratio and target by p99';
+  return [
+    {
+      topic: 'watch',
+      title: `Waiting for ${spread.n.toLocaleString('en')} jobs that fall due within ${spread.span / 1_000} s`,
+      unit,
+      more: false,
+      rows: Object.entries(PEERS).map(([peer, name]) => ({
+        name: peer === 'naive' ? 'ZRANGEBYSCORE loop, 1 s' : name,
+        ours: p99(peers.delayq),
+        theirs: p99(peers[peer]),
+        shown: [text(peers.delayq), text(peers[peer])],
+        note: peers[peer]?.some((round) => round.early > 0) ? 'some of its jobs came early' : undefined,
+      })),
+    },
+    {
+      topic: 'watch',
+      title: 'Waiting for a job every 20 ms, due 50 ms to 2 s ahead',
+      unit,
+      more: false,
+      rows: [
+        ...Object.entries(ours).map(([name, rounds]) => ({
+          name: `watchers: ${name}`,
+          alone: true,
+          ours: p99(rounds),
+          shown: [text(rounds)],
+          target: { value: 5 },
+        })),
+        { name: 'jobs that came early, of all', alone: true, ours: [early], target: { value: 0 } },
+      ],
+    },
+  ];
+}
+
+/**
+ * Lets `peer` enqueue while the consumers wait. A consumer prints, for each job, how late it was, or the job's payload.
+ *
+ * @param {import('../rig.js').Rig} rig
+ * @param {ReturnType<typeof live>[]} consumers
+ * @param {string} peer
+ * @param {'spread' | 'trickle'} act
+ * @param {{ n: number }} options
+ */
+async function lateness(rig, consumers, peer, act, options) {
+  await rig.flush();
+  const late = [];
+  const ready = consumers.map(
+    (consumer) =>
+      new Promise((resolve) => {
+        consumer.lines.on('line', (line) => {
+          if (line === 'ready') resolve(undefined);
+          else late.push(line.startsWith('{') ? Date.now() - JSON.parse(line).at : Number(line));
+        });
+        // The command line says nothing before its first job.
+        setTimeout(resolve, 2_000);
+      }),
+  );
+  await Promise.all(ready);
+  await rig.act(peer, act, options);
+  const end = Date.now() + 20_000;
+  while (late.length < options.n && Date.now() < end) await sleep(50);
+  await Promise.all(consumers.map((consumer) => consumer.end()));
+  if (late.length < options.n) throw new Error(`${peer}: ${late.length} of ${options.n} jobs came`);
+  return {
+    p50: quantile(late, 0.5),
+    p99: quantile(late, 0.99),
+    max: Math.max(...late),
+    early: late.filter((ms) => ms < 0).length,
+  };
+}

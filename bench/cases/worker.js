@@ -1,0 +1,30 @@
+// The library's worker with a handler that does nothing: delivered at least once, retries on, each job confirmed.
+import { PEERS } from '../peers/names.js';
+import { interleave } from '../rounds.js';
+
+const TARGETS = { beanstalkd: 1.5, 'bee-queue': 3, bullmq: 1 };
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const n = rig.size(100_000);
+  const contender = (peer) => async () => {
+    await rig.flush();
+    await rig.act(peer, 'fill', { n });
+    return n / (await rig.act(peer, 'drain', { n })).seconds;
+  };
+  const rates = await interleave(rig.rounds(5), rig.contenders(contender));
+  return [
+    {
+      topic: 'worker',
+      title: `Worker, ${n.toLocaleString('en')} due jobs, async handler that does nothing`,
+      unit: 'jobs/s',
+      more: true,
+      rows: Object.entries(PEERS).map(([peer, name]) => ({
+        name: peer === 'naive' ? 'ZRANGEBYSCORE + ZREM, at most once' : name,
+        ours: rates.delayq,
+        theirs: rates[peer],
+        target: TARGETS[peer] && { ratio: TARGETS[peer] },
+      })),
+    },
+  ];
+}

@@ -1,0 +1,7 @@
+/** How the peers are called in the table. @type {Record<string, string>} */
+export const PEERS = {
+  bullmq: 'BullMQ',
+  'bee-queue': 'bee-queue',
+  beanstalkd: 'beanstalkd',
+  naive: 'ZADD + HSET (ioredis)',
+};
