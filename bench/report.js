@@ -14,7 +14,8 @@ export async function reported(sections, { rig, topics, minutes }) {
   const how = [rig.quick && 'quick', ...topics].filter(Boolean).join(', ');
   const rows = sections.flatMap(({ rows, more }) => rows.map((row) => judged(row, more).reached));
   const sum = `${rows.filter((met) => met).length} targets met, ${rows.filter((met) => met === false).length} missed`;
-  const head = `${machine}; ${versions.join(', ')}; ${date}; ${minutes.toFixed(0)} min${how && ` (${how})`}; ${sum}.`;
+  const run = `${date}${how && ` (${how})`}, ${Math.ceil(minutes)} min: ${sum}.`;
+  const head = `${machine}\n${versions.join(', ')}\n${run}`;
   return { machine, versions, date, minutes, quick: rig.quick, sections, text: `${head}\n\n${table(sections)}` };
 }
 
@@ -24,6 +25,6 @@ export function writeInto(file, text) {
   const whole = readFileSync(file, 'utf8');
   const [before, after] = ['<!-- table -->', '<!-- end of table -->'].map((marker) => whole.indexOf(marker));
   if (before < 0 || after < before) throw new Error(`${file} has no place for the table`);
-  const body = `<!-- table -->\n\n${head}\n\n\`\`\`text\n${lines.join('\n\n')}\n\`\`\`\n\n`;
+  const body = `<!-- table -->\n\n${head.replaceAll('\n', '  \n')}\n\n\`\`\`text\n${lines.join('\n\n')}\n\`\`\`\n\n`;
   writeFileSync(file, whole.slice(0, before) + body + whole.slice(after));
 }

@@ -1,8 +1,10 @@
 // What a run stands on: servers of its own, a place for files, sizes and rounds.
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { writeLines } from './jobs.js';
@@ -23,7 +25,10 @@ async function freePort() {
 
 export class Rig {
   #directory = mkdtempSync(join(tmpdir(), 'delayq-bench-'));
-  #servers = [];
+  #redis;
+  #beanstalkd;
+  /** There is something in beanstalkd, which has no command to empty it. */
+  #used = false;
   /** @type {Map<number, string>} */
   #lines = new Map();
 
@@ -39,20 +44,37 @@ export class Rig {
   async open() {
     this.port = await freePort();
     const flags = ['--bind', HOST, '--port', String(this.port), '--save', '', '--appendonly', 'no'];
-    this.#servers.push(serve(['redis-server', ...flags, '--dir', this.#directory, '--loglevel', 'warning']));
+    this.#redis = serve(['redis-server', ...flags, '--dir', this.#directory, '--loglevel', 'warning']);
     /** For looking at the server and cleaning it; never timed. */
     this.admin = new Redis({ host: HOST, port: this.port, retryStrategy: () => 50, maxRetriesPerRequest: 100 });
     this.admin.on('error', () => {});
     await this.admin.ping();
     if (installed('beanstalkd')) {
       this.beanstalkdPort = await freePort();
-      this.#servers.push(serve(['beanstalkd', '-l', HOST, '-p', String(this.beanstalkdPort)]));
+      await this.#startBeanstalkd();
+    }
+  }
+
+  async #startBeanstalkd() {
+    this.#beanstalkd = serve(['beanstalkd', '-l', HOST, '-p', String(this.beanstalkdPort)]);
+    for (let tries = 1; ; tries += 1) {
+      const socket = connect(this.beanstalkdPort, HOST);
+      try {
+        await once(socket, 'connect');
+        return;
+      } catch (error) {
+        if (tries === 100) throw error;
+        await sleep(20);
+      } finally {
+        socket.destroy();
+      }
     }
   }
 
   close() {
     this.admin?.disconnect();
-    for (const server of this.#servers) server.stdin.end();
+    this.#redis?.stdin.end();
+    this.#beanstalkd?.stdin.end();
   }
 
   get url() {
@@ -84,9 +106,14 @@ export class Rig {
     return join(this.#directory, name);
   }
 
-  /** Nothing is left in Redis but the scripts it knows. */
+  /** Empties the servers; Redis goes on knowing the scripts. */
   async flush() {
     await this.admin.flushall('SYNC');
+    if (!this.#used) return;
+    this.#beanstalkd.stdin.end();
+    await once(this.#beanstalkd, 'exit');
+    await this.#startBeanstalkd();
+    this.#used = false;
   }
 
   /** A file of n payloads of 115 bytes, a line each. @param {number} n */
@@ -123,6 +150,7 @@ export class Rig {
 
   /** @param {string} peer @param {string} act @param {object} [options] */
   actor(peer, act, options = {}) {
+    this.#used ||= peer === 'beanstalkd';
     const to = { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort, ...options };
     return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
   }

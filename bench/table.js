@@ -1,8 +1,8 @@
 // What was measured, as rows, and the table that people read.
 import { median } from './rounds.js';
 
-const WIDTHS = [38, 20, 20, 8, 9];
-const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 5);
+const WIDTHS = [35, 19, 19, 7, 9];
+const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 11);
 
 /**
  * @typedef {object} Row
@@ -28,6 +28,8 @@ export function short(n) {
 
 /** @param {number} n */
 function trimmed(n) {
+  if (Number.isInteger(n)) return String(n);
+  if (n < 0.095) return n.toPrecision(1);
   return n >= 99.95 ? n.toFixed(0) : n >= 9.995 ? n.toFixed(1) : n.toFixed(2);
 }
 
@@ -41,10 +43,14 @@ function spread(samples) {
 export function judged({ ours, theirs, target }, more) {
   if (!ours) return {};
   const mine = median(ours);
-  const ratio = theirs && mine / median(theirs);
+  // Of two that need nothing neither needs less.
+  const ratio = theirs && (mine === median(theirs) ? 1 : mine / median(theirs));
   const measured = target?.value !== undefined ? mine : ratio;
   const goal = target?.value ?? target?.ratio;
-  if (goal === undefined || measured === undefined) return { ratio, better: ratio && (more ? ratio > 1 : ratio < 1) };
+  if (goal === undefined || measured === undefined) {
+    const verdict = Math.abs(ratio - 1) < 0.05 ? 'equal' : (more ? ratio > 1 : ratio < 1) ? 'better' : 'worse';
+    return { ratio, verdict: ratio === undefined ? '' : verdict };
+  }
   return { ratio, reached: more ? measured >= goal : measured <= goal };
 }
 
@@ -57,18 +63,17 @@ function lines({ title, unit, more, rows }) {
 /** @param {Row} row @param {boolean} more */
 function line(row, more) {
   const { name, ours, theirs, alone, shown, target, note } = row;
-  const { ratio, reached, better } = judged(row, more);
+  const { ratio, reached, verdict } = judged(row, more);
   const goal = target && `${more ? '>=' : '<='} ${target.value ?? `${target.ratio} x`}`;
-  const verdict =
-    reached !== undefined ? (reached ? 'yes' : 'MISSED') : better !== undefined && (better ? 'better' : 'worse');
+  const met = reached === undefined ? verdict : reached ? 'yes' : 'MISSED';
   const cells = [
     `  ${name}`,
     shown?.[0] ?? (ours ? spread(ours) : 'not measured'),
     shown?.[1] ?? (theirs ? spread(theirs) : alone ? '' : 'not installed'),
-    ratio !== undefined ? `${trimmed(ratio)} x` : '',
+    Number.isFinite(ratio) ? `${trimmed(ratio)} x` : '',
     goal ?? '',
   ];
-  return `${cells.map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ')} ${verdict || ''}${note ? `\n      ${note}` : ''}`.trimEnd();
+  return `${cells.map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ')} ${met ?? ''}${note ? `\n      ${note}` : ''}`.trimEnd();
 }
 
 /** The table, at most 100 columns wide. @param {Section[]} sections */
@@ -80,4 +85,5 @@ export function table(sections) {
 }
 
 const LEGEND = `Medians, with the least and the most of all rounds in brackets; k: thousand, M: million.
-ratio: delayq / the other. Where nothing is to be reached the last column says which of them is better off.`;
+ratio: delayq / the other. Where there is no target the last column says whether delayq
+is better or worse off.`;

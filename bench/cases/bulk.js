@@ -59,7 +59,7 @@ export async function measure(rig) {
       more: true,
       rows: [
         {
-          name: 'redis-cli --pipe, same calls ready-made',
+          name: 'redis-cli --pipe, calls ready-made',
           ours: rates('delayq'),
           theirs: rates('redis-cli'),
           target: { ratio: 0.85 },

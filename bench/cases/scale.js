@@ -42,7 +42,7 @@ export async function measure(rig) {
   const at = ({ size }) => `${size.toLocaleString('en')} pending`;
   const grown = (title, unit, samples, ratio) => ({
     topic: 'scale',
-    title: `${title}, against itself with ${at(small)}`,
+    title: `${title}, against ${at(small)}`,
     unit,
     more: false,
     rows: large.map((one, i) => ({
@@ -55,7 +55,7 @@ export async function measure(rig) {
   return [
     {
       topic: 'scale',
-      title: 'The longest call, against what the idle machine itself holds up a process for',
+      title: 'Longest call, against the longest stall of the machine itself',
       unit: 'ms',
       more: false,
       rows: found.flatMap((one) =>
@@ -69,18 +69,13 @@ export async function measure(rig) {
       ),
     },
     grown(
-      `Drain and ack ${DUE.toLocaleString('en')} due jobs`,
+      `Drain ${DUE.toLocaleString('en')} due jobs`,
       'µs of Redis a job',
       ({ runs }) => runs.map((r) => r.server),
       3,
     ),
-    grown(
-      `Drain and ack ${DUE.toLocaleString('en')} due jobs`,
-      'µs of time a job',
-      ({ runs }) => runs.map((r) => r.wall),
-      3,
-    ),
-    grown('A drain that finds nothing due', 'µs there and back', ({ empty }) => empty, 1.3),
+    grown(`Drain ${DUE.toLocaleString('en')} due jobs`, 'µs of time a job', ({ runs }) => runs.map((r) => r.wall), 3),
+    grown('Drain with nothing due', 'µs there and back', ({ empty }) => empty, 1.3),
   ];
 }
 

@@ -1,6 +1,6 @@
 // What `npm install delayq` puts on a disk: the package as it is published, and what it depends on. Talks to npm's registry
 // for what npm's cache does not have.
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { output } from '../processes.js';
 
@@ -10,16 +10,14 @@ const ROOT = fileURLToPath(new URL('..', new URL('..', import.meta.url)));
 export async function measure(rig) {
   const directory = rig.file('installed');
   mkdirSync(directory);
+  writeFileSync(`${directory}/package.json`, '{"private":true}');
   // dist is built.
   const flags = ['--ignore-scripts', '--silent', '--pack-destination', directory];
   const tarball = output(['npm', 'pack', ...flags], { cwd: ROOT })
     .split('\n')
     .at(-1);
   const quiet = ['--omit=dev', '--prefer-offline', '--no-audit', '--no-fund', '--silent'];
-  output(['npm', 'install', ...quiet, '--prefix', directory, `${directory}/${tarball}`], {
-    cwd: directory,
-    timeout: 120_000,
-  });
+  output(['npm', 'install', ...quiet, `./${tarball}`], { cwd: directory, timeout: 120_000 });
   const sizeOf = (path) => Number(output(['du', '-sk', `${directory}/node_modules/${path}`]).split('\t')[0]) / 1_000;
   return [
     {

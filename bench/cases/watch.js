@@ -33,11 +33,11 @@ export async function measure(rig) {
   const text = (rounds) =>
     rounds && ['p50', 'p99', 'max'].map((name) => short(median(rounds.map((round) => round[name])))).join(' / ');
   const early = [...peers.delayq, ...Object.values(ours).flat()].reduce((sum, round) => sum + round.early, 0);
-  const unit = 'p50 / p99 / max ms late, ratio and target by p99';
+  const unit = 'ms late (p50 / p99 / max)';
   return [
     {
       topic: 'watch',
-      title: `Waiting for ${spread.n.toLocaleString('en')} jobs that fall due within ${spread.span / 1_000} s`,
+      title: `Lateness, ${spread.n.toLocaleString('en')} jobs that fall due within ${spread.span / 1_000} s`,
       unit,
       more: false,
       rows: Object.entries(PEERS).map(([peer, name]) => ({
@@ -50,7 +50,7 @@ export async function measure(rig) {
     },
     {
       topic: 'watch',
-      title: 'Waiting for a job every 20 ms, due 50 ms to 2 s ahead',
+      title: 'Lateness, a job every 20 ms due 50 ms to 2 s ahead',
       unit,
       more: false,
       rows: [
