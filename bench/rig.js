@@ -15,6 +15,9 @@ const HOST = '127.0.0.1';
 export const DELAYQ = fileURLToPath(new URL('../bin/delayq', import.meta.url));
 const ACTOR = fileURLToPath(new URL('actor.js', import.meta.url));
 
+/** What takes longer has got stuck. */
+const LONGEST_ACT_MS = 180_000;
+
 async function freePort() {
   const server = createServer().listen(0, HOST);
   await new Promise((resolve) => server.once('listening', resolve));
@@ -141,8 +144,10 @@ export class Rig {
   /** Lets the library `peer` do something in a process of its own; what that answers. @param {string} peer @param {string} act @param {object} [options] */
   async act(peer, act, options = {}) {
     const actor = this.actor(peer, act, options);
+    const late = setTimeout(() => actor.end(), LONGEST_ACT_MS);
     let answer;
     for await (const line of actor.lines) answer = line;
+    clearTimeout(late);
     await actor.end();
     if (!answer) throw new Error(`${peer} ${act} said nothing`);
     return JSON.parse(answer);

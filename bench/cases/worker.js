@@ -20,7 +20,7 @@ export async function measure(rig) {
       unit: 'jobs/s',
       more: true,
       rows: Object.entries(PEERS).map(([peer, name]) => ({
-        name: peer === 'naive' ? 'ZRANGEBYSCORE + ZREM, at most once' : name,
+        name: peer === 'naive' ? 'ZRANGEBYSCORE loop, at most once' : name,
         ours: rates.delayq,
         theirs: rates[peer],
         target: TARGETS[peer] && { ratio: TARGETS[peer] },
