@@ -72,6 +72,7 @@ prepare();
 // Only now is there what these import.
 const { Rig } = await import('./rig.js');
 const { progress } = await import('./rounds.js');
+const { costs } = await import('./table.js');
 const { reported, writeInto } = await import('./report.js');
 
 const rig = new Rig({ quick: values.quick, runs: values.runs ? Number(values.runs) : undefined });
@@ -83,8 +84,15 @@ try {
   for (const topic of topics) {
     const { measure } = await import(`./cases/${topic}.js`);
     progress(`== ${topic}: ${TOPICS[topic]}`);
-    await rig.flush();
-    sections.push(...(await measure(rig)));
+    try {
+      await rig.flush();
+      sections.push(...(await measure(rig)));
+    } catch (error) {
+      // The others are worth having.
+      console.error(error);
+      process.exitCode = 1;
+      sections.push(costs(`${topic} could not be measured`, 'see above', []));
+    }
   }
   const report = await reported(sections, { rig, topics: positionals, minutes: (performance.now() - begin) / 60_000 });
   progress('done');

@@ -15,7 +15,13 @@ const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 11);
  * @property {string} [note] below the row
  */
 
-/** @typedef {{ topic: string, title: string, unit: string, more: boolean, rows: Row[] }} Section */
+/** @typedef {{ title: string, unit: string, more: boolean, rows: Row[] }} Section */
+
+/** A section about jobs a second. @param {string} title @param {Row[]} rows */
+export const rates = (title, rows) => ({ title, unit: 'jobs/s', more: true, rows });
+
+/** A section about what is better when there is less of it. @param {string} title @param {string} unit @param {Row[]} rows */
+export const costs = (title, unit, rows) => ({ title, unit, more: false, rows });
 
 /** A number in three digits. @param {number} n */
 export function short(n) {

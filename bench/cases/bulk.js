@@ -4,6 +4,7 @@ import { freemem } from 'node:os';
 import { installed, timedShell } from '../processes.js';
 import { record } from '../recorder.js';
 import { interleave, progress } from '../rounds.js';
+import { costs, rates } from '../table.js';
 
 const ENQUEUE = ['enqueue', '--in', '1h', 'bench', '-'];
 
@@ -32,7 +33,7 @@ export async function measure(rig) {
       : undefined,
     delayq: () => all(() => rig.delayq(ENQUEUE, { from: [file] })),
   });
-  const rates = (name) => results[name]?.map(({ seconds }) => n / seconds);
+  const speeds = (name) => results[name]?.map(({ seconds }) => n / seconds);
   const million = n.toLocaleString('en');
   const memory = [
     {
@@ -52,20 +53,14 @@ export async function measure(rig) {
   } else memory.push({ ...tenfold, note: 'not measured: too little memory is free' });
   await rig.flush();
   return [
-    {
-      topic: 'bulk',
-      title: `Enqueue a file of ${million} lines: delayq enqueue Q - < file`,
-      unit: 'jobs/s',
-      more: true,
-      rows: [
-        {
-          name: 'redis-cli --pipe, calls ready-made',
-          ours: rates('delayq'),
-          theirs: rates('redis-cli'),
-          target: { ratio: 0.85 },
-        },
-      ],
-    },
-    { topic: 'bulk', title: 'Its memory', unit: 'MiB resident at most', more: false, rows: memory },
+    rates(`Enqueue a file of ${million} lines: delayq enqueue Q - < file`, [
+      {
+        name: 'redis-cli --pipe, same calls',
+        ours: speeds('delayq'),
+        theirs: speeds('redis-cli'),
+        target: { ratio: 0.85 },
+      },
+    ]),
+    costs('Its memory', 'MiB resident at most', memory),
   ];
 }

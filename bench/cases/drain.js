@@ -6,6 +6,7 @@ import { timed, timedShell } from '../processes.js';
 import { record } from '../recorder.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
+import { costs, rates } from '../table.js';
 
 const RAW = fileURLToPath(new URL('../raw-drain.js', import.meta.url));
 
@@ -59,38 +60,31 @@ export async function measure(rig) {
     'short pipe': () => shell('"$1" drain -q bench | cat >/dev/null', acked),
     ack: () => shell('"$1" drain -q --lease 5m bench | cat | "$1" ack >/dev/null', acked),
   });
-  const rates = (name) => results[name]?.map(({ rate }) => rate);
+  const of = (name) => results[name]?.map(({ rate }) => rate);
   const against = (ours) =>
-    PEERS.map((one) => ({ name: one.name, ours: rates(ours), theirs: rates(one.peer), target: { ratio: one.ratio } }));
+    PEERS.map((one) => ({ name: one.name, ours: of(ours), theirs: of(one.peer), target: { ratio: one.ratio } }));
   const million = n.toLocaleString('en');
-  const section = (title, rows) => ({ topic: 'drain', title, unit: 'jobs/s', more: true, rows });
   return [
-    section(`Drain ${million} due jobs, confirmed: delayq drain Q > file`, against('file')),
-    section(`Drain ${million} due jobs, confirmed: delayq drain Q | cat`, against('pipe')),
-    {
-      topic: 'drain',
-      title: 'Its memory',
-      unit: 'MiB resident at most',
-      more: false,
-      rows: [
-        {
-          name: `${million} jobs`,
-          alone: true,
-          ours: results.file.map(({ peakMiB }) => peakMiB),
-          target: { value: 150 },
-        },
-      ],
-    },
-    section(`Drain ${million} due jobs: delayq drain --at-most-once Q > file`, [
+    rates(`Drain ${million} due jobs, confirmed: delayq drain Q > file`, against('file')),
+    rates(`Drain ${million} due jobs, confirmed: delayq drain Q | cat`, against('pipe')),
+    costs('Its memory', 'MiB resident at most', [
+      {
+        name: `${million} jobs`,
+        alone: true,
+        ours: results.file.map(({ peakMiB }) => peakMiB),
+        target: { value: 150 },
+      },
+    ]),
+    rates(`Drain ${million} due jobs: delayq drain --at-most-once Q > file`, [
       {
         name: 'raw socket, the same script',
-        ours: rates('at most once'),
-        theirs: rates('raw'),
+        ours: of('at most once'),
+        theirs: of('raw'),
         target: { ratio: 0.85 },
       },
     ]),
-    section(`Drain ${acked.toLocaleString('en')} due jobs: drain --lease 5m Q | cat | delayq ack`, [
-      { name: 'delayq drain Q | cat', ours: rates('ack'), theirs: rates('short pipe'), target: { ratio: 0.5 } },
+    rates(`Drain ${acked.toLocaleString('en')} due jobs: drain --lease 5m Q | cat | delayq ack`, [
+      { name: 'delayq drain Q | cat', ours: of('ack'), theirs: of('short pipe'), target: { ratio: 0.5 } },
     ]),
   ];
 }

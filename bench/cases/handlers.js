@@ -1,11 +1,12 @@
 // A process a job: /bin/true, 8 at a time.
 import { installed, timedShell } from '../processes.js';
 import { interleave } from '../rounds.js';
+import { rates } from '../table.js';
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
   const n = rig.size(2_000);
-  const rates = await interleave(rig.rounds(5), {
+  const speeds = await interleave(rig.rounds(5), {
     xargs: installed('xargs')
       ? async () => n / (await timedShell('seq "$1" | xargs -P 8 -n 1 /bin/true', [String(n)])).seconds
       : undefined,
@@ -16,12 +17,8 @@ export async function measure(rig) {
     },
   });
   return [
-    {
-      topic: 'handlers',
-      title: `${n.toLocaleString('en')} processes: delayq drain -P 8 Q -- /bin/true`,
-      unit: 'jobs/s',
-      more: true,
-      rows: [{ name: 'xargs -P 8 -n 1 /bin/true', ours: rates.delayq, theirs: rates.xargs, target: { ratio: 0.9 } }],
-    },
+    rates(`${n.toLocaleString('en')} processes: delayq drain -P 8 Q -- /bin/true`, [
+      { name: 'xargs -P 8 -n 1 /bin/true', ours: speeds.delayq, theirs: speeds.xargs, target: { ratio: 0.9 } },
+    ]),
   ];
 }

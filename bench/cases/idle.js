@@ -5,6 +5,7 @@ import { PEERS } from '../peers/names.js';
 import { live, usage } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
+import { costs } from '../table.js';
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
@@ -16,23 +17,17 @@ export async function measure(rig) {
   });
   const section = (title, unit, value, target) => {
     const of = (name) => results[name]?.map(value);
-    return {
-      topic: 'idle',
-      title,
-      unit,
-      more: false,
-      rows: [
-        { name: 'delayq drain --watch', alone: true, ours: of('drain --watch'), target },
-        { name: "delayq's Worker", alone: true, ours: of('delayq'), target },
-        ...Object.entries(PEERS)
-          .filter(([peer]) => peer !== 'beanstalkd' || target.value < 1)
-          .map(([peer, name]) => ({
-            name: peer === 'naive' ? 'ZRANGEBYSCORE loop, 1 s' : name,
-            ours: of('delayq'),
-            theirs: of(peer),
-          })),
-      ],
-    };
+    return costs(title, unit, [
+      { name: 'delayq drain --watch', alone: true, ours: of('drain --watch'), target },
+      { name: "delayq's Worker", alone: true, ours: of('delayq'), target },
+      ...Object.entries(PEERS)
+        .filter(([peer]) => peer !== 'beanstalkd' || target.value < 1)
+        .map(([peer, name]) => ({
+          name: peer === 'naive' ? 'ZRANGEBYSCORE loop, 1 s' : name,
+          ours: of('delayq'),
+          theirs: of(peer),
+        })),
+    ]);
   };
   return [
     section('A consumer that waits', 'commands/s', ({ commands }) => commands, { value: 1 }),

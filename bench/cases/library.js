@@ -1,6 +1,7 @@
 // Enqueue from a program: one after the other, by 100 callers at a time, and by the call for many. Jobs due in an hour.
 import { PEERS } from '../peers/names.js';
 import { interleave } from '../rounds.js';
+import { rates } from '../table.js';
 
 const WAYS = [
   ['one', 'one by one', 10_000],
@@ -17,20 +18,19 @@ export async function measure(rig) {
       await rig.flush();
       return n / (await rig.act(peer, act, { n })).seconds;
     };
-    const rates = await interleave(rig.rounds(5), rig.contenders(contender));
-    sections.push({
-      topic: 'library',
-      title: `Enqueue from a program, ${title}`,
-      unit: 'jobs/s',
-      more: true,
-      rows: Object.entries(PEERS).map(([peer, name]) => ({
-        name,
-        ours: rates.delayq,
-        theirs: rates[peer],
-        // First of the Node peers.
-        target: ['bullmq', 'bee-queue'].includes(peer) ? { ratio: 1 } : undefined,
-      })),
-    });
+    const speeds = await interleave(rig.rounds(5), rig.contenders(contender));
+    sections.push(
+      rates(
+        `Enqueue from a program, ${title}`,
+        Object.entries(PEERS).map(([peer, name]) => ({
+          name,
+          ours: speeds.delayq,
+          theirs: speeds[peer],
+          // First of the Node peers.
+          target: ['bullmq', 'bee-queue'].includes(peer) ? { ratio: 1 } : undefined,
+        })),
+      ),
+    );
   }
   return sections;
 }

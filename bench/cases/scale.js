@@ -3,6 +3,7 @@
 import { connect, Queue } from '../../dist/index.js';
 import { installed, output } from '../processes.js';
 import { median, progress } from '../rounds.js';
+import { costs } from '../table.js';
 
 const SIZES = [10_000, 1_000_000, 5_000_000];
 const DUE = 10_000;
@@ -40,25 +41,23 @@ export async function measure(rig) {
   const machine = installed('redis-cli') ? [stalls()] : undefined;
   const [small, ...large] = found;
   const at = ({ size }) => `${size.toLocaleString('en')} pending`;
-  const grown = (title, unit, samples, ratio) => ({
-    topic: 'scale',
-    title: `${title}, against ${at(small)}`,
-    unit,
-    more: false,
-    rows: large.map((one, i) => ({
-      name: at(one),
-      ours: samples(one),
-      theirs: samples(small),
-      target: i === large.length - 1 ? { ratio } : undefined,
-    })),
-  });
+  const grown = (title, unit, samples, ratio) =>
+    costs(
+      `${title}, against ${at(small)}`,
+      unit,
+      large.map((one, i) => ({
+        name: at(one),
+        ours: samples(one),
+        theirs: samples(small),
+        target: i === large.length - 1 ? { ratio } : undefined,
+      })),
+    );
+  const drain = `Drain ${DUE.toLocaleString('en')} due jobs`;
   return [
-    {
-      topic: 'scale',
-      title: 'Longest call, against the longest stall of the machine itself',
-      unit: 'ms',
-      more: false,
-      rows: found.flatMap((one) =>
+    costs(
+      'Longest call, against the longest stall of the machine itself',
+      'ms',
+      found.flatMap((one) =>
         ['enqueue', 'drain'].map((name) => ({
           name: `${name}, ${at(one)}`,
           ours: [one[name].longest],
@@ -67,14 +66,9 @@ export async function measure(rig) {
           note: `over 3 ms: ${one[name].slow} of ${one[name].calls.toLocaleString('en')} calls`,
         })),
       ),
-    },
-    grown(
-      `Drain ${DUE.toLocaleString('en')} due jobs`,
-      'µs of Redis a job',
-      ({ runs }) => runs.map((r) => r.server),
-      3,
     ),
-    grown(`Drain ${DUE.toLocaleString('en')} due jobs`, 'µs of time a job', ({ runs }) => runs.map((r) => r.wall), 3),
+    grown(drain, 'µs of Redis a job', ({ runs }) => runs.map((run) => run.server), 3),
+    grown(drain, 'µs of time a job', ({ runs }) => runs.map((run) => run.wall), 3),
     grown('Drain with nothing due', 'µs there and back', ({ empty }) => empty, 1.3),
   ];
 }

@@ -3,6 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { output } from '../processes.js';
+import { costs } from '../table.js';
 
 const ROOT = fileURLToPath(new URL('..', new URL('..', import.meta.url)));
 
@@ -20,15 +21,9 @@ export async function measure(rig) {
   output(['npm', 'install', ...quiet, `./${tarball}`], { cwd: directory, timeout: 120_000 });
   const sizeOf = (path) => Number(output(['du', '-sk', `${directory}/node_modules/${path}`]).split('\t')[0]) / 1_000;
   return [
-    {
-      topic: 'size',
-      title: 'Installed: npm install delayq',
-      unit: 'MB of node_modules',
-      more: false,
-      rows: [
-        { name: 'all of it', alone: true, ours: [sizeOf('')], target: { value: 6 } },
-        { name: 'delayq itself', alone: true, ours: [sizeOf('delayq')] },
-      ],
-    },
+    costs('Installed: npm install delayq', 'MB of node_modules', [
+      { name: 'all of it', alone: true, ours: [sizeOf('')], target: { value: 6 } },
+      { name: 'delayq itself', alone: true, ours: [sizeOf('delayq')] },
+    ]),
   ];
 }

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { installed, timedShell } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
+import { costs } from '../table.js';
 
 /**
  * One sample is five starts in a row by a shell: to fork a small shell costs next to nothing, to fork a Node process that
@@ -46,21 +47,15 @@ export async function measure(rig) {
   const ms = await interleave(Math.max(rig.rounds(5), 4), contenders);
   const row = (name, what, target) => ({ name: what, ours: ms[name], theirs: ms.node, target });
   return [
-    {
-      topic: 'start',
-      title: 'One start of the command line, against node -e 0',
-      unit: 'ms',
-      more: false,
-      rows: [
-        row('--version', 'delayq --version', { ratio: 1.5 }),
-        row('--help', 'delayq --help', { ratio: 1.5 }),
-        row('enqueue', "delayq enqueue Q '{}'", { ratio: 2.3 }),
-        row('drain', 'delayq drain Q, nothing due', { ratio: 2.3 }),
-        row('inspect', 'delayq inspect'),
-        { name: 'enqueue, against PHP (php-redis)', ours: ms.enqueue, theirs: ms.php },
-        { name: 'enqueue, against redis-cli ping', ours: ms.enqueue, theirs: ms['redis-cli'] },
-      ],
-    },
+    costs('One start of the command line, against node -e 0', 'ms', [
+      row('--version', 'delayq --version', { ratio: 1.5 }),
+      row('--help', 'delayq --help', { ratio: 1.5 }),
+      row('enqueue', "delayq enqueue Q '{}'", { ratio: 2.3 }),
+      row('drain', 'delayq drain Q, nothing due', { ratio: 2.3 }),
+      row('inspect', 'delayq inspect'),
+      { name: 'enqueue, against PHP (php-redis)', ours: ms.enqueue, theirs: ms.php },
+      { name: 'enqueue, against redis-cli ping', ours: ms.enqueue, theirs: ms['redis-cli'] },
+    ]),
   ];
 }
 

@@ -4,7 +4,7 @@ import { PEERS } from '../peers/names.js';
 import { live } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave, median, quantile } from '../rounds.js';
-import { short } from '../table.js';
+import { costs, short } from '../table.js';
 
 const WATCHERS = [1, 4, 16];
 
@@ -35,35 +35,27 @@ export async function measure(rig) {
   const early = [...peers.delayq, ...Object.values(ours).flat()].reduce((sum, round) => sum + round.early, 0);
   const unit = 'ms late (p50 / p99 / max)';
   return [
-    {
-      topic: 'watch',
-      title: `Lateness, ${spread.n.toLocaleString('en')} jobs that fall due within ${spread.span / 1_000} s`,
+    costs(
+      `Lateness, ${spread.n.toLocaleString('en')} jobs that fall due within ${spread.span / 1_000} s`,
       unit,
-      more: false,
-      rows: Object.entries(PEERS).map(([peer, name]) => ({
+      Object.entries(PEERS).map(([peer, name]) => ({
         name: peer === 'naive' ? 'ZRANGEBYSCORE loop, 1 s' : name,
         ours: p99(peers.delayq),
         theirs: p99(peers[peer]),
         shown: [text(peers.delayq), text(peers[peer])],
         note: peers[peer]?.some((round) => round.early > 0) ? 'some of its jobs came early' : undefined,
       })),
-    },
-    {
-      topic: 'watch',
-      title: 'Lateness, a job every 20 ms due 50 ms to 2 s ahead',
-      unit,
-      more: false,
-      rows: [
-        ...Object.entries(ours).map(([name, rounds]) => ({
-          name: `watchers: ${name}`,
-          alone: true,
-          ours: p99(rounds),
-          shown: [text(rounds)],
-          target: { value: 5 },
-        })),
-        { name: 'jobs that came early, of all', alone: true, ours: [early], target: { value: 0 } },
-      ],
-    },
+    ),
+    costs('Lateness, a job every 20 ms due 50 ms to 2 s ahead', unit, [
+      ...Object.entries(ours).map(([name, rounds]) => ({
+        name: `watchers: ${name}`,
+        alone: true,
+        ours: p99(rounds),
+        shown: [text(rounds)],
+        target: { value: 5 },
+      })),
+      { name: 'jobs that came early, of all', alone: true, ours: [early], target: { value: 0 } },
+    ]),
   ];
 }
 

@@ -1,6 +1,7 @@
 // The library's worker with a handler that does nothing: delivered at least once, retries on, each job confirmed.
 import { PEERS } from '../peers/names.js';
 import { interleave } from '../rounds.js';
+import { rates } from '../table.js';
 
 const TARGETS = { beanstalkd: 1.5, 'bee-queue': 3, bullmq: 1 };
 
@@ -12,19 +13,16 @@ export async function measure(rig) {
     await rig.act(peer, 'fill', { n });
     return n / (await rig.act(peer, 'drain', { n })).seconds;
   };
-  const rates = await interleave(rig.rounds(5), rig.contenders(contender));
+  const speeds = await interleave(rig.rounds(5), rig.contenders(contender));
   return [
-    {
-      topic: 'worker',
-      title: `Worker, ${n.toLocaleString('en')} due jobs, async handler that does nothing`,
-      unit: 'jobs/s',
-      more: true,
-      rows: Object.entries(PEERS).map(([peer, name]) => ({
+    rates(
+      `Worker, ${n.toLocaleString('en')} due jobs, async handler that does nothing`,
+      Object.entries(PEERS).map(([peer, name]) => ({
         name: peer === 'naive' ? 'ZRANGEBYSCORE loop, at most once' : name,
-        ours: rates.delayq,
-        theirs: rates[peer],
+        ours: speeds.delayq,
+        theirs: speeds[peer],
         target: TARGETS[peer] && { ratio: TARGETS[peer] },
       })),
-    },
+    ),
   ];
 }
