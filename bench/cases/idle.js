@@ -11,7 +11,7 @@ import { costs } from '../table.js';
 export async function measure(rig) {
   const ms = rig.quick ? 4_000 : 10_000;
   const program = (peer) => () => watched(rig, peer, () => rig.actor(peer, 'watch'), ms);
-  const results = await interleave(Math.min(2, rig.rounds(2)), {
+  const results = await interleave(Math.min(rig.rounds(2), rig.quick ? 1 : 2), {
     ...rig.contenders(program),
     'drain --watch': () => watched(rig, 'delayq', () => live([DELAYQ, 'drain', '-q', '--watch', 'bench'], rig.env), ms),
   });
