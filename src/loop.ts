@@ -1,6 +1,6 @@
 import { type DelayqError, isPassing } from './errors.js';
 import { POLL_MS } from './keys.js';
-import type { Taken } from './leases.js';
+import type { Leases, Taken } from './leases.js';
 import type { Queue } from './queue.js';
 import type { Drained } from './scripts.js';
 
@@ -23,6 +23,13 @@ export interface LoopOptions {
   readonly signal?: AbortSignal | undefined;
   /** Hears that Redis is in trouble (once, until it is back) and that it is back. Only with `watch`. */
   readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
+  /** Holds the leases of what is taken from the moment it is here. */
+  readonly leases?: Leases | undefined;
+  /**
+   * Asks for the next batch but one before the next is here, while there is more to take: Redis and whoever reads then
+   * never wait for each other. What was taken is still yielded after a stop or an error.
+   */
+  readonly ahead?: boolean | undefined;
   /** Hears what each call said beside its jobs. */
   readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
 }
@@ -35,49 +42,102 @@ export interface LoopOptions {
  * Throws what Redis answers. With `watch` a connection that is lost and errors that pass are waited out.
  */
 export async function* drainLoop(queues: readonly Queue[], options: LoopOptions = {}): AsyncGenerator<Taken> {
-  const { limit = Number.POSITIVE_INFINITY, batch = BATCH, leaseMs, watch = false } = options;
+  const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
-  const rest = new Rest(queues, options.signal);
-  /** Until when a job must have been due, by the clock of each Redis at its first answer. */
-  const cutoffs = new Map<Queue['redis'], number>();
-  let taken = 0;
+  const rest = new Rest(queues, signal);
+  const calls = new Calls(options);
+  const [first] = queues;
+  /** A call of the first queue that was sent before the answer to the one before it was here. */
+  let ahead: Promise<Answered> | undefined;
+  /** The first queue's last answer said that there is more. */
+  let more = false;
+  let failure: { readonly error: unknown } | undefined;
   let troubled = 0;
+  const over = () => failure !== undefined || calls.left === 0 || signal?.aborted;
   if (watch) rest.listen();
   try {
-    while (taken < limit && !options.signal?.aborted) {
+    while (ahead || !over()) {
       let found = false;
       rest.begin(Math.min(end, performance.now() + POLL_MS));
       for (const queue of queues) {
-        let drained: Drained;
-        const since = performance.now();
+        if (!ahead && over()) break;
+        const call = ahead ?? calls.send(queue);
+        ahead = undefined;
+        if (options.ahead && more && queue === first && !over() && performance.now() < end) ahead = calls.send(queue);
+        let answered: Answered;
         try {
-          const atOnce = typeof batch === 'number' ? batch : batch();
-          const cutoff = cutoffs.get(queue.redis);
-          drained = await queue.drain({ limit: Math.min(atOnce, limit - taken), leaseMs, cutoff });
+          answered = await call;
         } catch (error) {
-          if (!watch || !isPassing(error)) throw error;
-          if (troubled++ === 0) options.onTrouble?.(error);
-          rest.until(performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(troubled, 10)));
+          if (watch && isPassing(error)) {
+            if (troubled++ === 0) options.onTrouble?.(error);
+            rest.until(performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(troubled, 10)));
+          } else failure ??= { error };
+          more = false;
+          if (ahead) break;
           continue;
         }
         if (troubled > 0) options.onTrouble?.(undefined);
         troubled = 0;
-        if (!watch && !cutoffs.has(queue.redis)) cutoffs.set(queue.redis, drained.now);
+        const { drained, taken } = answered;
+        if (queue === first) more = drained.state === 'more';
         rest.learn(drained);
         options.onDrained?.(queue, drained);
-        if (drained.jobs.length > 0) {
-          taken += drained.jobs.length;
-          yield { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
-        }
-        found = drained.jobs.length > 0 || drained.state === 'more';
-        if (found) break;
+        if (taken.jobs.length > 0) yield taken;
+        found = taken.jobs.length > 0 || drained.state === 'more';
+        if (found || ahead) break;
       }
-      if (found && performance.now() < end) continue;
-      if (!watch || performance.now() >= end) return;
+      if (ahead || (found && performance.now() < end)) continue;
+      if (failure || !watch || performance.now() >= end) break;
       await rest.take();
     }
   } finally {
     rest.close();
+  }
+  if (failure) throw failure.error;
+}
+
+/** What a call of Redis said, and what it took. */
+interface Answered {
+  readonly drained: Drained;
+  readonly taken: Taken;
+}
+
+/** The calls of a loop: how many jobs they may take, and up to which due time. */
+class Calls {
+  readonly #options: LoopOptions;
+  /** Until when a job must have been due, by the clock of each Redis at its first answer. */
+  readonly #cutoffs = new Map<Queue['redis'], number>();
+  /** How many more jobs may be asked for. */
+  left: number;
+
+  constructor(options: LoopOptions) {
+    this.#options = options;
+    this.left = options.limit ?? Number.POSITIVE_INFINITY;
+  }
+
+  send(queue: Queue): Promise<Answered> {
+    const answered = this.#call(queue);
+    // Told when it is waited for.
+    answered.catch(() => {});
+    return answered;
+  }
+
+  async #call(queue: Queue): Promise<Answered> {
+    const { batch = BATCH, leaseMs, leases, watch } = this.#options;
+    const since = performance.now();
+    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left);
+    this.left -= limit;
+    let unused = limit;
+    try {
+      const drained = await queue.drain({ limit, leaseMs, cutoff: this.#cutoffs.get(queue.redis) });
+      const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
+      unused -= taken.jobs.length;
+      leases?.hold(taken);
+      if (!watch && !this.#cutoffs.has(queue.redis)) this.#cutoffs.set(queue.redis, drained.now);
+      return { drained, taken };
+    } finally {
+      this.left += unused;
+    }
   }
 }
 

@@ -156,6 +156,7 @@ export class BatchWorker {
       watch,
       batch: () => Math.max(this.#room(), 1),
       signal: this.#enough.signal,
+      leases: this.#leases,
       onDrained: (queue, drained) => {
         this.#more = drained.state === 'more';
         onDrained?.(queue, drained);
@@ -253,7 +254,6 @@ export class BatchWorker {
   }
 
   #took(taken: Taken, asked: number): void {
-    this.#leases.hold(taken);
     if (this.#stopping) {
       this.#settler.release(taken.jobs);
       return;

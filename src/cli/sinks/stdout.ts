@@ -45,15 +45,12 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     watch,
     forMs: drain.forMs,
     signal: AbortSignal.any([stop, enough.signal]),
+    leases: delivery === 'once' ? undefined : leases,
+    ahead: true,
     onTrouble: (error) => notes.trouble(error),
     onDrained: (queue, drained) => notes.drained(queue, drained),
   });
-  /** Holds the leases of what was taken from the moment it is here. */
-  const next = async (): Promise<Taken | undefined> => {
-    const { value } = await batches.next();
-    if (value && delivery !== 'once') leases.hold(value);
-    return value ?? undefined;
-  };
+  const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
   let ahead = next();
   let failure: unknown;
   try {
@@ -71,8 +68,9 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   }
   enough.abort();
   try {
-    const unwanted = await ahead.catch(() => undefined);
-    if (unwanted) await sink.giveBack(unwanted.queue, unwanted.jobs);
+    const unwanted = (batch: Promise<Taken | undefined>) => batch.catch(() => undefined);
+    for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
+      await sink.giveBack(taken.queue, taken.jobs);
     await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done');
   } catch (error) {
     failure ??= error;
