@@ -32,11 +32,12 @@ export interface GiveBack {
   readonly error?: string | undefined;
 }
 
+/** Of jobs that were taken or renewed by one call, the same object. */
 interface Holding {
   readonly queue: Queue;
   readonly leaseMs: number;
   /** When the lease was taken or renewed last, by the process's monotonic clock, ms. */
-  since: number;
+  readonly since: number;
 }
 
 /**
@@ -64,7 +65,8 @@ export class Leases {
 
   /** Takes over jobs: holds and renews their leases from now on. */
   hold({ queue, jobs, since, leaseMs }: Taken): void {
-    for (const job of jobs) this.#held.set(job, { queue, since, leaseMs });
+    const holding: Holding = { queue, since, leaseMs };
+    for (const job of jobs) this.#held.set(job, holding);
     const tickMs = Math.min(Math.max(leaseMs / 9, 10), LONGEST_TIMER_MS);
     if (tickMs >= this.#tickMs) return;
     clearInterval(this.#timer);
@@ -154,24 +156,27 @@ export class Leases {
     call: (queue: Queue, some: Given[]) => Promise<A[]>,
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
-    const answers = new Map<Job, A>();
-    const settleOf = async (queue: Queue | undefined, ofQueue: GiveBack[]): Promise<void> => {
+    const answers: A[] = [];
+    const settleOf = async (queue: Queue | undefined, places: number[]): Promise<void> => {
       // In calls of their own, so that what was answered need not be asked again when a later one fails.
-      for (let i = 0; queue && i < ofQueue.length; i += MAX_CALL) {
-        const some = ofQueue.slice(i, i + MAX_CALL);
-        const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
+      for (let i = 0; queue && i < places.length; i += MAX_CALL) {
+        const some = places.slice(i, i + MAX_CALL);
+        const given = some.map((place) => {
+          const { job, delayMs, error } = items[place] as GiveBack;
+          return { id: job.id, receipt: job.receipt, delayMs, error };
+        });
         const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience()));
-        for (const [n, { job }] of some.entries()) {
-          answers.set(job, told[n] as A);
-          this.#held.delete(job);
-        }
+        some.forEach((place, n) => {
+          answers[place] = told[n] as A;
+          this.#held.delete((items[place] as GiveBack).job);
+        });
       }
     };
     // One queue that is in trouble must not keep the jobs of others.
-    const groups = groupBy(items, ({ job }) => this.#held.get(job)?.queue);
+    const groups = groupBy(items.keys(), (place) => this.#held.get((items[place] as GiveBack).job)?.queue);
     const ended = await Promise.allSettled([...groups].map(([queue, some]) => settleOf(queue, some)));
     for (const one of ended) if (one.status === 'rejected') throw one.reason;
-    return items.map(({ job }) => answers.get(job) ?? gone(this.#ended.get(job) ?? 'lost'));
+    return items.map(({ job }, place) => answers[place] ?? gone(this.#ended.get(job) ?? 'lost'));
   }
 
   #patience(): Patience {
@@ -197,24 +202,24 @@ export class Leases {
       for (const [leaseMs, some] of groupBy(ofQueue, ([, holding]) => holding.leaseMs)) {
         const jobs = some.map(([job]) => job);
         const answers = await queue.renew(jobs, leaseMs);
-        for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, now);
+        const renewed: Holding = { queue, leaseMs, since: now };
+        for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, renewed);
       }
     }
   }
 
-  #renewed(job: Job, answer: Answer, now: number): void {
-    const holding = this.#held.get(job);
+  #renewed(job: Job, answer: Answer, renewed: Holding): void {
     // Settled while the answer was on its way.
-    if (!holding) return;
+    if (!this.#held.has(job)) return;
     if (answer === 'held') {
-      holding.since = now;
+      this.#held.set(job, renewed);
       return;
     }
     this.#held.delete(job);
     this.#ended.set(job, answer);
     if (answer === 'lost') this.#options.onLost?.(job);
     // Removes the mark by which superseded is told from lost: we know now, and nobody else will ask.
-    else holding.queue.ack([job]).catch(() => {});
+    else renewed.queue.ack([job]).catch(() => {});
   }
 }
 

@@ -5,7 +5,8 @@ import type { Reply } from './redis.js';
  * What Redis answers, decoded. Other software may have written anything into the keys of a queue.
  */
 
-export const text = (reply: Reply | undefined) => String(reply ?? '');
+export const text = (reply: Reply | undefined) =>
+  Buffer.isBuffer(reply) ? reply.toString('utf8') : String(reply ?? '');
 export const number = (reply: Reply | undefined) => Number(text(reply));
 
 /** The furthest time that is told, ms from 1970: what Date can hold, but for a day, which time zones need. */

@@ -80,19 +80,13 @@ export async function drain(
   const step = leaseMs === 0 ? 5 : 4;
   const queueTries = number(reply[7]);
   for (let i = 9; i < reply.length; i += step) {
-    const [attempt = 1, failures = 0, tries = queueTries] = text(reply[i + 2])
-      .split(' ')
-      .map(Number);
-    jobs.push({
-      id: text(reply[i]),
-      due: time(reply[i + 1]),
-      attempt,
-      failures,
-      tries,
-      receipt,
-      payload: reply[i + 3] as Buffer,
-      ...(leaseMs === 0 ? { record: reply[i + 4] as Buffer } : {}),
-    });
+    const counts = reply[i + 2];
+    const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
+    const id = text(reply[i]);
+    const due = time(reply[i + 1]);
+    const payload = reply[i + 3] as Buffer;
+    const job = { id, due, attempt, failures, tries, receipt, payload };
+    jobs.push(leaseMs === 0 ? { ...job, record: reply[i + 4] as Buffer } : job);
   }
   const next = number(reply[2]);
   return {

@@ -17,11 +17,14 @@ const CHUNK = 64 * 1024;
  */
 const BEHIND = 128 * 1024;
 
-const NEWLINE = Buffer.from('\n');
+const LF = 10;
 
 interface Written {
   readonly job: Job;
   readonly line: Buffer;
+  /** Where it begins and ends in all that was written; 0 before it was. */
+  start: number;
+  end: number;
 }
 
 /** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
@@ -87,8 +90,8 @@ class StdoutSink {
   readonly #delivery: Delivery;
   readonly #form: Form;
   readonly #graceOver: Promise<'over'>;
-  /** Jobs whose lines were accepted but are not confirmed yet, and where these begin and end in all that was written. */
-  #accepted: { job: Job; start: number; end: number }[] = [];
+  /** What was accepted but is not confirmed yet. */
+  #accepted: Written[] = [];
   #bytes = 0;
   #acks: Promise<void>[] = [];
   /** Everything that was given to stdout was accepted. */
@@ -110,12 +113,15 @@ class StdoutSink {
     let rest: readonly Written[] = jobs.map((job) => ({
       job,
       line: lineOf(this.#form, queue.name, job, (notice) => say(this.#context, notice)),
+      start: 0,
+      end: 0,
     }));
     try {
       while (rest.length > 0) {
         if (this.#delivery !== 'once') {
-          const ours = new Set(await this.#leases.fresh(rest.map(({ job }) => job)));
-          if (ours.size < rest.length) rest = rest.filter(({ job }) => ours.has(job));
+          await this.#leases.fresh(rest.map(({ job }) => job));
+          if (!rest.every(({ job }) => this.#leases.holds(job)))
+            rest = rest.filter(({ job }) => this.#leases.holds(job));
           if (rest.length === 0) break;
         }
         const chunk = chunkOf(rest);
@@ -146,13 +152,15 @@ class StdoutSink {
   }
 
   #delivered(chunk: readonly Written[]): void {
-    for (const { job, line } of chunk) {
-      const start = this.#bytes;
-      this.#bytes += line.length + NEWLINE.length;
+    for (const written of chunk) {
+      const { job, line } = written;
+      written.start = this.#bytes;
+      this.#bytes += line.length + 1;
+      written.end = this.#bytes;
       if (this.#delivery === 'once') continue;
       if (!this.#leases.holds(job)) this.lost += 1;
       else if (this.#delivery === 'lease') this.#leases.forget([job]);
-      else this.#accepted.push({ job, start, end: this.#bytes });
+      else this.#accepted.push(written);
     }
   }
 
@@ -167,7 +175,7 @@ class StdoutSink {
   async #write(chunk: readonly Written[]): Promise<boolean> {
     if (this.#context.outputClosed) return false;
     const written = new Promise<boolean>((resolve, reject) => {
-      this.#context.stdout.write(Buffer.concat(chunk.flatMap(({ line }) => [line, NEWLINE])), (error) => {
+      this.#context.stdout.write(textOf(chunk), (error) => {
         if (!error) resolve(true);
         else if (readerGone(error)) resolve(false);
         else reject(cannotWrite(error));
@@ -249,8 +257,22 @@ function takeOutOf(fd: number): Buffer | undefined {
 function chunkOf(lines: readonly Written[]): readonly Written[] {
   let size = 0;
   const end = lines.findIndex(({ line }, i) => {
-    size += line.length + NEWLINE.length;
+    size += line.length + 1;
     return i > 0 && size > CHUNK;
   });
   return end < 0 ? lines : lines.slice(0, end);
+}
+
+/** The lines as they are written, each with its end. */
+function textOf(lines: readonly Written[]): Buffer {
+  let size = lines.length;
+  for (const { line } of lines) size += line.length;
+  const text = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const { line } of lines) {
+    text.set(line, at);
+    at += line.length;
+    text[at++] = LF;
+  }
+  return text;
 }
