@@ -3,7 +3,7 @@ import { DelayqError } from './errors.js';
 import { checkCount, checkMs, type Job } from './job.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
 import { Line, SURPLUS_MS } from './line.js';
-import { drainLoop, type LoopOptions } from './loop.js';
+import { BATCH, drainLoop, type LoopOptions } from './loop.js';
 import { Pace } from './pace.js';
 import type { Queue } from './queue.js';
 import { Settler, type Verdict } from './settler.js';
@@ -81,7 +81,6 @@ export class BatchWorker {
   readonly #pace: Pace;
   readonly #running = new Set<Call>();
   #starting = 0;
-  readonly #callOf = new WeakMap<Job, Call>();
   #batches: AsyncGenerator<Taken> | undefined;
   /** How many jobs the call under way asked for; 0 when there is none. */
   #asked = 0;
@@ -125,7 +124,7 @@ export class BatchWorker {
     if (this.#backoff) packBackoff(this.#backoff);
     this.#leases = new Leases({
       onLost: (job) => {
-        const call = this.#callOf.get(job);
+        const call = [...this.#running].find(({ jobs }) => jobs.includes(job));
         if (call) this.#abort(call, 'lost', 'its lease was lost: another drain has taken the job');
       },
       onTrouble: options.onTrouble,
@@ -205,7 +204,7 @@ export class BatchWorker {
   /** How many more jobs may be taken. */
   #room(): number {
     const most = MOST_IN_HAND + this.#concurrency * this.#batch - this.#leases.size;
-    return Math.min(this.#line.wanted(this.#busy), most);
+    return Math.min(this.#line.wanted(this.#busy), most, BATCH);
   }
 
   #heldBy(hold: WorkerOptions['hold']): Promise<unknown> | undefined {
@@ -295,19 +294,23 @@ export class BatchWorker {
   #call(call: Call): void {
     call.started = performance.now();
     this.#running.add(call);
-    for (const job of call.jobs) this.#callOf.set(job, call);
     const { timeoutMs } = this.#options;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
       const late = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
       // A turn later: after a suspension timers come before the news of what has ended meanwhile.
       call.timeout = setTimeout(() => setImmediate(late), timeoutMs);
     }
-    const tasks = call.jobs.map((job) => new Task(call.queue.name, job, call));
-    const handled = async () => this.#handler(tasks);
-    handled().then(
-      () => this.#ended(call, undefined),
-      (error: unknown) => this.#ended(call, error ?? new Error('the handler threw nothing')),
-    );
+    this.#handle(call);
+  }
+
+  async #handle(call: Call): Promise<void> {
+    try {
+      await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
+    } catch (error) {
+      this.#ended(call, error ?? new Error('the handler threw nothing'));
+      return;
+    }
+    this.#ended(call, undefined);
   }
 
   #abort(call: Call, cause: Cause, message: string): void {
