@@ -7,6 +7,12 @@ import type { Drained } from './scripts.js';
 /** Jobs taken by one call when nothing else is said: a call of 500 comes near the 3 ms that nobody else should wait. */
 export const BATCH = 250;
 
+/**
+ * How much later than others a loop wakes which came too late, ms: at first, and the longest, twice as long each time.
+ * Long enough for the one that comes first to be done, and all that a job is late when that one is not there any more.
+ */
+const LAG_MS = [1, 16] as const;
+
 /** How a drain loop goes on. Times are ms. */
 export interface LoopOptions {
   /** The most jobs to take in all. */
@@ -151,6 +157,10 @@ class Rest {
   #listenAgain = 0;
   /** Redis's clock minus the monotonic one, ms. */
   #ahead = 0;
+  /** It has rested, and nothing was told of what it woke for. */
+  #woken = false;
+  /** How much later than others it wakes, ms. Whoever gets something wakes at once; else all would for each job. */
+  #lag = 0;
 
   constructor(queues: readonly Queue[], signal: AbortSignal | undefined) {
     this.#queues = queues;
@@ -169,13 +179,22 @@ class Rest {
     this.#ring?.();
   }
 
-  learn({ now, next }: Drained): void {
+  learn({ now, next, jobs }: Drained): void {
     this.#ahead = now - performance.now();
-    if (next !== undefined) this.until(next - this.#ahead);
+    if (jobs.length > 0) this.#lag = 0;
+    else if (this.#woken)
+      this.#lag = Math.min(Math.max(2 * this.#lag, LAG_MS[0]), LAG_MS[1] * (0.5 + Math.random() / 2));
+    this.#woken = false;
+    if (next !== undefined) this.#untilDue(next);
+  }
+
+  #untilDue(due: number): void {
+    this.until(due - this.#ahead + this.#lag);
   }
 
   async take(): Promise<void> {
     this.listen();
+    this.#woken = true;
     for (;;) {
       const ms = this.#end - performance.now();
       if (ms <= 0 || this.#signal?.aborted) return;
@@ -197,7 +216,7 @@ class Rest {
     if (!first || this.#listener?.alive() || performance.now() < this.#listenAgain) return;
     this.#listenAgain = performance.now() + POLL_MS;
     const channels = this.#queues.map((queue) => queue.wakeChannel);
-    this.#listener = first.redis.listen(channels, (due) => this.until(Number(due) - this.#ahead));
+    this.#listener = first.redis.listen(channels, (due) => this.#untilDue(Number(due)));
   }
 
   close(): void {
