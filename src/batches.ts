@@ -29,7 +29,7 @@ export async function* inBatches<J extends NewJob>(
   const pull = () => source.next().then((turn) => ({ turn }));
   let next: ReturnType<typeof pull> | undefined = pull();
   const waiting: J[] = [];
-  let ahead = nextBatch(waiting);
+  let ahead = firstBatch(waiting, unitsOf);
   const flying: Promise<{ result: BatchResult<J>; units: number }>[] = [];
   let inAir = 0;
   while (next || waiting.length > 0 || flying.length > 0) {
@@ -38,7 +38,7 @@ export async function* inBatches<J extends NewJob>(
       // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
       if (!full && next && flying.length > 0) break;
       const batch = waiting.splice(0, size);
-      ahead = nextBatch(waiting);
+      ahead = firstBatch(waiting, unitsOf);
       inAir += units;
       flying.push(
         send(batch).then(
@@ -58,17 +58,22 @@ export async function* inBatches<J extends NewJob>(
         const payload = jsonOf(job.payload);
         waiting.push(payload === job.payload ? job : { ...job, payload });
       }
-      ahead = nextBatch(waiting);
+      ahead = firstBatch(waiting, unitsOf);
       next = pull();
     }
   }
 }
 
-/** How many of the jobs, whose payloads are JSON text, make the next batch, how large it is, and whether it is full. */
-function nextBatch(jobs: readonly NewJob[]): { size: number; units: number; full: boolean } {
+const unitsOf = ({ payload }: NewJob) => jsonOf(payload).text.length;
+
+/** How many of the jobs, with so many `units` of payload, make the next batch, how large it is, and whether it is full. */
+export function firstBatch<J>(
+  jobs: readonly J[],
+  unitsOf: (job: J) => number,
+): { size: number; units: number; full: boolean } {
   let units = 0;
-  for (const [i, { payload }] of jobs.entries()) {
-    units += jsonOf(payload).text.length;
+  for (const [i, job] of jobs.entries()) {
+    units += unitsOf(job);
     if (i + 1 === MAX_CALL || units >= BATCH_UNITS) return { size: i + 1, units, full: true };
   }
   return { size: jobs.length, units, full: false };

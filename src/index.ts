@@ -26,6 +26,7 @@ export {
 } from './check.js';
 export { Doctor } from './doctor.js';
 export type { Durability } from './durability.js';
+export type { EnqueueOptions } from './enqueuer.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
 export { type Finding, type Level, shellWord, worst } from './finding.js';
 export { timeOfId } from './ids.js';
@@ -68,7 +69,7 @@ export { grouped, many } from './numbers.js';
 export { Operator } from './operator.js';
 export { type Patience, patiently, settlePatiently } from './patience.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
-export { type EnqueueOptions, type NackOptions, Queue } from './queue.js';
+export { type NackOptions, Queue } from './queue.js';
 export { Connection } from './redis.js';
 export { MAX_CALL } from './script.js';
 export type { Drained } from './scripts.js';

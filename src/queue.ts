@@ -1,18 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Backoff, packBackoff } from './backoff.js';
 import { type BatchResult, inBatches } from './batches.js';
-import {
-  askedFor,
-  type Confirmation,
-  confirm,
-  DURABLE_IN_FLIGHT,
-  type Durability,
-  inDoubt,
-  nothingWritten,
-  ready,
-  unconfirmed,
-} from './durability.js';
-import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from './errors.js';
+import { askedFor, DURABLE_IN_FLIGHT } from './durability.js';
+import { type EnqueueOptions, Enqueuer } from './enqueuer.js';
+import { isDelayqError, unknownOutcome } from './errors.js';
 import { consumer, randomWord } from './ids.js';
 import {
   type Answer,
@@ -26,33 +16,12 @@ import {
   type Job,
   type Nacked,
   type NewJob,
-  type Outcome,
-  type ReadyJob,
-  readyJob,
 } from './job.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, wakeOf } from './keys.js';
 import { inspect, type Snapshot } from './looks.js';
-import type { Caller, Connection } from './redis.js';
+import type { Connection } from './redis.js';
 import { MAX_CALL, type Wake } from './script.js';
 import * as scripts from './scripts.js';
-
-/** Pauses before an enqueue whose reply was lost is repeated, ms. */
-const REPEAT_AFTER_MS = [100, 1_000];
-
-/** What Redis replied of a batch, the outcomes of its first sending, and what was confirmed if that was asked for. */
-interface Sent {
-  readonly now: number;
-  readonly outcomes: Outcome[];
-  readonly first: Outcome[];
-  readonly repeated: boolean;
-  readonly confirmation?: Confirmation;
-}
-
-/** How jobs are enqueued. */
-export interface EnqueueOptions extends Durability {
-  /** Of a job whose id is there already: `keep` (default) the one that is there, or `replace` it. */
-  readonly ifExists?: 'keep' | 'replace' | undefined;
-}
 
 /** What happens to a job given back: a failure to try again, the end, or nothing that counts. */
 export interface NackOptions {
@@ -69,17 +38,15 @@ export class Queue {
   readonly name: string;
   readonly redis: Connection;
   readonly #keys: QueueKeys;
-  readonly #prefix: string;
   readonly #wake: Wake;
-  #listed = false;
-
+  readonly #enqueuer: Enqueuer;
   /** Throws a `usage` error when `name` or `prefix` cannot be a name. Talks to nobody yet. */
   constructor(redis: Connection, name: string, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
     this.redis = redis;
     this.name = checkName(name);
-    this.#prefix = checkName(prefix, 'prefix');
-    this.#keys = queueKeys(prefix, name);
+    this.#keys = queueKeys(checkName(prefix, 'prefix'), name);
     this.#wake = wakeOf(prefix, name);
+    this.#enqueuer = new Enqueuer(redis, name, prefix);
   }
 
   /** The channel on which watchers hear of a job that falls due sooner than they would look. */
@@ -108,7 +75,7 @@ export class Queue {
   ): Promise<Enqueued | Enqueued[]> | AsyncGenerator<Enqueued> {
     if (Array.isArray(jobs)) return this.#all(jobs, options);
     if (Symbol.asyncIterator in jobs) return this.#each(jobs, options);
-    return this.#put([jobs as NewJob], options).then(([enqueued]) => enqueued as Enqueued);
+    return this.#enqueuer.one(jobs as NewJob, options);
   }
 
   async #all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
@@ -137,86 +104,7 @@ export class Queue {
     groups: AsyncIterable<readonly J[]>,
     options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
-    yield* inBatches(groups, (batch) => this.#put(batch, options), askedFor(options) && DURABLE_IN_FLIGHT);
-  }
-
-  async #put(batch: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
-    const { ifExists = 'keep' } = options;
-    const asked = askedFor(options);
-    const jobs = batch.map(readyJob);
-    if (jobs.length === 0) return [];
-    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, asked);
-    const confirmed = confirmation && 'confirmed' in confirmation ? { confirmed: confirmation.confirmed } : {};
-    const results: Enqueued[] = [];
-    const collided: number[] = [];
-    const unclear: string[] = [];
-    for (const [i, job] of jobs.entries()) {
-      let outcome = outcomes[i] as Outcome;
-      const ours = batch[i]?.id === undefined;
-      if (isKept(outcome)) {
-        // Kept at the first sending is a collision of ids we made; else it is the job of the first sending.
-        if (ours && isKept(first[i])) collided.push(i);
-        else if (ours || first[i] === 'created') outcome = 'created';
-        else if (repeated && ifExists === 'replace') unclear.push(job.id);
-      }
-      results.push({ id: job.id, outcome, due: job.at ?? now + job.in, ...confirmed });
-    }
-    const earlier = 'jobs of these ids are there, but perhaps the earlier ones';
-    if (unclear.length > 0)
-      throw first.length > 0 ? unconfirmed(results, { doubt: earlier }) : unknownOutcome(unclear, earlier);
-    if (collided.length > 0) {
-      const again = await this.#put(
-        collided.map((i) => ({ ...batch[i], id: undefined }) as NewJob),
-        options,
-      );
-      for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
-    }
-    if (confirmation && 'doubt' in confirmation) throw unconfirmed(results, confirmation);
-    return results;
-  }
-
-  /**
-   * Sends a batch and has it confirmed as asked; when a reply is lost, again, always with `keep`: what the first sending
-   * made must stay. `first` are the outcomes of the first sending, empty when its reply was lost.
-   */
-  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked?: Durability): Promise<Sent> {
-    let first: Outcome[] = [];
-    let sent: Sent | undefined;
-    let lost: DelayqError | undefined;
-    for (const [n, pause] of [0, ...REPEAT_AFTER_MS].entries()) {
-      if (n > 0) await sleep(pause);
-      try {
-        // What is to be confirmed must be asked for over the line over which it was written.
-        const line = asked ? await ready(this.redis, asked) : this.redis;
-        this.#list(line);
-        const mode = n > 0 ? 'keep' : ifExists;
-        const reply = await scripts.enqueue(line, this.#keys, jobs, { ifExists: mode, wake: this.#wake });
-        if (n === 0) first = reply.outcomes;
-        const now: Sent = { ...reply, first, repeated: n > 0 };
-        // Should every wait be cut short, the reply nearest to the write tells best what became of it.
-        sent ??= now;
-        if (!asked) return now;
-        return { ...now, confirmation: reply.written ? await confirm(line, asked) : nothingWritten(this.#keys.stats) };
-      } catch (error) {
-        if (!isDelayqError(error) || (n === 0 && error.code !== 'unknown')) throw error;
-        lost = error;
-        // However definite this answer is, the first sending stays in doubt.
-        if (!isPassing(error)) break;
-      }
-    }
-    const doubt = inDoubt(lost as DelayqError, "Redis's answer was lost; asked again: ");
-    if (sent) return { ...sent, confirmation: doubt };
-    const ids = jobs.map(({ id }) => id);
-    throw unknownOutcome(ids, doubt.doubt);
-  }
-
-  /** Lists the queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
-  #list(line: Caller): void {
-    if (this.#listed) return;
-    this.#listed = true;
-    line.call('SADD', queuesKey(this.#prefix), this.name).catch(() => {
-      this.#listed = false;
-    });
+    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), askedFor(options) && DURABLE_IN_FLIGHT);
   }
 
   /**
@@ -310,8 +198,6 @@ export class Queue {
     return inspect(this.redis, this.#keys, upcoming);
   }
 }
-
-const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';
 
 function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
   for (let i = 0; i < list.length; i += MAX_CALL) yield list.slice(i, i + MAX_CALL);

@@ -1,0 +1,56 @@
+interface Waiting<T, R> {
+  readonly item: T;
+  readonly resolve: (result: R) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** How many calls are made at once. */
+export interface GatherOptions<T, R> {
+  /** Makes the calls for many items. Results come in the order of the items. */
+  readonly call: (items: readonly T[]) => Promise<R[]>;
+  /** How many of the first items, one at least, make one call. */
+  readonly size: (items: readonly T[]) => number;
+  /** What one of several must know of the error of their call. */
+  readonly errorOf: (error: unknown, item: T) => unknown;
+}
+
+/**
+ * Makes one call of many that come in one go, as from `Promise.all`: whoever calls gets a result or an error of its
+ * own. One that comes alone is not kept waiting.
+ */
+export class Gather<T, R> {
+  readonly #options: GatherOptions<T, R>;
+  #waiting: Waiting<T, R>[] = [];
+
+  constructor(options: GatherOptions<T, R>) {
+    this.#options = options;
+  }
+
+  add(item: T): Promise<R> {
+    return new Promise((resolve, reject) => {
+      // Behind all that may run now, and before anything is heard of the world.
+      if (this.#waiting.length === 0) queueMicrotask(() => this.#send());
+      this.#waiting.push({ item, resolve, reject });
+    });
+  }
+
+  #send(): void {
+    let rest = this.#waiting;
+    this.#waiting = [];
+    while (rest.length > 0) {
+      const size = this.#options.size(rest.map(({ item }) => item));
+      this.#call(rest.slice(0, size));
+      rest = rest.slice(size);
+    }
+  }
+
+  async #call(some: readonly Waiting<T, R>[]): Promise<void> {
+    try {
+      const results = await this.#options.call(some.map(({ item }) => item));
+      for (const [i, { resolve }] of some.entries()) resolve(results[i] as R);
+    } catch (error) {
+      const { errorOf } = this.#options;
+      for (const { item, reject } of some) reject(some.length === 1 ? error : errorOf(error, item));
+    }
+  }
+}
