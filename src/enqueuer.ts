@@ -70,13 +70,17 @@ export class Enqueuer {
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
     const item = prepared(job);
     // An answer to others could leave it unclear which of them was replaced, or confirmed.
-    if (askedFor(options) || options.ifExists === 'replace') return (await this.#put([item], options))[0] as Enqueued;
-    return this.#singles.add(item);
+    if (!askedFor(options) && options.ifExists !== 'replace') return this.#singles.add(item);
+    this.#singles.flush();
+    const [enqueued] = await this.#put([item], options);
+    return enqueued as Enqueued;
   }
 
   /** Enqueues the jobs of one call. Throws what Queue.enqueue does. */
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
-    return this.#put(jobs.map(prepared), options);
+    const batch = jobs.map(prepared);
+    this.#singles.flush();
+    return this.#put(batch, options);
   }
 
   async #put(batch: readonly Prepared[], options: EnqueueOptions): Promise<Enqueued[]> {

@@ -29,12 +29,13 @@ export class Gather<T, R> {
   add(item: T): Promise<R> {
     return new Promise((resolve, reject) => {
       // Behind all that may run now, and before anything is heard of the world.
-      if (this.#waiting.length === 0) queueMicrotask(() => this.#send());
+      if (this.#waiting.length === 0) queueMicrotask(() => this.flush());
       this.#waiting.push({ item, resolve, reject });
     });
   }
 
-  #send(): void {
+  /** Makes the calls now: before whatever must come behind them. */
+  flush(): void {
     let rest = this.#waiting;
     this.#waiting = [];
     while (rest.length > 0) {

@@ -88,6 +88,19 @@ describe('a lost reply', () => {
     expect(await admin.hgetall(key(queue.name, 'payload'))).toEqual({ [id]: '1' });
   });
 
+  it('of single jobs that were enqueued in one go tells each caller of its own job', async () => {
+    const through = await proxy();
+    const redis = new Connection(through.url);
+    const queue = new Queue(redis, freshName());
+    through.fault = { word: 'EVAL', kind: 'cut', times: 100 };
+    const asked = await Promise.allSettled(['a', 'b'].map((id) => queue.enqueue({ payload: id, id })));
+    expect(asked).toMatchObject(['a', 'b'].map((id) => ({ reason: { code: 'unknown', ids: [id] } })));
+    through.fault = undefined;
+    const again = await Promise.all(['a', 'b'].map((id) => queue.enqueue({ payload: id, id })));
+    redis.close();
+    expect(again.map(({ outcome }) => outcome)).toEqual(['kept', 'kept']);
+  });
+
   it('of a replacement exits 75 when an older job may be what is there', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'old', id: 'a' });

@@ -19,6 +19,37 @@ describe('a drain loop', () => {
     expect(seen).toEqual(['high 1', 'low 1', 'high 2', 'low 2']);
   });
 
+  it('that asks ahead takes no more than it may, in order, and holds what it took from the start', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 10 }, (_, i) => ({ payload: i, at: 1_000 + i })));
+    const leases = new Leases();
+    const seen: unknown[] = [];
+    let most = 0;
+    for await (const taken of drainLoop([queue], { batch: 2, limit: 7, ahead: true, leases })) {
+      await until(() => leases.size > taken.jobs.length || seen.length > 3 || seen.length === 0);
+      most = Math.max(most, leases.size);
+      seen.push(...payloadsOf(taken));
+      await leases.ack(taken.jobs);
+    }
+    expect({ seen, held: leases.size }).toEqual({ seen: [0, 1, 2, 3, 4, 5, 6], held: 0 });
+    expect(most).toBeGreaterThan(2);
+    expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
+    leases.close();
+  });
+
+  it('that asks ahead yields after a stop what it had taken by then', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 10 }, (_, i) => ({ payload: i, at: 1_000 + i })));
+    const stop = new AbortController();
+    const seen: unknown[] = [];
+    for await (const taken of drainLoop([queue], { batch: 2, leaseMs: 0, ahead: true, signal: stop.signal })) {
+      seen.push(...payloadsOf(taken));
+      if (seen.length === 4) stop.abort();
+    }
+    const { pending } = await queue.counts();
+    expect(seen).toEqual(Array.from({ length: 10 - pending }, (_, i) => i));
+  });
+
   it('that watches hears of a job that falls due sooner than it would look', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'far', in: '1h' });

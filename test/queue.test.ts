@@ -36,6 +36,26 @@ describe('enqueue', () => {
     expect((await queue.drain()).jobs).toMatchObject([{ due: 1_000 }]);
   });
 
+  it('of single jobs in one go gives each its own result or error, and keeps their order', async () => {
+    const queue = freshQueue();
+    const bad = queue.enqueue({ payload: undefined });
+    const many = Promise.all(Array.from({ length: 1_200 }, (_, i) => queue.enqueue({ payload: i })));
+    const twice = [queue.enqueue({ payload: 'first', id: 'a' }), queue.enqueue({ payload: 'second', id: 'a' })];
+    const replaced = queue.enqueue({ payload: 'third', id: 'a' }, { ifExists: 'replace' });
+    await expect(bad).rejects.toMatchObject({ code: 'data' });
+    expect(new Set((await many).map(({ id }) => id)).size).toBe(1_200);
+    const outcomes = (await Promise.all([...twice, replaced])).map(({ outcome }) => outcome);
+    expect(outcomes).toEqual(['created', 'kept', 'replaced']);
+    const { pending } = await queue.counts();
+    const seen: number[] = [];
+    for (let state = 'more'; state === 'more'; ) {
+      const drained = await queue.drain({ limit: 250 });
+      for (const { id, payload } of drained.jobs) if (id !== 'a') seen.push(Number(payload));
+      state = drained.state;
+    }
+    expect({ pending, seen }).toEqual({ pending: 1_201, seen: Array.from({ length: 1_200 }, (_, i) => i) });
+  });
+
   it('says for an id that is there: kept, or replaced when asked', async () => {
     const queue = freshQueue();
     expect(await queue.enqueue({ payload: 1, id: 'a' })).toMatchObject({ outcome: 'created' });
