@@ -1,62 +1,68 @@
 -- Puts jobs into pending.
--- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, then for each job
---        id, when ('+ms' from now | ms since 1970), record ('' | JSON with tries, maxLost, ttl), payload
+-- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, 4 how many jobs, 5 how many times, 6 how many records,
+--        then ids, payloads, times ('+ms' from now | ms since 1970), records ('' | JSON with tries, maxLost, ttl): a job
+--        each; fewer times or records than jobs, at least one, are those of the first jobs, and again of the next
 -- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written
 -- Atomic because time and payload must come to be together, and an id must stand in one set only.
 -- The first write may grow memory on purpose: on a full server the whole call is refused.
+local ARGV, redis = ARGV, redis -- Looked up for each job.
 local mode, channel, poll = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local ids = {}
-for i = 4, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
-local inPending = redis.call('ZMSCORE', pending, unpack(ids))
-local inActive = redis.call('ZMSCORE', active, unpack(ids))
-local inDead = redis.call('ZMSCORE', dead, unpack(ids))
+local n, whens, records = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local bodyAt, whenAt, recordAt = 6 + n, 7 + 2 * n, 7 + 2 * n + whens
 
--- chosen: id → where its job stands in ARGV; of an id given twice the last one, as if in two calls.
-local letters, chosen, old, superseded = {}, {}, {}, {}
-local created, replaced = 0, 0
-for i, id in ipairs(ids) do
-  local there = inPending[i] or inActive[i] or inDead[i]
+local function where(set)
+  return redis.call('EXISTS', set) == 1 and redis.call('ZMSCORE', set, unpack(ARGV, 7, bodyAt)) or {}
+end
+local inPending, inActive, inDead = where(pending), where(active), where(dead)
+
+-- places: id → which of the jobs to write it is; of an id given twice the last one is written, as if in two calls.
+local letters, places, old, superseded = {}, {}, {}, {}
+local scores, bodies, metas, dues, soonest = {}, {}, {}, {}, math.huge
+local m, created, replaced = 0, 0, 0
+for i = 1, n do
+  local id = ARGV[6 + i]
+  local place, there = places[id], inPending[i] or inActive[i] or inDead[i]
   -- An id without a payload is no job: enqueuing it mends it.
-  local exists = chosen[id] or there and redis.call('HEXISTS', payload, id) == 1
+  local exists = place or there and redis.call('HEXISTS', payload, id) == 1
   if exists and mode == 'keep' then
-    letters[i] = not chosen[id] and inDead[i] and 'd' or 'k'
+    letters[i] = not place and inDead[i] and 'd' or 'k'
   else
-    if there and not chosen[id] then old[#old + 1] = id end
-    if inActive[i] and not chosen[id] then superseded[#superseded + 1] = id end
-    letters[i], chosen[id] = exists and 'r' or 'c', 4 * i
-    if exists then replaced = replaced + 1 else created = created + 1 end
+    if not place then
+      place, m, places[id] = m + 1, m + 1, m + 1
+      if there then old[#old + 1] = id end
+      if inActive[i] then superseded[#superseded + 1] = id end
+    end
+    if exists then letters[i], replaced = 'r', replaced + 1 else letters[i], created = 'c', created + 1 end
+    local when, record = ARGV[whenAt + (i - 1) % whens], ARGV[recordAt + (i - 1) % records]
+    local due = dues[when]
+    if not due then
+      -- Many jobs share one delay, and turning a number into text costs as much as storing it.
+      local ms = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
+      due = string.format('%.0f', ms)
+      soonest, dues[when] = math.min(soonest, ms), due
+    end
+    local at = 2 * place
+    scores[at - 1], scores[at], bodies[at - 1], bodies[at] = due, id, id, ARGV[bodyAt + i]
+    metas[id] = record ~= '' and record or nil
   end
 end
 
-local times, payloads, records, dues, soonest = {}, {}, {}, {}, math.huge
-for id, at in pairs(chosen) do
-  local when = ARGV[at + 1]
-  local due = dues[when]
-  if not due then
-    -- Many jobs share one delay, and turning a number into text costs as much as storing it.
-    local ms = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
-    due = string.format('%.0f', ms)
-    soonest, dues[when] = math.min(soonest, ms), due
-  end
-  times[#times + 1], times[#times + 2] = due, id
-  payloads[#payloads + 1], payloads[#payloads + 2] = id, ARGV[at + 3]
-  if ARGV[at + 2] ~= '' then records[#records + 1], records[#records + 2] = id, ARGV[at + 2] end
-end
-
-if #times > 0 then
-  redis.call('ZADD', pending, unpack(times))
-  redis.call('HSET', payload, unpack(payloads))
+if m > 0 then
+  redis.call('ZADD', pending, unpack(scores))
+  redis.call('HSET', payload, unpack(bodies))
   if #old > 0 then redis.call('ZREM', dead, unpack(old)) redis.call('HDEL', meta, unpack(old)) end
   for _, id in ipairs(superseded) do
     local held = redis.call('HGET', lease, id)
     redis.call('ZREM', active, id)
     supersede(id, held)
   end
-  if #records > 0 then redis.call('HSET', meta, unpack(records)) end
+  local fields = {}
+  for id, record in pairs(metas) do fields[#fields + 1], fields[#fields + 2] = id, record end
+  if #fields > 0 then redis.call('HSET', meta, unpack(fields)) end
 end
 sample()
 count('enqueued', created) count('replaced', replaced)
 -- Of jobs that were all kept their counter is the only write, and the one that whoever wants them confirmed waits for.
-local written = count('kept', #ids - created - replaced) or #times > 0
+local written = count('kept', n - created - replaced) or m > 0
 wake(channel, poll, soonest)
 return { now, table.concat(letters), written and 1 or 0 }

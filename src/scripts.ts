@@ -10,7 +10,7 @@ import {
   type ReadyJob,
 } from './job.js';
 import type { QueueKeys } from './keys.js';
-import type { Arg, Caller, Connection } from './redis.js';
+import type { Caller, Connection } from './redis.js';
 import { number, text, time, words } from './replies.js';
 import { type Answered, MAX_BYTES, run, type Wake } from './script.js';
 
@@ -32,19 +32,23 @@ export async function enqueue(
   jobs: readonly ReadyJob[],
   { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
 ): Promise<{ now: number; outcomes: Outcome[]; written: boolean }> {
-  const args: Arg[] = [ifExists, wake.channel, wake.pollMs];
-  for (const job of jobs) {
-    const { tries, maxLost, ttl } = job;
-    const plain = tries === undefined && maxLost === undefined && ttl === undefined;
-    args.push(
-      job.id,
-      job.at === undefined ? `+${job.in}` : String(job.at),
-      job.record ?? (plain ? '' : JSON.stringify({ tries, maxLost, ttl })),
-      job.json,
-    );
-  }
+  const times = unlessAlike(jobs, 'at', 'in').map(({ at, in: delay }) => (at === undefined ? `+${delay}` : at));
+  const records = unlessAlike(jobs, 'record', 'tries', 'maxLost', 'ttl').map(recordOf);
+  const head = [ifExists, wake.channel, wake.pollMs, jobs.length, times.length, records.length];
+  const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => json), ...times, ...records];
   const [now, letters, written] = await run(redis, 'enqueue', keys, args);
   return { now: number(now), outcomes: words(letters, OUTCOMES), written: number(written) === 1 };
+}
+
+/** The jobs, or only the first when all are alike in these: most batches share a time, and have no records. */
+function unlessAlike(jobs: readonly ReadyJob[], ...names: (keyof ReadyJob)[]): readonly ReadyJob[] {
+  const alike = jobs.every((job) => names.every((name) => job[name] === jobs[0]?.[name]));
+  return alike ? jobs.slice(0, 1) : jobs;
+}
+
+function recordOf({ record, tries, maxLost, ttl }: ReadyJob): string | Buffer {
+  const plain = tries === undefined && maxLost === undefined && ttl === undefined;
+  return record ?? (plain ? '' : JSON.stringify({ tries, maxLost, ttl }));
 }
 
 /** What one drain call took, and what it says of the queue. */
