@@ -6,10 +6,10 @@ import { MAX_CALL } from './script.js';
 const BATCH_UNITS = 1024 * 1024;
 
 /** Batches that may be on their way at once: enough to keep Redis busy while the next one is put together. */
-const IN_FLIGHT = 4;
+const IN_FLIGHT = 8;
 
 /** And of their payloads so much, however many more batches are let go at once: all must be sent before a deadline. */
-const UNITS_IN_FLIGHT = IN_FLIGHT * BATCH_UNITS;
+const UNITS_IN_FLIGHT = 4 * BATCH_UNITS;
 
 /** What became of one batch of {@link inBatches}. */
 export type BatchResult<J> =

@@ -32,7 +32,7 @@ const GATHER_MS = 100;
  * Batches that may be on their way at once. They share a wait, which takes up to a second with `appendfsync everysec`,
  * so their number is what a second brings.
  */
-export const DURABLE_IN_FLIGHT = 32;
+export const DURABLE_IN_FLIGHT = 64;
 
 /** What `options` ask to be confirmed; undefined: nothing. Throws a `usage` error when `replicas` is no count. */
 export function askedFor({ durable = false, replicas }: Durability): Durability | undefined {

@@ -1,10 +1,10 @@
 import type { Job } from './job.js';
 import type { Taken } from './leases.js';
-import { BATCH } from './loop.js';
 import type { Queue } from './queue.js';
+import { MAX_CALL } from './script.js';
 
 /** The most jobs that wait in line behind the running handlers: while one call's are handled the next call's come. */
-const MOST_AHEAD = 2 * BATCH;
+const MOST_AHEAD = 2 * MAX_CALL;
 
 /** How long jobs may wait in line before all but the next ones are given back for others to take, ms. */
 export const SURPLUS_MS = 1_000;
@@ -37,7 +37,7 @@ export class Line {
 
   /** How many must be wanted for a call of Redis to be worth it. */
   get worthAsking(): number {
-    return Math.max(1, Math.min((this.#ahead * this.#batch) / 2, BATCH));
+    return Math.max(1, Math.min((this.#ahead * this.#batch) / 2, MAX_CALL));
   }
 
   /** A handler is done while jobs are on their way. */

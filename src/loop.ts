@@ -2,10 +2,8 @@ import { type DelayqError, isPassing } from './errors.js';
 import { POLL_MS } from './keys.js';
 import type { Leases, Taken } from './leases.js';
 import type { Queue } from './queue.js';
+import { MAX_CALL } from './script.js';
 import type { Drained } from './scripts.js';
-
-/** Jobs taken by one call when nothing else is said: a call of 500 comes near the 3 ms that nobody else should wait. */
-export const BATCH = 250;
 
 /**
  * How much later than others a loop wakes which came too late, ms: at first, and the longest, twice as long each time.
@@ -129,7 +127,7 @@ class Calls {
   }
 
   async #call(queue: Queue): Promise<Answered> {
-    const { batch = BATCH, leaseMs, leases, watch } = this.#options;
+    const { batch = MAX_CALL, leaseMs, leases, watch } = this.#options;
     const since = performance.now();
     const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left);
     this.left -= limit;

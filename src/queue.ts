@@ -108,7 +108,7 @@ export class Queue {
   }
 
   /**
-   * Takes up to `limit` (at most 500) due jobs, oldest due first, hidden from others for `leaseMs` (left out: as the
+   * Takes up to `limit` (at most 250) due jobs, oldest due first, hidden from others for `leaseMs` (left out: as the
    * queue's config says); 0 removes them at once, and then nothing brings them back. With `cutoff`, ms, only jobs that
    * were due by then.
    */

@@ -320,7 +320,7 @@ describe('drain', () => {
     const jobs = [];
     for (let more = true; more; ) {
       const drained = await queue.drain({ limit: 10_000 });
-      expect(drained.jobs.length).toBeLessThanOrEqual(500);
+      expect(drained.jobs.length).toBeLessThanOrEqual(250);
       jobs.push(...drained.jobs);
       more = drained.state === 'more';
     }
