@@ -47,6 +47,9 @@ const CONFIG: Record<string, string> = {
   NOPROTO: 'use Redis 6.2 or newer, or Valkey',
 };
 
+/** Known once there is a client. */
+let Command: typeof import('ioredis').Command;
+
 /** Turns an error that Redis answered into ours. `where` is the address as people may see it. */
 function fromReply(error: Error, where: string): DelayqError {
   // An error inside a script comes wrapped: "… script: <sha>, on @user_script:3." or, from Redis 6, "ERR Error running
@@ -119,7 +122,8 @@ export class Connection {
 
   async #make(connectionName: string): Promise<Redis> {
     // Loaded when needed: most of a start's time goes here, and not every command connects.
-    const { Redis } = await import('ioredis');
+    const { Command: loaded, Redis } = await import('ioredis');
+    Command = loaded;
     return new Redis({
       ...this.#address.options,
       connectionName,
@@ -229,10 +233,14 @@ export class Connection {
   }
 
   async #send(client: Redis, command: string, args: Arg[]): Promise<Reply> {
+    const sent = new Command(command, args, { replyEncoding: null });
     try {
-      return (await client.callBuffer(command, ...args)) as Reply;
+      return (await client.sendCommand(sent)) as Reply;
     } catch (error) {
       throw this.#failed(client, error as Error);
+    } finally {
+      // Commands hang together for longer than they live; without this, all that was sent until the next full collection.
+      sent.args = [];
     }
   }
 
