@@ -89,7 +89,7 @@ export class Enqueuer {
     const jobs = batch.map(({ ready }) => ready);
     if (jobs.length === 0) return [];
     const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, asked);
-    const confirmed = confirmation && 'confirmed' in confirmation ? { confirmed: confirmation.confirmed } : {};
+    const confirmed = confirmation && 'confirmed' in confirmation ? confirmation.confirmed : undefined;
     const results: Enqueued[] = [];
     const collided: number[] = [];
     const unclear: string[] = [];
@@ -102,7 +102,8 @@ export class Enqueuer {
         else if (ours || first[i] === 'created') outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
       }
-      results.push({ id: job.id, outcome, due: job.at ?? now + job.in, ...confirmed });
+      const result = { id: job.id, outcome, due: job.at ?? now + job.in };
+      results.push(confirmed ? { ...result, confirmed } : result);
     }
     const earlier = 'jobs of these ids are there, but perhaps the earlier ones';
     if (unclear.length > 0)

@@ -1,3 +1,5 @@
+import { MAX_CALL } from './script.js';
+
 interface Waiting<T, R> {
   readonly item: T;
   readonly resolve: (result: R) => void;
@@ -8,7 +10,7 @@ interface Waiting<T, R> {
 export interface GatherOptions<T, R> {
   /** Makes the calls for many items. Results come in the order of the items. */
   readonly call: (items: readonly T[]) => Promise<R[]>;
-  /** How many of the first items, one at least, make one call. */
+  /** How many of the items, which are no more than a call may hold, make one call: the first ones, one at least. */
   readonly size: (items: readonly T[]) => number;
   /** What one of several must know of the error of their call. */
   readonly errorOf: (error: unknown, item: T) => unknown;
@@ -36,12 +38,11 @@ export class Gather<T, R> {
 
   /** Makes the calls now: before whatever must come behind them. */
   flush(): void {
-    let rest = this.#waiting;
+    const waiting = this.#waiting;
     this.#waiting = [];
-    while (rest.length > 0) {
-      const size = this.#options.size(rest.map(({ item }) => item));
-      this.#call(rest.slice(0, size));
-      rest = rest.slice(size);
+    for (let begin = 0, end: number; begin < waiting.length; begin = end) {
+      end = begin + this.#options.size(waiting.slice(begin, begin + MAX_CALL).map(({ item }) => item));
+      this.#call(waiting.slice(begin, end));
     }
   }
 

@@ -44,11 +44,13 @@ export function randomWord(length: number): string {
   return word;
 }
 
+const CODES = Array.from(DIGITS, (digit) => digit.charCodeAt(0));
+
 /** `n` in base62, as its last `length` digits. */
 function base62(n: number, length: number): string {
-  let text = '';
-  for (let rest = n, i = 0; i < length; i++, rest = Math.floor(rest / 62)) text = DIGITS[rest % 62] + text;
-  return text;
+  const codes = new Array<number>(length);
+  for (let rest = n, i = length - 1; i >= 0; i--, rest = Math.floor(rest / 62)) codes[i] = CODES[rest % 62] as number;
+  return String.fromCharCode(...codes);
 }
 
 /** Ids of delayq are not older than delayq, ms. */

@@ -3,9 +3,10 @@ import { DelayqError } from './errors.js';
 import { checkCount, checkMs, type Job } from './job.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
 import { Line, SURPLUS_MS } from './line.js';
-import { BATCH, drainLoop, type LoopOptions } from './loop.js';
+import { drainLoop, type LoopOptions } from './loop.js';
 import { Pace } from './pace.js';
 import type { Queue } from './queue.js';
+import { MAX_CALL } from './script.js';
 import { Settler, type Verdict } from './settler.js';
 import {
   Call,
@@ -204,7 +205,7 @@ export class BatchWorker {
   /** How many more jobs may be taken. */
   #room(): number {
     const most = MOST_IN_HAND + this.#concurrency * this.#batch - this.#leases.size;
-    return Math.min(this.#line.wanted(this.#busy), most, BATCH);
+    return Math.min(this.#line.wanted(this.#busy), most, MAX_CALL);
   }
 
   #heldBy(hold: WorkerOptions['hold']): Promise<unknown> | undefined {

@@ -54,15 +54,13 @@ export async function enqueueLines(
   const stop = context.stopSignal();
   // Lines may hold times of day, which are those of Redis's clock.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
+  const { in: delay, tries, ttl } = options;
   const toJob = options.jobs
-    ? (text: string) => jobOf(text, zone, now)
-    : (text: string): NewJob => ({
-        payload: options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text),
-        in: options.in,
-        at,
-        tries: options.tries,
-        ttl: options.ttl,
-      });
+    ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), line })
+    : (text: string, line: number): Numbered => {
+        const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
+        return { payload, in: delay, at, tries, ttl, line };
+      };
   let refused = 0;
   const refuse = (line: number, error: unknown) => {
     if (!isDelayqError(error, 'usage', 'data')) throw error;
@@ -110,7 +108,7 @@ export async function enqueueLines(
 async function* jobsOf(
   context: Context,
   input: Readable,
-  toJob: (text: string) => NewJob,
+  toJob: (text: string, line: number) => Numbered,
   refuse: (line: number, error: unknown) => void,
   stop: AbortSignal,
   ended = () => {},
@@ -121,7 +119,7 @@ async function* jobsOf(
       for (const { number, text, error } of some) {
         try {
           if (error) throw error;
-          jobs.push(Object.assign(toJob(text), { line: number }));
+          jobs.push(toJob(text, number));
         } catch (problem) {
           refuse(number, problem);
         }
