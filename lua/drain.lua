@@ -16,7 +16,7 @@ if pausedUntil and pausedUntil > now then
   return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, tries, leaseMs }
 end
 -- Nothing is written to a queue that is not there.
-if redis.call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, 0, 0, tries, leaseMs } end
+if size[pending] + size[active] + size[stats] == 0 then return { 'idle', now, -1, 0, 0, 0, 0, tries, leaseMs } end
 
 -- The first write frees memory: after it a full server lets the rest through.
 redis.call('HDEL', stats, 'drained')

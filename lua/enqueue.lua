@@ -11,7 +11,7 @@ local n, whens, records = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]
 local bodyAt, whenAt, recordAt = 6 + n, 7 + 2 * n, 7 + 2 * n + whens
 
 local function where(set)
-  return redis.call('EXISTS', set) == 1 and redis.call('ZMSCORE', set, unpack(ARGV, 7, bodyAt)) or {}
+  return size[set] > 0 and redis.call('ZMSCORE', set, unpack(ARGV, 7, bodyAt)) or {}
 end
 local inPending, inActive, inDead = where(pending), where(active), where(dead)
 

@@ -3,15 +3,20 @@
 local pending, active, lease, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local payload, meta, stats, config = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
-for i, want in ipairs({ 'zset', 'zset', 'hash', 'zset', 'hash', 'hash', 'hash', 'hash' }) do
-  local type = redis.call('TYPE', KEYS[i]).ok
-  if type ~= want and type ~= 'none' then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. type .. ', not a ' .. want)
+-- How much each holds: the cheapest question that only the right type answers.
+local size = {}
+for i, ask in ipairs({ 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'HLEN' }) do
+  local n = redis.pcall(ask, KEYS[i])
+  if type(n) ~= 'number' then
+    if string.sub(n.err, 1, 9) ~= 'WRONGTYPE' then return n end
+    local want = ask == 'HLEN' and 'hash' or 'zset'
+    return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. redis.call('TYPE', KEYS[i]).ok .. ', not a ' .. want)
   end
+  size[KEYS[i]] = n
 end
 
 -- The layout of keys and records that these scripts know. A queue without the field is of layout 1.
-local layout = redis.call('HGET', config, 'layout')
+local layout = size[config] > 0 and redis.call('HGET', config, 'layout')
 if layout and layout ~= '1' then
   return redis.error_reply('LAYOUT the queue has layout ' .. layout .. ', these scripts know 1')
 end
