@@ -78,6 +78,52 @@ describe('JSON text', () => {
     );
   });
 
+  it('is what JSON.parse takes, of any text made of the pieces of JSON', () => {
+    const pieces = [
+      ...'{}[],:" \\-+.eE0159ua\t\u0001é',
+      '"a"',
+      '"":',
+      'true',
+      'null',
+      '\\n',
+      '\\u00aF',
+      '1',
+      '{"a":',
+      '[1',
+    ];
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.array(fc.constantFrom(...pieces), { maxLength: 14 }).map((some) => some.join('')),
+          // Valid but for one change.
+          fc.tuple(fc.json(), fc.nat(), fc.constantFrom('', ...pieces)).map(([text, at, piece]) => {
+            const place = at % text.length;
+            return text.slice(0, place) + piece + text.slice(place + 1);
+          }),
+        ),
+        (text) => {
+          const taken = (parse: () => unknown) => {
+            try {
+              parse();
+              return true;
+            } catch {
+              return false;
+            }
+          };
+          expect(taken(() => JsonText.parse(text))).toBe(taken(() => JSON.parse(text)) && text.isWellFormed());
+        },
+      ),
+      { numRuns: 20_000 },
+    );
+  });
+
+  it('ends soon, of a text that is valid almost to its end', () => {
+    const almost = ['[', '{"a":', '[1,', '[ [1 , ', '{"a" : [', '"\\u0041', '[{"a":1}, '].map((piece) =>
+      piece.repeat(4_096 / piece.length),
+    );
+    for (const text of almost) expect(() => JsonText.parse(text)).toThrow(expect.objectContaining({ code: 'data' }));
+  });
+
   it.each([
     '',
     ' ',
