@@ -155,7 +155,9 @@ class Rest {
   #listenAgain = 0;
   /** Redis's clock minus the monotonic one, ms. */
   #ahead = 0;
-  /** It has rested, and nothing was told of what it woke for. */
+  /** It rests until something falls due, rather than until it looks again anyway. */
+  #forDue = false;
+  /** It woke for what fell due, and has not heard what became of that. */
   #woken = false;
   /** How much later than others it wakes, ms. Whoever gets something wakes at once; else all would for each job. */
   #lag = 0;
@@ -168,6 +170,7 @@ class Rest {
 
   begin(end: number): void {
     this.#end = end;
+    this.#forDue = false;
   }
 
   until(end: number): void {
@@ -180,22 +183,24 @@ class Rest {
   learn({ now, next, jobs }: Drained): void {
     this.#ahead = now - performance.now();
     if (jobs.length > 0) this.#lag = 0;
-    else if (this.#woken)
+    else if (this.#woken) {
       this.#lag = Math.min(Math.max(2 * this.#lag, LAG_MS[0]), LAG_MS[1] * (0.5 + Math.random() / 2));
+    }
     this.#woken = false;
     if (next !== undefined) this.#untilDue(next);
   }
 
   #untilDue(due: number): void {
-    this.until(due - this.#ahead + this.#lag);
+    const end = due - this.#ahead + this.#lag;
+    if (end < this.#end) this.#forDue = true;
+    this.until(end);
   }
 
   async take(): Promise<void> {
     this.listen();
-    this.#woken = true;
     for (;;) {
       const ms = this.#end - performance.now();
-      if (ms <= 0 || this.#signal?.aborted) return;
+      if (ms <= 0 || this.#signal?.aborted) break;
       await new Promise<void>((resolve) => {
         // Rounded up: timers fire early, and to ask early is to ask twice.
         const timer = setTimeout(resolve, Math.ceil(ms));
@@ -206,6 +211,7 @@ class Rest {
       });
       this.#ring = undefined;
     }
+    this.#woken = this.#forDue;
   }
 
   /** Hears of jobs that fall due sooner than it would look; again when the connection for it was lost. */
