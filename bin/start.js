@@ -41,14 +41,21 @@ function places() {
   return [dirname(BUNDLE), join(home, XDG_CACHE_HOME ? 'delayq' : '.cache/delayq')];
 }
 
-/** The name of the cache for this run: V8 itself sees whether it was made by another V8, but of the source only its length. */
+/**
+ * The name of the cache for this run. V8 itself sees whether it was made by another V8, or with other flags, which would have
+ * runs with and without them replace each other's; but of the source it sees only the length.
+ */
 function nameFor(source) {
   const words = process.argv.slice(2);
   const handler = words.indexOf('--');
   const own = handler < 0 ? words : words.slice(0, handler);
   const word = own.some((word) => word === '--help' || word === '-h') ? 'help' : /^[-\w]+$/.exec(own[0] ?? '')?.[0];
   const id = source.slice(3, 19);
-  return `${id}-${fs.statSync(BUNDLE).mtimeMs}-${process.version}-${process.arch}-${word ?? ''}.cache`;
+  const flags = [...process.execArgv, process.env.NODE_OPTIONS]
+    .join(' ')
+    .replace(/[^-=\w]+/g, '_')
+    .slice(-80);
+  return `${id}-${fs.statSync(BUNDLE).mtimeMs}-${process.version}-${process.arch}-${flags}-${word ?? ''}.cache`;
 }
 
 function read(place, name) {
@@ -68,11 +75,20 @@ function read(place, name) {
   }
 }
 
-/** Writes the cache so that others see all of it or nothing. Returns whether it is there now. */
-function write(place, name, cache) {
+/** Whether a cache may be written there: asked first, as to make one takes as long as it saves. */
+function writable(place) {
   try {
     fs.mkdirSync(place, { recursive: true, mode: 0o700 });
-    if (!trusted(fs.statSync(place))) return false;
+    fs.accessSync(place, fs.constants.W_OK);
+    return trusted(fs.statSync(place));
+  } catch {
+    return false;
+  }
+}
+
+/** Writes the cache so that others see all of it or nothing. */
+function write(place, name, cache) {
+  try {
     for (const old of fs.readdirSync(place).filter((old) => OURS.test(old))) {
       if (Date.now() - fs.statSync(join(place, old)).mtimeMs > KEEP_MS) fs.unlinkSync(join(place, old));
     }
@@ -84,14 +100,10 @@ function write(place, name, cache) {
       fs.renameSync(part, file);
     } catch {
       fs.unlinkSync(part);
-      return false;
     } finally {
       fs.closeSync(open);
     }
-    return true;
-  } catch {
-    return false;
-  }
+  } catch {}
 }
 
 // It is ASCII, and so read at once rather than in hundreds of pieces.
@@ -103,6 +115,6 @@ const script = new Script(source, { filename: BUNDLE, cachedData });
 script.runInThisContext()(require, BUNDLE);
 process.on('exit', (code) => {
   if (code !== 0 || process.uptime() > LONG_RUN_S || (cachedData && !script.cachedDataRejected)) return;
-  const cache = script.createCachedData();
-  places().some((place) => write(place, name, cache));
+  const place = places().find(writable);
+  if (place) write(place, name, script.createCachedData());
 });

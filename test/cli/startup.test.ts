@@ -70,6 +70,17 @@ describe('what V8 compiled', () => {
     expect(kept().map((file) => /[a-z]+\.cache$/.exec(file)?.[0])).toContain('help.cache');
   });
 
+  it('is kept for each set of options of Node, which V8 tells apart', async () => {
+    const { run, kept } = installation();
+    const runs = [{}, { NODE_OPTIONS: '--max-old-space-size=512' }];
+    for (const env of runs) await run('--version', env);
+    const inodes = () => kept().map((file) => statSync(file).ino);
+    const before = inodes();
+    expect(before).toHaveLength(2);
+    for (const env of runs) await run('--version', env);
+    expect(inodes()).toEqual(before);
+  });
+
   it.each([
     ['cut short', (bytes: Buffer) => bytes.subarray(0, 100_000)],
     ['empty', () => Buffer.alloc(0)],
