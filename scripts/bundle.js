@@ -15,8 +15,9 @@ const shas = Object.fromEntries(names.map((name) => [name, shaOf(name)]));
 /** Modules of Node that take long to load, and of which most runs use nothing: loaded when something of them is used. */
 const RARE = ['assert', 'child_process', 'crypto', 'dns', 'fs/promises', 'net', 'os', 'stream/promises', 'tls', 'tty'];
 
-/** A stand-in for what `load` returns, which calls it when something of that is used. */
-const LAZY = 'const lazy = (load) => new Proxy({}, { get: (_, name) => load()[name] });';
+/** A stand-in for what `load` returns, a function perhaps (assert), which calls it when something of that is used. */
+const LAZY = `const lazy = (load) =>
+  new Proxy(() => {}, { get: (_, name) => load()[name], apply: (_, self, args) => load().apply(self, args) });`;
 
 /** A stand-in for performance.now(), for which Node loads more than a millisecond's worth: the same clock, another start. */
 const MONOTONIC = 'const monotonic = () => Number(process.hrtime.bigint()) / 1e6;';
@@ -43,8 +44,12 @@ const IOREDIS = {
 /** ioredis's own requires that wait until something of them is used. */
 const LATER = /(?<==\s?)require\("(?:\.\/cluster|@ioredis\/commands|debug)"\)/g;
 
+const unedited = new Set(Object.keys(IOREDIS));
+
 function edited(path) {
-  const edits = IOREDIS[path.split('/ioredis/built/').at(-1)] ?? [];
+  const file = path.split('/ioredis/built/').at(-1);
+  unedited.delete(file);
+  const edits = IOREDIS[file] ?? [];
   const text = edits.reduce(
     (before, [from, to]) => {
       if (before.split(from).length !== 2) throw new Error(`${path} does not hold once: ${from}`);
@@ -65,6 +70,8 @@ const { outputFiles } = await build({
   format: 'cjs',
   minifySyntax: true,
   minifyWhitespace: true,
+  // Node shows the whole line of an uncaught error.
+  lineLimit: 200,
   legalComments: 'inline',
   // Scripts that run in a context of V8 have neither.
   supported: { 'dynamic-import': false },
@@ -83,6 +90,7 @@ const { outputFiles } = await build({
     },
   ],
 });
+if (unedited.size > 0) throw new Error(`ioredis has no ${[...unedited].join(', ')}`);
 const [{ path, text }] = outputFiles;
 const rare = new RegExp(`(?<==\\s?)require\\("(?:node:)?(?:${RARE.join('|')})"\\)`, 'g');
 const body = text
