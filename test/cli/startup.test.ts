@@ -1,3 +1,5 @@
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   cpSync,
@@ -9,10 +11,12 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createServer } from 'node:tls';
 import { fileURLToPath } from 'node:url';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, inject, it } from 'vitest';
 import { sh } from '../support/cli.js';
 import { freshName } from '../support/redis.js';
 
@@ -157,5 +161,43 @@ describe('what V8 compiled', () => {
     expect(files).toContain('dist/cli.cjs');
     expect(files).toContain('bin/start.js');
     expect(files.filter((path: string) => path.includes('.cache'))).toEqual([]);
+  });
+});
+
+describe('the bundle', () => {
+  const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
+
+  it.runIf(hasOpenssl)('speaks TLS, and asks whom it speaks to', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'delayq-tls-'));
+    made.push(directory);
+    const [key, cert] = [join(directory, 'key.pem'), join(directory, 'cert.pem')];
+    const subject = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost', '-keyout', key, '-out', cert];
+    spawnSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', ...subject]);
+    const server = createServer({ key: readFileSync(key), cert: readFileSync(cert) }, (socket) => {
+      const redis = connect(inject('redisSocket'));
+      for (const side of [socket, redis]) side.on('error', () => {});
+      socket.pipe(redis).pipe(socket);
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    try {
+      const DELAYQ_REDIS_URL = `rediss://localhost:${(server.address() as AddressInfo).port}`;
+      const enqueue = `delayq enqueue --id a ${freshName()} 1`;
+      expect(await sh(enqueue, { env: { DELAYQ_REDIS_URL, NODE_EXTRA_CA_CERTS: cert } })).toMatchObject({
+        code: 0,
+        stdout: 'a\n',
+        stderr: '',
+      });
+      const { code, stderr } = await sh(enqueue, { env: { DELAYQ_REDIS_URL } });
+      expect(code).toBe(69);
+      expect(stderr).toContain('self-signed certificate');
+    } finally {
+      server.close();
+    }
+  });
+
+  it('tells what ioredis does when DEBUG asks for it', async () => {
+    const { code, stdout, stderr } = await sh(`delayq drain ${freshName()}`, { env: { DEBUG: 'ioredis:*' } });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
+    expect(stderr).toMatch(/ioredis:redis .*connecting -> connect/);
   });
 });
