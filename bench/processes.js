@@ -95,12 +95,13 @@ export function timedShell(line, args, options) {
 }
 
 /**
- * Starts a server that ends with the bench, however that ends: its shell waits for the end of a pipe that only we hold.
+ * Starts a server that ends with the bench, however that ends: its shell waits for the end of a pipe that only we hold, and
+ * outlives what a terminal sends to all (SIGTERM ends cat alone).
  *
  * @param {string[]} command
  */
 export function serve(command) {
-  const line = 'trap "" INT; "$@" </dev/null & cat >/dev/null; kill $!; wait';
+  const line = 'trap "" INT HUP QUIT; trap : TERM; "$@" </dev/null & cat >/dev/null; kill $!; wait';
   const shell = start(['sh', '-c', line, 'sh', ...command], { stdio: ['pipe', 'ignore', 'ignore'] });
   // Killed, it could end nothing.
   running.delete(shell);

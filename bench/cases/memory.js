@@ -1,6 +1,7 @@
 // What Redis needs for a job that waits: payload of 115 bytes, due in an hour.
 import { PEERS } from '../peers/names.js';
 import { progress } from '../rounds.js';
+import { costs } from '../table.js';
 
 /** Hash tables double: at these sizes, and at an eighth of them, all are equally full. */
 const [OURS, THEIRS] = [1_000_000, 250_000];
@@ -24,5 +25,5 @@ export async function measure(rig) {
     const at = Date.now() + 3_600_000;
     rows.push({ name, ours, theirs: await bytes(n, () => rig.act(peer, 'fill', { n, at })), target: { ratio: 1 } });
   }
-  return [{ topic: 'memory', title: 'Redis memory of a job that waits', unit: 'bytes', more: false, rows }];
+  return [costs('Redis memory of a job that waits', 'bytes', rows)];
 }
