@@ -65,8 +65,14 @@ export async function measure(rig) {
     PEERS.map((one) => ({ name: one.name, ours: of(ours), theirs: of(one.peer), target: { ratio: one.ratio } }));
   const million = n.toLocaleString('en');
   return [
-    rates(`Drain ${million} due jobs, confirmed: delayq drain Q > file`, against('file')),
-    rates(`Drain ${million} due jobs, confirmed: delayq drain Q | cat`, against('pipe')),
+    rates(
+      `Drain ${million} due jobs, confirmed (peers: ${few.toLocaleString('en')}): delayq drain Q > file`,
+      against('file'),
+    ),
+    rates(
+      `Drain ${million} due jobs, confirmed (peers: ${few.toLocaleString('en')}): delayq drain Q | cat`,
+      against('pipe'),
+    ),
     costs('Its memory', 'MiB resident at most', [
       {
         name: `${million} jobs`,

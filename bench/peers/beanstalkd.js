@@ -2,6 +2,7 @@
 // allows, and answers are told apart in bytes.
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { overlapped } from './overlapped.js';
 
 /** Jobs reserved ahead of the handlers. */
 const WINDOW = 500;
@@ -59,11 +60,7 @@ export async function open({ beanstalkd: port }) {
     });
   return {
     add,
-    addMany: async (jobs) => {
-      for (let i = 0; i < jobs.length; i += 1_000) {
-        await Promise.all(jobs.slice(i, i + 1_000).map(({ data, at }) => add(data, at)));
-      }
-    },
+    addMany: (jobs) => overlapped(jobs, 1_000, (some) => Promise.all(some.map(({ data, at }) => add(data, at)))),
     drain: (n, handle) =>
       new Promise((resolve) => {
         let reserved = 0;

@@ -1,4 +1,5 @@
 import BeeQueue from 'bee-queue';
+import { overlapped } from './overlapped.js';
 
 /** No events to other processes, nothing kept: its fastest way. Delayed jobs are as by default (`delayedDebounce` 1 s). */
 const SETTINGS = { getEvents: false, sendEvents: false, storeJobs: false, removeOnSuccess: true };
@@ -14,11 +15,7 @@ export async function open({ redis }) {
   const worker = () => new BeeQueue('bench', { ...SETTINGS, redis, activateDelayedJobs: true });
   return {
     add: (data, at) => jobOf(data, at).save(),
-    addMany: async (jobs) => {
-      for (let i = 0; i < jobs.length; i += 1_000) {
-        await producer.saveAll(jobs.slice(i, i + 1_000).map(({ data, at }) => jobOf(data, at)));
-      }
-    },
+    addMany: (jobs) => overlapped(jobs, 1_000, (some) => producer.saveAll(some.map(({ data, at }) => jobOf(data, at)))),
     drain: (n, handle) =>
       new Promise((resolve) => {
         let done = 0;

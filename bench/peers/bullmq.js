@@ -1,4 +1,5 @@
 import { Queue, Worker } from 'bullmq';
+import { overlapped } from './overlapped.js';
 
 /** Five tries, as delayq has; done jobs are removed, as the others do. */
 const OPTIONS = { attempts: 5, backoff: { type: 'exponential', delay: 15_000 }, removeOnComplete: true };
@@ -17,13 +18,10 @@ export async function open({ redis: connection }) {
   await queue.waitUntilReady();
   return {
     add: (data, at) => queue.add('job', data, optionsOf(at)),
-    addMany: async (jobs) => {
-      for (let i = 0; i < jobs.length; i += 1_000) {
-        await queue.addBulk(
-          jobs.slice(i, i + 1_000).map(({ data, at }) => ({ name: 'job', data, opts: optionsOf(at) })),
-        );
-      }
-    },
+    addMany: (jobs) =>
+      overlapped(jobs, 1_000, (some) =>
+        queue.addBulk(some.map(({ data, at }) => ({ name: 'job', data, opts: optionsOf(at) }))),
+      ),
     drain: (n, handle) =>
       new Promise((resolve) => {
         let done = 0;

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { overlapped } from './overlapped.js';
 
 const DUE = 'naive:due';
 const DATA = 'naive:data';
@@ -17,10 +18,10 @@ export async function open({ redis: address }) {
     multi.zadd(DUE, ...named.flatMap(({ id, at }) => [at, id]));
     return multi.exec();
   };
-  /** Handles what is due, 100 at a time; whoever removes an id has the job. */
+  /** Handles what is due, 500 at a time; whoever removes an id has the job. */
   const sweep = async (handle) => {
     for (;;) {
-      const ids = await redis.zrangebyscore(DUE, '-inf', Date.now(), 'LIMIT', 0, 100);
+      const ids = await redis.zrangebyscore(DUE, '-inf', Date.now(), 'LIMIT', 0, 500);
       if (ids.length === 0) return;
       const claim = redis.pipeline();
       for (const id of ids) claim.zrem(DUE, id);
@@ -33,9 +34,7 @@ export async function open({ redis: address }) {
   };
   return {
     add: (data, at) => put([{ data, at }]),
-    addMany: async (jobs) => {
-      for (let i = 0; i < jobs.length; i += 500) await put(jobs.slice(i, i + 500));
-    },
+    addMany: (jobs) => overlapped(jobs, 500, put),
     drain: (_, handle) => sweep(handle),
     watch: async (handle) => {
       (async () => {
