@@ -6,10 +6,12 @@ import { rates } from '../table.js';
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
   const n = rig.size(2_000);
+  const xargs = (command) => async () =>
+    n / (await timedShell(`seq "$1" | xargs -P 8 -n 1 ${command}`, [String(n)])).seconds;
   const speeds = await interleave(rig.rounds(5), {
-    xargs: installed('xargs')
-      ? async () => n / (await timedShell('seq "$1" | xargs -P 8 -n 1 /bin/true', [String(n)])).seconds
-      : undefined,
+    xargs: installed('xargs') ? xargs('/bin/true') : undefined,
+    // As delayq does: a handler of its own session can be ended with all that it started.
+    setsid: installed('xargs') && installed('setsid') ? xargs('setsid /bin/true') : undefined,
     delayq: async () => {
       await rig.flush();
       await rig.fill(n);
@@ -19,6 +21,7 @@ export async function measure(rig) {
   return [
     rates(`${n.toLocaleString('en')} processes: delayq drain -P 8 Q -- /bin/true`, [
       { name: 'xargs -P 8 -n 1 /bin/true', ours: speeds.delayq, theirs: speeds.xargs, target: { ratio: 0.9 } },
+      { name: 'xargs … setsid /bin/true', ours: speeds.delayq, theirs: speeds.setsid },
     ]),
   ];
 }
