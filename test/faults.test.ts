@@ -201,6 +201,27 @@ describe('a lost reply', () => {
     expect((await queue.counts()).stats.kept).toBeUndefined();
   });
 
+  it('of putting back one batch does not keep the others from it', async () => {
+    const queue = freshQueue();
+    const jobs = Array.from({ length: 2_000 }, (_, i) => ({ payload: 'x'.repeat(2_000), id: `j${i}`, at: i }));
+    await queue.enqueue(jobs);
+    const through = await proxy();
+    const running = begin(['drain', '--at-most-once', '--redis', through.url, queue.name]);
+    running.child.stdout?.pause();
+    // One batch is on its way out, two are ahead of it.
+    await until(async () => (await queue.counts()).pending === 1_250);
+    through.fault = { word: 'j260', kind: 'refuse', times: 1 };
+    running.child.stdout?.destroy();
+    expect(await running.ended).toMatchObject({ code: 75, stderr: expect.stringContaining('250 jobs may or may not') });
+    const there = await admin.hkeys(key(queue.name, 'payload'));
+    expect(['j240', 'j260', 'j510', 'j740', 'j750'].filter((id) => there.includes(id))).toEqual([
+      'j240',
+      'j510',
+      'j740',
+      'j750',
+    ]);
+  });
+
   it('while watching is told once and waited out', async () => {
     const queue = freshQueue();
     const through = await proxy();

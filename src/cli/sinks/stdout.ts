@@ -56,6 +56,11 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
   let ahead = next();
   let failure: unknown;
+  const failed = (error: unknown) => {
+    failure ??= error;
+    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long.
+    leases.giveUpAfter(Math.min(graceMs, LAST_PATIENCE_MS));
+  };
   try {
     for (let taken = await ahead; taken; taken = await ahead) {
       // The next batch is asked for while this one is written.
@@ -65,19 +70,14 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
       if (stop.aborted || !(await sink.take(taken))) break;
     }
   } catch (error) {
-    failure = error;
-    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long.
-    leases.giveUpAfter(Math.min(graceMs, LAST_PATIENCE_MS));
+    failed(error);
   }
   enough.abort();
-  try {
-    const unwanted = (batch: Promise<Taken | undefined>) => batch.catch(() => undefined);
-    for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
-      await sink.giveBack(taken.queue, taken.jobs);
-    await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done');
-  } catch (error) {
-    failure ??= error;
-  }
+  const unwanted = (batch: Promise<Taken | undefined>) => batch.catch(() => undefined);
+  // A batch that cannot be given back must not keep the next one, nor what was written from being confirmed.
+  for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
+    await sink.giveBack(taken.queue, taken.jobs).catch(failed);
+  await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done').catch(failed);
   leases.close();
   if (failure !== undefined) throw failure;
   return sink.lost;
