@@ -308,6 +308,8 @@ export class BatchWorker {
     try {
       await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
     } catch (error) {
+      // A turn later: handlers that throw at once would start one inside the other, as deep as the line is long.
+      await undefined;
       this.#ended(call, error ?? new Error('the handler threw nothing'));
       return;
     }

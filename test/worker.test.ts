@@ -185,6 +185,24 @@ describe('a worker', () => {
     }
   });
 
+  it('starts no handler inside another, although all throw at once', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(500).map((n) => ({ payload: n })));
+    const [usual, depths] = [Error.stackTraceLimit, new Set<number | undefined>()];
+    Error.stackTraceLimit = 1_000;
+    const throws = () => {
+      const error = new Error('x');
+      depths.add(error.stack?.split('\n').length);
+      throw error;
+    };
+    const summary = await new Worker(queue, throws, { watch: false, maxFailures: 1_000, backoff: [60_000] }).run();
+    Error.stackTraceLimit = usual;
+    expect({ retried: summary.retried, deep: Math.max(...[...depths].map(Number)) > 50 }).toEqual({
+      retried: 500,
+      deep: false,
+    });
+  });
+
   it('that is told "not now" does not come back to that job at once', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
