@@ -12,6 +12,7 @@ import {
 } from './durability.js';
 import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from './errors.js';
 import { Gather } from './gather.js';
+import { newId } from './ids.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from './job.js';
 import { type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
 import type { Caller, Connection } from './redis.js';
@@ -30,10 +31,11 @@ interface Sent {
   readonly confirmation?: Confirmation;
 }
 
-/** A job as it was given, and ready to be sent. */
+/** A job that is ready to be sent; whoever gave it may change what it was made of. */
 interface Prepared {
-  readonly job: NewJob;
   readonly ready: ReadyJob;
+  /** Its id was made here. */
+  readonly ours: boolean;
 }
 
 /** How jobs are enqueued. */
@@ -95,7 +97,7 @@ export class Enqueuer {
     const unclear: string[] = [];
     for (const [i, job] of jobs.entries()) {
       let outcome = outcomes[i] as Outcome;
-      const ours = batch[i]?.job.id === undefined;
+      const ours = batch[i]?.ours;
       if (isKept(outcome)) {
         // Kept at the first sending is a collision of ids we made; else it is the job of the first sending.
         if (ours && isKept(first[i])) collided.push(i);
@@ -110,7 +112,7 @@ export class Enqueuer {
       throw first.length > 0 ? unconfirmed(results, { doubt: earlier }) : unknownOutcome(unclear, earlier);
     if (collided.length > 0) {
       const again = await this.#put(
-        collided.map((i) => prepared({ ...(batch[i] as Prepared).job, id: undefined })),
+        collided.map((i) => ({ ready: { ...(jobs[i] as ReadyJob), id: newId() }, ours: true })),
         options,
       );
       for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
@@ -164,6 +166,6 @@ export class Enqueuer {
   }
 }
 
-const prepared = (job: NewJob): Prepared => ({ job, ready: readyJob(job) });
+const prepared = (job: NewJob): Prepared => ({ ready: readyJob(job), ours: job.id === undefined });
 
 const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';

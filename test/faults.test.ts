@@ -101,6 +101,23 @@ describe('a lost reply', () => {
     expect(again.map(({ outcome }) => outcome)).toEqual(['kept', 'kept']);
   });
 
+  it('of a job that its caller has changed meanwhile is that of the job as it was', async () => {
+    const through = await proxy();
+    const redis = new Connection(through.url);
+    afterwards(() => redis.close());
+    const queue = new Queue(redis, freshName());
+    // Redis knows the script from here on, so the first call carries it out.
+    await freshQueue().enqueue({ payload: 1 });
+    through.fault = { word: 'EVAL', kind: 'cut', times: 1 };
+    const job: { payload: number[]; id?: string } = { payload: [1] };
+    const asked = queue.enqueue(job);
+    job.id = 'a';
+    job.payload.push(2);
+    const { id, outcome } = await asked;
+    expect({ outcome, struck: through.struck }).toEqual({ outcome: 'created', struck: 1 });
+    expect(await admin.hgetall(key(queue.name, 'payload'))).toEqual({ [id]: '[1]' });
+  });
+
   it('of a replacement exits 75 when an older job may be what is there', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'old', id: 'a' });
