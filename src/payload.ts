@@ -53,12 +53,7 @@ export class JsonText {
         next: 'quote it as JSON, or pass --text to store any text as a JSON string',
       });
     }
-    if (!text.isWellFormed()) {
-      throw new DelayqError('data', 'the payload is not valid Unicode', {
-        why: 'it has half of a surrogate pair',
-        next: 'write the character whole, or escape it as \\uD83D\\uDE00',
-      });
-    }
+    checkUnicode(text);
     const outer = text.charCodeAt(0) <= 32 || text.charCodeAt(text.length - 1) <= 32;
     const trimmed = outer ? text.trim() : text;
     return new JsonText(/[\r\n]/.test(trimmed) ? trimmed.replace(/[\r\n]/g, ' ') : trimmed);
@@ -76,6 +71,8 @@ export class JsonText {
       throw new DelayqError('data', 'the payload cannot be written as JSON', { why: `it is ${typeof value}` });
     }
     checkSize(text);
+    // JSON.stringify escapes half of a pair, but for those that JSON.rawJSON, of newer Node, lets through.
+    checkUnicode(text);
     return new JsonText(text);
   }
 }
@@ -88,6 +85,14 @@ export function jsonOf(payload: unknown): JsonText {
 function checkSize(text: string): void {
   // A UTF-16 unit is at most three bytes of UTF-8, so most payloads need no count.
   if (text.length * 3 > MAX_PAYLOAD && Buffer.byteLength(text) > MAX_PAYLOAD) throw tooLarge();
+}
+
+function checkUnicode(text: string): void {
+  if (text.isWellFormed()) return;
+  throw new DelayqError('data', 'the payload is not valid Unicode', {
+    why: 'it has half of a surrogate pair',
+    next: 'write the character whole, or escape it as \\uD83D\\uDE00',
+  });
 }
 
 /** The error for a payload over {@link MAX_PAYLOAD}. */

@@ -110,11 +110,18 @@ describe('JSON text', () => {
               return false;
             }
           };
-          expect(taken(() => JsonText.parse(text))).toBe(taken(() => JSON.parse(text)) && text.isWellFormed());
+          const good = taken(() => JSON.parse(text)) && text.isWellFormed();
+          expect(taken(() => JsonText.parse(text))).toBe(good);
+          if (good) expect(JsonText.parse(text).text).toBe(text.trim().replace(/[\r\n]/g, ' '));
         },
       ),
       { numRuns: 20_000 },
     );
+  });
+
+  it.runIf('rawJSON' in JSON)('is none of a value that says itself how it is written, as no Unicode', () => {
+    const { rawJSON } = JSON as unknown as { rawJSON: (text: string) => unknown };
+    expect(() => JsonText.from({ a: rawJSON('"\ud800"') })).toThrow(expect.objectContaining({ code: 'data' }));
   });
 
   it('ends soon, of a text that is valid almost to its end', () => {
