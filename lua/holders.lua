@@ -1,10 +1,10 @@
 -- Tells who holds leases, as far as those go that end first; writes nothing.
--- ARGV   1 at how many active jobs to look (at most 500)
+-- ARGV   1 at how many active jobs to look (at most 250)
 -- Reply  now, active jobs, how many were looked at, then for each holder: by ('': not known), its jobs among those,
 --        since when it has held the oldest ('': not known), when the first of its leases ends
 -- Atomic because a lease and its end are two entries, and jobs come and go.
 if not atLeast(1, ARGV[1]) then return BAD end
-local found = redis.call('ZRANGE', active, 0, math.min(tonumber(ARGV[1]), 500) - 1, 'WITHSCORES')
+local found = redis.call('ZRANGE', active, 0, math.min(tonumber(ARGV[1]), 250) - 1, 'WITHSCORES')
 local ids = {}
 for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
 local leases = #ids > 0 and redis.call('HMGET', lease, unpack(ids)) or {}

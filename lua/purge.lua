@@ -3,7 +3,7 @@
 -- Reply  how many were removed: pending, active, dead; 1 when there is more to remove
 -- Atomic because a job must go whole, and a payload without an id may only be taken for one while no job comes.
 if not atLeast(1, ARGV[2]) then return BAD end
-local left, removed, gone = math.min(tonumber(ARGV[2]), 500), { p = 0, a = 0, d = 0 }, {}
+local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more = { a = active, d = dead, p = pending }, true, false
 for letter in pairs(sets) do all = all and string.find(ARGV[1], letter, 1, true) ~= nil end
 for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
