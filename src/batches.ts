@@ -29,16 +29,20 @@ export async function* inBatches<J extends NewJob>(
   const pull = () => source.next().then((turn) => ({ turn }));
   let next: ReturnType<typeof pull> | undefined = pull();
   const waiting: J[] = [];
-  let ahead = firstBatch(waiting, unitsOf);
+  /** How many of them were sent: to take batch after batch off the front of a long list would move all the rest each time. */
+  let sent = 0;
+  const nextBatch = () => firstBatch(waiting.slice(sent, sent + MAX_CALL), unitsOf);
+  let ahead = nextBatch();
   const flying: Promise<{ result: BatchResult<J>; units: number }>[] = [];
   let inAir = 0;
-  while (next || waiting.length > 0 || flying.length > 0) {
-    while (waiting.length > 0 && flying.length < inFlight && inAir < UNITS_IN_FLIGHT) {
+  while (next || sent < waiting.length || flying.length > 0) {
+    while (sent < waiting.length && flying.length < inFlight && inAir < UNITS_IN_FLIGHT) {
       const { size, units, full } = ahead;
       // A batch with room waits for more jobs, but not while nothing is on its way: a source may trickle.
       if (!full && next && flying.length > 0) break;
-      const batch = waiting.splice(0, size);
-      ahead = firstBatch(waiting, unitsOf);
+      const batch = waiting.slice(sent, sent + size);
+      sent += size;
+      ahead = nextBatch();
       inAir += units;
       flying.push(
         send(batch).then(
@@ -54,11 +58,13 @@ export async function* inBatches<J extends NewJob>(
       yield ready.result;
     } else if (ready.turn.done) next = undefined;
     else {
+      waiting.splice(0, sent);
+      sent = 0;
       for (const job of ready.turn.value) {
         const payload = jsonOf(job.payload);
         waiting.push(payload === job.payload ? job : { ...job, payload });
       }
-      ahead = firstBatch(waiting, unitsOf);
+      ahead = nextBatch();
       next = pull();
     }
   }
