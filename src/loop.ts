@@ -31,7 +31,8 @@ export interface LoopOptions {
   readonly leases?: Leases | undefined;
   /**
    * Asks for the next batch but one before the next is here, while there is more to take: Redis and whoever reads then
-   * never wait for each other. What was taken is still yielded after a stop or an error.
+   * never wait for each other. What was taken is still yielded after a stop or an error, but not to one who breaks out
+   * of the loop: who ends it early aborts `signal` and reads on.
    */
   readonly ahead?: boolean | undefined;
   /** Hears what each call said beside its jobs. */
