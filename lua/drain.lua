@@ -6,7 +6,8 @@
 --        failures, tries), payload, and with lease 0 its record as it was ('': none)
 -- Atomic because a job must stand in one set only, and no two drains may take the same one.
 if not (atLeast(1, ARGV[1]) and (ARGV[2] == '' or atLeast(0, ARGV[2])) and atLeast(1, ARGV[6])) then return BAD end
-local limit, receipt, by = math.min(tonumber(ARGV[1]), 250), ARGV[3], ARGV[4]
+local limit = math.min(tonumber(ARGV[1]), size[pending] > 2000000 and 100 or 250) -- So many come from memory, not caches.
+local receipt, by = ARGV[3], ARGV[4]
 local cutoff, budget = math.min(now, tonumber(ARGV[5]) or now), tonumber(ARGV[6])
 local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries', 'lease')
 local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), counted(settings[2], 20), counted(settings[3])
