@@ -6,7 +6,7 @@ interface Waiting<T, R> {
   readonly reject: (error: unknown) => void;
 }
 
-/** How many calls are made at once. */
+/** What a {@link Gather} makes its calls with. */
 export interface GatherOptions<T, R> {
   /** Makes the calls for many items. Results come in the order of the items. */
   readonly call: (items: readonly T[]) => Promise<R[]>;
