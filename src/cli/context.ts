@@ -1,4 +1,6 @@
 import { once } from 'node:events';
+import { fstatSync } from 'node:fs';
+import { Socket } from 'node:net';
 import { Connection, DEFAULT_PREFIX, DEFAULT_URL, DelayqError, isDelayqError, systemZone } from '../index.js';
 
 /** Options that every command has. */
@@ -19,7 +21,7 @@ const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map(
 
 /** What a command meets of the outside: environment, streams, signals. The only reader of `process.env`. */
 export class Context {
-  readonly stdout = process.stdout;
+  readonly stdout = stdoutOf();
   readonly stderr = process.stderr;
   readonly env = process.env;
   /** What the command ends with when it throws nothing. */
@@ -208,6 +210,17 @@ export class Context {
     });
     for (const connection of this.#connections) connection.close();
   }
+}
+
+/** Of a socket Node's own stdout does not read, and so never hears that its peer has gone. */
+function stdoutOf(): typeof process.stdout {
+  let isSocket = false;
+  try {
+    isSocket = fstatSync(1).isSocket();
+  } catch {
+    // Node's own knows what to do.
+  }
+  return isSocket ? (new Socket({ fd: 1, allowHalfOpen: true }) as unknown as typeof process.stdout) : process.stdout;
 }
 
 /** Whether an error of writing means that nobody reads any more. */

@@ -1,6 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readlinkSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { cronEnv } from '../support/cli.js';
@@ -14,17 +14,31 @@ const WORKER = `node '${path('worker.js')}'`;
 /** Runs a command that does not outlive whoever started it: no consumer is left of a suite that is killed itself. */
 const WITH_PARENT = 'setpriv --pdeathsig KILL';
 
+/** Programs that read lines from a drain, each at most 64 KiB ahead: what they need, and the command. */
+const ALL_READERS = {
+  node: ['node', READER],
+  python: ['python3', `python3 '${path('reader.py')}'`],
+  awk: ['mawk', `mawk -W interactive -f '${path('reader.awk')}'`],
+  xargs: ['xargs', `xargs -d '\\n' -n 1 '${path('reader.sh')}'`],
+} as const;
+export type ReaderName = keyof typeof ALL_READERS;
+
+/** Those that are on this machine. */
+export const READERS = (Object.keys(ALL_READERS) as ReaderName[]).filter(
+  (name) => spawnSync('sh', ['-c', `command -v ${ALL_READERS[name][0]}`]).status === 0,
+);
+
 /** The ways to consume, and `once`, which may lose. */
 export const FORMS = ['stdout', 'pipe', 'exec', 'lease', 'worker'] as const;
 export type Form = (typeof FORMS)[number] | 'once';
 
 /** The processes of one way to consume, by what they are. */
-function membersOf(form: Form, queue: string, flags: string, lease: string): [string, string][] {
+function membersOf(form: Form, { queue, flags, lease, reader }: Named): [string, string][] {
   switch (form) {
     case 'stdout':
       return [
         ['drain', `delayq drain -q --envelope ${flags} ${queue}`],
-        ['reader', READER],
+        ['reader', ALL_READERS[reader][1]],
       ];
     case 'once':
       return [
@@ -46,6 +60,8 @@ function membersOf(form: Form, queue: string, flags: string, lease: string): [st
   }
 }
 
+type Named = Required<Pick<Options, 'queue' | 'flags' | 'lease' | 'reader'>>;
+
 /** How a consumer is started. */
 export interface Options {
   readonly queue: string;
@@ -55,6 +71,10 @@ export interface Options {
   /** The name of this run in the log. */
   readonly label: string;
   readonly flags?: string;
+  /** What reads behind a drain to stdout; Node by default. */
+  readonly reader?: ReaderName;
+  /** How long that takes for a job, seconds. */
+  readonly pause?: string;
   /** Handlers of jobs that wait do so until this file is there. */
   readonly gate?: string;
   /** Of the form that names one; the others take the queue's. */
@@ -78,17 +98,19 @@ export class Consumer {
   readonly ended: Promise<Map<string, number>>;
   over = false;
 
-  constructor(form: Form, { queue, url, log, label, flags = '', gate = '', lease = '2s', clock, errors }: Options) {
+  constructor(form: Form, { queue, url, log, label, gate = '', pause = '', clock, errors, ...options }: Options) {
+    const { flags = '', lease = '2s', reader = 'node' } = options;
     this.form = form;
     this.label = label;
-    const members = membersOf(form, queue, flags, lease);
+    const members = membersOf(form, { queue, flags, lease, reader });
     const commands = members.map(([name, command]) => {
       // Not for the others: the times they note are to be right.
       const off = clock && name === 'drain' ? `env ${assignments(clockOff(clock))} ` : '';
       return `(echo ${name} $BASHPID >&3; exec ${WITH_PARENT} ${off}${command} 3>&-)`;
     });
     const stderr = openSync(errors, 'a');
-    const script = `${commands.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`;
+    // The shell outlives what is sent to the group, as its end would kill the others.
+    const script = `trap : INT TERM\n${commands.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`;
     this.#shell = spawn('setpriv', [...WITH_PARENT.split(' ').slice(1), 'bash', '-c', script], {
       // Of its own, so that a terminal's Ctrl-C of whoever runs the suite does not add a fault of its own.
       detached: true,
@@ -98,6 +120,7 @@ export class Consumer {
         DELAYQ_REDIS_URL: url,
         CHAOS_LOG: log,
         CHAOS_GATE: gate,
+        ...(pause ? { CHAOS_PAUSE: pause } : {}),
         CHAOS_RUN: label,
       },
     });
@@ -133,6 +156,23 @@ export class Consumer {
     } catch {
       return [];
     }
+  }
+
+  /**
+   * Whether its reader may be killed: not once drain has given it its end, as a pipe cannot tell a reader that was killed
+   * from one that was done.
+   */
+  get feeds(): boolean {
+    try {
+      return readlinkSync(`/proc/${this.#members.get('drain')}/fd/1`).startsWith('pipe:');
+    } catch {
+      return true;
+    }
+  }
+
+  /** Signals all of its processes at once, as a terminal does. */
+  signalAll(signal: NodeJS.Signals): boolean {
+    return !this.over && send(-(this.#shell.pid as number), signal);
   }
 
   /** Signals one member; false when it is not there (any more). */

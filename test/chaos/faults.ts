@@ -13,7 +13,7 @@ export interface Victims {
   consumers(): readonly Consumer[];
   /** Processes that enqueue now. */
   producers(): readonly number[];
-  /** Readers of this consumer's stdout may be killed: losing what they had not handled is theirs to explain. */
+  /** The reader of this consumer's stdout may be killed. */
   mayKillReader(consumer: Consumer): boolean;
   /** A consumer is about to be killed or stopped: what it handled may come again although no lease has ended. */
   disturbed(consumer: Consumer): void;
@@ -70,10 +70,18 @@ function always(trouble: (victims: Victims) => unknown): Fault {
 export const FAULTS = {
   'kill consumer': signalOne('SIGKILL'),
   'stop consumer': signalOne('SIGTERM'),
+  'interrupt group': async (victims: Victims) => {
+    const consumers = victims.consumers();
+    if (consumers.length === 0) return false;
+    const consumer = victims.random.pick(consumers);
+    victims.disturbed(consumer);
+    return consumer.signalAll(victims.random.pick(['SIGINT', 'SIGTERM']));
+  },
   'freeze consumer': async (victims: Victims) => {
     const [consumer, name] = member(victims) ?? [];
     const pid = name && consumer?.members.get(name);
-    if (!consumer || !pid) return false;
+    // A reader that holds lines for longer than a lease answers for them itself.
+    if (!consumer || !pid || (name === 'reader' && consumer.form === 'stdout')) return false;
     return frozen(pid, victims.random.whole(100, 5_000));
   },
   'kill handler': async (victims: Victims) => {
@@ -127,6 +135,7 @@ export type FaultName = keyof typeof FAULTS;
 export const STORM: Record<FaultName, number> = {
   'kill consumer': 12,
   'stop consumer': 4,
+  'interrupt group': 4,
   'freeze consumer': 6,
   'kill handler': 4,
   'freeze handler': 2,

@@ -1,13 +1,27 @@
 // A handler of lines: does each job as soon as it has read its line whole. With "pass" it passes the line on, to
 // delayq ack.
-import { createInterface } from 'node:readline';
+import { readSync } from 'node:fs';
 import { work } from './task.js';
 
 const pass = process.argv.includes('pass');
 // Whoever took the lines has gone: what it has not answered comes again.
 process.stdout.on('error', () => process.exit(0));
 
-for await (const line of createInterface({ input: process.stdin })) {
+/** Reads 64 KiB ahead at most: a stream would read on while a job is done. */
+function* lines() {
+  const bytes = Buffer.alloc(64 * 1024);
+  let rest = Buffer.alloc(0);
+  for (let n = readSync(0, bytes); n > 0; n = readSync(0, bytes)) {
+    let text = Buffer.concat([rest, bytes.subarray(0, n)]);
+    for (let end = text.indexOf(10); end >= 0; end = text.indexOf(10)) {
+      yield text.subarray(0, end).toString();
+      text = text.subarray(end + 1);
+    }
+    rest = Buffer.from(text);
+  }
+}
+
+for (const line of lines()) {
   const job = JSON.parse(line);
   await work(job, job.payload);
   if (pass && !process.stdout.write(`${line}\n`)) await new Promise((go) => process.stdout.once('drain', go));

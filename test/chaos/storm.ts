@@ -8,7 +8,7 @@ import { key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
-import { Consumer, FORMS, type Form } from './consumers.js';
+import { Consumer, FORMS, type Form, READERS } from './consumers.js';
 import { FAULTS, type FaultName, type Victims } from './faults.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
@@ -43,7 +43,7 @@ const EXITS = new Set([0, 1, 69, 75, 137, 143]);
 /** What a Redis with everysec that is killed may forget at worst, ms: it lets an fsync take a second over its time. */
 const FORGETS_MS = 2_000;
 
-/** A queue for all forms that lose nothing, one for at most once, one whose readers may be killed. */
+/** A queue for all forms, one for at most once, one whose readers are killed as well. */
 const QUEUES = ['all', 'once', 'readers'] as const;
 
 /** Producers and consumers of every form, real processes, at work on a Redis of their own while faults strike. */
@@ -143,6 +143,7 @@ export class Storm {
         lease: `${this.#leaseMs}ms`,
         label: `${queue}/${form}/${this.#runs++}`,
         flags: this.#calm ? '' : random.pick(watching),
+        reader: random.pick(READERS),
         clock: behindClock && canSetClocks && random.chance(0.15) ? random.pick(['+300s', '-300s']) : undefined,
       });
       this.#consumers.add(consumer);
@@ -165,7 +166,7 @@ export class Storm {
       random,
       consumers: () => [...this.#consumers],
       producers: () => this.#producers.flatMap(({ pid }) => pid ?? []),
-      mayKillReader: ({ form, label }) => form === 'lease' || label.startsWith('readers/'),
+      mayKillReader: ({ form, label, feeds }) => form === 'lease' || (label.startsWith('readers/') && feeds),
       disturbed: ({ label }) => this.#disturbed.add(label),
     };
   }
@@ -244,7 +245,7 @@ export class Storm {
     for (const ledger of this.#ledgers) {
       const balance = ledger.balance(log, await remainsOf(this.#server.admin, ledger.queue), {
         calm,
-        mayLose: ledger.queue !== 'all',
+        mayLose: ledger.queue === 'once',
         atMostOnce: ledger.queue === 'once',
         disturbed: (run) => this.#disturbed.has(run),
         mayForget:

@@ -2,7 +2,7 @@
 import { appendFileSync, existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const { CHAOS_LOG, CHAOS_GATE, CHAOS_RUN } = process.env;
+const { CHAOS_LOG, CHAOS_GATE, CHAOS_PAUSE = '0', CHAOS_RUN } = process.env;
 
 /** Appends a line to the log, in one piece. */
 export const note = (...words) => appendFileSync(CHAOS_LOG, `${words.join(' ')}\n`);
@@ -20,5 +20,6 @@ export async function work({ id, attempt, due, receipt }, payload) {
       if (!existsSync(CHAOS_LOG)) process.exit(1);
     }
   }
+  if (CHAOS_PAUSE !== '0') await sleep(Number(CHAOS_PAUSE) * 1_000);
   note(id, attempt, due, start, Date.now(), receipt, CHAOS_RUN);
 }

@@ -1,9 +1,11 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { drainLoop, type Job, Leases, type Queue, type Taken } from '../../index.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { drainLoop, isDelayqError, isPassing, type Job, Leases, type Queue, type Taken } from '../../index.js';
 import { type Context, cannotWrite, readerGone } from '../context.js';
 import { say } from '../output.js';
 import type { Drain } from './drain.js';
-import { type Form, lineOf } from './form.js';
+import { lineOf } from './form.js';
+import { type Reader, readerOf } from './reader.js';
+import { Unconfirmed } from './unconfirmed.js';
 
 /** When a job counts as delivered: `behind` the pipe, by whoever acks its `lease`, or `once`, as it was taken. */
 export type Delivery = 'behind' | 'lease' | 'once';
@@ -11,21 +13,19 @@ export type Delivery = 'behind' | 'lease' | 'once';
 /** Lines are written in chunks of about this many bytes: a pipe takes that at once. */
 const CHUNK = 64 * 1024;
 
-/**
- * How many more bytes must have been accepted before a line counts as read: what a pipe holds (64 KiB) and what its
- * reader may have read ahead (64 KiB). A reader that dies then takes no line with it that it has not at least looked at.
- */
-const BEHIND = 128 * 1024;
+/** How often to look whether the reader is still there, ms. */
+const LOOK_MS = 500;
+
+/** A pause between two looks that is longer shows that the process was stopped, or the machine asleep, ms. */
+const SUSPENDED_MS = 2_000;
+
+/** So many calls that confirm jobs may be under way before more is written. */
+const MOST_ACKS = 2;
+
+/** Pauses between looks at a reader that comes to its end, ms: the last is the longest. */
+const ENDING_MS = [5, 250] as const;
 
 const LF = 10;
-
-interface Written {
-  readonly job: Job;
-  readonly line: Buffer;
-  /** Where it begins and ends in all that was written; 0 before it was. */
-  start: number;
-  end: number;
-}
 
 /** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
 const LAST_PATIENCE_MS = 5_000;
@@ -33,6 +33,7 @@ const LAST_PATIENCE_MS = 5_000;
 /** Writes due jobs to stdout, one a line. Returns how many lines are out although their leases had ended before. */
 export async function drainToStdout(context: Context, drain: Drain, delivery: Delivery): Promise<number> {
   const { queues, stop, notes, graceMs, watch } = drain;
+  const reader = readerOf(context);
   const leases = new Leases({
     onLost: (job) => sink.leaseLost(job),
     onTrouble: (error) => notes.trouble(error),
@@ -40,20 +41,22 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     patienceMs: watch ? undefined : LAST_PATIENCE_MS,
   });
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
-  const sink = new StdoutSink(context, leases, { delivery, form: drain.form, graceOver: drain.graceOver });
+  const sink = new StdoutSink(context, { leases, reader, delivery, drain });
   const enough = new AbortController();
+  const over = AbortSignal.any([stop, sink.readerGone]);
   const batches = drainLoop(queues, {
     limit: drain.limit,
     leaseMs: delivery === 'once' ? 0 : drain.leaseMs,
     watch,
     forMs: drain.forMs,
-    signal: AbortSignal.any([stop, enough.signal]),
+    signal: AbortSignal.any([over, enough.signal]),
     leases: delivery === 'once' ? undefined : leases,
     ahead: true,
     onTrouble: (error) => notes.trouble(error),
     onDrained: (queue, drained) => notes.drained(queue, drained),
   });
   const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
+  if (watch) sink.watchReader();
   let ahead = next();
   let failure: unknown;
   const failed = (error: unknown) => {
@@ -66,8 +69,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
       // The next batch is asked for while this one is written.
       ahead = next();
       ahead.catch(() => {});
-      if (stop.aborted) await sink.giveBack(taken.queue, taken.jobs);
-      if (stop.aborted || !(await sink.take(taken))) break;
+      if (over.aborted) await sink.giveBack(taken.queue, taken.jobs);
+      if (over.aborted || !(await sink.take(taken))) break;
     }
   } catch (error) {
     failed(error);
@@ -77,44 +80,85 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   // A batch that cannot be given back must not keep the next one, nor what was written from being confirmed.
   for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
     await sink.giveBack(taken.queue, taken.jobs).catch(failed);
-  await sink.end(failure !== undefined ? 'failed' : stop.aborted ? 'stopped' : 'done').catch(failed);
+  await sink.end(failure).catch(failed);
   leases.close();
   if (failure !== undefined) throw failure;
   return sink.lost;
+}
+
+interface Ready {
+  readonly job: Job;
+  readonly line: Buffer;
 }
 
 /** Takes jobs and writes them, as far as stdout accepts them. */
 class StdoutSink {
   readonly #context: Context;
   readonly #leases: Leases;
+  readonly #reader: Reader;
   readonly #delivery: Delivery;
-  readonly #form: Form;
-  readonly #graceOver: Promise<'over'>;
-  /** What was accepted but is not confirmed yet. */
-  #accepted: Written[] = [];
-  #bytes = 0;
-  #acks: Promise<void>[] = [];
+  readonly #drain: Drain;
+  readonly #unconfirmed = new Unconfirmed();
+  readonly #gone = new AbortController();
+  /** Under way, or failed. */
+  readonly #acks = new Set<Promise<void>>();
   /** Everything that was given to stdout was accepted. */
   #open = true;
+  #looks: NodeJS.Timeout | undefined;
+  #firstLook: Promise<void> | undefined;
+  #looked = 0;
+  #readAt = 0;
   /** Jobs whose lines are out although their leases were lost before. */
   lost = 0;
 
-  /** `graceOver` resolves when a stopped drain must not wait for the reader any longer. */
-  constructor(context: Context, leases: Leases, how: { delivery: Delivery; form: Form; graceOver: Promise<'over'> }) {
+  constructor(context: Context, how: { leases: Leases; reader: Reader; delivery: Delivery; drain: Drain }) {
     this.#context = context;
-    this.#leases = leases;
+    this.#leases = how.leases;
+    this.#reader = how.reader;
     this.#delivery = how.delivery;
-    this.#form = how.form;
-    this.#graceOver = how.graceOver;
+    this.#drain = how.drain;
+  }
+
+  /** Aborts when the reader has gone before its end. */
+  get readerGone(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  /** Looks from now on whether the reader is still there. Resolves when it was looked for: only who was seen is missed. */
+  async watchReader(): Promise<void> {
+    if (this.#reader.behind === 0 || this.#looks) return this.#firstLook;
+    const look = async () => {
+      const presence = await this.#reader.look();
+      if (presence === 'gone') this.#gone.abort();
+      // With a write under way nobody can tell what is read.
+      if (presence === 'reads' && this.#open) this.#confirmRead();
+    };
+    this.#looks = setInterval(look, LOOK_MS).unref();
+    this.#firstLook = look();
+    return this.#firstLook;
+  }
+
+  /** Confirms what its reader has had for a lease. */
+  #confirmRead(): void {
+    const now = performance.now();
+    // We did not run for a while, and nor did the reader, maybe.
+    if (now - this.#looked > SUSPENDED_MS) this.#unconfirmed.forgetReads();
+    this.#looked = now;
+    if (this.#unconfirmed.size > 0 && now - this.#readAt >= this.#unconfirmed.lookMs) {
+      this.#readAt = now;
+      const unread = this.#reader.unread();
+      if (unread !== undefined) this.#unconfirmed.noteRead(unread);
+    }
+    this.#confirm(this.#unconfirmed.takeRead());
   }
 
   /** Takes a batch; resolves when there is room for the next. False: the reader has gone, no more are wanted. */
-  async take({ queue, jobs }: Taken): Promise<boolean> {
-    let rest: readonly Written[] = jobs.map((job) => ({
+  async take({ queue, jobs, leaseMs }: Taken): Promise<boolean> {
+    await this.watchReader();
+    const odd = (notice: string) => say(this.#context, notice);
+    let rest: readonly Ready[] = jobs.map((job) => ({
       job,
-      line: lineOf(this.#form, queue.name, job, (notice) => say(this.#context, notice)),
-      start: 0,
-      end: 0,
+      line: lineOf(this.#drain.form, queue.name, job, odd),
     }));
     try {
       while (rest.length > 0) {
@@ -131,9 +175,11 @@ class StdoutSink {
         if (this.#delivery === 'once') rest = rest.slice(chunk.length);
         this.#open = await written;
         if (!this.#open) break;
-        this.#delivered(chunk);
+        this.#delivered(chunk, leaseMs);
         if (this.#delivery !== 'once') rest = rest.slice(chunk.length);
-        await this.#confirm(this.#bytes - BEHIND);
+        this.#confirm(this.#unconfirmed.takeBehind(this.#reader.behind));
+        const [ack] = this.#acks;
+        if (this.#acks.size > MOST_ACKS) await ack;
       }
     } finally {
       if (rest.length > 0)
@@ -151,28 +197,30 @@ class StdoutSink {
     else await this.#leases.release(jobs);
   }
 
-  #delivered(chunk: readonly Written[]): void {
-    for (const written of chunk) {
-      const { job, line } = written;
-      written.start = this.#bytes;
-      this.#bytes += line.length + 1;
-      written.end = this.#bytes;
-      if (this.#delivery === 'once') continue;
-      if (!this.#leases.holds(job)) this.lost += 1;
-      else if (this.#delivery === 'lease') this.#leases.forget([job]);
-      else this.#accepted.push(written);
+  #delivered(chunk: readonly Ready[], leaseMs: number): void {
+    if (this.#delivery === 'once') return;
+    if (this.#delivery === 'behind') {
+      this.#unconfirmed.add(
+        chunk.map(({ job, line }) => ({ job, bytes: line.length + 1 })),
+        leaseMs,
+      );
+    }
+    for (const { job } of chunk) {
+      // Lost while it was being written: nobody has told the sink.
+      if (!this.#leases.holds(job)) {
+        this.#unconfirmed.delete(job);
+        this.lost += 1;
+      } else if (this.#delivery === 'lease') this.#leases.forget([job]);
     }
   }
 
   /** Hears of a job whose lease was lost: if its line is out already, it may come a second time. */
   leaseLost(job: Job): void {
-    const before = this.#accepted.length;
-    this.#accepted = this.#accepted.filter((accepted) => accepted.job !== job);
-    this.lost += before - this.#accepted.length;
+    if (this.#unconfirmed.delete(job)) this.lost += 1;
   }
 
   /** Resolves when the chunk was accepted; false when the reader has gone, or grace was over before. */
-  async #write(chunk: readonly Written[]): Promise<boolean> {
+  async #write(chunk: readonly Ready[]): Promise<boolean> {
     if (this.#context.outputClosed) return false;
     const written = new Promise<boolean>((resolve, reject) => {
       this.#context.stdout.write(textOf(chunk), (error) => {
@@ -181,20 +229,18 @@ class StdoutSink {
         else reject(cannotWrite(error));
       });
     });
-    return (await Promise.race([written, this.#graceOver])) === true;
+    return (await Promise.race([written, this.#drain.graceOver])) === true;
   }
 
-  /** Removes the jobs whose lines end within the first `upTo` bytes; at most a few calls are under way. */
-  async #confirm(upTo: number): Promise<void> {
-    const open = this.#accepted.findIndex(({ end }) => end > upTo);
-    const done = open < 0 ? this.#accepted : this.#accepted.slice(0, open);
-    if (done.length === 0) return;
-    this.#accepted = open < 0 ? [] : this.#accepted.slice(open);
-    const ack = this.#ack(done.map(({ job }) => job));
-    // Told when it is waited for, at the latest by end().
-    ack.catch(() => {});
-    this.#acks.push(ack);
-    if (this.#acks.length > 2) await this.#acks.shift();
+  /** Removes jobs that are done. That it failed is reported to whoever waits for it, at the latest by end(). */
+  #confirm(jobs: Job[]): void {
+    if (jobs.length === 0) return;
+    const ack = this.#ack(jobs);
+    this.#acks.add(ack);
+    ack.then(
+      () => this.#acks.delete(ack),
+      () => {},
+    );
   }
 
   async #ack(jobs: Job[]): Promise<void> {
@@ -203,58 +249,54 @@ class StdoutSink {
   }
 
   /**
-   * Called once, when no batch follows: because all was taken (`done`), because the drain was told to stop (`stopped`),
-   * or because it failed. Whatever is not known to be done by then is given back.
+   * Called once, when no batch follows: because all was taken, because the drain was told to stop, because its reader
+   * has gone, or because it failed. Whatever is not known to be done by then is given back.
    */
-  async end(why: 'done' | 'stopped' | 'failed'): Promise<void> {
+  async end(failure: unknown): Promise<void> {
+    const { stop } = this.#drain;
     try {
-      if (this.#open && !this.#context.outputClosed) {
-        if (why === 'done') await this.#confirm(Number.POSITIVE_INFINITY);
-        if (why === 'stopped') await this.#confirm(await this.#takeBackUnread());
+      // A Redis that is gone cannot renew leases until the reader is done. One queue that fails is no reason to give
+      // back what came from the others.
+      const failed = isPassing(failure) || isDelayqError(failure, 'output');
+      if (this.#open && !this.#context.outputClosed && this.#delivery === 'behind' && !failed) {
+        if (!stop.aborted && !this.#gone.signal.aborted) await this.#readToTheEnd();
+        // Whoever stopped us may have stopped our reader, too: a service is told as a whole.
+        if (stop.aborted) this.#reader.takeOut((unread) => this.#unconfirmed.partRead(unread));
       }
       await Promise.all(this.#acks);
     } finally {
+      clearInterval(this.#looks);
       await this.#leases.releaseAll();
     }
   }
 
   /**
-   * Whoever stopped us may have stopped our reader, too: a service is told as a whole. So what is in the pipe is taken
-   * out of it again and counts as not written; but the end of a line that was read in part is put back, for the reader
-   * to see whole lines. Returns after how many bytes reading ended; where the system cannot tell, after all of them.
+   * Gives the reader its end and waits until it has ended, or all lines are confirmed. One that read everything and then
+   * ended has done it all; one that left something may have done none of what it had read ahead.
    */
-  async #takeBackUnread(): Promise<number> {
-    const unread = this.#delivery === 'behind' ? takeOutOf(this.#context.stdout.fd) : undefined;
-    if (!unread) return this.#bytes;
-    const read = this.#bytes - unread.length;
-    const ours = this.#accepted.find(({ start }) => start >= read)?.start ?? this.#bytes;
-    if (ours > read)
-      await new Promise((resolve) => this.#context.stdout.write(unread.subarray(0, ours - read), resolve));
-    return read;
-  }
-}
-
-/**
- * Takes what nobody has read yet out of a pipe that we write to; undefined where that cannot be done. On Linux a pipe can
- * be opened anew for reading, and one read takes all of it at once (pipe(7), proc(5)).
- */
-function takeOutOf(fd: number): Buffer | undefined {
-  let pipe: number | undefined;
-  try {
-    if (!fstatSync(fd).isFIFO()) return undefined;
-    pipe = openSync(`/proc/self/fd/${fd}`, constants.O_RDONLY | constants.O_NONBLOCK);
-    // As large as an unprivileged process can make a pipe.
-    const bytes = Buffer.alloc(1024 * 1024);
-    return bytes.subarray(0, readSync(pipe, bytes));
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EAGAIN' ? Buffer.alloc(0) : undefined;
-  } finally {
-    if (pipe !== undefined) closeSync(pipe);
+  async #readToTheEnd(): Promise<void> {
+    const { stop } = this.#drain;
+    if (this.#unconfirmed.size === 0 || (await this.#reader.look()) === 'gone') return;
+    const closed = this.#reader.close();
+    clearInterval(this.#looks);
+    for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !stop.aborted; ) {
+      const presence = await this.#reader.look();
+      if (stop.aborted) return;
+      if (presence === 'gone') {
+        if (closed && this.#reader.unread() === 0) this.#confirm(this.#unconfirmed.takeBehind(0));
+        return;
+      }
+      if (closed) this.#confirmRead();
+      // While others may write into the pipe, too, nobody can tell what was read.
+      else this.#confirm(this.#unconfirmed.takeAccepted());
+      await sleep(pauseMs, undefined, { signal: stop }).catch(() => {});
+      pauseMs = Math.min(2 * pauseMs, ENDING_MS[1]);
+    }
   }
 }
 
 /** The first of the lines, up to a chunk's size, at least one. */
-function chunkOf(lines: readonly Written[]): readonly Written[] {
+function chunkOf(lines: readonly Ready[]): readonly Ready[] {
   let size = 0;
   const end = lines.findIndex(({ line }, i) => {
     size += line.length + 1;
@@ -264,7 +306,7 @@ function chunkOf(lines: readonly Written[]): readonly Written[] {
 }
 
 /** The lines as they are written, each with its end. */
-function textOf(lines: readonly Written[]): Buffer {
+function textOf(lines: readonly Ready[]): Buffer {
   let size = lines.length;
   for (const { line } of lines) size += line.length;
   const text = Buffer.allocUnsafe(size);

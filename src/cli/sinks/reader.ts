@@ -1,0 +1,189 @@
+import { closeSync, constants, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DelayqError } from '../../index.js';
+import type { Context } from '../context.js';
+import { type Descriptor, descriptorsOf, modeOf, stillReads, targetOf } from './descriptors.js';
+
+/** Whether somebody reads: `gone` is only said of a reader that was seen before. */
+export type Presence = 'reads' | 'gone' | 'unknown';
+
+/** Whoever reads our stdout, as far as the system tells. */
+export interface Reader {
+  /**
+   * A line counts as handled once so many more bytes were accepted: as many as the way to the reader holds, and as the
+   * reader may have read ahead. 0: a line is done when it was written.
+   */
+  readonly behind: number;
+  /** Whether it is still there. */
+  look(): Promise<Presence>;
+  /** How many bytes nobody has read yet; undefined: unknown. Not to be called while a write is under way. */
+  unread(): number | undefined;
+  /** Takes out what nobody has read yet, but for its first bytes, as many as `keep` says. As {@link Reader.unread}. */
+  takeOut(keep: (unread: number) => number): number | undefined;
+  /** Gives the reader its end. False: it will not see one before this process ends, or maybe not even then. */
+  close(): boolean;
+}
+
+const KIB = 1024;
+
+/** As large as an unprivileged process can make a pipe, bytes (pipe(7)). */
+const LARGEST_PIPE = 1024 * KIB;
+
+/** A second look follows so much later: a process may have been born and its parent gone during the first, ms. */
+const AGAIN_MS = 100;
+
+/** Pauses between searches for a reader that was never seen: another user's, or one in another container, ms. */
+const SEARCH_MS = [1_000, 60_000] as const;
+
+/** Who reads our stdout. Throws an `output` error when nobody can, as it is closed. */
+export function readerOf({ stdout }: Context): Reader {
+  const stat = fstatSync(1);
+  if (stat.isFIFO()) return new PipeReader();
+  if (stat.isSocket()) return new SocketReader(stdout);
+  // Node opens /dev/null for reading and writing where there was no stdout; shells open it for writing.
+  if (stat.isCharacterDevice() && stat.rdev === nullDevice() && modeOf(1)?.reads) {
+    throw new DelayqError('output', 'there is no stdout to write jobs to', {
+      why: 'it is closed, or is /dev/null and was not opened by a shell',
+      next: 'give drain a reader, a handler after --, or > /dev/null to throw the jobs away. Nothing was taken',
+    });
+  }
+  return { behind: 0, look: async () => 'unknown', unread: () => 0, takeOut: () => 0, close: () => false };
+}
+
+function nullDevice(): number | undefined {
+  return statSync('/dev/null', { throwIfNoEntry: false })?.rdev;
+}
+
+/**
+ * The reader of a pipe. Node has neither poll(2) for a pipe's reader nor FIONREAD; on Linux /proc tells who has the pipe
+ * open, and opens it once more for us (proc(5), pipe(7)). Elsewhere nothing is known.
+ */
+class PipeReader implements Reader {
+  // What a pipe holds, 64 KiB, and as much that its reader has read ahead.
+  readonly behind = 128 * KIB;
+  readonly #target = targetOf(1);
+  #readers: readonly Descriptor[] = [];
+  #seen = false;
+  /** Nobody else can write into the pipe: what we take out and put back stays in order, and closing it ends it. */
+  #alone = false;
+  /** The read end, once our write end is closed. */
+  #readEnd: number | undefined;
+  #looking: Promise<Presence> | undefined;
+  #searchAt = 0;
+  #searchMs: number = SEARCH_MS[0];
+
+  look(): Promise<Presence> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  async #look(): Promise<Presence> {
+    const target = this.#target;
+    if (target === undefined) return 'unknown';
+    if (this.#readers.some((reader) => stillReads(reader, target))) return 'reads';
+    if (performance.now() < this.#searchAt) return 'unknown';
+    if (await this.#search(target)) return 'reads';
+    if (this.#seen) {
+      await sleep(AGAIN_MS);
+      return (await this.#search(target)) ? 'reads' : 'gone';
+    }
+    this.#searchAt = performance.now() + this.#searchMs;
+    this.#searchMs = Math.min(2 * this.#searchMs, SEARCH_MS[1]);
+    return 'unknown';
+  }
+
+  async #search(target: string): Promise<boolean> {
+    const found = await descriptorsOf(target);
+    this.#alone = !found.some(({ writes }) => writes) && targetOf(2) !== target;
+    this.#readers = found.filter(({ reads }) => reads);
+    this.#seen ||= this.#readers.length > 0;
+    return this.#readers.length > 0;
+  }
+
+  unread(): number | undefined {
+    return this.takeOut((unread) => unread);
+  }
+
+  takeOut(keep: (unread: number) => number): number | undefined {
+    if (!this.#alone) return undefined;
+    const ends: number[] = [];
+    const open = (fd: number, flags: number) => {
+      ends.push(openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK));
+      return ends.at(-1) as number;
+    };
+    try {
+      // Opened before the pipe is emptied: without a writer its reader would take that for the end.
+      const writeEnd = this.#readEnd === undefined ? 1 : open(this.#readEnd, constants.O_WRONLY);
+      const content = contentOf(this.#readEnd ?? open(1, constants.O_RDONLY));
+      // What was just taken out fits in again.
+      const kept = content.subarray(0, keep(content.length));
+      for (let at = 0; at < kept.length; ) at += writeSync(writeEnd, kept, at);
+      return content.length;
+    } catch {
+      return undefined;
+    } finally {
+      for (const end of ends) closeSync(end);
+    }
+  }
+
+  close(): boolean {
+    if (this.#readEnd !== undefined) return true;
+    if (!this.#alone) return false;
+    try {
+      this.#readEnd = openSync('/proc/self/fd/1', constants.O_RDONLY | constants.O_NONBLOCK);
+    } catch {
+      return false;
+    }
+    closeSync(1);
+    // Else the next connection would be made on 1, where whatever still prints to stdout would write.
+    openSync('/dev/null', 'w');
+    return true;
+  }
+}
+
+/** All that is in a pipe, taken out by one read (pipe(7)). */
+function contentOf(readEnd: number): Buffer {
+  const bytes = Buffer.alloc(LARGEST_PIPE);
+  try {
+    return bytes.subarray(0, readSync(readEnd, bytes));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EAGAIN') return bytes.subarray(0, 0);
+    throw error;
+  }
+}
+
+/** The peer of a socket: it has gone when there is an end to read (unix(7): an error if it left something unread). */
+class SocketReader implements Reader {
+  // A socket takes up to 208 KiB, and the chunk that goes over it, and its reader has read ahead.
+  readonly behind = 512 * KIB;
+  readonly #stdout: NodeJS.WriteStream;
+  #gone = false;
+  #readAll = false;
+
+  constructor(stdout: NodeJS.WriteStream) {
+    this.#stdout = stdout;
+    const gone = (readAll: boolean) => {
+      this.#readAll = readAll && !this.#gone;
+      this.#gone = true;
+    };
+    stdout.once('end', () => gone(true)).once('error', () => gone(false));
+    stdout.resume();
+  }
+
+  async look(): Promise<Presence> {
+    return this.#gone ? 'gone' : 'reads';
+  }
+
+  unread(): number | undefined {
+    return this.#readAll ? 0 : undefined;
+  }
+
+  takeOut(): undefined {}
+
+  close(): boolean {
+    this.#stdout.end();
+    return true;
+  }
+}

@@ -1,0 +1,11 @@
+# A handler of lines in awk: see reader.js. Fields lie between quotes, as ids and receipts have none in them.
+BEGIN { FS = "\"" }
+function now(  ms) { "date +%s%3N" | getline ms; close("date +%s%3N"); return ms }
+{
+  start = now()
+  attempt = $15; due = $17
+  gsub(/[:,]/, "", attempt); gsub(/[:,]/, "", due)
+  if (ENVIRON["CHAOS_PAUSE"]) system("sleep " ENVIRON["CHAOS_PAUSE"])
+  print $8, attempt, due, start, now(), $12, ENVIRON["CHAOS_RUN"] >> ENVIRON["CHAOS_LOG"]
+  fflush()
+}

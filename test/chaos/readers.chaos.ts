@@ -1,0 +1,95 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, it } from 'vitest';
+import { delayq, linesOf } from '../support/cli.js';
+import { freshQueue, redisUrl } from '../support/redis.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { until } from '../support/until.js';
+import { Consumer, READERS, type ReaderName } from './consumers.js';
+import { readLog } from './ledger.js';
+import { repeat, seed } from './options.js';
+import { Random } from './random.js';
+
+/** What strikes a pipeline. */
+const STRIKES = {
+  'its reader is killed': (pipeline: Consumer) => pipeline.signal('reader', 'SIGKILL'),
+  'its reader is killed, and its drain stopped later': async (pipeline: Consumer, random: Random) => {
+    pipeline.signal('reader', 'SIGKILL');
+    await sleep(random.whole(0, 2_000));
+    pipeline.signal('drain', 'SIGTERM');
+  },
+  'it is interrupted as a group': (pipeline: Consumer) => pipeline.signalAll('SIGINT'),
+  'it is stopped as a group': (pipeline: Consumer) => pipeline.signalAll('SIGTERM'),
+  'its members are stopped one after another': async (pipeline: Consumer, random: Random) => {
+    const [first, second] = random.shuffled(['reader', 'drain']) as [string, string];
+    pipeline.signal(first, 'SIGTERM');
+    await sleep(random.whole(0, 50));
+    pipeline.signal(second, 'SIGTERM');
+  },
+} as const;
+
+/** Streams that come to rest in the pipe and its reader, and one that goes on. Pauses in seconds. */
+const STREAMS = {
+  quiet: { flags: '--watch', jobs: 150, pad: 100, pause: '0.01', least: 5, most: 100 },
+  // A reader that is killed once it has had its end counts as done.
+  'quiet, for a while': { flags: '--for 4s', jobs: 150, pad: 100, pause: '0.01', least: 5, most: 40 },
+  busy: { flags: '--watch', jobs: 3_000, pad: 600, pause: '', least: 100, most: 1_500 },
+} as const;
+
+const figures = new Map<ReaderName, { runs: number; lost: number; twice: number }>();
+
+afterAll(() => {
+  for (const [name, { runs, lost, twice }] of figures)
+    console.log(`${name}: ${runs} runs, ${lost} jobs lost, ${twice} came twice`);
+});
+
+/** Lets a pipeline work until its reader has done some jobs, strikes it, and looks what came of all jobs. */
+async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyof typeof STRIKES, random: Random) {
+  const { flags, jobs, pad, pause, least, most } = STREAMS[stream];
+  const queue = freshQueue();
+  const ids = Array.from({ length: jobs }, (_, n) => `job-${n}`);
+  await queue.enqueue(ids.map((id) => ({ id, payload: 'x'.repeat(pad) })));
+  const directory = temporaryDirectory();
+  const log = join(directory, 'log');
+  const handled = () => (existsSync(log) ? readLog(readFileSync(log, 'utf8')).handlings.map(({ id }) => id) : []);
+  const errors = join(directory, 'errors');
+  const how = { queue: queue.name, url: redisUrl, log, errors, label: 'struck', flags, reader: name, pause };
+  const pipeline = new Consumer('stdout', how);
+  const when = random.whole(least, most);
+  try {
+    await until(() => pipeline.over || handled().length >= when);
+    await STRIKES[strike](pipeline, random);
+    await pipeline.ended;
+    // What a drain gives back is there at once; what it has forgotten would come when its lease has ended.
+    await until(async () => (await queue.counts()).active === 0, 20_000);
+  } finally {
+    await pipeline.kill();
+  }
+  const seen = handled();
+  const { stdout } = await delayq(['drain', '--envelope', queue.name]);
+  const rest = linesOf(stdout).map((line) => JSON.parse(line).id as string);
+  const all = new Set([...seen, ...rest]);
+  const figure = figures.get(name) ?? { runs: 0, lost: 0, twice: 0 };
+  figures.set(name, {
+    runs: figure.runs + 1,
+    lost: figure.lost + jobs - all.size,
+    twice: figure.twice + seen.length + rest.length - all.size,
+  });
+  expect(readFileSync(errors, 'utf8')).not.toMatch(/^ +at /m);
+  expect(all.size, `of ${jobs} jobs, struck after ${when}, ${seen.length} handled, ${rest.length} back`).toBe(jobs);
+}
+
+const cases = READERS.flatMap((name) =>
+  (Object.keys(STREAMS) as (keyof typeof STREAMS)[]).flatMap((stream) =>
+    (Object.keys(STRIKES) as (keyof typeof STRIKES)[]).map((strike) => [name, stream, strike] as const),
+  ),
+);
+
+describe.concurrent(`drain | reader (seed ${seed})`, { timeout: 60_000 + repeat * 30_000 }, () => {
+  for (const [name, stream, strike] of cases) {
+    it(`${name}, ${stream}: ${strike}, and no job is lost (failures 35)`, async () => {
+      for (let n = 0; n < repeat; n++) await play(name, stream, strike, new Random(seed + n));
+    });
+  }
+});
