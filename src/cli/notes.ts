@@ -54,6 +54,11 @@ export class Notes {
     say(this.#context, `${which}: attempt ${job.attempt}, ${formatDuration(ms)}: ${said}${why}`);
   }
 
+  /** Says why the drain has not ended yet. */
+  waiting(why: string): void {
+    if (this.#talk !== 'quiet') say(this.#context, why);
+  }
+
   /** Tells once that Redis is in trouble, and that it is back. */
   trouble(error: DelayqError | undefined): void {
     if (error && this.#since === undefined) {

@@ -25,6 +25,12 @@ const MOST_ACKS = 2;
 /** Pauses between looks at a reader that comes to its end, ms: the last is the longest. */
 const ENDING_MS = [5, 250] as const;
 
+/** When to say why a drain waits although it has written everything, ms. */
+const HINT_MS = 2_000;
+const NO_END =
+  'waiting until the last lines are a lease old: the end of their reader cannot be seen while others hold the pipe open ' +
+  'for writing (2>&1, a shell loop, a wrapper such as timeout)';
+
 const LF = 10;
 
 /** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
@@ -275,10 +281,19 @@ class StdoutSink {
    * ended has done it all; one that left something may have done none of what it had read ahead.
    */
   async #readToTheEnd(): Promise<void> {
-    const { stop } = this.#drain;
     if (this.#unconfirmed.size === 0 || (await this.#reader.look()) === 'gone') return;
     const closed = this.#reader.close();
     clearInterval(this.#looks);
+    const hint = closed ? undefined : setTimeout(() => this.#drain.notes.waiting(NO_END), HINT_MS);
+    try {
+      await this.#untilRead(closed);
+    } finally {
+      clearTimeout(hint);
+    }
+  }
+
+  async #untilRead(closed: boolean): Promise<void> {
+    const { stop } = this.#drain;
     for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !stop.aborted; ) {
       const presence = await this.#reader.look();
       if (stop.aborted) return;
