@@ -176,6 +176,13 @@ describe('a socket as stdout', () => {
     expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
   });
 
+  it('that others write to as well is not ended for them', async () => {
+    const queue = await queueOf(3, '1000');
+    const { stdout, stderr } = await sh(`delayq drain ${queue.name}; echo after`);
+    expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
+    expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
+  });
+
   it('whose peer reads to the end is done', async () => {
     const queue = await queueOf(3);
     expect(await delayq(['drain', queue.name])).toMatchObject({ code: 0, stdout: '0\n1\n2\n', stderr: '' });

@@ -20,8 +20,8 @@ export interface Reader {
   unread(): number | undefined;
   /** Takes out what nobody has read yet, but for its first bytes, as many as `keep` says. As {@link Reader.unread}. */
   takeOut(keep: (unread: number) => number): number | undefined;
-  /** Gives the reader its end. False: it will not see one before this process ends, or maybe not even then. */
-  close(): boolean;
+  /** Gives the reader its end. False: others may write to it, too, so it sees none before they end. */
+  close(): Promise<boolean>;
 }
 
 const KIB = 1024;
@@ -47,7 +47,7 @@ export function readerOf({ stdout }: Context): Reader {
       next: 'give drain a reader, a handler after --, or > /dev/null to throw the jobs away. Nothing was taken',
     });
   }
-  return { behind: 0, look: async () => 'unknown', unread: () => 0, takeOut: () => 0, close: () => false };
+  return { behind: 0, look: async () => 'unknown', unread: () => 0, takeOut: () => 0, close: async () => false };
 }
 
 function nullDevice(): number | undefined {
@@ -96,7 +96,7 @@ class PipeReader implements Reader {
 
   async #search(target: string): Promise<boolean> {
     const found = await descriptorsOf(target);
-    this.#alone = !found.some(({ writes }) => writes) && targetOf(2) !== target;
+    this.#alone = isAlone(found, target);
     this.#readers = found.filter(({ reads }) => reads);
     this.#seen ||= this.#readers.length > 0;
     return this.#readers.length > 0;
@@ -128,8 +128,8 @@ class PipeReader implements Reader {
     }
   }
 
-  close(): boolean {
-    if (this.#readEnd !== undefined) return true;
+  async close(): Promise<boolean> {
+    if (!this.#alone && this.#target !== undefined) await this.#search(this.#target);
     if (!this.#alone) return false;
     try {
       this.#readEnd = openSync('/proc/self/fd/1', constants.O_RDONLY | constants.O_NONBLOCK);
@@ -141,6 +141,11 @@ class PipeReader implements Reader {
     openSync('/dev/null', 'w');
     return true;
   }
+}
+
+/** Whether nobody but this process, and it only as stdout, can write to `target`, which others have `found` open. */
+function isAlone(found: readonly Descriptor[], target: string): boolean {
+  return !found.some(({ writes }) => writes) && targetOf(2) !== target;
 }
 
 /** All that is in a pipe, taken out by one read (pipe(7)). */
@@ -182,7 +187,10 @@ class SocketReader implements Reader {
 
   takeOut(): undefined {}
 
-  close(): boolean {
+  async close(): Promise<boolean> {
+    const target = targetOf(1);
+    // To end a socket ends it for all who have it.
+    if (target === undefined || !isAlone(await descriptorsOf(target), target)) return false;
     this.#stdout.end();
     return true;
   }

@@ -282,7 +282,7 @@ class StdoutSink {
    */
   async #readToTheEnd(): Promise<void> {
     if (this.#unconfirmed.size === 0 || (await this.#reader.look()) === 'gone') return;
-    const closed = this.#reader.close();
+    const closed = await this.#reader.close();
     clearInterval(this.#looks);
     const hint = closed ? undefined : setTimeout(() => this.#drain.notes.waiting(NO_END), HINT_MS);
     try {
