@@ -2,7 +2,8 @@
 -- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, 4 how many jobs, 5 how many times, 6 how many records,
 --        then ids, payloads, times ('+ms' from now | ms since 1970), records ('' | JSON with tries, maxLost, ttl): a job
 --        each; fewer times or records than jobs, at least one, are those of the first jobs, and again of the next
--- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written
+-- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written, 2 if the queue
+--        may be new: the caller then lists it, again if need be, as the list of queues lives in another slot
 -- Atomic because time and payload must come to be together, and an id must stand in one set only.
 -- The first write may grow memory on purpose: on a full server the whole call is refused.
 local ARGV, redis = ARGV, redis -- Looked up for each job.
@@ -61,8 +62,10 @@ if m > 0 then
   if #fields > 0 then redis.call('HSET', meta, unpack(fields)) end
 end
 sample()
-count('enqueued', created) count('replaced', replaced)
 -- Of jobs that were all kept their counter is the only write, and the one that whoever wants them confirmed waits for.
-local written = count('kept', n - created - replaced) or m > 0
+local kept = n - created - replaced
+local e, r, k = count('enqueued', created), count('replaced', replaced), count('kept', kept)
+-- A counter that begins tells of a new queue, whatever a drain or other software wrote there before.
+local begun = e == created or r == replaced or k == kept
 wake(channel, poll, soonest)
-return { now, table.concat(letters), written and 1 or 0 }
+return { now, table.concat(letters), begun and 2 or (k or m > 0) and 1 or 0 }

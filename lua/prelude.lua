@@ -24,9 +24,10 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- pcall: a counter that other software has spoilt must not stop a script half-way. Whether it was written.
+-- pcall: a counter that other software has spoilt must not stop a script half-way. What it stands at; false if not written.
 local function count(name, n)
-  return n > 0 and type(redis.pcall('HINCRBY', stats, name, n)) == 'number'
+  local total = n > 0 and redis.pcall('HINCRBY', stats, name, n)
+  return type(total) == 'number' and total
 end
 
 -- Once a minute, how the queue stands, into a ring of sixteen: so inspect can tell rates and a trend at its first look.

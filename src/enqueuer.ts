@@ -134,9 +134,7 @@ export class Enqueuer {
       try {
         // What is to be confirmed must be asked for over the line over which it was written.
         const line = asked ? await ready(this.#redis, asked) : this.#redis;
-        this.#list(line);
-        const mode = n > 0 ? 'keep' : ifExists;
-        const reply = await scripts.enqueue(line, this.#keys, jobs, { ifExists: mode, wake: this.#wake });
+        const reply = await this.send(jobs, n > 0 ? 'keep' : ifExists, line);
         if (n === 0) first = reply.outcomes;
         const now: Sent = { ...reply, first, repeated: n > 0 };
         // Should every wait be cut short, the reply nearest to the write tells best what became of it.
@@ -156,11 +154,21 @@ export class Enqueuer {
     throw unknownOutcome(ids, doubt.doubt);
   }
 
+  /**
+   * Sends jobs once, and lists the queue: before its first job, and again when the queue has begun anew, be it that Redis
+   * came back empty or that the queue was forgotten.
+   */
+  async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', line: Caller = this.#redis) {
+    if (!this.#listed) this.#list(line);
+    const reply = await scripts.enqueue(line, this.#keys, jobs, { ifExists, wake: this.#wake });
+    if (reply.begun) await this.#list(line);
+    return reply;
+  }
+
   /** Lists the queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
-  #list(line: Caller): void {
-    if (this.#listed) return;
+  async #list(line: Caller): Promise<void> {
     this.#listed = true;
-    line.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
+    await line.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
       this.#listed = false;
     });
   }

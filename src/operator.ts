@@ -85,8 +85,13 @@ export class Operator {
 
   /** Removes counters, settings and the name of a queue without jobs. False, and nothing is done, when it has some. */
   async forget(queue: string): Promise<boolean> {
-    if (!(await acts.forget(this.#redis, this.#keys(queue)))) return false;
-    await this.#redis.call('SREM', queuesKey(this.#prefix), queue);
+    const keys = this.#keys(queue);
+    if (!(await acts.forget(this.#redis, keys))) return false;
+    const list = queuesKey(this.#prefix);
+    await this.#redis.call('SREM', list, queue);
+    // A producer may have made it anew, and listed it, before that.
+    const anew = await this.#redis.call('EXISTS', keys.stats, keys.config);
+    if (Number(anew) > 0) await this.#redis.call('SADD', list, queue);
     return true;
   }
 

@@ -134,7 +134,7 @@ export class Queue {
     const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };
     for (const some of chunks(jobs)) {
       const ready = some.map(({ id, payload, due, record }) => ({ ...none, id, json: payload, at: due, record }));
-      await scripts.enqueue(this.redis, this.#keys, ready, { ifExists: 'keep', wake: this.#wake }).catch((error) => {
+      await this.#enqueuer.send(ready, 'keep').catch((error) => {
         const ids = some.map(({ id }) => id);
         throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's answer was lost: ${error.why}`) : error;
       });

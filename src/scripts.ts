@@ -24,20 +24,25 @@ const NACK_ANSWERS: Record<string, NackAnswer> = { p: 'pending', d: 'dead', l: '
 
 /**
  * Puts jobs into pending, all or none. At most {@link MAX_CALL}. Not even a counter was `written` when all were kept
- * and Redis takes no writes now.
+ * and Redis takes no writes now. The queue has `begun` when this may have made its first key.
  */
 export async function enqueue(
   redis: Caller,
   keys: QueueKeys,
   jobs: readonly ReadyJob[],
   { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
-): Promise<{ now: number; outcomes: Outcome[]; written: boolean }> {
+): Promise<{ now: number; outcomes: Outcome[]; written: boolean; begun: boolean }> {
   const times = unlessAlike(jobs, 'at', 'in').map(({ at, in: delay }) => (at === undefined ? `+${delay}` : at));
   const records = unlessAlike(jobs, 'record', 'tries', 'maxLost', 'ttl').map(recordOf);
   const head = [ifExists, wake.channel, wake.pollMs, jobs.length, times.length, records.length];
   const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => json), ...times, ...records];
   const [now, letters, written] = await run(redis, 'enqueue', keys, args);
-  return { now: number(now), outcomes: words(letters, OUTCOMES), written: number(written) === 1 };
+  return {
+    now: number(now),
+    outcomes: words(letters, OUTCOMES),
+    written: number(written) > 0,
+    begun: number(written) === 2,
+  };
 }
 
 /** The jobs, or only the first when all are alike in these: most batches share a time, and have no records. */

@@ -48,7 +48,6 @@ const MOVABLE = ['pending', 'dead'] as const;
 export class Transfer {
   readonly #redis: Connection;
   readonly #prefix: string;
-  readonly #listed = new Set<string>();
 
   /** Throws a `usage` error when `prefix` cannot be one. */
   constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
@@ -60,11 +59,12 @@ export class Transfer {
     return queueKeys(this.#prefix, checkName(queue));
   }
 
-  /** Lists a queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
+  /**
+   * Lists a queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. With
+   * every slice of jobs, as Redis may have come back empty since the last one.
+   */
   #list(queue: string): void {
-    if (this.#listed.has(queue)) return;
-    this.#listed.add(queue);
-    this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => this.#listed.delete(queue));
+    this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
   }
 
   /**
@@ -116,9 +116,9 @@ export class Transfer {
   async restore(queue: string, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
     const keys = this.#keys(queue);
     const how = { wake: wakeOf(this.#prefix, queue) };
-    this.#list(queue);
     const restored: moves.Restored[] = [];
     for (const some of batches(jobs)) {
+      this.#list(queue);
       const put = () => moves.restore(this.#redis, keys, some, how);
       restored.push(
         ...(await put().catch((error) => (isDelayqError(error, 'unknown') ? put() : Promise.reject(error)))),
@@ -142,9 +142,9 @@ export class Transfer {
     if (queue === to) {
       throw new DelayqError('usage', `${queue} is the queue that the jobs are in`, { next: 'name another one' });
     }
-    this.#list(to);
     const answers: Moved[] = [];
     while (answers.length < ids.length) {
+      this.#list(to);
       const some = ids.slice(answers.length, answers.length + CHUNK);
       const receipt = randomWord(12);
       const held = await moves.hold(this.#redis, from.keys, some, { states, receipt, by: byOf(to) });

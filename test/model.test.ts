@@ -151,8 +151,8 @@ async function play(
       const jobs = one.jobs.map((job) => readyJob({ ...job, payload: JsonText.parse(job.payload) }));
       const stored: Given[] = one.jobs.map((job, i) => ({ ...job, payload: String(jobs[i]?.json) }));
       const options = { ifExists: one.mode, wake };
-      const { now, outcomes } = await scripts.enqueue(connection, keys, jobs, options);
-      expect(outcomes).toEqual(model.enqueue(now, stored, one.mode));
+      const { now, outcomes, begun } = await scripts.enqueue(connection, keys, jobs, options);
+      expect({ outcomes, begun }).toEqual(model.enqueue(now, stored, one.mode));
       return;
     }
     case 'drain': {

@@ -65,32 +65,37 @@ export class Model {
     }
   }
 
-  enqueue(now: number, jobs: readonly Given[], mode: 'keep' | 'replace'): Outcome[] {
-    return jobs.map((given) => {
-      const old = this.jobs.get(given.id);
-      if (old && mode === 'keep') {
-        this.#count('kept');
-        return old.state === 'dead' ? 'kept-dead' : 'kept';
-      }
-      if (old?.state === 'active') this.superseded.add(`${old.receipt} ${given.id}`);
-      const score = now + given.in;
-      this.jobs.set(given.id, {
-        state: 'pending',
-        score,
-        due: score,
-        payload: given.payload,
-        receipt: '',
-        failures: 0,
-        losses: 0,
-        first: undefined,
-        failed: undefined,
-        reason: undefined,
-        error: undefined,
-        given,
-      });
-      this.#count(old ? 'replaced' : 'enqueued');
-      return old ? 'replaced' : 'created';
+  enqueue(now: number, jobs: readonly Given[], mode: 'keep' | 'replace'): { outcomes: Outcome[]; begun: boolean } {
+    const before = { ...this.stats };
+    const outcomes = jobs.map((given) => this.#enqueue(now, given, mode));
+    const begun = ['enqueued', 'replaced', 'kept'].some((name) => name in this.stats && !(name in before));
+    return { outcomes, begun };
+  }
+
+  #enqueue(now: number, given: Given, mode: 'keep' | 'replace'): Outcome {
+    const old = this.jobs.get(given.id);
+    if (old && mode === 'keep') {
+      this.#count('kept');
+      return old.state === 'dead' ? 'kept-dead' : 'kept';
+    }
+    if (old?.state === 'active') this.superseded.add(`${old.receipt} ${given.id}`);
+    const score = now + given.in;
+    this.jobs.set(given.id, {
+      state: 'pending',
+      score,
+      due: score,
+      payload: given.payload,
+      receipt: '',
+      failures: 0,
+      losses: 0,
+      first: undefined,
+      failed: undefined,
+      reason: undefined,
+      error: undefined,
+      given,
     });
+    this.#count(old ? 'replaced' : 'enqueued');
+    return old ? 'replaced' : 'created';
   }
 
   drain(
