@@ -28,6 +28,11 @@ const MONOTONIC = 'const monotonic = () => Number(process.hrtime.bigint()) / 1e6
  */
 const IOREDIS = {
   'Redis.js': [
+    // That log would hold the password.
+    ...['condition.select', 'condition?.select'].map((select) => [
+      `this.${select}, command.name, command.args)`,
+      `this.${select}, command.name, command.name === 'auth' ? [] : command.args)`,
+    ]),
     [
       'Redis.Cluster = cluster_1.default',
       "Object.defineProperty(Redis, 'Cluster', { get: () => cluster_1.default, configurable: true })",

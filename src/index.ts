@@ -96,5 +96,5 @@ export {
 } from './time.js';
 export { type Exported, type ExportSlice, type Moved, SCORE, Transfer } from './transfer.js';
 export { type Sample, type Trend, trend } from './trend.js';
-export { DEFAULT_URL } from './url.js';
+export { DEFAULT_URL, hasLogin, loginHider } from './url.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';

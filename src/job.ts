@@ -177,9 +177,9 @@ export function checkId(id: string): string {
   });
 }
 
-/** `text` quoted for an error: shortened, and with nothing in it that a terminal would obey. */
-export function printable(text: string): string {
-  const short = text.length > 60 ? `${text.slice(0, 57)}...` : text;
+/** `text` quoted for an error: cut to `most` characters, and with nothing in it that a terminal would obey. */
+export function printable(text: string, most = 60): string {
+  const short = text.length > most ? `${text.slice(0, most - 3)}...` : text;
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 

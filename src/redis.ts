@@ -52,6 +52,8 @@ let Command: typeof import('ioredis').Command;
 
 /** Turns an error that Redis answered into ours. `where` is the address as people may see it. */
 function fromReply(error: Error, where: string): DelayqError {
+  // Of AUTH it holds the password, and whoever logs an error logs its cause.
+  if ('command' in error) delete error.command;
   // An error inside a script comes wrapped: "… script: <sha>, on @user_script:3." or, from Redis 6, "ERR Error running
   // script (call to f_<sha>): @user_script:3: @user_script: 3: -OOM …".
   const text = error.message

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { Connection, Queue } from '../src/index.js';
+import { Connection, connect, Queue } from '../src/index.js';
 import { afterwards, during } from './support/afterwards.js';
 import { begin, delayq, linesOf, sh } from './support/cli.js';
 import { FaultyProxy } from './support/proxy.js';
@@ -353,6 +354,9 @@ describe('what Redis answers is told for what it is (failures 20, 28)', () => {
         expect(stdout + stderr).not.toContain('s3cret');
       }
     }
+    const error = await connect(wrong).catch((error) => error);
+    expect(error).toMatchObject({ code: 'refused' });
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('s3cret');
     const right = via(`redis://:right@127.0.0.1:${own.port}`);
     expect(await delayq(['enqueue', 'q', '1'], right)).toMatchObject({ code: 0 });
     expect((await delayq(['inspect'], right)).stdout).not.toContain('right');

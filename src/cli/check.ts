@@ -121,7 +121,7 @@ export async function unknownState(context: Context, error: unknown): Promise<nu
       : isDelayqError(error)
         ? sentence(error)
         : `delayq itself failed: ${String(error)}`;
-  await line(context, 'UNKNOWN', says.replace(/\s+/g, ' '), []).catch(() => {});
+  await line(context, 'UNKNOWN', says, []).catch(() => {});
   return CHECK_STATES.indexOf('UNKNOWN');
 }
 
@@ -132,5 +132,7 @@ function sentence({ message, why, next }: DelayqError): string {
 /** The line. What stands behind a | is data, so the words have none. */
 async function line(context: Context, state: string, says: string, data: readonly string[]): Promise<void> {
   const behind = data.length > 0 ? ` | ${data.join(' ')}` : '';
-  await context.write(`DELAYQ ${state} - ${visible(says).replaceAll('|', '/')}${behind}\n`);
+  await context.write(
+    `DELAYQ ${state} - ${visible(context.withoutLogins(says).replace(/\s+/g, ' ')).replaceAll('|', '/')}${behind}\n`,
+  );
 }

@@ -76,7 +76,8 @@ async function queues(
 ): Promise<readonly (readonly [string, string])[]> {
   const ask = async () => {
     const inspector = new Inspector(context.redis(given), { prefix: context.prefix(given) });
-    const names = await inspector.queues();
+    // Who typed a URL there gets nothing of it back.
+    const names = before.includes('://') ? [] : await inspector.queues();
     return names.filter(isName).map((name) => [`${before}${name}`, ''] as const);
   };
   return Promise.race([ask(), sleep(DEADLINE_MS, [])]).catch(() => []);

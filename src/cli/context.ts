@@ -1,7 +1,15 @@
 import { once } from 'node:events';
 import { fstatSync } from 'node:fs';
 import { Socket } from 'node:net';
-import { Connection, DEFAULT_PREFIX, DEFAULT_URL, DelayqError, isDelayqError, systemZone } from '../index.js';
+import {
+  Connection,
+  DEFAULT_PREFIX,
+  DEFAULT_URL,
+  DelayqError,
+  isDelayqError,
+  loginHider,
+  systemZone,
+} from '../index.js';
 
 /** Options that every command has. */
 export interface Globals {
@@ -33,6 +41,7 @@ export class Context {
   #stop: AbortSignal | undefined;
   readonly #connections: Connection[] = [];
   #outputError: Error | undefined;
+  #hide: ((text: string) => string) | undefined;
 
   constructor(exit: (code: number) => never) {
     this.#exit = exit;
@@ -60,6 +69,12 @@ export class Context {
   /** The URL of Redis that was given, as text. */
   url({ redis }: Globals): string | undefined {
     return redis ?? URL_VARIABLES.map((name) => this.env[name]).find(Boolean);
+  }
+
+  /** `text` for people, without user and password of any URL: it may have been typed where something else belongs. */
+  withoutLogins(text: string): string {
+    this.#hide ??= loginHider([...process.argv.slice(2), ...Object.values(this.env).map(String)]);
+    return this.#hide(text);
   }
 
   /** A connection to Redis at `--redis`, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. Not yet open. */
@@ -212,7 +227,7 @@ export class Context {
   }
 }
 
-/** Of a socket Node's own stdout does not read, and so never hears that its peer has gone. */
+/** Of a socket Node's own stdout does not read, and so never hears that its peer has gone: one that does replaces it. */
 function stdoutOf(): typeof process.stdout {
   let isSocket = false;
   try {
@@ -220,7 +235,8 @@ function stdoutOf(): typeof process.stdout {
   } catch {
     // Node's own knows what to do.
   }
-  return isSocket ? (new Socket({ fd: 1, allowHalfOpen: true }) as unknown as typeof process.stdout) : process.stdout;
+  if (isSocket) Object.defineProperty(process, 'stdout', { value: new Socket({ fd: 1, allowHalfOpen: true }) });
+  return process.stdout;
 }
 
 /** Whether an error of writing means that nobody reads any more. */

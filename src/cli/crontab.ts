@@ -1,7 +1,7 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
-import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, shellWord } from '../index.js';
+import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, hasLogin, shellWord } from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, details, examples, longerThanNone } from './options.js';
 import { say } from './output.js';
@@ -61,12 +61,18 @@ async function crontab(
     });
   }
   for (const queue of queues.split(',')) checkName(queue);
+  if (handler.some(hasLogin)) {
+    throw new DelayqError('usage', 'an argument of the handler holds a URL of Redis with a password', {
+      why: 'whoever reads the crontab, or lists processes, would see it',
+      next: 'put the command into a script, and name that',
+    });
+  }
   const [name = '', ...rest] = handler;
   const prefix = checkName(context.prefix(options), 'prefix');
   // Read once, so that a mistake is told now and not in a mail.
   context.redis(options);
   const url = context.url(options);
-  const secret = /^\w+:\/\/[^/?]*@/.test(url ?? '');
+  const secret = hasLogin(url ?? '');
   const path = pathOf(context);
   const words = [
     ...(path.every((directory) => CRON_PATH.includes(directory)) ? [] : [`PATH=${quoted(path.join(delimiter))}`]),

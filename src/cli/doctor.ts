@@ -1,5 +1,15 @@
 import { Command } from 'commander';
-import { Auditor, DelayqError, Doctor, type Finding, type Found, isDelayqError, shellWord, worst } from '../index.js';
+import {
+  Auditor,
+  DelayqError,
+  Doctor,
+  type Finding,
+  type Found,
+  hasLogin,
+  isDelayqError,
+  shellWord,
+  worst,
+} from '../index.js';
 import type { Context, Globals } from './context.js';
 import { addGlobals, details, examples } from './options.js';
 import { colours, document, grouped, type Paint, say, shownId, visible, visibleJson } from './output.js';
@@ -154,7 +164,7 @@ class Report {
 
 /** How delayq is called to meet the same Redis and namespace again, as far as the command line said so. */
 function commandWith({ redis, prefix }: Options): string {
-  const shown = redis === undefined ? '' : ` --redis ${/@/.test(redis) ? "'…'" : shellWord(redis)}`;
+  const shown = redis === undefined ? '' : ` --redis ${hasLogin(redis) ? "'…'" : shellWord(redis)}`;
   return `delayq${shown}${prefix === undefined ? '' : ` --prefix ${prefix}`}`;
 }
 

@@ -54,7 +54,7 @@ async function programOf(isMeant: (name: string) => boolean): Promise<Command> {
   ]);
   for (const command of [made, ...made.commands]) {
     command.exitOverride().configureOutput({
-      outputError: (text, write) => write(`delayq: ${text.replace(/^error: /, '')}`),
+      outputError: (text, write) => write(`delayq: ${context.withoutLogins(text).replace(/^error: /, '')}`),
     });
   }
   // Options of the program may stand after the command as well; there they win.

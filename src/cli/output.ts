@@ -32,7 +32,7 @@ export function visibleJson(json: string): string {
 
 /** Writes one line for people to stderr. */
 export function say(context: Context, text: string): void {
-  context.stderr.write(`delayq: ${visible(text)}\n`);
+  context.stderr.write(`delayq: ${visible(context.withoutLogins(text))}\n`);
 }
 
 /** Writes an error to stderr in its three parts. */
@@ -43,11 +43,11 @@ export function complain(context: Context, error: unknown): void {
         why: error instanceof Error ? (error.stack ?? error.message) : String(error),
         next: 'please report this as a bug',
       });
-  const lines = [`delayq: ${visible(known.message)}`];
+  const lines = [`delayq: ${visible(context.withoutLogins(known.message))}`];
   if (known.why)
-    for (const [i, line] of known.why.split('\n').entries())
+    for (const [i, line] of context.withoutLogins(known.why).split('\n').entries())
       lines.push(`${i ? '       ' : '  why: '} ${visible(line)}`);
-  if (known.next) lines.push(`  next: ${visible(known.next)}`);
+  if (known.next) lines.push(`  next: ${visible(context.withoutLogins(known.next))}`);
   context.stderr.write(`${lines.join('\n')}\n`);
 }
 

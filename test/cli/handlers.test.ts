@@ -129,7 +129,7 @@ describe('delayq drain -- command', () => {
     );
   });
 
-  it.each(['redis://:se/cret@host', 'redis://host?password=secret', 'sentinel://se%%cret', 'secret'])(
+  it.each(['redis://:se/cret@host:x', 'redis://host?password=secret', 'sentinel://se%%cret', 'secret'])(
     'keeps REDIS_URL=%s, which it cannot read, to itself (failures 33)',
     async (REDIS_URL) => {
       const queue = freshQueue();

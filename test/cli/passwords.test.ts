@@ -1,0 +1,123 @@
+import type { Command } from 'commander';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { COMMANDS } from '../../src/cli/commands.js';
+import { during } from '../support/afterwards.js';
+import { delayq, linesOf } from '../support/cli.js';
+import { freshName, key } from '../support/redis.js';
+import { Server } from '../support/server.js';
+
+/** Between all characters of a password, so that no two of them are printed without it. Nothing else prints it. */
+const MARK = '~!';
+
+/** As it is typed: a % is escaped, and no argument holds a NUL. */
+const typed = (characters: string) =>
+  `${MARK}${[...characters.replaceAll('\0', '')].join(MARK)}${MARK}`.replaceAll('%', '%25');
+
+/** Passwords of all characters: those that mean something to a URL, a shell, JSON or a list, and any others. */
+const passwords = [
+  ...['/', '?', '#', '@', ':', ',', '=', ' ', '"', "'", '\\', '\n', '|', '%', 'é漢🙂', '://', '@/', '\x1b', '$`*'],
+  ...fc.sample(fc.string({ unit: 'binary', minLength: 1, maxLength: 40 }), 10),
+].map(typed);
+
+const all = (
+  await Promise.all(
+    Object.values(COMMANDS)
+      .flatMap((commands) => Object.entries(commands))
+      .map(async ([name, { load }]) => [name, (await load())({} as never, async () => ({}) as Command)] as const),
+  )
+).filter(([name]) => name !== 'demo');
+
+type Run = readonly [args: readonly string[], env?: Record<string, string>];
+
+/** Runs all, three at a time, and fails for those that print a part of a password. */
+async function expectNone(runs: readonly Run[]): Promise<void> {
+  const left = runs.entries();
+  const run = async () => {
+    for (const [, [args, env]] of left) {
+      const { code, stdout, stderr } = await delayq([...args], { env });
+      expect.soft(stdout + stderr, JSON.stringify({ args, env, code })).not.toContain(MARK);
+    }
+  };
+  await Promise.all([run(), run(), run()]);
+}
+
+describe('a password of any characters is never printed (failures 33, 38)', () => {
+  let last = 0;
+  const url = (scheme = 'redis') => `${scheme}://me:${passwords[last++ % passwords.length]}@127.0.0.1:1/3`;
+
+  it('whatever its URL was typed for: a queue, an id, a command', async () => {
+    const places = [
+      ...all.flatMap(([name]) => [
+        [name, url()],
+        [name, 'q', url(), `x,${url()},${url()}`],
+      ]),
+      ...[[url()], ['help', url()], ['--reddis', url(), 'list', 'q'], [`--redsi=${url()}`, 'inspect'], [`-q${url()}`]],
+      ...[
+        ['enqueue', 'q', `@${url()}`],
+        ['config', 'q', `${url()}=1`],
+        ['config', 'q', `tries=${url()}`],
+        ['config', 'q', `backoff=1s ${url()}`],
+        ['drain', 'q', '--', url()],
+        ['crontab', 'q', '--', url()],
+        ['crontab', 'q', '--', 'cat', url()],
+        ['crontab', 'q', 'cat', url()],
+        ['completion', '--words', '--', 'drain', `${url()},`],
+        ['completion', '--words', '--', 'import', 'q', url()],
+      ],
+    ];
+    await expectNone(places.map((args) => [args]));
+  }, 60_000);
+
+  it('or for an option, be it misspelled', async () => {
+    const options = all.flatMap(([name, { options }]) =>
+      options.filter((option) => option.long !== '--redis' && !option.isBoolean()).map(({ long }) => [name, long]),
+    );
+    const cases = [
+      ...options.map(([name = '', long = '']) => [[name, long, url(), 'q', 'x']] as const),
+      ...all.map(([name]) => [[name, `--redsi=${url()}`, 'q', 'x']] as const),
+    ];
+    // Most are read by the same few functions: each time another quarter of them.
+    const first = Math.floor(Math.random() * 4);
+    await expectNone(cases.filter((_, i) => i % 4 === first));
+  }, 60_000);
+
+  it('and when it is where it belongs, and cannot be reached, by any command', async () => {
+    await expectNone([
+      ...all.map(([name], i): Run => {
+        const args = name === 'crontab' ? [name, 'q', '--', 'cat'] : [name, 'q', 'x'];
+        const none = { DELAYQ_REDIS_URL: '', REDIS_URL: '' };
+        const place = ['DELAYQ_REDIS_URL', 'REDIS_URL'][i % 3];
+        return place === undefined ? [[...args, '--redis', url('rediss')]] : [args, { ...none, [place]: url() }];
+      }),
+      ...passwords.map(() => [['crontab', '--redis', url(), 'q', '--', 'cat']] as const),
+    ]);
+  }, 60_000);
+
+  it('nor when it opens Redis, to those who ask for a log, nor told to a handler', async () => {
+    const server = await during(Server.start({ tcp: true }));
+    for (const password of passwords) {
+      const name = freshName();
+      await server.admin.call(
+        'ACL',
+        'SETUSER',
+        'me',
+        'reset',
+        `>${decodeURIComponent(password)}`,
+        'on',
+        '+@all',
+        '~*',
+        '&*',
+      );
+      const [scheme, place] = password.length % 2 ? ['redis', `127.0.0.1:${server.port}`] : ['unix', server.socket];
+      const env = { DELAYQ_REDIS_URL: `${scheme}://me:${password}@${place}`, DEBUG: 'ioredis:*' };
+      await server.admin.zadd(key(name, 'pending'), 1, 'a');
+      await server.admin.hset(key(name, 'payload'), 'a', '1');
+      const { code, stdout, stderr } = await delayq(['drain', name, '--', 'env'], { env });
+      expect(code, JSON.stringify(password)).toBe(0);
+      expect(stderr).toContain('-> auth(');
+      expect(stdout + stderr, JSON.stringify(password)).not.toContain(MARK);
+      expect(linesOf(stdout)).toContain(`DELAYQ_REDIS_URL=${scheme}://${place}`);
+    }
+  }, 60_000);
+});
