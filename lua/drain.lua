@@ -1,7 +1,7 @@
 -- Takes back leases that ran out, then takes due jobs, oldest due first, dropping what expired.
 -- ARGV   1 most jobs to take, 2 lease ms ('': the queue's, 0: remove them), 3 receipt, 4 by whom,
 --        5 cutoff ms ('': now), 6 most bytes
--- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, taken back, died,
+-- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, bad id, taken back, died,
 --        the queue's tries, lease ms, then for each job id, due, counts (1: a first attempt; else text: attempt,
 --        failures, tries), payload, and with lease 0 its record as it was ('': none)
 -- Atomic because a job must stand in one set only, and no two drains may take the same one.
@@ -14,10 +14,10 @@ local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), counted(settings[2
 local tries, leaseMs = counted(settings[4], 5), tonumber(ARGV[2]) or queueLease(settings[5])
 if pausedUntil and pausedUntil > now then
   redis.pcall('HSET', stats, 'drained', now) -- It asked: nobody who drains is away.
-  return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, tries, leaseMs }
+  return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, 0, tries, leaseMs }
 end
 -- Nothing is written to a queue that is not there.
-if size[pending] + size[active] + size[stats] == 0 then return { 'idle', now, -1, 0, 0, 0, 0, tries, leaseMs } end
+if size[pending] + size[active] + size[stats] == 0 then return { 'idle', now, -1, 0, 0, 0, 0, 0, tries, leaseMs } end
 
 -- The first write frees memory: after it a full server lets the rest through.
 redis.call('HDEL', stats, 'drained')
@@ -42,14 +42,14 @@ if #lost > 0 then
   end
 end
 
-local ids, dues = {}, {}
-for i, value in ipairs(redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit)) do
-  if i % 2 == 1 then ids[(i + 1) / 2] = value else dues[i / 2] = value end
-end
+local found, ids, dues = redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit), {}, {}
+for i = 1, #found / 2 do ids[i], dues[i] = found[2 * i - 1], found[2 * i] end
 local reply, taken, gone, until_, leased, n, step = {}, {}, {}, {}, {}, 0, leaseMs == 0 and 5 or 4
 -- As text once, not once for each job: turning a number into text costs as much as storing it.
 local ends, before, after = string.format('%.0f', now + leaseMs), receipt .. ' ', ' ' .. string.format('%.0f', now) .. ' ' .. by
-local hasMeta, bytes, seen, slice, orphaned, full = redis.call('EXISTS', meta) == 1, 0, 0, 1, 0, false
+local hasMeta, bytes, seen, slice, full = redis.call('EXISTS', meta) == 1, 0, 0, 1, false
+-- Judged together first: one look at all costs less than one at each.
+local allGood, aside = isId(table.concat(ids, ' ')), { orphaned = 0, ['bad id'] = 0 }
 while seen < #ids and not full do
   -- Slices grow slowly: bodies that do not fit are read in vain, so few may be read at once until their size is known.
   local upto = math.min(seen + slice, #ids)
@@ -60,9 +60,10 @@ while seen < #ids and not full do
     seen = seen + 1
     local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
     local ttl = rec and counted(rec.ttl) or queueTtl
-    if not body then
-      bury(id, rec or {}, 'orphaned')
-      orphaned, dues[seen] = orphaned + 1, false
+    local reason = not body and 'orphaned' or not (allGood or isId(id)) and 'bad id'
+    if reason then
+      bury(id, rec or {}, reason)
+      aside[reason], dues[seen] = aside[reason] + 1, false
     elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
       gone[#gone + 1], dues[seen] = id, false
     else
@@ -71,8 +72,7 @@ while seen < #ids and not full do
       n, bytes = n + 1, bytes + #body
       taken[n], until_[twice + 1], leased[twice + 1], reply[at + 1] = id, ends, id, id
       until_[twice + 2], leased[twice + 2], reply[at + 2] = id, before .. due .. after, due
-      reply[at + 3] = rec and countsOf(rec, tries) or 1
-      reply[at + 4] = body
+      reply[at + 3], reply[at + 4] = rec and countsOf(rec, tries) or 1, body
       if leaseMs == 0 then reply[at + 5] = records[i] or '' end
     end
   end
@@ -80,11 +80,11 @@ while seen < #ids and not full do
 end
 if seen > 0 then redis.call('ZREMRANGEBYRANK', pending, 0, seen - 1) end
 if n > 0 and leaseMs > 0 then redis.call('ZADD', active, unpack(until_)) redis.call('HSET', lease, unpack(leased)) end
-drop(gone)
-if leaseMs == 0 then drop(taken) end
+drop(gone) drop(leaseMs == 0 and taken or {})
 countLate(dues, seen, n) count('delivered', n) count('removed', leaseMs == 0 and n or 0)
-count('expired', #gone) count('orphaned', orphaned) count('lost', #lost) count('dead', died)
+count('expired', #gone) count('orphaned', aside.orphaned) count('lost', #lost) count('dead', died + aside['bad id'])
 local function first(set) return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2]) or math.huge end
 local due, back = first(pending), first(active)
 local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back)
-return { state, now, soonest < math.huge and math.ceil(soonest) or -1, #gone, orphaned, #lost, died, tries, leaseMs, unpack(reply) }
+soonest = soonest < math.huge and math.ceil(soonest) or -1
+return { state, now, soonest, #gone, aside.orphaned, aside['bad id'], #lost, died, tries, leaseMs, unpack(reply) }

@@ -1,9 +1,9 @@
--- Stands before audit.lua and mend.lua, behind records.lua: what can be wrong with an id in one structure of a queue. Both judge by
+-- Stands before audit.lua and mend.lua, behind ids.lua: what can be wrong with an id in one structure of a queue. Both judge by
 -- this, in the call in which they tell or mend, so that a job that moves between two calls never looks broken.
 -- Letters  t it stands in two sets, o it has no payload, e due before 1973, n never due, u nobody can hold its lease,
---          h a lease without end, v held by a move that was not finished, i no id that delayq would take,
---          f a payload without an id, m a record without an id, r a record that cannot be read,
---          l a lease of a job that is not active, s a superseded lease whose holder never asked
+--          h a lease without end, v held by a move that was not finished, b an id that no drain hands out,
+--          i no id that delayq would take, f a payload without an id, m a record without an id,
+--          r a record that cannot be read, l a lease of a job that is not active, s a superseded lease whose holder never asked
 -- Times in seconds look like 1970, those in microseconds lie behind the year 9999, by which many mean never. 0 means now, to many.
 local EARLIEST, LATEST, MINUTE, DAY = 100000000000, 253402300799999, 60000, 86400000
 
@@ -54,5 +54,6 @@ local function faultOf(where, id, p, a, d)
   end
   local n = tonumber(p or a or d)
   local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or n > 0 and n < EARLIEST and 'e') or nil
+  if not fault and not isId(id) then return p and 'b' or nil end -- Elsewhere it is dead already, or will be pending again.
   return fault or not (#id <= 256 and string.find(id, '^[!-,.-~][!-~]*$')) and 'i' or nil
 end

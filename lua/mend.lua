@@ -16,6 +16,12 @@ local function toDead(id, reason)
   bury(id, read(redis.call('HGET', meta, id)), reason)
 end
 
+local function fromPending(id, reason)
+  redis.call('ZREM', pending, id)
+  toDead(id, reason)
+  count('dead', 1)
+end
+
 local mends = {
   t = function(id)
     if where == 'pending' then retire(id) end
@@ -27,11 +33,8 @@ local mends = {
     toDead(id, 'orphaned')
     if died then redis.call('ZADD', dead, died, id) else count('orphaned', 1) end
   end,
-  e = function(id)
-    redis.call('ZREM', pending, id)
-    toDead(id, 'bad due')
-    count('dead', 1)
-  end,
+  e = function(id) fromPending(id, 'bad due') end,
+  b = function(id) fromPending(id, 'bad id') end,
   -- Its holder may still ack; the next drain takes it back.
   h = function(id) redis.call('ZADD', active, now, id) end,
   u = function(id)

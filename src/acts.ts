@@ -1,3 +1,4 @@
+import type { Id } from './ids.js';
 import { MAX_ERROR, type StoredJob } from './job.js';
 import type { QueueKeys } from './keys.js';
 import type { Arg, Connection, Reply } from './redis.js';
@@ -18,23 +19,26 @@ const CANCELLED: Record<string, Cancelled> = { p: 'pending', a: 'active', d: 'de
 export async function cancel(
   redis: Connection,
   keys: QueueKeys,
-  ids: readonly string[],
+  ids: readonly Id[],
   states: readonly StoredJob['state'][],
 ): Promise<Answered<Cancelled>> {
   const reply = await run(redis, 'cancel', keys, [states.map(([letter]) => letter).join(''), ...ids]);
   return { now: number(reply[0]), answers: words(reply[1], CANCELLED) };
 }
 
-/** What requeue did: the job is pending again, was not among the dead, or has no payload and stays dead. */
-export type Requeued = 'requeued' | 'missing' | 'orphaned';
+/**
+ * What requeue did: the job is pending again, was not among the dead, or stays dead, as it has no payload, or an id that
+ * no handler can be given.
+ */
+export type Requeued = 'requeued' | 'missing' | 'orphaned' | 'bad-id';
 
-const REQUEUED: Record<string, Requeued> = { r: 'requeued', m: 'missing', o: 'orphaned' };
+const REQUEUED: Record<string, Requeued> = { r: 'requeued', m: 'missing', o: 'orphaned', i: 'bad-id' };
 
 /** Puts dead jobs back into pending, their counts reset. At most {@link MAX_CALL}. */
 export async function requeue(
   redis: Connection,
   keys: QueueKeys,
-  ids: readonly string[],
+  ids: readonly Id[],
   { spread, wake }: { spread: Spread; wake: Wake },
 ): Promise<Answered<Requeued>> {
   return inLine(await run(redis, 'requeue', keys, [...lineArgs(spread, wake), ...ids]), spread, REQUEUED);
@@ -49,7 +53,7 @@ const RESCHEDULED: Record<string, Rescheduled> = { p: 'rescheduled', a: 'active'
 export async function reschedule(
   redis: Connection,
   keys: QueueKeys,
-  ids: readonly string[],
+  ids: readonly Id[],
   { spread, wake }: { spread: Spread; wake: Wake },
 ): Promise<Answered<Rescheduled>> {
   return inLine(await run(redis, 'reschedule', keys, [...lineArgs(spread, wake), ...ids]), spread, RESCHEDULED);
@@ -73,7 +77,7 @@ const BURIED: Record<string, Buried> = { b: 'buried', a: 'active', d: 'dead', m:
 export async function bury(
   redis: Connection,
   keys: QueueKeys,
-  ids: readonly string[],
+  ids: readonly Id[],
   error: string,
 ): Promise<Answered<Buried>> {
   const reply = await run(redis, 'bury', keys, [error.slice(0, MAX_ERROR).toWellFormed(), ...ids]);

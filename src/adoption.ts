@@ -1,4 +1,5 @@
 import { DelayqError, isDelayqError } from './errors.js';
+import { idOf, idWord } from './ids.js';
 import { checkId, printable } from './job.js';
 import type { QueueKeys } from './keys.js';
 import * as moves from './moves.js';
@@ -115,7 +116,7 @@ export async function foreignRest(
   if (fields === 0) return { members, fields, strays: [] };
   const some = (await redis.call('HRANDFIELD', hash, 20)) as Buffer[];
   const scores = (await redis.call('ZMSCORE', zset, ...some)) as Reply[];
-  const strays = some.filter((_, i) => scores[i] === null).map(String);
+  const strays = some.filter((_, i) => scores[i] === null).map((id) => idWord(idOf(id)));
   return { members, fields, strays };
 }
 
@@ -142,13 +143,13 @@ function foreign(
   value: Buffer | null,
   { unit, wrap }: AdoptOptions,
 ): moves.Foreign | { id: string; reason: LeftReason; why?: string | undefined } {
-  const id = member.toString('utf8');
+  const id = idWord(idOf(member));
   if (!value) return { id, reason: 'no-value' };
   const time = Number(score);
   const due = Math.round(unit === 's' ? time * 1000 : time);
   if (looksLikeOther(time, unit) || !(Math.abs(due) <= 8.64e15)) return { id, reason: 'time', why: text(score) };
   try {
-    checkId(id);
+    checkId(member.toString('utf8'));
   } catch (error) {
     if (!isDelayqError(error)) throw error;
     return { id, reason: 'id' };

@@ -3,6 +3,7 @@ import { conditions } from './conditions.js';
 import { DelayqError, isDelayqError } from './errors.js';
 import { audit, FAULTS, faultOf, type Letter, mend, PLACES, type Place, recheck, type Suspect } from './faults.js';
 import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
+import { type Id, idOf, idWord } from './ids.js';
 import { exists, Inspector } from './inspector.js';
 import { checkName, printable } from './job.js';
 import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queueOf, queuesKey } from './keys.js';
@@ -47,7 +48,7 @@ export interface Found {
 interface Tally {
   count: number;
   mended: number;
-  readonly samples: string[];
+  readonly samples: Id[];
 }
 
 /** Looks for what is wrong with the jobs of a queue, in small calls while it is used, and mends it. */
@@ -248,7 +249,7 @@ export class Auditor {
         const tally = tallies.get(letter) ?? { count: 0, mended: 0, samples: [] };
         tallies.set(letter, tally);
         tally.count += 1;
-        if (tally.samples.length < SAMPLES) tally.samples.push(id.toString());
+        if (tally.samples.length < SAMPLES) tally.samples.push(idOf(id));
       }
       if (sure.length === 0) continue;
       const broken = sure.map(({ id }) => id);
@@ -275,7 +276,7 @@ function findingOf(letter: Letter, { count, mended, samples }: Tally, next: stri
   const finding = {
     ...bad(level, check, `${many(count, 'job')} ${what}`, why, next),
     count,
-    samples,
+    samples: samples.map(idWord),
     mendable: did !== undefined,
   };
   return tellMended(finding, did && mended === count ? { mended, did: `${many(count, 'job')} ${what}: ${did}` } : {});

@@ -70,6 +70,13 @@ export const FAULTS = {
     why: 'they are delivered at once, not when they were meant to be: most likely a producer wrote seconds instead of milliseconds',
     mended: 'moved to dead (bad due): requeue or cancel them',
   },
+  b: {
+    check: 'bad-id',
+    level: 'fail',
+    what: 'with an id that is not UTF-8, or has a NUL byte',
+    why: 'no handler can be given such an id: the drain that would take them moves them to dead',
+    mended: 'moved to dead (bad id): cancel them, or export and import them under another id',
+  },
   h: {
     check: 'endless-lease',
     level: 'fail',
@@ -122,7 +129,7 @@ export const FAULTS = {
     check: 'odd-id',
     level: 'warn',
     what: 'with an id that delayq would not make or take',
-    why: 'they are delivered, but cannot be named on a command line or in a list of ids',
+    why: 'they are delivered, but hard to name in a shell or in a list of ids; base64:… names any',
     next: 'let their producer use printable ASCII without spaces, up to 256 characters',
   },
 } as const satisfies Record<string, Fault>;

@@ -1,6 +1,27 @@
+import { isUtf8 } from 'node:buffer';
 import { randomFillSync } from 'node:crypto';
 import { closeSync, openSync, readSync } from 'node:fs';
 import { hostname } from 'node:os';
+
+/**
+ * A job's id: text, or bytes where no handler could be given them as text. Other software may have made an id of anything.
+ */
+export type Id = string | Buffer;
+
+/** The id that Redis told: bytes when they are not UTF-8, or hold a NUL, as no argument can. lua/ids.lua judges alike. */
+export function idOf(bytes: Buffer): Id {
+  return isUtf8(bytes) && !bytes.includes(0) ? bytes.toString('utf8') : bytes;
+}
+
+/** An id as people and programs read it: text as it is, bytes as base64:…, which commands take for them. */
+export function idWord(id: Id): string {
+  return typeof id === 'string' ? id : `base64:${id.toString('base64')}`;
+}
+
+/** The same text for the same id, whether it came as text or as bytes. */
+export function idKey(id: Id): string {
+  return Buffer.from(id as string).toString('latin1');
+}
 
 /** Who takes jobs, for operators: host and process. */
 export function consumer(): string {

@@ -29,7 +29,7 @@ export type { Durability } from './durability.js';
 export type { EnqueueOptions } from './enqueuer.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
 export { type Finding, type Level, shellWord, worst } from './finding.js';
-export { timeOfId } from './ids.js';
+export { type Id, idOf, idWord, timeOfId } from './ids.js';
 export {
   drainAge,
   exists,

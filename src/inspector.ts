@@ -1,8 +1,9 @@
+import { type Id, idOf } from './ids.js';
 import { checkName, type StoredJob } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from './keys.js';
 import * as looks from './looks.js';
 import type { Connection, Reply } from './redis.js';
-import { FURTHEST, text } from './replies.js';
+import { FURTHEST } from './replies.js';
 import { readSettings, type Settings } from './settings.js';
 import type { Sample } from './trend.js';
 
@@ -64,7 +65,7 @@ export class Inspector {
   }
 
   /** All that is known of some jobs, undefined for each that is not there. */
-  async show(queue: string, ids: readonly string[]): Promise<(StoredJob | undefined)[]> {
+  async show(queue: string, ids: readonly Id[]): Promise<(StoredJob | undefined)[]> {
     const found: (StoredJob | undefined)[] = [];
     while (found.length < ids.length) {
       const some = ids.slice(found.length, found.length + SLICE);
@@ -74,12 +75,12 @@ export class Inspector {
   }
 
   /** `ids`, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
-  async inOrder(queue: string, ids: readonly string[]): Promise<string[]> {
+  async inOrder(queue: string, ids: readonly Id[]): Promise<Id[]> {
     return looks.inOrder(this.#redis, this.#keys(queue), ids);
   }
 
   /** Whether there is a payload of this id, be there a job or not. */
-  async hasPayload(queue: string, id: string): Promise<boolean> {
+  async hasPayload(queue: string, id: Id): Promise<boolean> {
     return looks.hasPayload(this.#redis, this.#keys(queue), id);
   }
 
@@ -87,11 +88,11 @@ export class Inspector {
    * The ids of the jobs that are meant, in slices. Jobs that come or go meanwhile may be left out; those of a slice
    * may be gone before the next one is asked for.
    */
-  async *ids(queue: string, filter: Filter): AsyncGenerator<string[]> {
+  async *ids(queue: string, filter: Filter): AsyncGenerator<Id[]> {
     if (filter.text === undefined) {
       for await (const { ids } of this.#slices(queue, filter, filter.limit)) yield ids;
     } else {
-      for await (const job of this.list(queue, filter)) yield [job.id];
+      for await (const job of this.list(queue, filter)) yield [idIn(job)];
     }
   }
 
@@ -126,7 +127,7 @@ export class Inspector {
     queue: string,
     { states, from, to }: Filter,
     limit = Number.POSITIVE_INFINITY,
-  ): AsyncGenerator<{ state: StoredJob['state']; ids: string[] }> {
+  ): AsyncGenerator<{ state: StoredJob['state']; ids: Id[] }> {
     let left = limit;
     for (const state of states) {
       let before: readonly Reply[] = [];
@@ -134,7 +135,7 @@ export class Inspector {
         const most = { limit: Math.min(left, SLICE), before };
         before = await looks.list(this.#redis, this.#keys(queue), state, { from, to }, most);
         if (before.length === 0) break;
-        const ids = before.filter((_, i) => i % 2 === 0).map(text);
+        const ids = before.filter((_, i) => i % 2 === 0).map((id) => idOf(id as Buffer));
         left -= ids.length;
         yield { state, ids };
       }
@@ -143,9 +144,12 @@ export class Inspector {
 }
 
 /** Whether `text` stands in the id, the payload or the last error of a job. */
-export function holds({ id, payload, error }: StoredJob, text: string): boolean {
-  return id.includes(text) || (payload?.includes(text) ?? false) || (error?.includes(text) ?? false);
+export function holds(job: StoredJob, text: string): boolean {
+  return [idIn(job), job.payload, job.error].some((part) => part?.includes(text));
 }
+
+/** The id of a job as it is stored. */
+const idIn = ({ id, idBase64 }: StoredJob): Id => (idBase64 === undefined ? id : Buffer.from(idBase64, 'base64'));
 
 /** Whether anything of the queue is there at all. */
 export function exists(snapshot: looks.Snapshot): boolean {

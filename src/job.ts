@@ -127,7 +127,9 @@ export interface Given extends Held {
 
 /** A job as it stands, with all that is known of it. Times and durations are ms, times by Redis's clock. */
 export interface StoredJob {
+  /** Of an id that no text stands for: base64:…, and in `idBase64` its bytes. */
   readonly id: string;
+  readonly idBase64?: string;
   readonly state: 'pending' | 'active' | 'dead';
   /** When it falls or fell due; of a dead job when it first did, as far as that is known. */
   readonly due: number | undefined;
@@ -137,7 +139,8 @@ export interface StoredJob {
   readonly died: number | undefined;
   /**
    * Why it died: `failed` or `lost` too often, `refused` by its handler, `buried` by an operator, `orphaned`: it
-   * has no payload. Or what doctor has set aside: `found`, its id was in no set, `bad due`, its due time was none.
+   * has no payload, `bad id`: its id is not UTF-8 or has a NUL byte, so no handler can be given it. Or what doctor has
+   * set aside: `found`, its id was in no set, `bad due`, its due time was none.
    */
   readonly reason: string | undefined;
   /** How often it was handed out so far: failures, losses, and a lease that runs. */

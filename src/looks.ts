@@ -1,3 +1,4 @@
+import { type Id, idKey, idOf, idWord } from './ids.js';
 import type { StoredJob } from './job.js';
 import type { QueueKeys } from './keys.js';
 import type { Arg, Connection, Reply } from './redis.js';
@@ -26,28 +27,24 @@ export async function list(
 }
 
 /** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
-export async function show(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly string[],
-): Promise<(StoredJob | undefined)[]> {
+export async function show(redis: Connection, keys: QueueKeys, ids: readonly Id[]): Promise<(StoredJob | undefined)[]> {
   const reply = await run(redis, 'show', keys, [MAX_BYTES, ...ids]);
   return Array.from({ length: (reply.length - 1) / 5 }, (_, i) => {
     const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
-    return text(state) === '' ? undefined : stored(ids[i] as string, { state, score, held, record, payload });
+    return text(state) === '' ? undefined : stored(ids[i] as Id, { state, score, held, record, payload });
   });
 }
 
 /** The ids, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
-export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly string[]): Promise<string[]> {
-  const found: { id: string; due: number; bytes: Buffer }[] = [];
-  const once = [...new Set(ids)];
+export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly Id[]): Promise<Id[]> {
+  const found: { id: Id; due: number; bytes: Buffer }[] = [];
+  const once = [...new Map(ids.map((id) => [idKey(id), id])).values()];
   for (let i = 0; i < once.length; i += MAX_CALL) {
     const some = once.slice(i, i + MAX_CALL);
     const dues = (await redis.call('ZMSCORE', keys.pending, ...some)) as Reply[];
     for (const [j, id] of some.entries()) {
       const due = dues[j] === null ? Number.POSITIVE_INFINITY : number(dues[j]);
-      found.push({ id, due: Number.isNaN(due) ? Number.POSITIVE_INFINITY : due, bytes: Buffer.from(id) });
+      found.push({ id, due: Number.isNaN(due) ? Number.POSITIVE_INFINITY : due, bytes: Buffer.from(id as string) });
     }
   }
   // Not by difference: two that never fall due differ by no number.
@@ -56,7 +53,7 @@ export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly 
 }
 
 /** Whether there is a payload of this id, be there a job or not. */
-export async function hasPayload(redis: Connection, keys: QueueKeys, id: string): Promise<boolean> {
+export async function hasPayload(redis: Connection, keys: QueueKeys, id: Id): Promise<boolean> {
   return (await run(redis, 'show', keys, [MAX_BYTES, id]))[5] !== null;
 }
 
@@ -119,6 +116,7 @@ export async function inspect(
   ahead: readonly number[] = [],
 ): Promise<Snapshot> {
   const reply = await run(redis, 'inspect', keys, [upcoming, ...ahead]);
+  const soon = reply[10] as Reply[];
   const dueBy = (reply[13] as Reply[]).map(number);
   const [now, pending, active, lease, dead, payload, meta, due, runOut] = reply.slice(0, 9).map(number) as [
     number,
@@ -147,7 +145,10 @@ export async function inspect(
     due,
     runOut,
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
-    upcoming: pairs(reply[10]).map(([id, at]) => ({ id, due: time(Buffer.from(at)) })),
+    upcoming: Array.from({ length: soon.length / 2 }, (_, i) => ({
+      id: idWord(idOf(soon[2 * i] as Buffer)),
+      due: time(soon[2 * i + 1]),
+    })),
     stats: Object.fromEntries(
       [...stats.keys()]
         .filter((name) => !/^(at|late):|^sampled$/.test(name))

@@ -1,3 +1,4 @@
+import type { Id } from './ids.js';
 import type { Answer } from './job.js';
 import type { QueueKeys } from './keys.js';
 import type { Arg, Connection, Reply } from './redis.js';
@@ -65,7 +66,7 @@ const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned
 export async function hold(
   redis: Connection,
   keys: QueueKeys,
-  ids: readonly (string | Buffer)[],
+  ids: readonly Id[],
   { states, receipt, by }: { states: readonly ('pending' | 'dead')[]; receipt: string; by: string },
 ): Promise<Hold[]> {
   const letters = states.map(([letter]) => letter).join('');
@@ -75,7 +76,7 @@ export async function hold(
     const was = text(letter);
     const state = STATES[was as keyof typeof STATES];
     if (!state) return NOT_HELD[was] as Hold;
-    const id = Buffer.from(ids[i] as string | Buffer);
+    const id = Buffer.from(ids[i] as string);
     const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
     return { parcel, token: text(token) };
   });

@@ -1,4 +1,5 @@
 import * as acts from './acts.js';
+import { type Id, idKey } from './ids.js';
 import { checkMs, checkName, type StoredJob } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
 import * as looks from './looks.js';
@@ -30,7 +31,7 @@ export class Operator {
    */
   async cancel(
     queue: string,
-    ids: readonly string[],
+    ids: readonly Id[],
     states: readonly StoredJob['state'][] = ['pending', 'active', 'dead'],
   ): Promise<acts.Cancelled[]> {
     return inChunks(ids, async (some) => (await acts.cancel(this.#redis, this.#keys(queue), some, states)).answers);
@@ -38,9 +39,9 @@ export class Operator {
 
   /**
    * Puts dead jobs back into pending, their counts reset; what they were enqueued with stays, and their time to live counts
-   * anew. Due now, all at once, or as `spread` says.
+   * anew. Due now, all at once, or as `spread` says. What could not be handed out stays dead.
    */
-  async requeue(queue: string, ids: readonly string[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
+  async requeue(queue: string, ids: readonly Id[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
     const how = { spread, wake: wakeOf(this.#prefix, queue) };
     return inChunks(ids, async (some) => (await acts.requeue(this.#redis, this.#keys(queue), some, how)).answers);
   }
@@ -49,21 +50,21 @@ export class Operator {
    * Gives pending jobs new due times, in the order in which they stand in line; active and dead ones are left. A time to
    * live counts anew, from the new due time. Further calls with the same `spread` put theirs behind these.
    */
-  async reschedule(queue: string, ids: readonly string[], spread: Spread): Promise<acts.Rescheduled[]> {
+  async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<acts.Rescheduled[]> {
     const keys = this.#keys(queue);
     const how = { spread, wake: wakeOf(this.#prefix, queue) };
     // A call sees to the order of its own.
     const line = ids.length > CHUNK ? await looks.inOrder(this.#redis, keys, ids) : ids;
     const answers = await inChunks(line, async (some) => (await acts.reschedule(this.#redis, keys, some, how)).answers);
-    const answerOf = new Map(line.map((id, i) => [id, answers[i]] as const));
-    return ids.map((id) => answerOf.get(id) as acts.Rescheduled);
+    const answerOf = new Map(line.map((id, i) => [idKey(id), answers[i]] as const));
+    return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
   }
 
   /**
    * Puts pending jobs among the dead, where they stay until requeued (due now, as all that are) or cancelled. `reason` is
    * kept as their last error, cut to {@link MAX_ERROR} characters. Active jobs are left.
    */
-  async bury(queue: string, ids: readonly string[], { reason = '' } = {}): Promise<acts.Buried[]> {
+  async bury(queue: string, ids: readonly Id[], { reason = '' } = {}): Promise<acts.Buried[]> {
     return inChunks(ids, async (some) => (await acts.bury(this.#redis, this.#keys(queue), some, reason)).answers);
   }
 

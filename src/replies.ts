@@ -1,3 +1,4 @@
+import { type Id, idWord } from './ids.js';
 import type { StoredJob } from './job.js';
 import type { Reply } from './redis.js';
 
@@ -38,7 +39,7 @@ export function known(value: unknown): number | undefined {
 const STATES: Record<string, StoredJob['state']> = { p: 'pending', a: 'active', d: 'dead' };
 
 export function stored(
-  id: string,
+  id: Id,
   { state, score, held, record, payload }: { [name: string]: Reply | undefined },
 ): StoredJob {
   const at = time(score);
@@ -50,7 +51,8 @@ export function stored(
   const losses = known(rec.losses) ?? 0;
   const is = STATES[text(state)] as StoredJob['state'];
   return {
-    id,
+    id: idWord(id),
+    ...(typeof id === 'string' ? {} : { idBase64: id.toString('base64') }),
     state: is,
     due: is === 'pending' ? at : is === 'active' ? known(was === 'd' ? rec.first : due) : known(rec.first),
     lease: is === 'active' ? { by: to ? `move:${to}` : by.join(' '), since: known(since) ?? 0, ends: at } : undefined,

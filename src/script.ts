@@ -40,7 +40,12 @@ type Name =
 
 /** What stands before a script: before all of them, and before some. */
 const BEFORE = ['prelude', 'records'];
-const MORE_BEFORE: Partial<Record<Name, readonly string[]>> = { audit: ['faults'], mend: ['faults'] };
+const MORE_BEFORE: Partial<Record<Name, readonly string[]>> = {
+  drain: ['ids'],
+  requeue: ['ids'],
+  audit: ['ids', 'faults'],
+  mend: ['ids', 'faults'],
+};
 
 const read = (name: string) => readFileSync(new URL(`../lua/${name}.lua`, import.meta.url), 'utf8');
 const textOf = (name: Name) => [...BEFORE, ...(MORE_BEFORE[name] ?? []), name].map(read).join('\n');

@@ -69,6 +69,8 @@ export interface Drained {
   readonly expired: number;
   /** Ids whose payload was missing, moved to dead. */
   readonly orphaned: number;
+  /** Jobs with an id that is not UTF-8, or has a NUL byte, so that no handler could be given it: moved to dead. */
+  readonly badIds: number;
   /** Leases that had run out and were taken back. */
   readonly lost: number;
   /** Of those, jobs that are dead now. */
@@ -87,8 +89,8 @@ export async function drain(
   const reply = await run(redis, 'drain', keys, [limit, leaseMs ?? '', receipt, by, cutoff ?? '', MAX_BYTES]);
   const jobs: Job[] = [];
   const step = leaseMs === 0 ? 5 : 4;
-  const queueTries = number(reply[7]);
-  for (let i = 9; i < reply.length; i += step) {
+  const queueTries = number(reply[8]);
+  for (let i = 10; i < reply.length; i += step) {
     const counts = reply[i + 2];
     const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
     const id = text(reply[i]);
@@ -104,9 +106,10 @@ export async function drain(
     next: next < 0 ? undefined : next,
     expired: number(reply[3]),
     orphaned: number(reply[4]),
-    lost: number(reply[5]),
-    died: number(reply[6]),
-    leaseMs: number(reply[8]),
+    badIds: number(reply[5]),
+    lost: number(reply[6]),
+    died: number(reply[7]),
+    leaseMs: number(reply[9]),
     jobs,
   };
 }

@@ -1,6 +1,6 @@
 import { type AdoptedSlice, type AdoptOptions, adoption, type ForeignQueue, foreignRest } from './adoption.js';
 import { DelayqError, isDelayqError } from './errors.js';
-import { randomWord } from './ids.js';
+import { type Id, idOf, randomWord } from './ids.js';
 import { type Filter, holds } from './inspector.js';
 import { type Answer, checkName } from './job.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from './keys.js';
@@ -22,7 +22,7 @@ export interface Exported extends moves.Parcel {
 /** Some jobs of a queue, and the ids of those that have no payload and so cannot go. */
 export interface ExportSlice {
   readonly jobs: readonly Exported[];
-  readonly orphans: readonly string[];
+  readonly orphans: readonly Id[];
 }
 
 /**
@@ -92,15 +92,15 @@ export class Transfer {
         for (let at = 0; at < ids.length && left > 0; ) {
           const rows = await moves.raw(this.#redis, keys, ids.slice(at));
           const jobs: Exported[] = [];
-          const orphans: string[] = [];
+          const orphans: Id[] = [];
           for (const [i, row] of rows.entries()) {
             const id = ids[at + i] as Buffer;
             const there = state.startsWith(text(row.state)) && text(row.state) !== '';
-            const asked = filter.text === undefined || (there && holds(stored(text(id), row), filter.text));
+            const asked = filter.text === undefined || (there && holds(stored(idOf(id), row), filter.text));
             if (!there || !asked || left <= 0) continue;
             left -= 1;
             if (row.payload) jobs.push(exported(id, state, row, now));
-            else orphans.push(text(id));
+            else orphans.push(idOf(id));
           }
           at += rows.length;
           yield { jobs, orphans };
@@ -134,7 +134,7 @@ export class Transfer {
    */
   async move(
     queue: string,
-    ids: readonly (string | Buffer)[],
+    ids: readonly Id[],
     { to, states = MOVABLE }: { to: string; states?: readonly ('pending' | 'dead')[] },
   ): Promise<Moved[]> {
     const from = { keys: this.#keys(queue), wake: wakeOf(this.#prefix, queue) };
@@ -205,9 +205,9 @@ export class Transfer {
   }
 
   /** Ends what moves to the queue `to` have begun, in slices: the ids, and what became of each. */
-  async *resume(queue: string, to: string): AsyncGenerator<{ ids: string[]; answers: Moved[] }> {
+  async *resume(queue: string, to: string): AsyncGenerator<{ ids: Id[]; answers: Moved[] }> {
     for await (const ids of this.unfinished(queue, to)) {
-      if (ids.length > 0) yield { ids: ids.map(String), answers: await this.move(queue, ids, { to }) };
+      if (ids.length > 0) yield { ids: ids.map(idOf), answers: await this.move(queue, ids, { to }) };
     }
   }
 

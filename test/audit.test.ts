@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { mend, PLACES } from '../src/faults.js';
-import { Auditor, Inspector, Operator, Queue } from '../src/index.js';
+import { Auditor, type Id, Inspector, Operator, Queue } from '../src/index.js';
 import { queueKeys } from '../src/keys.js';
 import { admin, connection, freshName, freshQueue, key } from './support/redis.js';
 
@@ -55,7 +55,7 @@ async function delivered(name: string): Promise<string[]> {
   for (const set of ['pending', 'active']) {
     for (const one of await admin.zrange(key(name, set), '0', '-1')) await admin.zadd(key(name, set), NOW - 1, one);
   }
-  const dead: string[] = [];
+  const dead: Id[] = [];
   for await (const ids of new Inspector(connection).ids(name, { states: ['dead'] })) dead.push(...ids);
   await new Operator(connection).requeue(name, dead);
   const ids: string[] = [];

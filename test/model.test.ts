@@ -8,7 +8,11 @@ import * as scripts from '../src/scripts.js';
 import { type Given, Model } from './support/model.js';
 import { admin, connection, freshName, key, timePasses } from './support/redis.js';
 
-const id = fc.constantFrom('a', 'b', 'c', 'd', 'e');
+/** A character for each byte: text, beyond ASCII as well, and what is none. */
+const id = fc.constantFrom('a', 'b', 'c', '\xc3\xa9', '\xe9');
+const bytesOf = (id: string) => Buffer.from(id, 'latin1');
+const asBytes = <J extends { id: string }>(jobs: readonly J[]) =>
+  jobs.map((job) => ({ ...job, id: bytesOf(job.id) as unknown as string }));
 const ms = fc.constantFrom(0, 1, 500, 1_000, 3_000);
 const small = fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined });
 const given = fc.record({
@@ -148,7 +152,8 @@ async function play(
   const held = chosen.filter((a, i) => chosen.findIndex((b) => a.id === b.id) === i);
   switch (one.do) {
     case 'enqueue': {
-      const jobs = one.jobs.map((job) => readyJob({ ...job, payload: JsonText.parse(job.payload) }));
+      const ready = one.jobs.map((job) => readyJob({ ...job, id: 'x', payload: JsonText.parse(job.payload) }));
+      const jobs = asBytes(ready.map((job, i) => ({ ...job, id: one.jobs[i]?.id as string })));
       const stored: Given[] = one.jobs.map((job, i) => ({ ...job, payload: String(jobs[i]?.json) }));
       const options = { ifExists: one.mode, wake };
       const { now, outcomes, begun } = await scripts.enqueue(connection, keys, jobs, options);
@@ -162,7 +167,7 @@ async function play(
       const expected = model.drain(drained.now, limit, leaseMs, receipt);
       expect(
         drained.jobs.map(({ id, due, attempt, failures, tries, payload }) => ({
-          ...{ id, due, attempt, failures, tries, payload: String(payload) },
+          ...{ id: Buffer.from(id).toString('latin1'), due, attempt, failures, tries, payload: String(payload) },
         })),
       ).toEqual(expected);
       expect(drained.leaseMs).toBe(leaseMs ?? model.config.lease ?? 60_000);
@@ -170,7 +175,7 @@ async function play(
       return;
     }
     case 'ack': {
-      const { answers } = await scripts.ack(connection, keys, held);
+      const { answers } = await scripts.ack(connection, keys, asBytes(held));
       expect(answers).toEqual(held.map(({ id, receipt }) => model.ack(id, receipt)));
       return;
     }
@@ -179,7 +184,7 @@ async function play(
       const { now, answers } = await scripts.nack(
         connection,
         keys,
-        held.map((job) => ({ ...job, delayMs })),
+        asBytes(held).map((job) => ({ ...job, delayMs })),
         { mode, backoff, jitter, wake },
       );
       expect(answers).toEqual(
@@ -190,14 +195,14 @@ async function play(
       return;
     }
     case 'renew': {
-      const { now, answers } = await scripts.renew(connection, keys, held, one.leaseMs);
+      const { now, answers } = await scripts.renew(connection, keys, asBytes(held), one.leaseMs);
       expect(answers).toEqual(held.map(({ id, receipt }) => model.renew(now, id, receipt, one.leaseMs)));
       return;
     }
     case 'requeue': {
       const { ids, stepMs } = one;
       const spread = new Spread({ stepMs });
-      const { now, answers } = await acts.requeue(connection, keys, ids, { spread, wake });
+      const { now, answers } = await acts.requeue(connection, keys, ids.map(bytesOf), { spread, wake });
       let n = 0;
       expect(answers).toEqual(
         ids.map((which) => {
@@ -211,17 +216,17 @@ async function play(
     case 'reschedule': {
       const { ids, stepMs } = one;
       const spread = new Spread({ in: one.in, ...(stepMs === undefined ? {} : { stepMs }) });
-      const { now, answers } = await acts.reschedule(connection, keys, ids, { spread, wake });
+      const { now, answers } = await acts.reschedule(connection, keys, ids.map(bytesOf), { spread, wake });
       expect(answers).toEqual(model.reschedule(ids, now + one.in, stepMs ?? 2 ** -10));
       return;
     }
     case 'bury': {
-      const { now, answers } = await acts.bury(connection, keys, one.ids, one.error);
+      const { now, answers } = await acts.bury(connection, keys, one.ids.map(bytesOf), one.error);
       expect(answers).toEqual(one.ids.map((which) => model.bury(now, which, one.error)));
       return;
     }
     case 'cancel': {
-      const { answers } = await acts.cancel(connection, keys, one.ids, one.states);
+      const { answers } = await acts.cancel(connection, keys, one.ids.map(bytesOf), one.states);
       expect(answers).toEqual(one.ids.map((which) => model.cancel(which, one.states)));
       return;
     }
@@ -249,13 +254,20 @@ async function play(
   }
 }
 
+const latin1 = (bytes: Buffer) => bytes.toString('latin1');
+
 /** What Redis holds, in the form of {@link Model.contents}. */
 async function contents(name: string) {
   const set = async (which: string) => {
-    const list = await admin.zrange(key(name, which), '0', '-1', 'WITHSCORES');
+    const list = (await admin.zrangeBuffer(key(name, which), '0', '-1', 'WITHSCORES')).map(latin1);
     return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], Number(list[2 * i + 1])]);
   };
-  const hash = (which: string) => admin.hgetall(key(name, which));
+  const hash = async (which: string): Promise<Record<string, string>> => {
+    const list = ((await admin.callBuffer('HGETALL', key(name, which))) as Buffer[]).map(latin1);
+    return Object.fromEntries(
+      Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1] as string]),
+    );
+  };
   const [pending, active, dead, payload, meta, lease, stats] = await Promise.all([
     set('pending'),
     set('active'),

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, Inspector, type StoredJob } from '../index.js';
+import { DelayqError, type Filter, type Id, Inspector, type StoredJob } from '../index.js';
 import type { Context } from './context.js';
+import { idsOf } from './ids.js';
 import { lines } from './lines.js';
 import { colours, document, grouped, many, say, shownId } from './output.js';
 import { Progress } from './progress.js';
@@ -58,7 +59,7 @@ export interface Act<A extends string> {
   /** What else its JSON document tells. */
   readonly also?: object;
   /** Does it, and answers for each. `states` are those that were asked for. */
-  act(ids: readonly string[], states: readonly State[]): Promise<readonly A[]>;
+  act(ids: readonly Id[], states: readonly State[]): Promise<readonly A[]>;
 }
 
 /** So many jobs are shown before the question. */
@@ -72,7 +73,7 @@ export function addAct(command: Command, states: readonly State[]): Command {
   command
     .usage('[options] <queue> [id… | -]')
     .argument('<queue>', 'name of the queue')
-    .argument('[id...]', 'ids of jobs; - reads them from stdin, one a line')
+    .argument('[id...]', 'ids of jobs; - reads them from stdin, one a line; base64:… for bytes that cannot be typed')
     .option('--all', `all ${states.length > 1 ? '' : `${states[0]} `}jobs`);
   return addFilters(command, states)
     .option('-y, --yes', 'do not ask: for scripts')
@@ -93,12 +94,13 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
   const now = await redis.now();
   let filter = named ? { states } : filterOf(context, options, { states, now });
   let total: number | undefined;
-  let chunks: AsyncIterable<readonly string[]> | Iterable<readonly string[]>;
+  let chunks: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>;
   if (named) {
-    if (options.dryRun) return dryRun(context, act, inspector, await idsNamed(context, ids, stop));
-    chunks = ids[0] === '-' ? idsOnStdin(context, stop) : [await idsNamed(context, ids, stop)];
+    const read = (words: readonly string[]) => idsOf(inspector, queue, words);
+    if (options.dryRun) return dryRun(context, act, inspector, await read(await wordsNamed(context, ids, stop)));
+    chunks = ids[0] === '-' ? idsOnStdin(context, read, stop) : [await read(await wordsNamed(context, ids, stop))];
     if (stay) {
-      const all = await inspector.inOrder(queue, await idsNamed(context, ids, stop));
+      const all = await inspector.inOrder(queue, await read(await wordsNamed(context, ids, stop)));
       total = all.length;
       chunks = [all];
     }
@@ -154,8 +156,8 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
 
 /** The same ids, few at a time. */
 async function* inChunks(
-  chunks: AsyncIterable<readonly string[]> | Iterable<readonly string[]>,
-): AsyncGenerator<readonly string[]> {
+  chunks: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>,
+): AsyncGenerator<readonly Id[]> {
   for await (const ids of chunks) for (let i = 0; i < ids.length; i += CHUNK) yield ids.slice(i, i + CHUNK);
 }
 
@@ -182,7 +184,15 @@ function checkWays(ids: readonly string[], options: ActOptions): boolean {
 }
 
 /** The ids on stdin, as they come. */
-async function* idsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
+async function* idsOnStdin(
+  context: Context,
+  read: (words: readonly string[]) => Promise<Id[]>,
+  stop: AbortSignal,
+): AsyncGenerator<Id[]> {
+  for await (const words of wordsOnStdin(context, stop)) yield await read(words);
+}
+
+async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
   stop.addEventListener('abort', () => context.stdin.destroy());
   try {
     for await (const some of lines(context.stdin)) {
@@ -194,11 +204,11 @@ async function* idsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<
   }
 }
 
-/** The ids that are named, each once. */
-async function idsNamed(context: Context, ids: readonly string[], stop: AbortSignal): Promise<readonly string[]> {
+/** What names the ids, each once. */
+async function wordsNamed(context: Context, ids: readonly string[], stop: AbortSignal): Promise<readonly string[]> {
   if (ids[0] !== '-') return [...new Set(ids)];
   const all = new Set<string>();
-  for await (const some of idsOnStdin(context, stop)) for (const id of some) all.add(id);
+  for await (const some of wordsOnStdin(context, stop)) for (const id of some) all.add(id);
   return [...all];
 }
 
@@ -206,7 +216,7 @@ interface Found {
   readonly count: number;
   readonly samples: readonly StoredJob[];
   /** All of them, when they had to be kept. */
-  readonly ids: string[][] | undefined;
+  readonly ids: Id[][] | undefined;
 }
 
 /** Counts the jobs that a filter means. */
@@ -219,7 +229,7 @@ async function look<A extends string>(
   const samples: StoredJob[] = [];
   const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
   for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(job);
-  const ids: string[][] | undefined = stay ? [] : undefined;
+  const ids: Id[][] | undefined = stay ? [] : undefined;
   const known = stay ? undefined : await inspector.count(queue, filter);
   if (known !== undefined) return { count: known, samples, ids };
   let count = 0;
@@ -270,7 +280,7 @@ async function dryRun<A extends string>(
   context: Context,
   act: Act<A>,
   inspector: Inspector,
-  ids: readonly string[],
+  ids: readonly Id[],
 ): Promise<void> {
   const { queue, options, states, done } = act;
   let there = 0;

@@ -2,7 +2,16 @@ import { createReadStream, fstatSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { Command } from 'commander';
-import { DelayqError, isDelayqError, Operator, type Parcel, type Restored, readSettings, Transfer } from '../index.js';
+import {
+  DelayqError,
+  idOf,
+  isDelayqError,
+  Operator,
+  type Parcel,
+  type Restored,
+  readSettings,
+  Transfer,
+} from '../index.js';
 import type { Context, Globals } from './context.js';
 import { type Line, lines } from './lines.js';
 import { Meter } from './meter.js';
@@ -91,10 +100,10 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       counts[outcome] += 1;
       const { line, id } = batch[i] as Numbered;
       if (outcome === 'differs')
-        told(`line ${line}: ${shownId(id.toString())} is in ${queue} with another payload and stays so`);
+        told(`line ${line}: ${shownId(idOf(id))} is in ${queue} with another payload and stays so`);
       if (outcome === 'held')
-        told(`line ${line}: ${shownId(id.toString())} is held by a move that was interrupted: end it, and repeat`);
-      if (outcome === 'kept-dead') told(`line ${line}: kept: job ${shownId(id.toString())} is dead and stays so`);
+        told(`line ${line}: ${shownId(idOf(id))} is held by a move that was interrupted: end it, and repeat`);
+      if (outcome === 'kept-dead') told(`line ${line}: kept: job ${shownId(idOf(id))} is dead and stays so`);
     }
     last = Math.max(last, batch.at(-1)?.line ?? 0);
     meter.add(batch.length);

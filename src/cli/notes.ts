@@ -23,13 +23,18 @@ export class Notes {
   }
 
   /** Says what a call told of besides its jobs. */
-  drained(queue: Queue, { jobs, expired, orphaned, died, state }: Drained): void {
+  drained(queue: Queue, { jobs, expired, orphaned, badIds, died, state }: Drained): void {
     this.taken += jobs.length;
     if (expired > 0) this.#expired.set(queue.name, (this.#expired.get(queue.name) ?? 0) + expired);
-    this.#died += died;
+    this.#died += died + badIds;
     if (died > 0) say(this.#context, `${queue.name}: ${many(died, 'job')} died: leases ended unanswered too often`);
     if (orphaned > 0)
       say(this.#context, `${queue.name}: ${many(orphaned, 'id')} without a payload moved to dead (reason: orphaned)`);
+    if (badIds > 0)
+      say(
+        this.#context,
+        `${queue.name}: ${many(badIds, 'job')} with an id that no handler can be given moved to dead (reason: bad id)`,
+      );
     if (state !== 'paused') this.#paused.delete(queue.name);
     else if (this.#context.stderr.isTTY && !this.#paused.has(queue.name)) {
       this.#paused.add(queue.name);
@@ -79,7 +84,7 @@ export class Notes {
     say(this.#context, `${text || 'nothing done'} in ${formatDuration(performance.now() - this.#started)}`);
   }
 
-  /** Says at the end what was dropped. Returns whether jobs died because nobody answered for them. */
+  /** Says at the end what was dropped. Returns whether jobs died that no handler has seen to its end. */
   end(): boolean {
     for (const [name, n] of this.#expired) say(this.#context, `${name}: ${many(n, 'job')} expired: dropped`);
     return this.#died > 0;

@@ -1,5 +1,5 @@
 import type { ChalkInstance } from 'chalk';
-import { DelayqError, isDelayqError, printable } from '../index.js';
+import { DelayqError, type Id, idWord, isDelayqError, printable } from '../index.js';
 
 export { grouped, many } from '../index.js';
 
@@ -17,8 +17,9 @@ export function visible(text: string): string {
 }
 
 /** An id as it is, or quoted when it is not one that delayq would take. */
-export function shownId(id = ''): string {
-  return /^[!-~]+$/.test(id) ? id : printable(id);
+export function shownId(id: Id = ''): string {
+  const word = idWord(id);
+  return /^[!-~]+$/.test(word) ? word : printable(word);
 }
 
 /** `json` for a terminal: the same value, with every character escaped that a terminal would obey. */

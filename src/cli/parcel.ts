@@ -3,6 +3,7 @@ import {
   checkId,
   type DelayqError,
   type Exported,
+  idOf,
   isDelayqError,
   JsonText,
   type Parcel,
@@ -16,13 +17,14 @@ import { badLine, objectOn, payloadText } from './jobline.js';
  * A job as a line of export and import. Where nothing else needs to be said it is a line of `enqueue --jobs`:
  *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "payload":…}
  * `state` "dead" makes `at` the time of its death; `score` stands for `at` where that is no whole ms of this or the next
- * millennia; `record` for `tries` and `ttl` where there is more to it. What is no text has "Base64" behind its key.
+ * millennia; `record` for `tries` and `ttl` where there is more to it. What is no text, and an id that no handler could be
+ * given, has "Base64" behind its key.
  */
 
 /** The line for a job, without its end. */
 export function lineOf({ id, state, score, record, payload }: Exported): string {
   const head = [
-    ...bytes('id', id),
+    ...bytes('id', id, typeof idOf(id) === 'string'),
     ...(state === 'dead' ? ['"state":"dead"'] : []),
     ...(/^\d{4,14}$/.test(score) ? [`"at":"@${score.slice(0, -3)}.${score.slice(-3)}"`] : [`"score":"${score}"`]),
     ...(record ? recordKeys(record) : []),
@@ -34,8 +36,8 @@ export function lineOf({ id, state, score, record, payload }: Exported): string 
 }
 
 /** Bytes under `key`, as a JSON string if they are text. */
-function bytes(key: string, value: Buffer): string[] {
-  return isUtf8(value)
+function bytes(key: string, value: Buffer, isText = isUtf8(value)): string[] {
+  return isText
     ? [`"${key}":${JSON.stringify(value.toString('utf8'))}`]
     : [`"${key}Base64":"${value.toString('base64')}"`];
 }

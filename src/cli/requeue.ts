@@ -10,6 +10,8 @@ interface Options extends ActOptions {
 
 const STATES = ['dead'] as const;
 
+const BAD_ID = 'no handler can be given an id that is not UTF-8 or has a NUL byte; export, and import under another id';
+
 export function requeueCommand(context: Context): Command {
   const command = new Command('requeue').description(
     'Makes dead jobs pending again, due now, as if they had never been tried. What they were enqueued with stays.',
@@ -47,6 +49,11 @@ async function requeue(context: Context, queue: string, ids: string[], options: 
       requeued: { good: true },
       missing: { good: false, elsewhere: true, says: `is not among the dead of ${queue}` },
       orphaned: { good: false, says: 'has no payload and stays dead' },
+      'bad-id': {
+        good: false,
+        says: `stays dead: ${BAD_ID}`,
+        sum: `stay dead: ${BAD_ID}`,
+      },
     },
     detail: (jobs) =>
       stepMs > 0 && jobs > 1 ? `: due from now on, the last in ${formatDuration((jobs - 1) * stepMs)}` : '',

@@ -10,6 +10,7 @@ import {
   timeOfId,
 } from '../index.js';
 import type { Context, Globals } from './context.js';
+import { idsOf } from './ids.js';
 import { addGlobals, examples } from './options.js';
 import { colours, many, type Paint, visible, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
@@ -28,7 +29,7 @@ export function showCommand(context: Context): Command {
         'it. Into a pipe it writes JSON.',
     )
     .argument('<queue>', 'name of the queue')
-    .argument('<id>', "the job's id")
+    .argument('<id>', "the job's id; base64:… for bytes that cannot be typed")
     .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
     .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
     .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
@@ -36,21 +37,22 @@ export function showCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-async function show(context: Context, queue: string, id: string, options: Options): Promise<void> {
+async function show(context: Context, queue: string, word: string, options: Options): Promise<void> {
   const zone = context.zone(options);
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
+  const [id = word] = await idsOf(inspector, queue, [word]);
   const [job] = await inspector.show(queue, [id]);
   if (!job) {
     await requireQueue(redis, prefix, queue);
-    throw new DelayqError('missing', `there is no job ${printable(id)} in ${queue}`, {
+    throw new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
       why: (await storyOf(inspector, queue, id, zone)).join('\n'),
       next: `see the jobs there are: delayq list ${queue}`,
     });
   }
   if (!context.stdout.isTTY || options.json) {
-    const json = jobJson(queue, job, { schema: 1, made: timeOfId(id) });
+    const json = jobJson(queue, job, { schema: 1, made: timeOfId(job.id) });
     return context.write(`${context.stdout.isTTY ? visibleJson(json) : json}\n`);
   }
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
@@ -69,6 +71,7 @@ function toText(
   const ttl = job.ttl ?? settings.ttl;
 
   let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
+  if (job.idBase64 !== undefined) text += line('id', visible(Buffer.from(job.idBase64, 'base64').toString('utf8')));
   const made = timeOfId(job.id, now);
   if (made !== undefined) text += line('made', `${at(made)}, by its id`);
   if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);

@@ -25,6 +25,7 @@ const REASONS: Record<string, string> = {
   lost: 'lost too often',
   buried: 'buried by an operator',
   orphaned: 'without a payload',
+  'bad id': 'with an id no handler can be given',
   found: 'found without an id',
   'bad due': 'due at no sane time',
 };

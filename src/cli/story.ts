@@ -1,4 +1,13 @@
-import { formatDuration, formatTime, type Inspector, printable, standing, timeOfId } from '../index.js';
+import {
+  formatDuration,
+  formatTime,
+  type Id,
+  type Inspector,
+  idWord,
+  printable,
+  standing,
+  timeOfId,
+} from '../index.js';
 import { grouped } from './output.js';
 import { timeOf } from './signs.js';
 
@@ -16,7 +25,7 @@ const GONE: Record<string, string> = {
 const ELSEWHERE = 200;
 
 /** What can be said of a job that is not in its queue, a line each: facts, from which nobody needs to conclude too much. */
-export async function storyOf(inspector: Inspector, queue: string, id: string, zone: string): Promise<string[]> {
+export async function storyOf(inspector: Inspector, queue: string, id: Id, zone: string): Promise<string[]> {
   const snapshot = await inspector.inspect(queue);
   const { now, stats, samples } = snapshot;
   const lines: string[] = [];
@@ -25,11 +34,11 @@ export async function storyOf(inspector: Inspector, queue: string, id: string, z
   const others = (await inspector.queues()).filter((name) => name !== queue).slice(0, ELSEWHERE);
   const found = await Promise.all(others.map((other) => inspector.show(other, [id]).catch(() => [])));
   for (const [i, [job]] of found.entries())
-    if (job) lines.push(`a job ${printable(id)} is in ${others[i]}: ${job.state}`);
+    if (job) lines.push(`a job ${printable(idWord(id))} is in ${others[i]}: ${job.state}`);
   const totals = Object.entries(GONE).filter(([name]) => (stats[name] ?? 0) > 0);
   if (totals.length === 0) lines.push('by its counters no job has ever left this queue');
   else lines.push('it has left, or was never there: jobs that are done, cancelled or moved are not kept');
-  const made = timeOfId(id, now);
+  const made = timeOfId(idWord(id), now);
   if (made !== undefined) {
     lines.push(`its id says that it was made ${formatTime(made, zone)}, ${formatDuration(now - made)} ago`);
     const before = samples.findLast(({ at }) => at <= made);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Inspector, type Queue } from '../../src/index.js';
+import { type Id, Inspector, type Queue } from '../../src/index.js';
 import { begin, delayq, linesOf, onTerminal, sh } from '../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 import { until } from '../support/until.js';
@@ -101,10 +101,10 @@ describe('delayq list', () => {
   it('misses nothing that stays while the jobs before it go', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(1_000).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + Math.floor(n / 400) })));
-    const seen: string[] = [];
+    const seen: Id[] = [];
     for await (const ids of inspector.ids(queue.name, { states: ['pending'] })) {
       seen.push(...ids);
-      await admin.zrem(key(queue.name, 'pending'), ...ids);
+      await admin.zrem(key(queue.name, 'pending'), ...(ids as string[]));
     }
     expect(new Set(seen).size).toBe(1_000);
     expect(seen).toHaveLength(1_000);
@@ -120,7 +120,9 @@ describe('delayq list', () => {
     ] as const;
     for (const [score, id] of ids) await admin.zadd(key(name, 'pending'), score, id as string);
     await admin.hset(key(name, 'payload'), 'never', '1', 'late', '2', 'early', '3');
-    expect(new Set(idsOf((await delayq(['list', name])).stdout))).toEqual(new Set(['never', 'late', 'early']));
+    expect(new Set(idsOf((await delayq(['list', name])).stdout))).toEqual(
+      new Set(['never', 'late', 'early', 'base64://4=']),
+    );
     const text = await onTerminal(`delayq list ${name}; delayq show ${name} never; delayq show ${name} late`);
     expect(text).toMatch(/never +pending +never[\s\S]*never +pending/);
     expect(text).not.toContain('delayq itself failed');
@@ -133,14 +135,14 @@ describe('delayq list', () => {
       await admin.zadd(key(name, 'pending'), 5, id as string);
       await admin.hset(key(name, 'payload'), new Map([[id, '1']]) as never);
     }
-    const seen: string[] = [];
+    const seen: Id[] = [];
     for await (const ids of inspector.ids(name, { states: ['pending'] })) {
       seen.push(...ids);
       if (seen.length > 3) break;
     }
-    expect(seen).toHaveLength(3);
+    expect(seen).toEqual(['a', 'ü', odd]);
     const { code, stderr } = await delayq(['reschedule', '--in', '1h', '--all', '--yes', name]);
-    expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('2 jobs rescheduled') });
+    expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('3 jobs rescheduled') });
   });
 
   it('obeys nothing on a terminal as JSON either, and says the same (failures 30)', async () => {
@@ -249,7 +251,14 @@ describe('delayq requeue', () => {
     );
     expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d3', 'd4', 'd5']);
     const { stdout } = await delayq(['requeue', '--all', '--yes', '--json', queue.name]);
-    expect(JSON.parse(stdout)).toEqual({ schema: 1, queue: queue.name, requeued: 3, missing: 0, orphaned: 0 });
+    expect(JSON.parse(stdout)).toEqual({
+      schema: 1,
+      queue: queue.name,
+      requeued: 3,
+      missing: 0,
+      orphaned: 0,
+      'bad-id': 0,
+    });
     expect(await queue.counts()).toMatchObject({ pending: 6, dead: 0 });
   });
 

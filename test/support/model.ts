@@ -1,7 +1,9 @@
+import { isUtf8 } from 'node:buffer';
 import type { Answer, Buried, Cancelled, Nacked, Outcome, Purged, Requeued, Rescheduled } from '../../src/index.js';
 
 /** What a job is given when it is enqueued. */
 export interface Given {
+  /** A character for each byte. */
   readonly id: string;
   readonly payload: string;
   readonly in: number;
@@ -29,6 +31,9 @@ interface ModelJob {
 
 /** Ends of the buckets of lateness, ms. */
 const LATE = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
+
+/** Whether a handler can be given an id. */
+const canBeGiven = (id: string) => isUtf8(Buffer.from(id, 'latin1')) && !id.includes('\0');
 
 /** A queue as a few lines of plain code: what the scripts must agree with. */
 export class Model {
@@ -114,6 +119,10 @@ export class Model {
     const taken = [];
     const scores: number[] = [];
     for (const [id, job] of this.#sorted('pending', now).slice(0, limit)) {
+      if (!canBeGiven(id)) {
+        this.#bury(job, now, 'bad id');
+        continue;
+      }
       const ttl = job.given.ttl ?? this.config.ttl;
       if (ttl !== undefined && (job.first ?? job.score) + ttl < now) {
         this.jobs.delete(id);
@@ -206,6 +215,7 @@ export class Model {
   requeue(id: string, at: number): Requeued {
     const job = this.jobs.get(id);
     if (job?.state !== 'dead') return 'missing';
+    if (!canBeGiven(id)) return 'bad-id';
     const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined, error: undefined };
     Object.assign(job, { state: 'pending', score: at, ...fresh });
     this.#count('requeued');

@@ -50,12 +50,7 @@ export async function drainIntoHandlers(
     const { signal } = tasks[0] as Task;
     const ended = await processes
       .run({ ...recipe(tasks), signal, output: relay.open() })
-      .catch((error: NodeJS.ErrnoException) =>
-        verdict.notStarted(
-          error,
-          tasks.map(({ id }) => id),
-        ),
-      );
+      .catch((error: NodeJS.ErrnoException) => verdict.notStarted(error));
     verdict.ended(ended, signal);
   };
   const worker = new BatchWorker(queues, handle, {

@@ -64,10 +64,8 @@ export class Verdict {
   }
 
   /** Throws what becomes of jobs whose handler could not be started. */
-  notStarted(error: NodeJS.ErrnoException, ids: readonly string[]): never {
+  notStarted(error: NodeJS.ErrnoException): never {
     const { code = '' } = error;
-    // Only other software makes such ids.
-    if (ids.some((id) => id.includes('\0'))) throw new Dead('its id cannot be given to a process');
     if (code === 'E2BIG')
       throw new Error(`${this.#command} could not be started: arguments and environment are too large`);
     this.#problem ??= isDelayqError(error) ? error : this.#cannotStart(error);
