@@ -111,6 +111,8 @@ describe('ids of any bytes', () => {
           new Set(['rescheduled']),
         );
         expect((await inSet(name, 'pending')).map((id) => idWord(idOf(id)))).toEqual(found.map(idWord));
+        const { upcoming } = await inspector.inspect(name, ids.length);
+        expect(upcoming.map(({ id }) => id)).toEqual(found.map(idWord));
         expect(await transfer.move(name, found, { to: other })).toEqual(found.map(() => 'moved'));
         expect(await standIn(other, 'pending')).toEqual(all);
         expect(await operator.bury(other, await listed(other, 'pending'), { reason: 'later' })).toEqual(
@@ -149,6 +151,18 @@ describe('ids of any bytes', () => {
       { numRuns: 60 },
     );
   }, 120_000);
+});
+
+it('adopt leaves a job under an id that is none where it is, and names it by its bytes (failures 40)', async () => {
+  const [name, zset, hash] = [freshName(), freshName(), freshName()];
+  const id = Buffer.from([0xff]);
+  await admin.zadd(zset, Date.now(), id);
+  await admin.hset(hash, id, '1', Buffer.from([0xfe]), '1');
+  const left = [];
+  for await (const slice of transfer.adopt(name, { zset, hash, unit: 'ms' })) left.push(...slice.left);
+  expect(left).toEqual([{ id: 'base64:/w==', reason: 'id' }]);
+  expect(await transfer.foreignRest({ zset, hash, unit: 'ms' })).toMatchObject({ strays: ['base64:/g=='] });
+  expect(await admin.zscore(zset, id)).not.toBe(null);
 });
 
 it('a job that was taken under an id that is none, before drains knew of such, dies once its lease has ended (failures 40)', async () => {

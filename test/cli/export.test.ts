@@ -199,7 +199,9 @@ describe('delayq export', () => {
   it('writes the jobs that a filter means', async () => {
     const { name } = await withEverything();
     const ids = async (...args: string[]) =>
-      linesOf((await delayq(['export', ...args, name])).stdout).map((line) => JSON.parse(line).id);
+      linesOf((await delayq(['export', ...args, name])).stdout)
+        .map((line) => JSON.parse(line))
+        .map(({ id, idBase64 }) => id ?? Buffer.from(idBase64, 'base64').toString());
     expect(await ids('--dead', '-n', '2')).toEqual(['"id"\u0000\u202e', expect.any(String)]);
     expect(await ids('--grep', 'no\nsuch')).toEqual(['dies']);
     expect(await ids('--pending', '--from', '@3999999999', '--to', '@4000000001')).toEqual([
