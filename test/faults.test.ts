@@ -330,7 +330,7 @@ describe('Redis that is not there', () => {
     expect(running.stderr).toContain('Redis is back');
     running.child.kill('SIGTERM');
     expect((await running.ended).code).toBe(0);
-    expect(await own.admin.hlen(`delayq:{${name}}:payload`)).toBe(0);
+    expect(await own.admin.zcard(`delayq:{${name}}:active`)).toBe(0);
   });
 });
 

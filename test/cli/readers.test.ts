@@ -177,7 +177,7 @@ describe('a socket as stdout', () => {
   });
 
   it('that others write to as well is not ended for them', async () => {
-    const queue = await queueOf(3, '1000');
+    const queue = await queueOf(3);
     const { stdout, stderr } = await sh(`delayq drain ${queue.name}; echo after`);
     expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
     expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });

@@ -159,7 +159,10 @@ function contentOf(readEnd: number): Buffer {
   }
 }
 
-/** The peer of a socket: it has gone when there is an end to read (unix(7): an error if it left something unread). */
+/**
+ * The peer of a socket, such as a program in Node that has started us: it has gone when there is an end to read (an error
+ * if it left something unread). What others write to as well counts as read at the end, while the peer is there.
+ */
 class SocketReader implements Reader {
   // A socket takes up to 208 KiB, and the chunk that goes over it, and its reader has read ahead.
   readonly behind = 512 * KIB;
@@ -189,9 +192,10 @@ class SocketReader implements Reader {
 
   async close(): Promise<boolean> {
     const target = targetOf(1);
-    // To end a socket ends it for all who have it.
-    if (target === undefined || !isAlone(await descriptorsOf(target), target)) return false;
-    this.#stdout.end();
+    const alone = target !== undefined && isAlone(await descriptorsOf(target), target);
+    // To end it would end it for others, and nothing else tells what was read.
+    if (!alone && !this.#gone) this.#gone = this.#readAll = true;
+    if (alone) this.#stdout.end();
     return true;
   }
 }
