@@ -64,14 +64,23 @@ export class Inspector {
     return readSettings((await this.inspect(queue)).config);
   }
 
-  /** All that is known of some jobs, undefined for each that is not there. */
+  /**
+   * All that is known of some jobs, undefined for each that is not there. All payloads are in memory together: for many
+   * jobs there is {@link Inspector.shown}.
+   */
   async show(queue: string, ids: readonly Id[]): Promise<(StoredJob | undefined)[]> {
     const found: (StoredJob | undefined)[] = [];
-    while (found.length < ids.length) {
-      const some = ids.slice(found.length, found.length + SLICE);
-      found.push(...(await looks.show(this.#redis, this.#keys(queue), some)));
-    }
+    for await (const some of this.shown(queue, ids)) found.push(...some);
     return found;
+  }
+
+  /** The same, one reply of Redis at a time: about 1 MiB of payloads, or a single larger one. */
+  async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
+    for (let at = 0; at < ids.length; ) {
+      const some = await looks.show(this.#redis, this.#keys(queue), ids.slice(at, at + SLICE));
+      at += some.length;
+      yield some;
+    }
   }
 
   /** `ids`, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
@@ -92,7 +101,7 @@ export class Inspector {
     if (filter.text === undefined) {
       for await (const { ids } of this.#slices(queue, filter, filter.limit)) yield ids;
     } else {
-      for await (const job of this.list(queue, filter)) yield [idIn(job)];
+      for await (const jobs of this.#replies(queue, filter)) yield jobs.map(idIn);
     }
   }
 
@@ -110,14 +119,20 @@ export class Inspector {
 
   /** The jobs that are meant, as {@link Inspector.ids} lists them. */
   async *list(queue: string, filter: Filter): AsyncGenerator<StoredJob> {
+    for await (const jobs of this.#replies(queue, filter)) yield* jobs;
+  }
+
+  /** The jobs that are meant, those of one reply together. */
+  async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {
     const { text, limit = Number.POSITIVE_INFINITY } = filter;
     let left = limit;
     // With a text nobody knows how many to ask for.
     for await (const { ids, state } of this.#slices(queue, filter, text === undefined ? limit : undefined)) {
-      for (const job of await this.show(queue, ids)) {
-        if (job?.state !== state || (text !== undefined && !holds(job, text))) continue;
-        yield job;
-        left -= 1;
+      for await (const some of this.shown(queue, ids)) {
+        const meant = (job?: StoredJob) => job?.state === state && (text === undefined || holds(job, text));
+        const jobs = some.filter(meant).slice(0, left) as StoredJob[];
+        left -= jobs.length;
+        if (jobs.length > 0) yield jobs;
         if (left <= 0) return;
       }
     }

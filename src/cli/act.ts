@@ -7,7 +7,7 @@ import { colours, document, grouped, many, say, shownId } from './output.js';
 import { Progress } from './progress.js';
 import { requireQueue } from './queues.js';
 import { addFilters, type FilterOptions, filterOf, isFiltered } from './selection.js';
-import { jobTable } from './stored.js';
+import { brief, jobTable } from './stored.js';
 
 /*
  * What all commands have in common that act on jobs: ids, ids on stdin, or a filter; asking; progress; stopping.
@@ -64,6 +64,9 @@ export interface Act<A extends string> {
 
 /** So many jobs are shown before the question. */
 const SAMPLES = 3;
+
+/** How wide they are where no terminal says so, columns: payloads may be large. */
+const WIDTH = 1_000;
 
 /** So many ids are acted on at a time: what was asked to stop, stops soon. */
 const CHUNK = 200;
@@ -228,7 +231,7 @@ async function look<A extends string>(
 ): Promise<Found> {
   const samples: StoredJob[] = [];
   const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
-  for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(job);
+  for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(brief(job, WIDTH));
   const ids: Id[][] | undefined = stay ? [] : undefined;
   const known = stay ? undefined : await inspector.count(queue, filter);
   if (known !== undefined) return { count: known, samples, ids };
@@ -261,7 +264,7 @@ async function agreed<A extends string>(
     });
   }
   const paint = await colours(context, context.stderr);
-  const { columns: width } = context.stderr;
+  const { columns: width = WIDTH } = context.stderr;
   const { states } = filter;
   if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} ${whereOf(act)}${detail}`);
   if (samples.length > 0)
@@ -284,13 +287,14 @@ async function dryRun<A extends string>(
 ): Promise<void> {
   const { queue, options, states, done } = act;
   let there = 0;
+  let at = 0;
   // A few at a time: they come with their payloads.
-  for (let at = 0; at < ids.length; at += CHUNK) {
-    const some = ids.slice(at, at + CHUNK);
-    for (const [i, job] of (await inspector.show(queue, some)).entries()) {
+  for await (const some of inspector.shown(queue, ids)) {
+    for (const [i, job] of some.entries()) {
       if (job && states.includes(job.state)) there += 1;
-      else if (!options.json) say(context, `${shownId(some[i])} is ${job ? job.state : `not in ${queue}`}`);
+      else if (!options.json) say(context, `${shownId(ids[at + i])} is ${job ? job.state : `not in ${queue}`}`);
     }
+    at += some.length;
   }
   if (there < ids.length) context.exitCode = 1;
   if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));

@@ -121,7 +121,7 @@ export class Context {
   }
 
   /** Writes data to stdout; resolves when it was accepted. Nothing happens once the reader has gone. */
-  async write(text: string): Promise<void> {
+  async write(text: string | Buffer): Promise<void> {
     if (this.#outputError) throw cannotWrite(this.#outputError);
     if (this.outputClosed) return;
     await new Promise<void>((resolve, reject) => {

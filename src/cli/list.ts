@@ -5,7 +5,7 @@ import { addGlobals, examples } from './options.js';
 import { colours, say, sizeOf, visibleJson } from './output.js';
 import { requireQueue } from './queues.js';
 import { addFilters, type FilterOptions, filterOf } from './selection.js';
-import { jobJson, jobTable } from './stored.js';
+import { brief, jobJson, jobTable } from './stored.js';
 
 interface Options extends FilterOptions {
   readonly full?: boolean;
@@ -16,6 +16,9 @@ const STATES = ['dead', 'active', 'pending'] as const;
 
 /** Rows that are put into columns together: enough for a screen, little enough to come at once. */
 const ROWS = 200;
+
+/** Rows are written as well when they hold so many bytes of payload: it is most of what they need. */
+const BYTES = 1024 * 1024;
 
 export function listCommand(context: Context): Command {
   const command = new Command('list')
@@ -43,28 +46,28 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const filter = filterOf(context, options, { states: STATES, now });
   const { states } = filter;
   const terminal = context.stdout.isTTY && !options.json;
-  const json = (text: string) => (context.stdout.isTTY ? visibleJson(text) : text);
   const paint = terminal ? await colours(context, context.stdout) : undefined;
+  const width = terminal && !options.full ? sizeOf(context.stdout).width : undefined;
   let first = true;
   let rows: StoredJob[] = [];
+  let bytes = 0;
   const flush = async () => {
-    if (rows.length === 0) return;
-    const text = paint
-      ? await jobTable(rows, {
-          now,
-          paint,
-          first,
-          width: options.full ? undefined : sizeOf(context.stdout).width,
-          states,
-        })
-      : json(rows.map((job) => jobJson(queue, job)).join('\n'));
+    const some = rows;
     rows = [];
+    bytes = 0;
+    if (some.length === 0) return;
+    if (paint) await context.write(`${await jobTable(some, { now, paint, first, width, states })}\n`);
+    else {
+      const lines = Buffer.concat(some.map((job) => jobJson(queue, job)));
+      await context.write(context.stdout.isTTY ? visibleJson(lines.toString('utf8')) : lines);
+    }
     first = false;
-    await context.write(`${text}\n`);
   };
   for await (const job of inspector.list(queue, filter)) {
-    rows.push(job);
-    if (rows.length >= ROWS) await flush();
+    const row = width === undefined ? job : brief(job, width);
+    rows.push(row);
+    bytes += row.payload?.length ?? 0;
+    if (rows.length >= ROWS || bytes >= BYTES) await flush();
     if (context.outputClosed) return;
   }
   await flush();

@@ -79,7 +79,7 @@ export function columns(line: string): number {
 
 /** A line that may be coloured, cut to `room` columns: what is cut off becomes an ellipsis, colours end. */
 export function clip(line: string, room: number): string {
-  if (columns(line) <= room) return line;
+  if (room === Number.POSITIVE_INFINITY || columns(line) <= room) return line;
   let left = room - 1;
   let text = '';
   for (const piece of line.match(PIECES) ?? []) {
@@ -103,7 +103,7 @@ export function sizeOf(stream: NodeJS.WriteStream): { width: number; height: num
   return { width: stream.columns || 80, height: stream.rows || 24 };
 }
 
-/** A character of no meaning, one column wide. */
+/** A character of no meaning, one column wide: cli-table3 counts columns by an old table of Unicode, so it lays out these. */
 const STAND_IN = '\ue000';
 
 /**
@@ -116,27 +116,27 @@ export async function table(
   left: readonly number[] = [0],
 ): Promise<string> {
   const { default: Table } = await import('cli-table3');
+  const last = (head ?? rows[0] ?? []).length - 1;
+  // Nothing stands behind the last column, so its cells, which may be long, need no measuring when they are flush left.
+  const wide = (cell: string, i: number) =>
+    i === last && left.includes(i) ? Math.min(1, columns(cell.slice(0, 100))) : columns(cell);
+  const standIns = (row: string[]) => row.map((cell, i) => STAND_IN.repeat(wide(cell, i)));
   const none = ['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right'];
   const lines = [...none, 'left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid'];
   const made = new Table({
     chars: { ...Object.fromEntries(lines.map((name) => [name, ''])), middle: '  ' },
     style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
     colAligns: (head ?? rows[0] ?? []).map((_, i) => (left.includes(i) ? 'left' : 'right')),
-    head: (head ?? []).map(standIn),
+    head: standIns(head ?? []),
   });
-  made.push(...rows.map((row) => row.map(standIn)));
-  const cells = [head ?? [], ...rows].flat().filter((cell) => columns(cell) > 0);
+  made.push(...rows.map(standIns));
+  const cells = [head ?? [], ...rows].flatMap((row) => row.filter((cell, i) => wide(cell, i) > 0));
   return made
     .toString()
     .split('\n')
     .map((line) => line.trimEnd())
     .join('\n')
     .replaceAll(new RegExp(`${STAND_IN}+`, 'g'), () => cells.shift() as string);
-}
-
-/** As wide as `cell`: cli-table3 counts columns by an old table of Unicode, so it lays out these instead. */
-function standIn(cell: string): string {
-  return STAND_IN.repeat(columns(cell));
 }
 
 /** `value` as one JSON document with its schema number. */

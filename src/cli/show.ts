@@ -53,7 +53,7 @@ async function show(context: Context, queue: string, word: string, options: Opti
   }
   if (!context.stdout.isTTY || options.json) {
     const json = jobJson(queue, job, { schema: 1, made: timeOfId(job.id) });
-    return context.write(`${context.stdout.isTTY ? visibleJson(json) : json}\n`);
+    return context.write(context.stdout.isTTY ? visibleJson(json.toString('utf8')) : json);
   }
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
   const paint = await colours(context, context.stdout);

@@ -7,16 +7,18 @@ import { parse, withPayload } from './sinks/form.js';
  * Stored jobs as they are told of: a line of JSON, or rows of a table.
  */
 
-/** A job as one line of JSON, its payload byte for byte, `more` before everything else. What is not there is null. */
-export function jobJson(queue: string, job: StoredJob, more: object = {}): string {
+const NEWLINE = Buffer.from('\n');
+
+/** A job as one line of JSON, with its end, its payload byte for byte, `more` before everything else. What is not there is null. */
+export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffer {
   const { payload, lease, ...rest } = job;
   const { by, since, ends } = lease ?? {};
   const head = JSON.stringify(
     { ...more, queue, ...rest, leasedBy: by, leasedAt: since, leaseEnds: ends },
     (_, value) => value ?? null,
   );
-  if (!payload) return `${head.slice(0, -1)},"payload":null}`;
-  return withPayload(head, payload, parse(payload.toString('utf8')) !== undefined).toString('utf8');
+  if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
+  return Buffer.concat([withPayload(head, payload, parse(payload.toString('utf8')) !== undefined), NEWLINE]);
 }
 
 const REASONS: Record<string, string> = {
@@ -40,6 +42,11 @@ const LEAST = 24;
 
 /** The least that ids are given: those of delayq are no longer. */
 const ID_LEAST = 13;
+
+/** A job with no more of its payload than can be seen on a line of `width` columns: to be kept until its row is drawn. */
+export function brief(job: StoredJob, width: number): StoredJob {
+  return { ...job, payload: job.payload && Buffer.from(job.payload.subarray(0, 16 * width + 1024)) };
+}
 
 /** Rows of a table, cut to `width` columns if that is given, below a head when they are the `first`. */
 export async function jobTable(

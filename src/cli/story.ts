@@ -32,9 +32,11 @@ export async function storyOf(inspector: Inspector, queue: string, id: Id, zone:
   if (await inspector.hasPayload(queue, id))
     lines.push('its payload is there, but no due time: an orphan. Enqueuing this id anew mends it');
   const others = (await inspector.queues()).filter((name) => name !== queue).slice(0, ELSEWHERE);
-  const found = await Promise.all(others.map((other) => inspector.show(other, [id]).catch(() => [])));
-  for (const [i, [job]] of found.entries())
-    if (job) lines.push(`a job ${printable(idWord(id))} is in ${others[i]}: ${job.state}`);
+  // One after the other: each comes with its payload.
+  for (const other of others) {
+    const [job] = await inspector.show(other, [id]).catch(() => []);
+    if (job) lines.push(`a job ${printable(idWord(id))} is in ${other}: ${job.state}`);
+  }
   const totals = Object.entries(GONE).filter(([name]) => (stats[name] ?? 0) > 0);
   if (totals.length === 0) lines.push('by its counters no job has ever left this queue');
   else lines.push('it has left, or was never there: jobs that are done, cancelled or moved are not kept');
