@@ -72,15 +72,15 @@ export async function* adoption(
     let moved = 0;
     let changed = 0;
     let passed = 0;
-    let largest = MAX_BYTES / SLICE;
     for (;;) {
-      // Few at a time where values are large.
-      const size = Math.max(1, Math.min(SLICE, Math.floor(MAX_BYTES / largest)));
-      const members = (await redis.call('ZRANGE', zset, passed, passed + size - 1, 'WITHSCORES')) as Buffer[];
+      const members = (await redis.call('ZRANGE', zset, passed, passed + SLICE - 1, 'WITHSCORES')) as Buffer[];
       if (members.length === 0) break;
-      const ids = members.filter((_, i) => i % 2 === 0);
+      const ids = await affordable(
+        redis,
+        hash,
+        members.filter((_, i) => i % 2 === 0),
+      );
       const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
-      largest = Math.max(1, ...values.map((value) => (value as Buffer | null)?.length ?? 0));
       const found = ids.map((id, i) => foreign(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
       const good = found.filter((job) => 'value' in job);
       const answers = dryRun
@@ -102,6 +102,17 @@ export async function* adoption(
     }
     again = !dryRun && (changed > 0 || moved >= SLICE);
   }
+}
+
+/** The first of `ids`, as many as have values of {@link MAX_BYTES} together, one at least. */
+async function affordable(redis: Connection, hash: string, ids: readonly Buffer[]): Promise<readonly Buffer[]> {
+  const sizes = await Promise.all(ids.map((id) => redis.call('HSTRLEN', hash, id)));
+  let bytes = 0;
+  const full = sizes.findIndex((size, i) => {
+    bytes += Number(size);
+    return i > 0 && bytes > MAX_BYTES;
+  });
+  return full < 0 ? ids : ids.slice(0, full);
 }
 
 /** What is left of a sorted set and a hash: sizes, and some of the hash's fields that are not in the set. */

@@ -6,12 +6,17 @@ import { MAX_CALL } from './script.js';
 /** The most jobs that wait in line behind the running handlers: while one call's are handled the next call's come. */
 const MOST_AHEAD = 2 * MAX_CALL;
 
+/** With so many bytes of payload the line is long enough, and so is a batch that is made of it. */
+const ENOUGH_BYTES = 16 * 1024 * 1024;
+
 /** How long jobs may wait in line before all but the next ones are given back for others to take, ms. */
 export const SURPLUS_MS = 1_000;
 
 /** Jobs that were taken and wait for a handler, and how many of them there should be. */
 export class Line {
   readonly #waiting: { readonly job: Job; readonly queue: Queue; readonly since: number }[] = [];
+  /** How large their payloads are. */
+  #bytes = 0;
   /** Jobs for one call of the handler, and calls at once. */
   readonly #batch: number;
   readonly #concurrency: number;
@@ -32,6 +37,7 @@ export class Line {
 
   /** How many more jobs there should be while `busy` handlers run. */
   wanted(busy: number): number {
+    if (this.#bytes >= ENOUGH_BYTES) return 0;
     return (this.#concurrency - busy + this.#ahead) * this.#batch - this.#waiting.length;
   }
 
@@ -52,7 +58,10 @@ export class Line {
     else if (this.#waiting.length > 0 && busy === this.#concurrency)
       this.#ahead = Math.max(this.#concurrency, Math.floor(this.#ahead * 0.75));
     this.#hungry = false;
-    for (const job of jobs) this.#waiting.push({ job, queue, since });
+    for (const job of jobs) {
+      this.#waiting.push({ job, queue, since });
+      this.#bytes += job.payload.length;
+    }
   }
 
   /** How many jobs make the next call of the handler: those of one queue; 0 for none yet. `more` are on their way. */
@@ -66,13 +75,13 @@ export class Line {
 
   /** Takes the first jobs out of the line. */
   take(size: number): { queue: Queue; jobs: Job[] } {
-    const first = this.#waiting.splice(0, size);
-    return { queue: (first[0] as { queue: Queue }).queue, jobs: first.map(({ job }) => job) };
+    const { queue } = this.#waiting[0] as { queue: Queue };
+    return { queue, jobs: this.#cut(0, size) };
   }
 
   /** Takes all jobs out of the line. */
   clear(): Job[] {
-    return this.#waiting.splice(0).map(({ job }) => job);
+    return this.#cut(0);
   }
 
   /** Takes jobs out of the line that have waited long and will not start soon, as handlers have become slow. */
@@ -82,6 +91,12 @@ export class Line {
     const first = this.#waiting[next];
     if (!first || performance.now() - first.since < SURPLUS_MS) return [];
     this.#ahead = this.#concurrency;
-    return this.#waiting.splice(next).map(({ job }) => job);
+    return this.#cut(next);
+  }
+
+  #cut(start: number, size = this.#waiting.length): Job[] {
+    const jobs = this.#waiting.splice(start, size).map(({ job }) => job);
+    for (const { payload } of jobs) this.#bytes -= payload.length;
+    return jobs;
   }
 }

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
 import { Command } from 'commander';
 import {
   checkId,
@@ -8,7 +8,9 @@ import {
   formatDuration,
   formatTime,
   JsonText,
+  MAX_PAYLOAD,
   Queue,
+  tooLarge,
 } from '../index.js';
 import { readAt } from './at.js';
 import type { EnqueueOptions } from './bulk.js';
@@ -98,9 +100,10 @@ async function enqueue(context: Context, name: string, payload: string, options:
 }
 
 async function readPayload(file: string): Promise<string> {
-  let bytes: Buffer;
+  const pieces: Buffer[] = [];
   try {
-    bytes = await readFile(file);
+    // A byte more than a payload may have: the rest need not be read to say that it is too large.
+    for await (const piece of createReadStream(file, { end: MAX_PAYLOAD })) pieces.push(piece);
   } catch (cause) {
     throw new DelayqError('input', `cannot read ${JSON.stringify(file)}`, {
       why: (cause as Error).message,
@@ -108,6 +111,8 @@ async function readPayload(file: string): Promise<string> {
       cause,
     });
   }
+  const bytes = Buffer.concat(pieces);
+  if (bytes.length > MAX_PAYLOAD) throw tooLarge();
   return decodeUtf8(bytes);
 }
 

@@ -34,6 +34,9 @@ const IN_FLIGHT = 8;
 const BATCH = 100;
 const BATCH_BYTES = 1024 * 1024;
 
+/** So many payload bytes may be on their way at once: a batch of one job may be large. */
+const BYTES_IN_FLIGHT = IN_FLIGHT * BATCH_BYTES;
+
 export function importCommand(context: Context): Command {
   const command = new Command('import')
     .description(
@@ -108,10 +111,13 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     last = Math.max(last, batch.at(-1)?.line ?? 0);
     meter.add(batch.length);
   };
-  const flying: { batch: Numbered[]; sent: Promise<Restored[]> }[] = [];
+  const flying: { batch: Numbered[]; size: number; sent: Promise<Restored[]> }[] = [];
+  let inAir = 0;
   const land = async () => {
     const first = flying.shift();
-    if (first) took(first.batch, await first.sent);
+    if (!first) return;
+    took(first.batch, await first.sent);
+    inAir -= first.size;
   };
   let batch: Numbered[] = [];
   let size = 0;
@@ -122,11 +128,12 @@ async function importJobs(context: Context, queue: string, file: string | undefi
         : transfer.restore(queue, batch);
       // Told of when it lands.
       sent.catch(() => {});
-      flying.push({ batch, sent });
+      flying.push({ batch, size, sent });
+      inAir += size;
       batch = [];
       size = 0;
     }
-    if (flying.length >= IN_FLIGHT) await land();
+    while (flying.length >= IN_FLIGHT || inAir >= BYTES_IN_FLIGHT) await land();
   };
   try {
     for await (const some of linesUntil(stop, input)) {

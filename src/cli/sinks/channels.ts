@@ -18,17 +18,23 @@ const MOST_AFTER_END = 4 * 1024 * 1024;
 const CHANNELS = ['stdout', 'stderr'] as const;
 
 /**
- * A file without a name that holds `input`. A file rather than a pipe: it is there whole however little of it is read, and
+ * A file without a name that holds `input`, of which one piece at a time is asked for. A file rather than a pipe: it is there whole however little of it is read, and
  * a handler may open /dev/stdin. Throws `temporary` when it cannot be stored.
  */
-export function inputFile(input: Buffer): number {
+export function inputFile(input: Iterable<Buffer>): number {
   let fd: number | undefined;
   try {
     const name = join(tmpdir(), `delayq-${randomUUID()}`);
     fd = openSync(name, 'wx+', 0o600);
     unlinkSync(name);
     // With a position: the offset at which the process will read stays at the beginning.
-    for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
+    let at = 0;
+    for (const piece of input)
+      for (let from = 0; from < piece.length; ) {
+        const written = writeSync(fd, piece, from, piece.length - from, at);
+        from += written;
+        at += written;
+      }
     return fd;
   } catch (cause) {
     if (fd !== undefined) closeSync(fd);

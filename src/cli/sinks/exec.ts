@@ -2,6 +2,8 @@ import type { Task } from '../../index.js';
 import { type Form, lineOf } from './form.js';
 import type { Recipe } from './handlers.js';
 
+const NEWLINE = Buffer.from('\n');
+
 /** One process a job: `command` as it is, no shell, the payload on stdin, the rest in DELAYQ_*. */
 export function execRecipe(
   command: readonly string[],
@@ -27,7 +29,7 @@ export function execRecipe(
         DELAYQ_DUE: String(due),
         DELAYQ_RECEIPT: receipt,
       }),
-      input: Buffer.concat([lineOf(form, queue, task as Task, odd), Buffer.from('\n')]),
+      input: [lineOf(form, queue, task as Task, odd), NEWLINE],
     };
   };
 }

@@ -20,7 +20,7 @@ export interface Program {
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
   /** What it finds on its stdin. */
-  readonly input: Buffer;
+  readonly input: Iterable<Buffer>;
   /** Ends it when it aborts. */
   readonly signal: AbortSignal;
   readonly output: Output;
