@@ -53,6 +53,16 @@ export class JsonText {
         next: 'quote it as JSON, or pass --text to store any text as a JSON string',
       });
     }
+    return JsonText.#kept(text);
+  }
+
+  /** The same of a text that is known to be one JSON value, as it stood for one in a text that was parsed. */
+  static part(text: string): JsonText {
+    checkSize(text);
+    return JsonText.#kept(text);
+  }
+
+  static #kept(text: string): JsonText {
     checkUnicode(text);
     const outer = text.charCodeAt(0) <= 32 || text.charCodeAt(text.length - 1) <= 32;
     const trimmed = outer ? text.trim() : text;

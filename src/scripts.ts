@@ -35,7 +35,7 @@ export async function enqueue(
   const times = unlessAlike(jobs, 'at', 'in').map(({ at, in: delay }) => (at === undefined ? `+${delay}` : at));
   const records = unlessAlike(jobs, 'record', 'tries', 'maxLost', 'ttl').map(recordOf);
   const head = [ifExists, wake.channel, wake.pollMs, jobs.length, times.length, records.length];
-  const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => json), ...times, ...records];
+  const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => sendable(json)), ...times, ...records];
   const [now, letters, written] = await run(redis, 'enqueue', keys, args);
   return {
     now: number(now),
@@ -44,6 +44,11 @@ export async function enqueue(
     begun: number(written) === 2,
   };
 }
+
+/** Texts that are longer are sent as bytes: ioredis copies what is text twice more, and a copy may be three times as large. */
+const LONG = 64 * 1024;
+
+const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
 
 /** The jobs, or only the first when all are alike in these: most batches share a time, and have no records. */
 function unlessAlike(jobs: readonly ReadyJob[], ...names: (keyof ReadyJob)[]): readonly ReadyJob[] {

@@ -29,7 +29,7 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
   if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
   if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw badLine('tries is not a count from 1');
   return {
-    payload: JsonText.parse(payloadText(text) ?? JSON.stringify(payload)),
+    payload: JsonText.part(payloadText(text) ?? JSON.stringify(payload)),
     in: delay === undefined ? undefined : parseDuration(delay as string),
     at: at === undefined ? undefined : parseAt(at as string, { zone, now }).ms,
     id: id === undefined ? undefined : checkId(id as string),

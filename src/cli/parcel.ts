@@ -139,7 +139,7 @@ export function importedOf(text: string, zone: string, now: number): Imported {
 function payloadOf(line: object, text: string, payload: unknown, base64: unknown): Buffer {
   if ('payload' in line === (base64 !== undefined))
     throw badLine(base64 === undefined ? 'it has no payload' : 'it has two payloads');
-  if (base64 === undefined) return Buffer.from(JsonText.parse(payloadText(text) ?? JSON.stringify(payload)).text);
+  if (base64 === undefined) return Buffer.from(JsonText.part(payloadText(text) ?? JSON.stringify(payload)).text);
   if (typeof base64 !== 'string') throw badLine('payloadBase64 is not a string');
   return decoded('payload', base64);
 }
