@@ -4,6 +4,7 @@ import {
   Connection,
   Dead,
   Inspector,
+  JsonText,
   Operator,
   Queue,
   Release,
@@ -535,6 +536,28 @@ describe('a batch worker', () => {
     const sizes: number[] = [];
     await new BatchWorker(queue, (tasks) => sizes.push(tasks.length), { batch: 10_000, watch: false }).run();
     expect([sizes[0], sizes.reduce((sum, size) => sum + size)]).toEqual([10_000, 10_500]);
+  });
+
+  it('of large payloads hands out batches of about 16 MiB, and has no more in line (failures 39)', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(60).map(() => ({ payload: JsonText.from('x'.repeat(1024 * 1024)) })));
+    const sizes: number[] = [];
+    let [taken, settled, most] = [0, 0, 0];
+    const handler = async (tasks: Task[]) => {
+      sizes.push(tasks.length);
+      await until(() => taken === 60 || taken - settled >= 32);
+    };
+    const onDrained: WorkerOptions['onDrained'] = (_, { jobs }) => {
+      taken += jobs.length;
+      most = Math.max(most, taken - settled);
+    };
+    const onResult = () => {
+      settled += 1;
+    };
+    await new BatchWorker(queue, handler, { batch: 100, watch: false, onDrained, onResult }).run();
+    expect(sizes.reduce((sum, size) => sum + size)).toBe(60);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(17);
+    expect(most).toBeLessThanOrEqual(34);
   });
 });
 

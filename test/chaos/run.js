@@ -11,7 +11,8 @@ const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
-Kills, cuts and freezes real processes and servers, and balances the books. Files: ledger, steps, readers, servers, storm (default: all).
+Kills, cuts and freezes real processes and servers, and balances the books. Files: ledger, steps, readers, servers, large, storm
+(default: all).
 
   --seed N       what chance begins with (default: a new one, printed)
   --minutes M    how long the storm of everything lasts (default: 1)
@@ -57,7 +58,7 @@ if (!/^\d{1,9}$/.test(seed)) fail(`--seed is a whole number, not ${JSON.stringif
 if (!(Number(minutes) > 0)) fail(`--minutes is a number above zero, not ${JSON.stringify(minutes)}`);
 if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat counts from 1, not ${JSON.stringify(repeat)}`);
 for (const file of files) {
-  if (!['ledger', 'steps', 'readers', 'servers', 'storm'].includes(file))
+  if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm'].includes(file))
     fail(`there is no file ${JSON.stringify(file)}`);
 }
 // It looks into /proc, sets clocks with libfaketime and mounts a tmpfs.

@@ -69,6 +69,11 @@ describe('delayq enqueue', () => {
       stdout: '',
       stderr: expect.stringContaining('/does/not/exist'),
     });
+    // No more of one that never ends is read than tells that it is too large.
+    expect(await delayq(['enqueue', name, '@/dev/zero'])).toMatchObject({
+      code: 65,
+      stderr: expect.stringContaining('too large'),
+    });
   });
 
   it('warns of a time that is past, and makes the job due now', async () => {
