@@ -168,8 +168,8 @@ export class Connection {
       if (this.#trouble) throw this.#trouble;
       return client;
     } catch (error) {
-      // After its end it would take this for the next attempt's, and keep the cause of that to itself.
-      if (client.status !== 'end') client.disconnect();
+      // The next attempt cannot begin before this one has ended.
+      await this.#drop(client);
       const cause = this.#trouble ?? (error as Error);
       const code = (cause as NodeJS.ErrnoException).code;
       if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) throw fromReply(cause, this.address);
@@ -221,17 +221,21 @@ export class Connection {
     return this.#ready();
   }
 
-  /** Ends the stream that `client` has now. Once, however many calls it has failed: each time would leave listeners. */
-  #drop(client: Redis): Promise<void> {
+  /**
+   * Ends the stream that `client` has now, at once: a peer that is frozen would never say goodbye. Once, however many calls
+   * it has failed: each time would leave listeners.
+   */
+  async #drop(client: Redis): Promise<void> {
     const { stream } = client;
+    if (client.status === 'end') return;
     if (this.#dropped?.stream !== stream) {
       const gone = new Promise<void>((resolve) => {
-        if (client.status === 'end') resolve();
-        else client.once('end', resolve).disconnect();
+        client.once('end', resolve).disconnect();
+        stream.destroy();
       });
       this.#dropped = { stream, gone };
     }
-    return this.#dropped.gone;
+    await this.#dropped.gone;
   }
 
   async #send(client: Redis, command: string, args: Arg[]): Promise<Reply> {
