@@ -61,6 +61,10 @@ describe('the systemd units', () => {
     expect(await queue.counts()).toMatchObject({ active: 0, stats: { acked: 1 } });
   });
 
+  it.each(['order-close.service', 'order-close-watch.service'])('stop delayq alone, not its handlers: %s', (unit) => {
+    expect(text(unit)).toMatch(/^KillMode=mixed$/m);
+  });
+
   it.runIf(has('systemd-analyze', '--version'))('are valid', async () => {
     const units = ['order-close.service', 'order-close.timer', 'order-close-watch.service'].map(path).join(' ');
     expect(await sh(`systemd-analyze verify ${units}`)).toMatchObject({ stderr: '' });

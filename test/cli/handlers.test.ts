@@ -803,6 +803,71 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
   });
 });
 
+describe('a stop that reaches the handlers as well (failures 42)', () => {
+  /** Starts two handlers that write their pids and wait. */
+  const started = async (queue: Queue, handler: (log: string) => string[], ...options: string[]) => {
+    await queue.enqueue(upTo(2).map((n) => ({ payload: n, id: `j${n}` })));
+    const log = path();
+    const running = begin(['drain', '-P', '2', '-v', ...options, queue.name, ...handler(log)]);
+    await until(() => linesOf(read(log)).length === 2);
+    return { running, pids: linesOf(read(log)).map(Number) };
+  };
+  const waits = (log: string, trap = '') => shell(`${trap} echo $$ >> ${log}; while :; do sleep 0.05; done`);
+  const untouched = { pending: 2, due: 2, active: 0, meta: 0 };
+
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
+    'by %s, before it reaches delayq, counts nothing',
+    async (signal) => {
+      const queue = freshQueue();
+      const { running, pids } = await started(queue, waits);
+      for (const pid of pids) process.kill(pid, signal);
+      await until(() => !pids.some(alive));
+      running.child.kill(signal);
+      expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('given back') });
+      expect(await queue.counts()).toMatchObject(untouched);
+    },
+  );
+
+  it('counts nothing for handlers that end as a shell says it: 128 + n', async () => {
+    const queue = freshQueue();
+    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 143' TERM;"), '--watch');
+    running.child.kill('SIGTERM');
+    for (const pid of pids) process.kill(pid, 'SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject(untouched);
+  });
+
+  it('counts nothing for the batch of --pipe', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(2).map((n) => ({ payload: n })));
+    const log = path();
+    const running = begin(['drain', '--pipe', `echo $$ >> ${log}; sleep 600`, queue.name]);
+    await until(() => read(log).includes('\n'));
+    process.kill(-Number(read(log)), 'SIGTERM');
+    await until(() => !alive(Number(read(log))));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject(untouched);
+  });
+
+  it('is not what ended a handler when none comes: it has failed', async () => {
+    const queue = freshQueue();
+    const { running, pids } = await started(queue, waits);
+    for (const pid of pids) process.kill(pid, 'SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('killed by SIGTERM') });
+    expect(await queue.counts()).toMatchObject({ pending: 2, due: 0, stats: { retried: 2 } });
+  });
+
+  it('leaves a failure of another kind what it is', async () => {
+    const queue = freshQueue();
+    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 1' TERM;"), '--watch');
+    running.child.kill('SIGTERM');
+    for (const pid of pids) process.kill(pid, 'SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject({ stats: { retried: 2 } });
+  });
+});
+
 it('ten drains with handlers hand out 1,000 jobs once each (failures 16)', async () => {
   const queue = freshQueue();
   await queue.enqueue(upTo(1_000).map((n) => ({ payload: n })));

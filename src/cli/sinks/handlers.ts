@@ -41,7 +41,7 @@ export async function drainIntoHandlers(
   how: Handling,
 ): Promise<boolean> {
   const { queues, notes } = drain;
-  const verdict = new Verdict(how.name, how.parallel, how.deadOn);
+  const verdict = new Verdict(how.name, how.parallel, how.deadOn, drain.stop);
   const unread = new AbortController();
   const relay = new Relay(context, { live: how.parallel === 1, onStop: () => unread.abort() });
   const processes = new Processes(context, how.killAfterMs);
@@ -51,7 +51,7 @@ export async function drainIntoHandlers(
     const ended = await processes
       .run({ ...recipe(tasks), signal, output: relay.open() })
       .catch((error: NodeJS.ErrnoException) => verdict.notStarted(error));
-    verdict.ended(ended, signal);
+    await verdict.ended(ended, signal);
   };
   const worker = new BatchWorker(queues, handle, {
     batch: how.batch,

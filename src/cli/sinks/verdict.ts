@@ -1,8 +1,16 @@
+import { constants } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Dead, DelayqError, isDelayqError, Release } from '../../index.js';
 import type { Ended } from './process.js';
 
 /** Of the errors of spawn(2), those that pass: the machine has no room for one more process now. */
 const NO_ROOM = new Set(['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE']);
+
+/** The signals that stop a service or a terminal's jobs, as statuses. Whoever sends them to all may reach delayq last. */
+const STOPPED = new Set((['SIGHUP', 'SIGINT', 'SIGTERM'] as const).map((name) => 128 + constants.signals[name]));
+
+/** How long a handler that ended so waits for its verdict, ms: Node hears of its end before it hears of its own signal. */
+const STOP_MS = 1_000;
 
 /** Exit statuses by which a shell says that a command is not there or cannot be run. */
 const NOT_RUN = new Set([126, 127]);
@@ -12,6 +20,7 @@ export class Verdict {
   readonly #command: string;
   readonly #parallel: number;
   readonly #deadOn: ReadonlySet<number>;
+  readonly #stop: AbortSignal;
   readonly #halt = new AbortController();
   /** A handler has ended in another way than "not found": it can be run. */
   #proven = false;
@@ -20,11 +29,12 @@ export class Verdict {
   halted = false;
   #problem: DelayqError | undefined;
 
-  /** `parallel` handlers run at once: so many may end before one that was started earlier. */
-  constructor(command: string, parallel: number, deadOn: ReadonlySet<number>) {
+  /** `parallel` handlers run at once: so many may end before one that was started earlier. `stop` stops the run. */
+  constructor(command: string, parallel: number, deadOn: ReadonlySet<number>, stop: AbortSignal) {
     this.#command = command;
     this.#parallel = parallel;
     this.#deadOn = deadOn;
+    this.#stop = stop;
   }
 
   /** Aborts when no more handlers should be started. */
@@ -39,8 +49,8 @@ export class Verdict {
     return this.#problem;
   }
 
-  /** Returns when the job is done; throws what becomes of it otherwise. */
-  ended({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): void {
+  /** Resolves when the job is done; throws what becomes of it otherwise. */
+  async ended({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
     const because = (what: string) => (tail === '' ? what : `${what}: ${tail}`);
     // Whatever status it ends with when it is told to: it was not let finish.
     if (aborted) throw new Error(because((signal.reason as Error).message));
@@ -54,6 +64,10 @@ export class Verdict {
     }
     this.#proven = true;
     if (status === 0) return;
+    if (STOPPED.has(status)) {
+      await sleep(STOP_MS, undefined, { signal: this.#stop }).catch(() => {});
+      if (this.#stop.aborted) throw new Release();
+    }
     const text = because(by ? `killed by ${by}` : `exit ${status}`);
     if (this.#deadOn.has(status)) throw new Dead(text);
     if (status === 255) {
