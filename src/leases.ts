@@ -1,5 +1,6 @@
-import { DelayqError, isPassing } from './errors.js';
+import { DelayqError, isDelayqError, isPassing } from './errors.js';
 import type { Answer, Given, Job, Nacked } from './job.js';
+import { type OnTrouble, Outages } from './outages.js';
 import { type Patience, patiently, settlePatiently } from './patience.js';
 import type { NackOptions, Queue } from './queue.js';
 import { MAX_CALL } from './script.js';
@@ -12,7 +13,7 @@ export interface LeasesOptions {
   /** Hears of each job whose lease another drain has taken back. */
   readonly onLost?: (job: Job) => void;
   /** Hears that jobs cannot be settled now, and, with undefined, that they can again. */
-  readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
+  readonly onTrouble?: OnTrouble | undefined;
   /** How long settling is tried while Redis is in trouble, ms; default: until {@link Leases.giveUpAfter}. */
   readonly patienceMs?: number | undefined;
 }
@@ -51,8 +52,10 @@ export class Leases {
   readonly #options: LeasesOptions;
   #timer: NodeJS.Timeout | undefined;
   #tickMs = Number.POSITIVE_INFINITY;
-  #renewing = false;
+  readonly #renewing = new Set<Queue>();
   #giveUpAt = Number.POSITIVE_INFINITY;
+  /** Queues of the run that holds these leases which cannot be used now. */
+  readonly outages = new Outages();
 
   constructor(options: LeasesOptions = {}) {
     this.#options = options;
@@ -75,14 +78,15 @@ export class Leases {
   }
 
   #tick(): void {
-    if (this.#renewing) return;
-    this.#renewing = true;
-    // What fails now is tried again at the next tick; that Redis is in trouble those say who wait for it.
-    this.#renewSpent(1 / 3)
-      .catch(() => {})
-      .finally(() => {
-        this.#renewing = false;
-      });
+    for (const [queue, spent] of this.#spent(1 / 3)) {
+      // A queue that is slow must not keep the others from being renewed.
+      if (this.#renewing.has(queue)) continue;
+      this.#renewing.add(queue);
+      // What fails now is tried again at the next tick; that Redis is in trouble those say who wait for it.
+      this.#renew(queue, spent)
+        .catch(() => {})
+        .finally(() => this.#renewing.delete(queue));
+    }
   }
 
   /** Whether a job is still ours. */
@@ -104,11 +108,27 @@ export class Leases {
     });
   }
 
-  /** Of `jobs`, those still ours: renews what is half spent first, as the process may have been suspended. */
+  /**
+   * Of `jobs`, those still ours: renews what is half spent first, as the process may have been suspended. While others
+   * of the run's queues can be used, those of one that cannot are no longer ours.
+   */
   async fresh(jobs: readonly Job[]): Promise<readonly Job[]> {
     if (this.areFresh(jobs)) return jobs;
-    await this.#trying(() => patiently(() => this.#renewSpent(1 / 2), this.#patience()));
+    const queues = new Set(jobs.map((job) => this.#held.get(job)?.queue));
+    const renew = async (queue: Queue) => {
+      const renewed = () => this.#renew(queue, this.#spent(1 / 2).get(queue) ?? []);
+      await this.#trying(() => patiently(renewed, this.#patience())).catch((error: unknown) => {
+        if (!this.#goesOn(queue, error)) throw error;
+        this.forget(jobs.filter((job) => this.#held.get(job)?.queue === queue));
+      });
+    };
+    await Promise.all([...queues].map((queue) => queue && renew(queue)));
     return jobs.filter((job) => this.#held.has(job));
+  }
+
+  /** Whether a run can go on without a queue that has failed: others are well, and it is not all of Redis. */
+  #goesOn(queue: Queue, error: unknown, settling?: boolean): boolean {
+    return isDelayqError(error) && !isPassing(error) && this.outages.failed(queue, error, settling);
   }
 
   /** Marks the end: from here on settling is tried for `ms` more and then given up. */
@@ -165,7 +185,17 @@ export class Leases {
           const { job, delayMs, error } = items[place] as GiveBack;
           return { id: job.id, receipt: job.receipt, delayMs, error };
         });
-        const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience()));
+        const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience())).catch(
+          (error: unknown) => {
+            if (!this.#goesOn(queue, error, true)) throw error;
+          },
+        );
+        if (!told) {
+          // They come again when their leases end.
+          this.forget(places.slice(i).map((place) => (items[place] as GiveBack).job));
+          return;
+        }
+        this.outages.settled(queue);
         some.forEach((place, n) => {
           answers[place] = told[n] as A;
           this.#held.delete((items[place] as GiveBack).job);
@@ -194,17 +224,19 @@ export class Leases {
     }
   }
 
-  /** Renews the leases of which `share` is spent. */
-  async #renewSpent(share: number): Promise<void> {
+  /** What is held of which `share` of the lease is spent, by queue. */
+  #spent(share: number): Map<Queue, [Job, Holding][]> {
     const now = performance.now();
     const spent = [...this.#held].filter(([, { since, leaseMs }]) => now - since >= leaseMs * share);
-    for (const [queue, ofQueue] of groupBy(spent, ([, holding]) => holding.queue)) {
-      for (const [leaseMs, some] of groupBy(ofQueue, ([, holding]) => holding.leaseMs)) {
-        const jobs = some.map(([job]) => job);
-        const answers = await queue.renew(jobs, leaseMs);
-        const renewed: Holding = { queue, leaseMs, since: now };
-        for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, renewed);
-      }
+    return groupBy(spent, ([, { queue }]) => queue);
+  }
+
+  async #renew(queue: Queue, spent: readonly [Job, Holding][]): Promise<void> {
+    for (const [leaseMs, some] of groupBy(spent, ([, holding]) => holding.leaseMs)) {
+      const jobs = some.map(([job]) => job);
+      const renewed: Holding = { queue, leaseMs, since: performance.now() };
+      const answers = await queue.renew(jobs, leaseMs);
+      for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, renewed);
     }
   }
 

@@ -1,6 +1,7 @@
-import { type DelayqError, isPassing } from './errors.js';
+import { isDelayqError, isPassing } from './errors.js';
 import { POLL_MS } from './keys.js';
 import type { Leases, Taken } from './leases.js';
+import { type OnTrouble, Outages } from './outages.js';
 import type { Queue } from './queue.js';
 import { MAX_CALL } from './script.js';
 import type { Drained } from './scripts.js';
@@ -25,8 +26,8 @@ export interface LoopOptions {
   readonly forMs?: number | undefined;
   /** Stops the loop; what was taken by then is still yielded. */
   readonly signal?: AbortSignal | undefined;
-  /** Hears that Redis is in trouble (once, until it is back) and that it is back. Only with `watch`. */
-  readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
+  /** Hears that Redis, or one of several queues, is in trouble (once, until it is back) and that it is back. Only with `watch`. */
+  readonly onTrouble?: OnTrouble | undefined;
   /** Holds the leases of what is taken from the moment it is here. */
   readonly leases?: Leases | undefined;
   /**
@@ -44,21 +45,25 @@ export interface LoopOptions {
  * is left; with `watch` until stopped. The loop waits for the earliest next due time that Redis told, one poll interval
  * at most: that alone delivers. The wake channel only shortens the wait.
  *
- * Throws what Redis answers. With `watch` a connection that is lost and errors that pass are waited out.
+ * With `watch` a connection that is lost and errors that pass are waited out. A queue that fails otherwise is left out,
+ * with `watch` until it is well again; what it failed with is thrown at the end, or when no other is left.
  */
 export async function* drainLoop(queues: readonly Queue[], options: LoopOptions = {}): AsyncGenerator<Taken> {
   const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const rest = new Rest(queues, signal);
   const calls = new Calls(options);
+  const outages = options.leases?.outages ?? new Outages();
+  outages.begin(queues, options);
   const [first] = queues;
   /** A call of the first queue that was sent before the answer to the one before it was here. */
   let ahead: Promise<Answered> | undefined;
   /** The first queue's last answer said that there is more. */
   let more = false;
   let failure: { readonly error: unknown } | undefined;
-  let troubled = 0;
-  const over = () => failure !== undefined || calls.left === 0 || signal?.aborted;
+  const troubled = new Set<Queue>();
+  let tries = 0;
+  const over = () => failure !== undefined || outages.all || calls.left === 0 || signal?.aborted;
   if (watch) rest.listen();
   try {
     while (ahead || !over()) {
@@ -66,6 +71,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
       rest.begin(Math.min(end, performance.now() + POLL_MS));
       for (const queue of queues) {
         if (!ahead && over()) break;
+        if (!ahead && outages.has(queue)) continue;
         const call = ahead ?? calls.send(queue);
         ahead = undefined;
         if (options.ahead && more && queue === first && !over() && performance.now() < end) ahead = calls.send(queue);
@@ -74,15 +80,21 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
           answered = await call;
         } catch (error) {
           if (watch && isPassing(error)) {
-            if (troubled++ === 0) options.onTrouble?.(error);
-            rest.until(performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(troubled, 10)));
-          } else failure ??= { error };
+            if (troubled.size === 0) options.onTrouble?.(error);
+            troubled.add(queue);
+            tries += 1;
+            rest.until(performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(tries, 10)));
+          } else if (isDelayqError(error) && !isPassing(error)) outages.failed(queue, error);
+          else failure ??= { error };
           more = false;
           if (ahead) break;
           continue;
         }
-        if (troubled > 0) options.onTrouble?.(undefined);
-        troubled = 0;
+        if (troubled.delete(queue) && troubled.size === 0) {
+          tries = 0;
+          options.onTrouble?.(undefined);
+        }
+        outages.drained(queue);
         const { drained, taken } = answered;
         if (queue === first) more = drained.state === 'more';
         rest.learn(drained);
@@ -92,13 +104,15 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         if (found || ahead) break;
       }
       if (ahead || (found && performance.now() < end)) continue;
-      if (failure || !watch || performance.now() >= end) break;
+      if (over() || !watch || performance.now() >= end) break;
       await rest.take();
     }
   } finally {
     rest.close();
+    outages.end();
   }
   if (failure) throw failure.error;
+  if (outages.error) throw outages.error;
 }
 
 /** What a call of Redis said, and what it took. */

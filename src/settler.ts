@@ -1,6 +1,7 @@
 import type { Backoff } from './backoff.js';
 import type { Job } from './job.js';
 import type { GiveBack, Leases } from './leases.js';
+import type { Queue } from './queue.js';
 import type { Call, Kind, TaskOutcome } from './task.js';
 
 /** What is to become of a job that its handler was done with. */
@@ -23,14 +24,16 @@ interface Listener {
 
 const GIVEN_BACK = ['retry', 'dead', 'release'] as const;
 
-/** Tells Redis what has become of jobs: while one call is under way, what is to be said next gathers. */
+/**
+ * Tells Redis what has become of jobs, of each queue apart: while one call is under way, what is to be said next gathers.
+ */
 export class Settler {
   readonly #leases: Leases;
   readonly #backoff: Backoff | undefined;
   readonly #listener: Listener;
-  #verdicts: Verdict[] = [];
-  #telling: Promise<void> | undefined;
-  readonly #releases = new Set<Promise<void>>();
+  /** What is to be said next, of queues of which something is said now. */
+  readonly #verdicts = new Map<Queue, Verdict[]>();
+  readonly #underWay = new Set<Promise<void>>();
 
   /** `backoff` left out: as each queue's config says. */
   constructor(leases: Leases, backoff: Backoff | undefined, listener: Listener) {
@@ -39,45 +42,48 @@ export class Settler {
     this.#listener = listener;
   }
 
-  settle(verdicts: readonly Verdict[]): void {
-    this.#verdicts.push(...verdicts);
-    this.#telling ??= this.#tell().finally(() => {
-      this.#telling = undefined;
-    });
+  /** Settles what a call of a handler was done with. */
+  settle(queue: Queue, verdicts: readonly Verdict[]): void {
+    const waiting = this.#verdicts.get(queue);
+    if (waiting) {
+      waiting.push(...verdicts);
+      return;
+    }
+    this.#verdicts.set(queue, [...verdicts]);
+    this.#track(this.#tell(queue));
   }
 
   /** Gives jobs back that no handler has seen, as if they had never been taken. */
   release(jobs: readonly Job[]): void {
     if (jobs.length === 0) return;
-    const released: Promise<void> = this.#leases
-      .release(jobs)
-      .then(
-        () => {},
-        (error: unknown) => this.#listener.onFailed(error),
-      )
-      .finally(() => this.#releases.delete(released));
-    this.#releases.add(released);
+    this.#track(this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error)));
+  }
+
+  #track(work: Promise<unknown>): void {
+    const tracked: Promise<void> = work.then(() => void this.#underWay.delete(tracked));
+    this.#underWay.add(tracked);
   }
 
   /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
-    while (this.#telling || this.#releases.size > 0) await Promise.all([this.#telling, ...this.#releases]);
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
   }
 
-  async #tell(): Promise<void> {
+  async #tell(queue: Queue): Promise<void> {
     // Handlers that end in the same moment are told of together.
     await new Promise((resolve) => setImmediate(resolve));
-    while (this.#verdicts.length > 0) {
-      const verdicts = this.#verdicts;
-      this.#verdicts = [];
+    for (let verdicts = this.#next(queue); verdicts.length > 0; verdicts = this.#next(queue)) {
       const of = (kind: Kind) => verdicts.filter((verdict) => verdict.kind === kind);
-      try {
-        await Promise.all([this.#ack(of('ack')), ...GIVEN_BACK.map((mode) => this.#giveBack(of(mode), mode))]);
-        this.#listener.onRoom();
-      } catch (error) {
-        this.#listener.onFailed(error);
-      }
+      const told = [this.#ack(of('ack')), ...GIVEN_BACK.map((mode) => this.#giveBack(of(mode), mode))];
+      for (const one of await Promise.allSettled(told))
+        if (one.status === 'rejected') this.#listener.onFailed(one.reason);
+      this.#listener.onRoom();
     }
+    this.#verdicts.delete(queue);
+  }
+
+  #next(queue: Queue): Verdict[] {
+    return this.#verdicts.get(queue)?.splice(0) ?? [];
   }
 
   async #ack(verdicts: Verdict[]): Promise<void> {

@@ -1,5 +1,5 @@
 import { type Backoff, packBackoff, parseBackoff } from './backoff.js';
-import { DelayqError } from './errors.js';
+import { DelayqError, isPassing } from './errors.js';
 import { checkCount, checkMs, type Job } from './job.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
 import { Line, SURPLUS_MS } from './line.js';
@@ -135,7 +135,7 @@ export class BatchWorker {
     this.#settler = new Settler(this.#leases, this.#backoff, {
       onSettled: (verdict, outcome, delayMs) => this.#settled(verdict, outcome, delayMs),
       onRoom: () => this.#advance(),
-      onFailed: (error) => this.#fail(error),
+      onFailed: (error) => this.#unsettled(error),
     });
   }
 
@@ -177,7 +177,8 @@ export class BatchWorker {
     clearTimeout(this.#graceOver);
     signal?.removeEventListener('abort', stop);
     this.#leases.close();
-    if (this.#problem !== undefined) throw this.#problem;
+    const problem = this.#problem ?? this.#leases.outages.error;
+    if (problem !== undefined) throw problem;
     return this.#counts;
   }
 
@@ -248,7 +249,9 @@ export class BatchWorker {
       (error: unknown) => {
         this.#asked = 0;
         this.#drained = true;
-        this.#fail(error);
+        // What was taken of queues that are well is handled first.
+        if (error !== this.#leases.outages.error || this.#leases.outages.all) this.#fail(error);
+        else this.#note(error);
       },
     );
   }
@@ -341,6 +344,7 @@ export class BatchWorker {
     }
     const message = error === undefined || kind === 'release' ? undefined : messageOf(error);
     this.#settler.settle(
+      call.queue,
       call.jobs.map((job) => ({ call, job, kind, ms, error: message, delayMs: this.#delayOf(job, kind, error) })),
     );
     if (this.#asked > 0) this.#line.handlerFree();
@@ -367,10 +371,22 @@ export class BatchWorker {
     this.#options.onResult?.({ queue: call.queue, job, outcome, ms, error, delayMs });
   }
 
+  /** Jobs of a queue could not be settled. When nothing more is taken anyway, what others have in hand is finished. */
+  #unsettled(error: unknown): void {
+    if (this.#drained && !isPassing(error)) this.#note(error);
+    else this.#fail(error);
+  }
+
   /** Something that does not pass by itself: ends the run in good order, and is thrown at the end. */
   #fail(error: unknown): void {
     this.#problem ??= error;
     this.stop();
+    this.#advance();
+  }
+
+  /** Something to throw at the end. */
+  #note(error: unknown): void {
+    this.#problem ??= error;
     this.#advance();
   }
 }

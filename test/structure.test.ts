@@ -44,6 +44,7 @@ const LIBRARY = [
     'doctor',
     'check',
     'patience',
+    'outages',
     'leases',
     'loop',
     'line',

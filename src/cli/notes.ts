@@ -13,7 +13,8 @@ export class Notes {
   readonly #expired = new Map<string, number>();
   #died = 0;
   readonly #paused = new Set<string>();
-  #since: number | undefined;
+  /** Since when Redis (undefined), or a queue alone, has been in trouble. */
+  readonly #since = new Map<Queue | undefined, number>();
   /** Jobs that the drain was given. */
   taken = 0;
 
@@ -64,15 +65,17 @@ export class Notes {
     if (this.#talk !== 'quiet') say(this.#context, why);
   }
 
-  /** Tells once that Redis is in trouble, and that it is back. */
-  trouble(error: DelayqError | undefined): void {
-    if (error && this.#since === undefined) {
-      this.#since = performance.now();
+  /** Tells once that Redis, or a queue alone, is in trouble, and that it is back. */
+  trouble(error: DelayqError | undefined, queue?: Queue): void {
+    const since = this.#since.get(queue);
+    if (error && since === undefined) {
+      this.#since.set(queue, performance.now());
       complain(this.#context, error);
-      say(this.#context, 'still trying');
-    } else if (!error && this.#since !== undefined) {
-      say(this.#context, `Redis is back after ${formatDuration(performance.now() - this.#since)}`);
-      this.#since = undefined;
+      say(this.#context, queue ? `going on without ${queue.name}, looking at it every second` : 'still trying');
+    } else if (!error && since !== undefined) {
+      this.#since.delete(queue);
+      const who = queue?.name ?? 'Redis';
+      say(this.#context, `${who} is back after ${formatDuration(performance.now() - since)}`);
     }
   }
 

@@ -6,6 +6,7 @@ import {
   DelayqError,
   type Held,
   isDelayqError,
+  isPassing,
   MAX_CALL,
   type NackAnswer,
   type NackOptions,
@@ -153,7 +154,8 @@ class Answers {
   readonly #flying = new Set<Promise<void>>();
   readonly #counts: Record<Answer | NackAnswer, number> = { held: 0, pending: 0, dead: 0, lost: 0, superseded: 0 };
   #refused = 0;
-  #failure: unknown;
+  /** By queue. */
+  readonly #failures = new Map<Queue, unknown>();
 
   constructor(context: Context, options: Options, settle: Settle) {
     this.#context = context;
@@ -175,11 +177,17 @@ class Answers {
       for await (const some of lines(stdin)) {
         await this.take(some.flatMap((line) => this.#item(line)));
         await this.#context.heard();
-        if (this.#failure !== undefined) break;
+        if (this.#failed) break;
       }
     } catch (error) {
       if (!stop.aborted) throw error;
     }
+  }
+
+  /** Whether reading on has no use: Redis is gone, or no queue that was named can be used. */
+  get #failed(): boolean {
+    const errors = [...this.#failures.values()];
+    return errors.some(isPassing) || (errors.length > 0 && errors.length === this.#queues.size);
   }
 
   #item(line: Line): Item[] {
@@ -223,7 +231,7 @@ class Answers {
       const answers = await this.#settle(queue, items, patience);
       for (const [i, item] of items.entries()) this.#answered(item, answers[i] as Answer | NackAnswer);
     } catch (error) {
-      this.#failure ??= error;
+      if (!this.#failures.has(queue)) this.#failures.set(queue, error);
       const at = items.map(({ line }) => line).filter((line) => line !== undefined);
       const which = at.length === 1 ? `line ${at[0]}` : `lines ${at[0]} to ${at.at(-1)}`;
       if (at.length > 0) say(this.#context, `${which}: not answered for ${queue.name}`);
@@ -251,7 +259,7 @@ class Answers {
     if (this.#options.json) {
       await this.#context.write(document({ settled: held + pending + dead, dead, lost, superseded, refused }));
     }
-    if (this.#failure !== undefined) throw this.#failure;
+    for (const error of this.#failures.values()) throw error;
     if (lost > 0 || refused > 0 || (dead > 0 && !this.#options.dead)) this.#context.exitCode = 1;
   }
 }

@@ -1,4 +1,4 @@
-import { type Backoff, BatchWorker, type DelayqError, type Task } from '../../index.js';
+import { type Backoff, BatchWorker, type DelayqError, type Queue, type Task } from '../../index.js';
 import type { Context } from '../context.js';
 import { say } from '../output.js';
 import type { Drain } from './drain.js';
@@ -69,7 +69,7 @@ export async function drainIntoHandlers(
     signal: AbortSignal.any([drain.stop, verdict.signal, unread.signal]),
     // A reader that is slow slows down the run, not the handlers that have ended.
     hold: () => relay.room(),
-    onTrouble: (error?: DelayqError) => notes.trouble(error),
+    onTrouble: (error?: DelayqError, queue?: Queue) => notes.trouble(error, queue),
     onDrained: (queue, drained) => notes.drained(queue, drained),
     onResult: (result) => notes.result(result),
   });
