@@ -131,9 +131,14 @@ export class Leases {
     return isDelayqError(error) && !isPassing(error) && this.outages.failed(queue, error, settling);
   }
 
-  /** Marks the end: from here on settling is tried for `ms` more and then given up. */
+  /** Marks the end: from here on settling is tried for `ms` more and then given up, whatever Redis does. */
   giveUpAfter(ms: number): void {
     this.#giveUpAt = Math.min(this.#giveUpAt, performance.now() + ms);
+  }
+
+  /** When to stop waiting for Redis, by the monotonic clock, ms. */
+  get giveUpAt(): number {
+    return this.#giveUpAt;
   }
 
   /** Removes jobs that are done. Answers come in the order of the jobs. */
@@ -168,6 +173,7 @@ export class Leases {
   /** Stops renewing. */
   close(): void {
     clearInterval(this.#timer);
+    this.#tickMs = 0;
   }
 
   /** Settles jobs, a queue at a time; `gone` is the answer for a job whose lease had ended before. */
@@ -211,7 +217,8 @@ export class Leases {
 
   #patience(): Patience {
     const end = performance.now() + (this.#options.patienceMs ?? Number.POSITIVE_INFINITY);
-    return { until: () => Math.min(end, this.#giveUpAt), onTrouble: this.#options.onTrouble };
+    const giveUpAt = () => this.#giveUpAt;
+    return { until: () => Math.min(end, this.#giveUpAt), giveUpAt, onTrouble: this.#options.onTrouble };
   }
 
   async #trying<T>(call: () => Promise<T>): Promise<T> {

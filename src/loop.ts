@@ -1,7 +1,8 @@
-import { isDelayqError, isPassing } from './errors.js';
+import { DelayqError, isDelayqError, isPassing } from './errors.js';
 import { POLL_MS } from './keys.js';
 import type { Leases, Taken } from './leases.js';
 import { type OnTrouble, Outages } from './outages.js';
+import { answerBy } from './patience.js';
 import type { Queue } from './queue.js';
 import { MAX_CALL } from './script.js';
 import type { Drained } from './scripts.js';
@@ -28,7 +29,10 @@ export interface LoopOptions {
   readonly signal?: AbortSignal | undefined;
   /** Hears that Redis, or one of several queues, is in trouble (once, until it is back) and that it is back. Only with `watch`. */
   readonly onTrouble?: OnTrouble | undefined;
-  /** Holds the leases of what is taken from the moment it is here. */
+  /**
+   * Holds the leases of what is taken from the moment it is here. After a stop an answer is not waited for longer than
+   * until it gives up; what comes later is given back.
+   */
   readonly leases?: Leases | undefined;
   /**
    * Asks for the next batch but one before the next is here, while there is more to take: Redis and whoever reads then
@@ -79,7 +83,8 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
         try {
           answered = await call;
         } catch (error) {
-          if (watch && isPassing(error)) {
+          if (signal?.aborted && isDelayqError(error, 'unknown')) failure ??= { error: inDoubt(queue, error, options) };
+          else if (watch && isPassing(error)) {
             if (troubled.size === 0) options.onTrouble?.(error);
             troubled.add(queue);
             tries += 1;
@@ -115,6 +120,16 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
   if (outages.error) throw outages.error;
 }
 
+/** The error for a call that took jobs, maybe, when whoever was to get them has stopped. */
+function inDoubt({ name }: Queue, error: DelayqError, { leaseMs }: LoopOptions): DelayqError {
+  const next =
+    leaseMs === 0
+      ? 'jobs that this call took were removed as it took them, and are lost'
+      : 'jobs that this call took come again when their leases end';
+  const what = `stopped before Redis answered the last call for jobs of ${name}`;
+  return new DelayqError('unknown', what, { why: error.why, next, cause: error });
+}
+
 /** What a call of Redis said, and what it took. */
 interface Answered {
   readonly drained: Drained;
@@ -135,10 +150,17 @@ class Calls {
   }
 
   send(queue: Queue): Promise<Answered> {
-    const answered = this.#call(queue);
-    // Told when it is waited for.
-    answered.catch(() => {});
+    const { leases } = this.#options;
+    const call = this.#call(queue);
+    const answered = leases ? answerBy(() => leases.giveUpAt, call) : call;
+    // Told when it is waited for. What is taken although nobody waits any more is given back.
+    answered.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
     return answered;
+  }
+
+  async #giveBack({ queue, jobs, leaseMs }: Taken): Promise<void> {
+    if (leaseMs === 0) await queue.putBack(jobs);
+    else await this.#options.leases?.release(jobs);
   }
 
   async #call(queue: Queue): Promise<Answered> {
@@ -151,7 +173,7 @@ class Calls {
       const drained = await queue.drain({ limit, leaseMs, cutoff: this.#cutoffs.get(queue.redis) });
       const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
-      leases?.hold(taken);
+      if (taken.leaseMs > 0) leases?.hold(taken);
       if (!watch && !this.#cutoffs.has(queue.redis)) this.#cutoffs.set(queue.redis, drained.now);
       return { drained, taken };
     } finally {

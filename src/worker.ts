@@ -190,7 +190,7 @@ export class BatchWorker {
     if (this.#stopping) return;
     this.#stopping = true;
     this.#enough.abort();
-    this.#leases.giveUpAfter(this.#graceMs + this.#abandonMs);
+    this.#leases.giveUpAfter(this.#graceMs);
     this.#settler.release(this.#line.clear());
     const abort = () => {
       for (const call of [...this.#running]) this.#abort(call, 'stopped', 'the worker was stopped');

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { drainLoop, type Job, Leases, type Queue, type Taken } from '../src/index.js';
+import { Connection, drainLoop, type Job, Leases, Queue, type Taken } from '../src/index.js';
+import { afterwards, during } from './support/afterwards.js';
 import { admin, connection, freshQueue, timePasses } from './support/redis.js';
+import { Server } from './support/server.js';
 import { until } from './support/until.js';
 
 const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
@@ -74,6 +76,26 @@ describe('a drain loop', () => {
     for await (const _ of drainLoop([queue], { watch: true, forMs: 3_500, onDrained: () => calls++ }));
     expect(calls).toBeGreaterThan(1);
     expect(calls).toBeLessThan(7);
+  });
+
+  it('that is stopped while Redis is frozen ends without its answer, and gives back what that brings (failures 15)', async () => {
+    const own = await during(Server.start());
+    const redis = new Connection(own.url);
+    afterwards(() => redis.close());
+    const queue = new Queue(redis, 'q');
+    await queue.enqueue([1, 2, 3].map((n) => ({ payload: n })));
+    const stop = new AbortController();
+    const leases = new Leases();
+    const loop = drainLoop([queue], { watch: true, signal: stop.signal, leases });
+    own.signal('SIGSTOP');
+    const taken = loop.next();
+    stop.abort();
+    leases.giveUpAfter(0);
+    await expect(taken).rejects.toMatchObject({ code: 'unknown', next: expect.stringContaining('come again') });
+    own.signal('SIGCONT');
+    await until(async () => (await queue.counts()).stats.delivered === 3);
+    await until(async () => (await queue.counts()).pending === 3);
+    leases.close();
   });
 
   it('wakes when the lease of another consumer runs out', async () => {
