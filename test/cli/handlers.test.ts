@@ -804,12 +804,12 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
 });
 
 describe('a stop that reaches the handlers as well (failures 42)', () => {
-  /** Starts two handlers that write their pids and wait. */
-  const started = async (queue: Queue, handler: (log: string) => string[], ...options: string[]) => {
-    await queue.enqueue(upTo(2).map((n) => ({ payload: n, id: `j${n}` })));
+  /** Starts handlers, two unless it is told how many, that write their pids and wait. */
+  const started = async (queue: Queue, handler: (log: string) => string[], n = 2) => {
+    await queue.enqueue(upTo(n).map((n) => ({ payload: n, id: `j${n}` })));
     const log = path();
-    const running = begin(['drain', '-P', '2', '-v', ...options, queue.name, ...handler(log)]);
-    await until(() => linesOf(read(log)).length === 2);
+    const running = begin(['drain', '--watch', '-P', String(n), '-v', queue.name, ...handler(log)]);
+    await until(() => linesOf(read(log)).length === n);
     return { running, pids: linesOf(read(log)).map(Number) };
   };
   const waits = (log: string, trap = '') => shell(`${trap} echo $$ >> ${log}; while :; do sleep 0.05; done`);
@@ -830,11 +830,12 @@ describe('a stop that reaches the handlers as well (failures 42)', () => {
 
   it('counts nothing for handlers that end as a shell says it: 128 + n', async () => {
     const queue = freshQueue();
-    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 143' TERM;"), '--watch');
-    running.child.kill('SIGTERM');
+    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 143' TERM;"), 20);
     for (const pid of pids) process.kill(pid, 'SIGTERM');
-    expect(await running.ended).toMatchObject({ code: 0 });
-    expect(await queue.counts()).toMatchObject(untouched);
+    await until(() => !pids.some(alive));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0, stderr: expect.not.stringContaining('Warning') });
+    expect(await queue.counts()).toMatchObject({ ...untouched, pending: 20, due: 20 });
   });
 
   it('counts nothing for the batch of --pipe', async () => {
@@ -854,13 +855,15 @@ describe('a stop that reaches the handlers as well (failures 42)', () => {
     const queue = freshQueue();
     const { running, pids } = await started(queue, waits);
     for (const pid of pids) process.kill(pid, 'SIGTERM');
-    expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('killed by SIGTERM') });
+    await until(() => linesOf(running.stderr).filter((line) => line.includes('killed by SIGTERM')).length === 2);
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
     expect(await queue.counts()).toMatchObject({ pending: 2, due: 0, stats: { retried: 2 } });
   });
 
   it('leaves a failure of another kind what it is', async () => {
     const queue = freshQueue();
-    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 1' TERM;"), '--watch');
+    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 1' TERM;"));
     running.child.kill('SIGTERM');
     for (const pid of pids) process.kill(pid, 'SIGTERM');
     expect(await running.ended).toMatchObject({ code: 0 });

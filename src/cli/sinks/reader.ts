@@ -5,7 +5,7 @@ import type { Context } from '../context.js';
 import { type Descriptor, descriptorsOf, modeOf, stillReads, targetOf } from './descriptors.js';
 
 /** Whether somebody reads: `gone` is only said of a reader that was seen before. */
-export type Presence = 'reads' | 'gone' | 'unknown';
+type Presence = 'reads' | 'gone' | 'unknown';
 
 /** Whoever reads our stdout, as far as the system tells. */
 export interface Reader {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Dead, DelayqError, isDelayqError, Release } from '../../index.js';
@@ -35,6 +36,8 @@ export class Verdict {
     this.#parallel = parallel;
     this.#deadOn = deadOn;
     this.#stop = stop;
+    // As many handlers may wait for it as run at once: that is no leak.
+    setMaxListeners(0, stop);
   }
 
   /** Aborts when no more handlers should be started. */
