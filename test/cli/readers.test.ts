@@ -155,6 +155,14 @@ describe('drain | reader', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
   });
 
+  it('is done with the jobs of one queue although another is broken (failures 37)', async () => {
+    const [broken, queue] = [freshQueue(), await queueOf(3)];
+    await admin.set(key(broken.name, 'dead'), 'x');
+    const { stdout, stderr } = await sh(`sh -c 'exec delayq drain ${broken.name},${queue.name}' | cat`);
+    expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\n', stderr: expect.stringMatching(/WRONGTYPE/) });
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, stats: { acked: 3 } });
+  });
+
   it('into a file is done with what it has written, whoever stops it', async () => {
     const queue = await queueOf(3);
     const { env, log } = scene();

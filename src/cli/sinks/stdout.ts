@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { drainLoop, isDelayqError, isPassing, type Job, Leases, type Queue, type Taken } from '../../index.js';
+import { drainLoop, type Job, Leases, type Queue, type Taken } from '../../index.js';
 import { type Context, cannotWrite, readerGone } from '../context.js';
 import { say } from '../output.js';
 import type { Drain } from './drain.js';
@@ -42,7 +42,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   const reader = readerOf(context);
   const leases = new Leases({
     onLost: (job) => sink.leaseLost(job),
-    onTrouble: (error) => notes.trouble(error),
+    onTrouble: (error, queue) => notes.trouble(error, queue),
     // A run of cron's must not wait for a Redis that is gone while the next runs start.
     patienceMs: watch ? undefined : LAST_PATIENCE_MS,
   });
@@ -56,9 +56,9 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     watch,
     forMs: drain.forMs,
     signal: AbortSignal.any([over, enough.signal]),
-    leases: delivery === 'once' ? undefined : leases,
+    leases,
     ahead: true,
-    onTrouble: (error) => notes.trouble(error),
+    onTrouble: (error, queue) => notes.trouble(error, queue),
     onDrained: (queue, drained) => notes.drained(queue, drained),
   });
   const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
@@ -67,8 +67,9 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   let failure: unknown;
   const failed = (error: unknown) => {
     failure ??= error;
-    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long.
-    leases.giveUpAfter(Math.min(graceMs, LAST_PATIENCE_MS));
+    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long. One queue that fails
+    // is no reason to give back what came from the others.
+    if (error !== leases.outages.error) leases.giveUpAfter(Math.min(graceMs, LAST_PATIENCE_MS));
   };
   try {
     for (let taken = await ahead; taken; taken = await ahead) {
@@ -86,7 +87,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   // A batch that cannot be given back must not keep the next one, nor what was written from being confirmed.
   for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
     await sink.giveBack(taken.queue, taken.jobs).catch(failed);
-  await sink.end(failure).catch(failed);
+  const complete = failure === undefined || failure === leases.outages.error;
+  await sink.end(complete).catch(failed);
   leases.close();
   if (failure !== undefined) throw failure;
   return sink.lost;
@@ -255,17 +257,14 @@ class StdoutSink {
   }
 
   /**
-   * Called once, when no batch follows: because all was taken, because the drain was told to stop, because its reader
-   * has gone, or because it failed. Whatever is not known to be done by then is given back.
+   * Called once, when no batch follows: because all was taken (`complete`), because the drain was told to stop, because
+   * its reader has gone, or because it failed. Whatever is not known to be done by then is given back.
    */
-  async end(failure: unknown): Promise<void> {
+  async end(complete: boolean): Promise<void> {
     const { stop } = this.#drain;
     try {
-      // A Redis that is gone cannot renew leases until the reader is done. One queue that fails is no reason to give
-      // back what came from the others.
-      const failed = isPassing(failure) || isDelayqError(failure, 'output');
-      if (this.#open && !this.#context.outputClosed && this.#delivery === 'behind' && !failed) {
-        if (!stop.aborted && !this.#gone.signal.aborted) await this.#readToTheEnd();
+      if (this.#open && !this.#context.outputClosed && this.#delivery === 'behind') {
+        if (complete && !stop.aborted && !this.#gone.signal.aborted) await this.#readToTheEnd();
         // Whoever stopped us may have stopped our reader, too: a service is told as a whole.
         if (stop.aborted) this.#reader.takeOut((unread) => this.#unconfirmed.partRead(unread));
       }
