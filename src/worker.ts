@@ -225,15 +225,21 @@ export class BatchWorker {
   /** Does whatever can be done now; called after everything that happens. */
   #advance(): void {
     // Asked for first: a batch that could still be filled waits for what is on its way.
-    const over = this.#drained || this.#stopping;
-    if (!over && this.#asked === 0 && this.#room() >= this.#line.worthAsking) this.#ask();
+    this.#askIfWorthIt();
     while (!this.#stopping && this.#busy < this.#concurrency) {
       const size = this.#line.nextSize(this.#more && this.#asked > 0);
       if (size === 0 || !this.#pace.mayStart()) break;
       this.#start(size);
     }
+    // And again: what has started has left the line, which may have been full of large payloads.
+    this.#askIfWorthIt();
     const idle = this.#busy === 0 && this.#line.length === 0 && this.#asked === 0;
     if (idle && (this.#drained || this.#stopping)) this.#finish?.();
+  }
+
+  #askIfWorthIt(): void {
+    const over = this.#drained || this.#stopping;
+    if (!over && this.#asked === 0 && this.#room() >= this.#line.worthAsking) this.#ask();
   }
 
   #ask(): void {
