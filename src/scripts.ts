@@ -45,7 +45,7 @@ export async function enqueue(
   };
 }
 
-/** Texts that are longer are sent as bytes: ioredis copies what is text twice more, and a copy may be three times as large. */
+/** Longer texts are sent as bytes: of a text ioredis and Node make two more copies, one of them up to three times as large. */
 const LONG = 64 * 1024;
 
 const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);

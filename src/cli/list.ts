@@ -17,7 +17,7 @@ const STATES = ['dead', 'active', 'pending'] as const;
 /** Rows that are put into columns together: enough for a screen, little enough to come at once. */
 const ROWS = 200;
 
-/** Rows are written as well when they hold so many bytes of payload: it is most of what they need. */
+/** Rows with so many bytes of payload are written at once, however few they are. */
 const BYTES = 1024 * 1024;
 
 export function listCommand(context: Context): Command {

@@ -103,7 +103,7 @@ export function sizeOf(stream: NodeJS.WriteStream): { width: number; height: num
   return { width: stream.columns || 80, height: stream.rows || 24 };
 }
 
-/** A character of no meaning, one column wide: cli-table3 counts columns by an old table of Unicode, so it lays out these. */
+/** No meaning, one column wide: cli-table3 counts columns by an old table of Unicode, so it lays out these. */
 const STAND_IN = '\ue000';
 
 /**

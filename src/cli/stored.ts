@@ -9,7 +9,7 @@ import { parse, withPayload } from './sinks/form.js';
 
 const NEWLINE = Buffer.from('\n');
 
-/** A job as one line of JSON, with its end, its payload byte for byte, `more` before everything else. What is not there is null. */
+/** A job as a whole line of JSON, its payload byte for byte, `more` before everything else. What is not there is null. */
 export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffer {
   const { payload, lease, ...rest } = job;
   const { by, since, ends } = lease ?? {};

@@ -18,8 +18,8 @@ const MOST_AFTER_END = 4 * 1024 * 1024;
 const CHANNELS = ['stdout', 'stderr'] as const;
 
 /**
- * A file without a name that holds `input`, of which one piece at a time is asked for. A file rather than a pipe: it is there whole however little of it is read, and
- * a handler may open /dev/stdin. Throws `temporary` when it cannot be stored.
+ * A file without a name that holds `input`, which is asked for one piece at a time. A file rather than a pipe: it is there
+ * whole however little of it is read, and a handler may open /dev/stdin. Throws `temporary` when it cannot be stored.
  */
 export function inputFile(input: Iterable<Buffer>): number {
   let fd: number | undefined;
