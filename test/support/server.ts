@@ -92,7 +92,8 @@ export class Server {
       ],
       { stdio: 'ignore' },
     );
-    if (wait) await until(async () => /PONG|NOAUTH/.test(await ping(this.socket)));
+    // A busy machine takes its time to load what was appended.
+    if (wait) await until(async () => /PONG|NOAUTH/.test(await ping(this.socket)), 90_000);
   }
 
   /** Ends the server, by SIGTERM (which saves) or SIGKILL. */
