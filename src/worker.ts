@@ -165,6 +165,8 @@ export class BatchWorker {
     const stop = () => this.stop();
     if (signal?.aborted) stop();
     signal?.addEventListener('abort', stop);
+    // A run that ends by itself must do so even if Redis is gone by then.
+    if (this.#options.forMs !== undefined) this.#leases.giveUpAfter(this.#options.forMs + this.#graceMs);
     const surplus = setInterval(() => this.#giveBackSurplus(), SURPLUS_MS).unref();
     await new Promise<void>((resolve) => {
       this.#finish = resolve;

@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { Connection, connect, Queue } from '../src/index.js';
 import { afterwards, during } from './support/afterwards.js';
-import { begin, delayq, linesOf, sh } from './support/cli.js';
+import { begin, beginSh, delayq, linesOf, sh } from './support/cli.js';
 import { FaultyProxy } from './support/proxy.js';
 import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from './support/redis.js';
 import { freePort, Server } from './support/server.js';
@@ -332,6 +332,19 @@ describe('Redis that is not there', () => {
     expect((await running.ended).code).toBe(0);
     expect(await own.admin.zcard(`delayq:{${name}}:active`)).toBe(0);
   });
+});
+
+it.each([
+  ['to stdout', '', '| cat'],
+  ['with a handler', '--grace 1s', "-- sh -c 'echo begun; sleep 2'"],
+])('a run that is to end by itself does so although Redis has gone: %s', async (_, options, rest) => {
+  const own = await server();
+  const name = freshName();
+  await delayq(['enqueue', name, '1'], via(own.url));
+  const running = beginSh(`delayq drain --for 2s ${options} ${name} ${rest}`, via(own.url));
+  await until(() => running.stdout !== '');
+  await own.end('SIGKILL');
+  expect((await running.ended).stderr).toMatch(/come again when their leases end|cannot reach|lost the connection/);
 });
 
 describe('what Redis answers is told for what it is (failures 20, 28)', () => {

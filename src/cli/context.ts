@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { fstatSync } from 'node:fs';
+import { fstatSync, ftruncateSync, type Stats, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
+import { Writable } from 'node:stream';
 import {
   Connection,
   DEFAULT_PREFIX,
@@ -227,16 +228,42 @@ export class Context {
   }
 }
 
-/** Of a socket Node's own stdout does not read, and so never hears that its peer has gone: one that does replaces it. */
+/**
+ * Node's own stdout never reads from a socket, and so never hears that its peer has gone; and into a file it writes once,
+ * however little of it fits. Others take its place there.
+ */
 function stdoutOf(): typeof process.stdout {
-  let isSocket = false;
+  let stat: Stats | undefined;
   try {
-    isSocket = fstatSync(1).isSocket();
+    stat = fstatSync(1);
   } catch {
     // Node's own knows what to do.
   }
-  if (isSocket) Object.defineProperty(process, 'stdout', { value: new Socket({ fd: 1, allowHalfOpen: true }) });
+  const replace = (value: Writable) => Object.defineProperty(process, 'stdout', { value });
+  if (stat?.isSocket()) replace(new Socket({ fd: 1, allowHalfOpen: true }));
+  if (stat?.isFile()) {
+    const write = (text: Buffer, _: unknown, done: (error?: Error) => void) => {
+      try {
+        writeWhole(text);
+        done();
+      } catch (error) {
+        done(error as Error);
+      }
+    };
+    replace(new Writable({ write }));
+  }
   return process.stdout;
+}
+
+/** Writes all of a text into the file that is stdout. Throws when it does not fit; then nothing of it is left there. */
+function writeWhole(text: Buffer): void {
+  let at = 0;
+  try {
+    while (at < text.length) at += writeSync(1, text, at);
+  } catch (error) {
+    if (at > 0) ftruncateSync(1, fstatSync(1).size - at);
+    throw error;
+  }
 }
 
 /** Whether an error of writing means that nobody reads any more. */

@@ -101,7 +101,7 @@ export function drainCommand(context: Context): Command {
     '                    DELAYQ_TRIES, DELAYQ_DUE (ms) and DELAYQ_RECEIPT are in the environment; {id} and {queue} are',
     '                    replaced where they are a whole argument. Its lease is renewed while the handler runs.',
     "  --pipe 'command'  a shell command a batch, one job a line on its stdin: exit 0 and all are done, else all failed.",
-    '  neither           to stdout. A job is removed once 128 KiB more was accepted, once its reader has had it for a',
+    '  neither           to stdout. A job is removed once its reader has read 256 KiB more, once it has had it for a',
     '                    lease, or once the reader has read everything and ended. If the reader dies first, or drain is',
     '                    stopped, the rest comes again. With --lease, delayq ack removes jobs.',
     '',

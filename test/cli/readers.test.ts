@@ -174,6 +174,54 @@ describe('drain | reader', () => {
   });
 });
 
+describe('what a drain has written', () => {
+  it('into a file that is full stays in whole lines, and everything else comes again', async () => {
+    const queue = await queueOf(5_000);
+    const { env, log } = scene();
+    // In units of 512 bytes, of which the last line is cut.
+    const { code, stderr } = await sh(`ulimit -f 20; delayq drain ${queue.name} > "$LOG"`, { env });
+    expect({ code, stderr }).toEqual({ code: 74, stderr: expect.stringContaining('EFBIG') });
+    expect(log()).toMatch(/\n$/);
+    const written = linesOf(log()).map(Number);
+    expect(written.length).toBeGreaterThan(1_000);
+    const { acked = 0 } = (await queue.counts()).stats;
+    expect(acked).toBeLessThanOrEqual(written.length);
+    expect(new Set([...written, ...(await all(queue))])).toEqual(new Set(numbers(5_000)));
+  });
+
+  it('into a pipe of any size comes again when nobody has read it', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 3_000 }, (_, n) => ({ payload: `${n} ${'x'.repeat(400)}` })));
+    const { env, openGate } = scene();
+    const line = `python3 -c '
+import fcntl, os, time
+fcntl.fcntl(0, 1031, 1 << 20)
+while not os.path.exists(os.environ["GATE"]): time.sleep(0.01)'`;
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${line}`, { env });
+    // More than a MiB: all that the pipe holds, and a chunk that does not fit.
+    await until(async () => (await queue.counts()).active > 2_500);
+    openGate();
+    await running.ended;
+    expect(await queue.counts()).toMatchObject({ pending: 3_000, active: 0 });
+  });
+
+  it('comes again when its reader dies, although what that has started holds the pipe open', async () => {
+    const queue = await queueOf(3, '1000');
+    const { env, log, openGate } = scene();
+    const reader = `node -e '
+require("node:child_process").spawn("sh", ["-c", process.env.WAITS], { stdio: ["inherit", "ignore", "ignore"] });
+require("node:fs").writeFileSync(process.env.LOG, String(process.pid) + "\\n");
+setInterval(() => {}, 1000);'`;
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${reader}`, { env: { ...env, WAITS } });
+    await until(async () => (await queue.counts()).active === 3 && log().endsWith('\n'));
+    await until(async () => (await readersOf(await pidOfDrain(queue))).length === 2);
+    process.kill(Number(log()), 'SIGKILL');
+    await running.ended;
+    expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
+    openGate();
+  });
+});
+
 describe('a socket as stdout', () => {
   it('whose peer goes away brings everything back at once', async () => {
     const queue = await queueOf(3);

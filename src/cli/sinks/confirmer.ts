@@ -52,7 +52,7 @@ export class Confirmer {
 
   /** Looks from now on whether the reader is still there. Resolves when it was looked for: only who was seen is missed. */
   async watchReader(): Promise<void> {
-    if (this.#reader.behind === 0 || this.#looks) return this.#firstLook;
+    if (this.#reader.ahead === 0 || this.#looks) return this.#firstLook;
     const look = async () => {
       const presence = await this.#reader.look();
       if (presence === 'gone') this.#gone.abort();
@@ -76,7 +76,9 @@ export class Confirmer {
     this.#unconfirmed.add(lines, leaseMs);
     // Those that were lost while they were being written.
     for (const { job } of lines) if (!this.#leases.holds(job)) this.leaseLost(job);
-    this.#confirm(this.#unconfirmed.takeBehind(this.#reader.behind));
+    const { ahead, most } = this.#reader;
+    if (this.#unconfirmed.bytes > ahead)
+      this.#confirm(this.#unconfirmed.takeBehind(ahead + (this.#reader.unread() ?? most)));
   }
 
   /** Resolves when few enough calls are under way. */

@@ -1,4 +1,4 @@
-import { lstatSync, readdirSync, readlinkSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 
 /** So many descriptors are looked at before others get a turn: less than a ms. A busy host has 100,000. */
@@ -41,6 +41,19 @@ export async function descriptorsOf(target: string): Promise<Descriptor[]> {
     }
   }
   return found;
+}
+
+/** The parent of a process; undefined when it has ended, be it a zombie. */
+export function parentOf(pid: number): number | undefined {
+  try {
+    // Behind the name in parentheses: state, parent (proc(5)).
+    const [state = '', parent] = readFileSync(`/proc/${pid}/stat`, 'latin1')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+    return 'ZX'.includes(state) ? undefined : Number(parent);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whether a descriptor that was found earlier still leads to `target` and can be read from. */

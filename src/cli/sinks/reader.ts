@@ -1,8 +1,9 @@
 import { closeSync, constants, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../../index.js';
 import type { Context } from '../context.js';
-import { type Descriptor, descriptorsOf, modeOf, stillReads, targetOf } from './descriptors.js';
+import { type Descriptor, descriptorsOf, modeOf, parentOf, stillReads, targetOf } from './descriptors.js';
 
 /** Whether somebody reads: `gone` is only said of a reader that was seen before. */
 type Presence = 'reads' | 'gone' | 'unknown';
@@ -10,10 +11,12 @@ type Presence = 'reads' | 'gone' | 'unknown';
 /** Whoever reads our stdout, as far as the system tells. */
 export interface Reader {
   /**
-   * A line counts as handled once so many more bytes were accepted: as many as the way to the reader holds, and as the
-   * reader may have read ahead. 0: a line is done when it was written.
+   * How many bytes it may have read ahead of the line it is at: a line counts as handled once so many more were read.
+   * 0: a line is done when it was written.
    */
-  readonly behind: number;
+  readonly ahead: number;
+  /** How many bytes may be on their way to it at most, for when {@link Reader.unread} does not know. */
+  readonly most: number;
   /** Whether it is still there. */
   look(): Promise<Presence>;
   /** How many bytes nobody has read yet; undefined: unknown. Not to be called while a write is under way. */
@@ -28,6 +31,9 @@ const KIB = 1024;
 
 /** As large as an unprivileged process can make a pipe, bytes (pipe(7)). */
 const LARGEST_PIPE = 1024 * KIB;
+
+/** Streams of Node and asyncio hold 64 KiB in hand, and as much or twice as much in their buffers; most others less. */
+const AHEAD = 256 * KIB;
 
 /** A second look follows so much later: a process may have been born and its parent gone during the first, ms. */
 const AGAIN_MS = 100;
@@ -47,7 +53,8 @@ export function readerOf({ stdout }: Context): Reader {
       next: 'give drain a reader, a handler after --, or > /dev/null to throw the jobs away. Nothing was taken',
     });
   }
-  return { behind: 0, look: async () => 'unknown', unread: () => 0, takeOut: () => 0, close: async () => false };
+  const look = async (): Promise<Presence> => 'unknown';
+  return { ahead: 0, most: 0, look, unread: () => 0, takeOut: () => 0, close: async () => false };
 }
 
 function nullDevice(): number | undefined {
@@ -59,11 +66,11 @@ function nullDevice(): number | undefined {
  * open, and opens it once more for us (proc(5), pipe(7)). Elsewhere nothing is known.
  */
 class PipeReader implements Reader {
-  // What a pipe holds, 64 KiB, and as much that its reader has read ahead.
-  readonly behind = 128 * KIB;
+  readonly ahead = AHEAD;
+  readonly most = LARGEST_PIPE;
   readonly #target = targetOf(1);
+  /** Those that have no reader as parent: what these start may outlive them, with the pipe open. */
   #readers: readonly Descriptor[] = [];
-  #seen = false;
   /** Nobody else can write into the pipe: what we take out and put back stays in order, and closing it ends it. */
   #alone = false;
   /** The read end, once our write end is closed. */
@@ -82,24 +89,31 @@ class PipeReader implements Reader {
   async #look(): Promise<Presence> {
     const target = this.#target;
     if (target === undefined) return 'unknown';
-    if (this.#readers.some((reader) => stillReads(reader, target))) return 'reads';
-    if (performance.now() < this.#searchAt) return 'unknown';
-    if (await this.#search(target)) return 'reads';
-    if (this.#seen) {
-      await sleep(AGAIN_MS);
-      return (await this.#search(target)) ? 'reads' : 'gone';
+    const before = this.#readers;
+    if (before.length === 0) {
+      if (performance.now() < this.#searchAt) return 'unknown';
+      if (await this.#search(target)) return 'reads';
+      this.#searchAt = performance.now() + this.#searchMs;
+      this.#searchMs = Math.min(2 * this.#searchMs, SEARCH_MS[1]);
+      return 'unknown';
     }
-    this.#searchAt = performance.now() + this.#searchMs;
-    this.#searchMs = Math.min(2 * this.#searchMs, SEARCH_MS[1]);
-    return 'unknown';
+    if (before.every((reader) => stillReads(reader, target))) return 'reads';
+    // One that has let go of the pipe may have handed it to another; one that has died has not.
+    const lives = before.every(({ pid }) => parentOf(pid) !== undefined);
+    if (lives && (await this.#search(target))) return 'reads';
+    await sleep(AGAIN_MS);
+    if (lives && (await this.#search(target))) return 'reads';
+    this.#readers = before;
+    return 'gone';
   }
 
   async #search(target: string): Promise<boolean> {
     const found = await descriptorsOf(target);
     this.#alone = isAlone(found, target);
-    this.#readers = found.filter(({ reads }) => reads);
-    this.#seen ||= this.#readers.length > 0;
-    return this.#readers.length > 0;
+    const readers = found.filter(({ reads }) => reads);
+    const pids = new Set(readers.map(({ pid }) => pid));
+    this.#readers = readers.filter(({ pid }) => !pids.has(parentOf(pid) ?? 0));
+    return readers.length > 0;
   }
 
   unread(): number | undefined {
@@ -148,15 +162,23 @@ function isAlone(found: readonly Descriptor[], target: string): boolean {
   return !found.some(({ writes }) => writes) && targetOf(2) !== target;
 }
 
-/** All that is in a pipe, taken out by one read (pipe(7)). */
+let scratch: Buffer | undefined;
+
+/** All that is in a pipe, taken out: by one read, unless root has made it larger than others may (pipe(7)). */
 function contentOf(readEnd: number): Buffer {
-  const bytes = Buffer.alloc(LARGEST_PIPE);
+  scratch ??= Buffer.allocUnsafe(LARGEST_PIPE);
+  const pieces: Buffer[] = [];
   try {
-    return bytes.subarray(0, readSync(readEnd, bytes));
+    for (;;) {
+      const piece = scratch.subarray(0, readSync(readEnd, scratch));
+      if (piece.length < LARGEST_PIPE && pieces.length === 0) return piece;
+      if (piece.length === 0) break;
+      pieces.push(Buffer.from(piece));
+    }
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EAGAIN') return bytes.subarray(0, 0);
-    throw error;
+    if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
   }
+  return Buffer.concat(pieces);
 }
 
 /**
@@ -164,14 +186,16 @@ function contentOf(readEnd: number): Buffer {
  * if it left something unread). What others write to as well counts as read at the end, while the peer is there.
  */
 class SocketReader implements Reader {
-  // A socket takes up to 208 KiB, and the chunk that goes over it, and its reader has read ahead.
-  readonly behind = 512 * KIB;
+  readonly ahead = AHEAD;
+  // A Unix socket takes up to 208 KiB, and the chunk that goes over it; TCP's buffers grow to 6 and 4 MiB (tcp(7)).
+  readonly most: number;
   readonly #stdout: NodeJS.WriteStream;
   #gone = false;
   #readAll = false;
 
   constructor(stdout: NodeJS.WriteStream) {
     this.#stdout = stdout;
+    this.most = (stdout as unknown as Socket).remoteAddress === undefined ? 320 * KIB : 16 * 1024 * KIB;
     const gone = (readAll: boolean) => {
       this.#readAll = readAll && !this.#gone;
       this.#gone = true;

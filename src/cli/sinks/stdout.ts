@@ -27,6 +27,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     // A run of cron's must not wait for a Redis that is gone while the next runs start.
     patienceMs: watch ? undefined : LAST_PATIENCE_MS,
   });
+  // A run that ends by itself must do so even if Redis is gone by then.
+  if (drain.forMs !== undefined) leases.giveUpAfter(drain.forMs + LAST_PATIENCE_MS);
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
   const confirmer = new Confirmer(leases, reader, drain);
   const sink = new StdoutSink(context, { drain, delivery, leases, confirmer });

@@ -23,6 +23,11 @@ export class Unconfirmed {
     return this.#lines.length;
   }
 
+  /** How many bytes they have. */
+  get bytes(): number {
+    return this.#bytes - (this.#lines[0]?.start ?? this.#bytes);
+  }
+
   /** How often to look what was read, ms: lines are confirmed at most a quarter of a lease later than they could be. */
   get lookMs(): number {
     return Math.max(this.#leaseMs / 4, 250);
