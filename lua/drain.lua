@@ -60,7 +60,7 @@ while seen < #ids and not full do
     seen = seen + 1
     local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
     local ttl = rec and counted(rec.ttl) or queueTtl
-    local reason = not body and 'orphaned' or not (allGood or isId(id)) and 'bad id'
+    local reason = not body and 'orphaned' or not (allGood and id ~= '' or isId(id)) and 'bad id'
     if reason then
       bury(id, rec or {}, reason)
       aside[reason], dues[seen] = aside[reason] + 1, false

@@ -8,14 +8,15 @@ import { hostname } from 'node:os';
  */
 export type Id = string | Buffer;
 
-/** The id that Redis told: bytes when they are not UTF-8, or hold a NUL, as no argument can. lua/ids.lua judges alike. */
+/** The id that Redis told: bytes when they are none or not UTF-8, or hold a NUL, as no argument can. As lua/ids.lua judges. */
 export function idOf(bytes: Buffer): Id {
-  return isUtf8(bytes) && !bytes.includes(0) ? bytes.toString('utf8') : bytes;
+  return bytes.length > 0 && isUtf8(bytes) && !bytes.includes(0) ? bytes.toString('utf8') : bytes;
 }
 
-/** An id as people and programs read it: text as it is, bytes as base64:…, which commands take for them. */
+/** An id as people and programs read it: text as it is if it can be a line of ids, else base64:…, which commands take. */
 export function idWord(id: Id): string {
-  return typeof id === 'string' ? id : `base64:${id.toString('base64')}`;
+  const isLine = typeof id === 'string' && id !== '' && id.trim() === id && !/[\r\n]/.test(id);
+  return isLine ? id : `base64:${Buffer.from(id as string).toString('base64')}`;
 }
 
 /** The same text for the same id, whether it came as text or as bytes. */

@@ -127,7 +127,7 @@ export interface Given extends Held {
 
 /** A job as it stands, with all that is known of it. Times and durations are ms, times by Redis's clock. */
 export interface StoredJob {
-  /** Of an id that no text stands for: base64:…, and in `idBase64` its bytes. */
+  /** Of an id that no line of text stands for: base64:…, and in `idBase64` its bytes. */
   readonly id: string;
   readonly idBase64?: string;
   readonly state: 'pending' | 'active' | 'dead';

@@ -52,7 +52,7 @@ export function stored(
   const is = STATES[text(state)] as StoredJob['state'];
   return {
     id: idWord(id),
-    ...(typeof id === 'string' ? {} : { idBase64: id.toString('base64') }),
+    ...(idWord(id) === id ? {} : { idBase64: Buffer.from(id as string).toString('base64') }),
     state: is,
     due: is === 'pending' ? at : is === 'active' ? known(was === 'd' ? rec.first : due) : known(rec.first),
     lease: is === 'active' ? { by: to ? `move:${to}` : by.join(' '), since: known(since) ?? 0, ends: at } : undefined,

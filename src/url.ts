@@ -84,6 +84,9 @@ export function hasLogin(text: string): boolean {
   return [...text.matchAll(/(?:rediss?|unix):\/\//gi)].some((begin) => loginOf(text, begin.index + begin[0].length));
 }
 
+/** What stands before a login, also of a URL that was typed wrong. */
+const BEGIN = /:\/\/|(?<=\b(?:rediss?|unix)):?\/{1,2}/gi;
+
 /** Longer words are payloads. */
 const LONGEST_URL = 4_096;
 
@@ -102,7 +105,7 @@ const QUOTED: readonly ((text: string) => string)[] = [
 export function loginHider(words: readonly string[]): (text: string) => string {
   const known = words
     .filter((word) => word.length <= LONGEST_URL)
-    .flatMap((word) => [...word.matchAll(/:\/\//g)].map(({ index }) => loginOf(word, index + 3)))
+    .flatMap((word) => [...word.matchAll(BEGIN)].map((begin) => loginOf(word, begin.index + begin[0].length)))
     .flatMap((login) => QUOTED.map((quote) => ({ login: quote(login), user: quote(login.replace(/:.*/s, ':')) })));
   const endOf = (text: string, at: number) => {
     const [word = ''] = /^\S*/.exec(text.slice(at)) ?? [];
@@ -117,10 +120,11 @@ export function loginHider(words: readonly string[]): (text: string) => string {
   return (text) => {
     let hidden = '';
     let from = 0;
-    for (const { index } of text.matchAll(/:\/\//g)) {
-      const end = endOf(text, index + 3);
-      if (index < from || end === index + 3) continue;
-      hidden += `${text.slice(from, index)}://…`;
+    for (const begin of text.matchAll(BEGIN)) {
+      const at = begin.index + begin[0].length;
+      const end = endOf(text, at);
+      if (begin.index < from || end === at) continue;
+      hidden += `${text.slice(from, at)}…`;
       from = end;
     }
     return hidden + text.slice(from);

@@ -199,8 +199,11 @@ async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerato
   stop.addEventListener('abort', () => context.stdin.destroy());
   try {
     for await (const some of lines(context.stdin)) {
-      // A line that is no text names no job, and is said to be missing like any other.
-      yield some.map(({ number, text, error }) => (error ? `(line ${number})` : text.trim()));
+      for (const { number, error } of some.filter((line) => line.error)) {
+        say(context, `line ${number}: ${error?.message}`);
+        context.exitCode = 1;
+      }
+      yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
     }
   } catch (error) {
     if (!stop.aborted) throw error;

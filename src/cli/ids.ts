@@ -16,5 +16,5 @@ function decoded(word: string): Id | undefined {
   const base64 = word.slice('base64:'.length);
   const bytes = Buffer.from(base64, 'base64');
   // Node skips what is no base64.
-  return bytes.length > 0 && bytes.toString('base64') === base64 ? idOf(bytes) : undefined;
+  return bytes.toString('base64') === base64 ? idOf(bytes) : undefined;
 }

@@ -177,17 +177,12 @@ class Answers {
       for await (const some of lines(stdin)) {
         await this.take(some.flatMap((line) => this.#item(line)));
         await this.#context.heard();
-        if (this.#failed) break;
+        // Redis is gone. A queue that cannot be used is no reason to leave others' lines unread.
+        if ([...this.#failures.values()].some(isPassing)) break;
       }
     } catch (error) {
       if (!stop.aborted) throw error;
     }
-  }
-
-  /** Whether reading on has no use: Redis is gone, or no queue that was named can be used. */
-  get #failed(): boolean {
-    const errors = [...this.#failures.values()];
-    return errors.some(isPassing) || (errors.length > 0 && errors.length === this.#queues.size);
   }
 
   #item(line: Line): Item[] {

@@ -19,7 +19,7 @@ const ALL_READERS = {
   node: ['node', READER],
   python: ['python3', `python3 '${path('reader.py')}'`],
   awk: ['mawk', `mawk -W interactive -f '${path('reader.awk')}'`],
-  xargs: ['xargs', `xargs -d '\\n' -n 1 '${path('reader.sh')}'`],
+  xargs: ['xargs', `xargs -r -d '\\n' -n 1 '${path('reader.sh')}'`],
 } as const;
 export type ReaderName = keyof typeof ALL_READERS;
 
@@ -172,6 +172,7 @@ export class Consumer {
 
   /** Signals all of its processes at once, as a terminal does. */
   signalAll(signal: NodeJS.Signals): boolean {
+    for (const member of this.#members.keys()) this.hurried.add(member);
     return !this.over && send(-(this.#shell.pid as number), signal);
   }
 

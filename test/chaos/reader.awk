@@ -6,6 +6,7 @@ function now(  ms) { "date +%s%3N" | getline ms; close("date +%s%3N"); return ms
   attempt = $15; due = $17
   gsub(/[:,]/, "", attempt); gsub(/[:,]/, "", due)
   if (ENVIRON["CHAOS_PAUSE"]) system("sleep " ENVIRON["CHAOS_PAUSE"])
-  print $8, attempt, due, start, now(), $12, ENVIRON["CHAOS_RUN"] >> ENVIRON["CHAOS_LOG"]
-  fflush()
+  # By a shell: awk may write a line in pieces, between which others write.
+  line = $8 " " attempt " " due " " start " " now() " " $12 " " ENVIRON["CHAOS_RUN"]
+  system("printf '%s\\n' '" line "' >> \"$CHAOS_LOG\"")
 }

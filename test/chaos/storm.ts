@@ -152,7 +152,8 @@ export class Storm {
       // Whatever ended it: it has said that something went wrong.
       if ([...statuses.values()].some((status) => status !== 0)) this.#disturbed.add(consumer.label);
       for (const [member, status] of statuses) {
-        const expected = EXITS.has(status) || (status === 130 && consumer.hurried.has(member));
+        // xargs: 123, when what it has started was interrupted.
+        const expected = EXITS.has(status) || ([123, 130].includes(status) && consumer.hurried.has(member));
         if (!expected) this.#bugs.push(`${consumer.label}: ${member} ended with ${status}`);
       }
       await sleep(random.whole(20, 300));

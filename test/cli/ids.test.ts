@@ -140,3 +140,37 @@ it('an id that only looks like bytes names itself, as long as it has a job (fail
   expect(await delayq(['cancel', name, `base64:${Buffer.from(' -\n').toString('base64')}`])).toMatchObject({ code: 0 });
   expect(await admin.exists(key(name, 'pending'))).toBe(0);
 });
+
+it('an id that cannot be a line is named by its bytes, so that what list names is what an act gets (failures 40)', async () => {
+  const name = freshName();
+  const ids = ['a', ' a', 'a\nb', '\ufeffa'];
+  for (const id of ids)
+    await admin.multi().hset(key(name, 'payload'), id, '1').zadd(key(name, 'pending'), 5, id).exec();
+  const cancel = await sh(`delayq list ${name} | jq -r 'select(.id != "a") | .id' | delayq cancel ${name} -`);
+  expect(cancel).toMatchObject({ code: 0, stderr: expect.stringContaining('3 jobs cancelled') });
+  expect(await standing(name, 'pending')).toEqual(['a']);
+});
+
+it('no id at all is a bad one (failures 40)', async () => {
+  const name = freshName();
+  await admin.multi().hset(key(name, 'payload'), '', '1').zadd(key(name, 'pending'), 5, '').exec();
+  expect(await delayq(['drain', name])).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('bad id'),
+  });
+  expect(await sh(`delayq list --dead ${name} | jq -r .id | delayq cancel ${name} -`)).toMatchObject({ code: 0 });
+  expect(await admin.exists(key(name, 'dead'), key(name, 'payload'))).toBe(0);
+});
+
+it('a line of stdin that is no text names no job', async () => {
+  const queue = freshQueue();
+  await admin
+    .multi()
+    .hset(key(queue.name, 'payload'), '(line 1)', '1')
+    .zadd(key(queue.name, 'pending'), 5, '(line 1)')
+    .exec();
+  const { code, stderr } = await delayq(['cancel', queue.name, '-'], { input: Buffer.from([0xff, 10]) });
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/line 1: .*not valid UTF-8/) });
+  expect(await queue.counts()).toMatchObject({ pending: 1 });
+});
