@@ -106,12 +106,12 @@ describe('delayq inspect', () => {
 
   it('never lets the terminal obey what is stored (failures 30)', async () => {
     const name = freshName();
-    await admin.zadd(key(name, 'pending'), Date.now() + 3_600_000, `evil${ESCAPE}[2J\nforged  row\u202e`);
+    await admin.zadd(key(name, 'pending'), Date.now() + 3_600_000, `evil${ESCAPE}[2J\tforged  row\u202e`);
     await admin.hset(key(name, 'config'), `x${ESCAPE}]0;title\x07`, `\u2028${ESCAPE}c`);
     const shown = await onTerminal(`delayq inspect ${name}`, { NO_COLOR: '1' });
     expect(shown).not.toContain(ESCAPE);
     expect(shown).not.toMatch(/\u202e|\u2028|^forged/m);
-    expect(shown).toContain('evil\\x1b[2J\\x0aforged  row\\u{202e}');
+    expect(shown).toContain('evil\\x1b[2J\\x09forged  row\\u{202e}');
   });
 
   it('of one queue shows every structure, the totals, and the next due times', async () => {
