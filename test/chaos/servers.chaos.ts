@@ -179,7 +179,8 @@ describe.runIf(spawnSync('sh', ['-c', `${OWN_MOUNT} mount -t tmpfs -o size=32k t
       const ended = await onFullDisk(line, { Q: queue, LOG: log });
       expect(ended).toMatchObject({ code: status, stderr: expect.stringMatching(/No space left|ENOSPC|no space/) });
       const written = linesOf(readFileSync(log, 'utf8')).filter((text) => payloads.includes(text));
-      expect(written.length).toBeGreaterThan(10);
+      // Of a chunk that does not fit into a file nothing stays there.
+      if (status !== 74) expect(written.length).toBeGreaterThan(10);
       expect(written.length).toBeLessThan(80);
       await admin.hset(key(queue, 'config'), 'tries', '100');
       // Failed jobs wait; for them it is later now.

@@ -133,7 +133,12 @@ export class Storm {
   /** One consumer after another, as cron or systemd would start them. */
   async #consume(form: Form, queue: string, random: Random): Promise<void> {
     while (!this.#over) {
-      const watching = form === 'worker' ? ['--watch', ''] : ['--watch', '--watch', '--for 2s', ''];
+      const watching =
+        form === 'worker'
+          ? ['--watch', '']
+          : this.#endsAlone(form)
+            ? ['--for 2s', '']
+            : ['--watch', '--watch', '--for 2s', ''];
       const behindClock = form === 'stdout' || form === 'lease' || form === 'once';
       const consumer = new Consumer(form, {
         queue,
@@ -157,6 +162,20 @@ export class Storm {
         if (!expected) this.#bugs.push(`${consumer.label}: ${member} ended with ${status}`);
       }
       await sleep(random.whole(20, 300));
+    }
+  }
+
+  /** Where nothing may come twice no drain to a reader is stopped: what that had lately comes again then. */
+  #endsAlone(form: Form): boolean {
+    return form === 'stdout' && Object.keys(this.#weather.faults).length === 0;
+  }
+
+  /** Tells drains to stop. */
+  #stopAll(): void {
+    for (const consumer of this.#consumers) {
+      if (this.#endsAlone(consumer.form)) continue;
+      if (consumer.form === 'stdout') this.#disturbed.add(consumer.label);
+      consumer.signal('drain', 'SIGTERM');
     }
   }
 
@@ -218,7 +237,7 @@ export class Storm {
   async end(): Promise<Balance[]> {
     await Promise.all(this.#producers.map((producer) => producer.stop()));
     this.#calm = true;
-    for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
+    this.#stopAll();
     const waiting = async () => {
       const counts = await Promise.all(
         QUEUES.flatMap((queue) => ['pending', 'active'].map((set) => this.#server.admin.zcard(key(queue, set)))),
@@ -230,7 +249,7 @@ export class Storm {
       stuck = `${await waiting()} jobs are still there although all has been calm for ${CALM_MS / 1000} s`;
     });
     this.#over = true;
-    for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
+    this.#stopAll();
     const ended = Promise.all(this.#slots);
     await Promise.race([ended, sleep(20_000)]);
     for (const consumer of this.#consumers) await consumer.kill();
