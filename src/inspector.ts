@@ -164,7 +164,7 @@ export function holds(job: StoredJob, text: string): boolean {
 }
 
 /** The id of a job as it is stored. */
-const idIn = ({ id, idBase64 }: StoredJob): Id => (idBase64 === undefined ? id : Buffer.from(idBase64, 'base64'));
+const idIn = ({ id, idBase64 }: StoredJob): Id => (idBase64 === undefined ? id : idOf(Buffer.from(idBase64, 'base64')));
 
 /** Whether anything of the queue is there at all. */
 export function exists(snapshot: looks.Snapshot): boolean {

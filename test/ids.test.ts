@@ -88,10 +88,10 @@ describe('ids of any bytes', () => {
           const jobs = [];
           for await (const job of inspector.list(which, { states: [state] })) jobs.push(job);
           expect(jobs.map(({ id }) => id)).toEqual(found.map(idWord));
-          // What text cannot say is said by bytes.
+          // What a line of text cannot say is said by bytes.
           for (const [i, job] of jobs.entries())
             expect(job.idBase64).toBe(
-              typeof found[i] === 'string' ? undefined : (found[i] as Buffer).toString('base64'),
+              idWord(found[i] as Id) === found[i] ? undefined : Buffer.from(found[i] as string).toString('base64'),
             );
           expect(await inspector.show(which, found)).toEqual(jobs);
           return found;
