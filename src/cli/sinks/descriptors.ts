@@ -43,14 +43,14 @@ export async function descriptorsOf(target: string): Promise<Descriptor[]> {
   return found;
 }
 
-/** The parent of a process; undefined when it has ended, be it a zombie. */
-export function parentOf(pid: number): number | undefined {
+/** Parent and group of a process; undefined when it has ended, be it a zombie. */
+export function statOf(pid: number): { readonly parent: number; readonly group: number } | undefined {
   try {
-    // Behind the name in parentheses: state, parent (proc(5)).
-    const [state = '', parent] = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    // Behind the name in parentheses: state, parent, group (proc(5)).
+    const [state = '', parent, group] = readFileSync(`/proc/${pid}/stat`, 'latin1')
       .replace(/^.*\) /s, '')
       .split(' ');
-    return 'ZX'.includes(state) ? undefined : Number(parent);
+    return 'ZX'.includes(state) ? undefined : { parent: Number(parent), group: Number(group) };
   } catch {
     return undefined;
   }

@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, readdirSync, readFileSync } from 'node:fs';
+import { closeSync, readdirSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LONGEST_TIMER_MS } from '../../index.js';
 import type { Context } from '../context.js';
 import { type Channels, inputFile, makeChannels } from './channels.js';
+import { statOf } from './descriptors.js';
 import type { Output } from './relay.js';
 
 /** How often a group of processes that was told to end is looked at, ms. */
@@ -149,18 +150,7 @@ async function groupGone(pid: number, ms: number): Promise<void> {
  */
 function livesIn(group: number): boolean {
   if (process.platform !== 'linux') return true;
-  return readdirSync('/proc').some((name) => {
-    if (!/^\d+$/.test(name)) return false;
-    try {
-      // After the name in parentheses: state, parent, group (proc(5)).
-      const [state = '', , of] = readFileSync(`/proc/${name}/stat`, 'latin1')
-        .replace(/^.*\) /s, '')
-        .split(' ');
-      return Number(of) === group && !'ZX'.includes(state);
-    } catch {
-      return false;
-    }
-  });
+  return readdirSync('/proc').some((name) => /^\d+$/.test(name) && statOf(Number(name))?.group === group);
 }
 
 /** Whether there was anybody in the group to be told. */

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../../index.js';
 import type { Context } from '../context.js';
-import { type Descriptor, descriptorsOf, modeOf, parentOf, stillReads, targetOf } from './descriptors.js';
+import { type Descriptor, descriptorsOf, modeOf, statOf, stillReads, targetOf } from './descriptors.js';
 
 /** Whether somebody reads: `gone` is only said of a reader that was seen before. */
 type Presence = 'reads' | 'gone' | 'unknown';
@@ -99,11 +99,10 @@ class PipeReader implements Reader {
     }
     if (before.every((reader) => stillReads(reader, target))) return 'reads';
     // One that has let go of the pipe may have handed it to another; one that has died has not.
-    const lives = before.every(({ pid }) => parentOf(pid) !== undefined);
+    const lives = before.every(({ pid }) => statOf(pid) !== undefined);
     if (lives && (await this.#search(target))) return 'reads';
     await sleep(AGAIN_MS);
     if (lives && (await this.#search(target))) return 'reads';
-    this.#readers = before;
     return 'gone';
   }
 
@@ -112,7 +111,8 @@ class PipeReader implements Reader {
     this.#alone = isAlone(found, target);
     const readers = found.filter(({ reads }) => reads);
     const pids = new Set(readers.map(({ pid }) => pid));
-    this.#readers = readers.filter(({ pid }) => !pids.has(parentOf(pid) ?? 0));
+    // Those that were seen last are the ones that are missed.
+    if (readers.length > 0) this.#readers = readers.filter(({ pid }) => !pids.has(statOf(pid)?.parent ?? 0));
     return readers.length > 0;
   }
 
