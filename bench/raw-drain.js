@@ -6,7 +6,7 @@ import { connect } from 'node:net';
 
 const [port, file] = process.argv.slice(2);
 const [LF, BULK, ARRAY] = [10, 36, 42];
-/** Where jobs begin in the reply of lua/drain.lua without lease, how many elements each has, and which is the payload. */
+/** Where jobs begin in the reply of lua/jobs/drain.lua without lease, how many elements each has, and which is the payload. */
 const [FIRST, STEP, PAYLOAD] = [10, 5, 3];
 
 /** Elements of an array of numbers and strings, as [start, end]; undefined when it is not there whole. @param {Buffer} bytes */

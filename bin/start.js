@@ -1,5 +1,5 @@
 /*
- * Runs dist/cli.cjs with what V8 compiled of it in an earlier run of the same command: without, compiling is a third of
+ * Runs dist/cli/main.cjs with what V8 compiled of it in an earlier run of the same command: without, compiling is a third of
  * a short run. That is kept beside the bundle, or in the user's cache directory. Whatever goes wrong with it is no error.
  *
  * V8 believes such a cache: it runs what is in a forged one, and ends the process over a damaged one. So only the user
@@ -9,7 +9,7 @@ const fs = require('node:fs');
 const { dirname, join } = require('node:path');
 const { Script } = require('node:vm');
 
-const BUNDLE = join(__dirname, '../dist/cli.cjs');
+const BUNDLE = join(__dirname, '../dist/cli/main.cjs');
 
 /** Caches older than this are removed, ms: of versions that are gone. One that is still used is made anew. */
 const KEEP_MS = 30 * 86_400_000;

@@ -1,16 +1,15 @@
 // Bundles the command line into one CommonJS file: one file to read and parse is what a start under cron costs least
 // with, and esbuild keeps each dynamic import inside it lazy. The library is not bundled; tsc writes that.
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { build } from 'esbuild';
-import { shaOf } from '../dist/script.js';
+import { SCRIPTS, shaOf } from '../dist/redis/script.js';
 
 const require = createRequire(import.meta.url);
 const { version } = require('../package.json');
 const commands = createRequire(require.resolve('ioredis'))('@ioredis/commands');
-const names = readdirSync(new URL('../lua/', import.meta.url)).map((file) => file.replace(/\.lua$/, ''));
-const shas = Object.fromEntries(names.map((name) => [name, shaOf(name)]));
+const shas = Object.fromEntries(SCRIPTS.map((name) => [name, shaOf(name)]));
 
 /** Modules of Node that take long to load, and of which most runs use nothing: loaded when something of them is used. */
 const RARE = ['assert', 'child_process', 'crypto', 'dns', 'fs/promises', 'net', 'os', 'stream/promises', 'tls', 'tty'];
@@ -67,7 +66,7 @@ function edited(path) {
 
 const { outputFiles } = await build({
   entryPoints: ['src/cli/main.ts'],
-  outfile: 'dist/cli.cjs',
+  outfile: 'dist/cli/main.cjs',
   write: false,
   bundle: true,
   platform: 'node',
@@ -103,6 +102,7 @@ const body = text
   .replaceAll('MODULE_URL', 'require("node:url").pathToFileURL(__filename)');
 if (/[^\0-\x7f]/.test(body)) throw new Error('the bundle is to be ASCII: bin/start.js reads it as that');
 const id = createHash('sha256').update(body).digest('hex').slice(0, 16);
+mkdirSync('dist/cli', { recursive: true });
 // A function, as bin/start.js runs it: begins with what tells it from another version.
 writeFileSync(
   path,

@@ -1,4 +1,4 @@
-import { Connection } from './redis.js';
+import { Connection } from './redis/redis.js';
 
 /**
  * Connects to Redis, by default at redis://127.0.0.1:6379. Throws `usage` for a URL that cannot be read, and
@@ -10,26 +10,7 @@ export async function connect(url?: string): Promise<Connection> {
   return redis;
 }
 
-export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './acts.js';
-export type { AdoptedSlice, AdoptOptions, ForeignQueue, LeftReason } from './adoption.js';
-export { type AuditOptions, Auditor, type Found } from './audit.js';
-export { type Backoff, formatBackoff, parseBackoff } from './backoff.js';
-export type { BatchResult } from './batches.js';
-export {
-  CHECK_STATES,
-  type Checked,
-  type CheckState,
-  check,
-  DEFAULT_THRESHOLDS,
-  type Limits,
-  type Thresholds,
-} from './check.js';
-export { Doctor } from './doctor.js';
-export type { Durability } from './durability.js';
-export type { EnqueueOptions } from './enqueuer.js';
-export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './errors.js';
-export { type Finding, type Level, shellWord, worst } from './finding.js';
-export { type Id, idOf, idWord, timeOfId } from './ids.js';
+export type { AdoptedSlice, AdoptOptions, ForeignQueue, LeftReason } from './admin/adoption.js';
 export {
   drainAge,
   exists,
@@ -41,7 +22,26 @@ export {
   pausedUntil,
   stalled,
   standing,
-} from './inspector.js';
+} from './admin/inspector.js';
+export { Operator } from './admin/operator.js';
+export { type Exported, type ExportSlice, type Moved, SCORE, Transfer } from './admin/transfer.js';
+export { type Trend, trend } from './admin/trend.js';
+export { type AuditOptions, Auditor, type Found } from './health/audit.js';
+export {
+  CHECK_STATES,
+  type Checked,
+  type CheckState,
+  check,
+  DEFAULT_THRESHOLDS,
+  type Limits,
+  type Thresholds,
+} from './health/check.js';
+export { Doctor } from './health/doctor.js';
+export { type Finding, type Level, shellWord, worst } from './health/finding.js';
+export { type Measured, metricsText } from './health/metrics.js';
+export { type Backoff, formatBackoff, parseBackoff } from './model/backoff.js';
+export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './model/errors.js';
+export { type Id, idOf, idWord, timeOfId } from './model/ids.js';
 export {
   type Answer,
   type Confirmed,
@@ -58,21 +58,9 @@ export {
   type Outcome,
   printable,
   type StoredJob,
-} from './job.js';
-export { DEFAULT_PREFIX } from './keys.js';
-export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './leases.js';
-export type { Holder, Lateness, Snapshot, Span } from './looks.js';
-export { drainLoop, type LoopOptions } from './loop.js';
-export { type Measured, metricsText } from './metrics.js';
-export type { Parcel, Restored } from './moves.js';
-export { grouped, many } from './numbers.js';
-export { Operator } from './operator.js';
-export { type Patience, patiently, settlePatiently } from './patience.js';
-export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './payload.js';
-export { type NackOptions, Queue } from './queue.js';
-export { Connection } from './redis.js';
-export { MAX_CALL } from './script.js';
-export type { Drained } from './scripts.js';
+} from './model/job.js';
+export { grouped, many } from './model/numbers.js';
+export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './model/payload.js';
 export {
   DEFAULT_SETTINGS,
   formatSetting,
@@ -81,9 +69,8 @@ export {
   SETTING_NAMES,
   type Settings,
   type SettingsChange,
-} from './settings.js';
-export { Spread } from './spread.js';
-export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './task.js';
+} from './model/settings.js';
+export { Spread } from './model/spread.js';
 export {
   exactDuration,
   formatDuration,
@@ -93,8 +80,22 @@ export {
   parseDuration,
   parseMoment,
   systemZone,
-} from './time.js';
-export { type Exported, type ExportSlice, type Moved, SCORE, Transfer } from './transfer.js';
-export { type Sample, type Trend, trend } from './trend.js';
-export { DEFAULT_URL, hasLogin, loginHider } from './url.js';
-export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker.js';
+} from './model/time.js';
+export type { BatchResult } from './queue/batches.js';
+export type { EnqueueOptions } from './queue/enqueuer.js';
+export { type Patience, patiently, settlePatiently } from './queue/patience.js';
+export { type NackOptions, Queue } from './queue/queue.js';
+export type { Durability } from './redis/durability.js';
+export { DEFAULT_PREFIX } from './redis/keys.js';
+export { Connection } from './redis/redis.js';
+export { MAX_CALL } from './redis/script.js';
+export { DEFAULT_URL, hasLogin, loginHider } from './redis/url.js';
+export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/acts.js';
+export type { Holder, Lateness, Snapshot, Span } from './scripts/looks.js';
+export type { Parcel, Restored } from './scripts/moves.js';
+export type { Sample } from './scripts/samples.js';
+export type { Drained } from './scripts/scripts.js';
+export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
+export { drainLoop, type LoopOptions } from './worker/loop.js';
+export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
+export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker/worker.js';

@@ -1,110 +1,104 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { dirname, join } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
-const src = fileURLToPath(new URL('../src', import.meta.url));
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
-const text = (file: string) => readFileSync(join(src, file), 'utf8');
+const root = fileURLToPath(new URL('..', import.meta.url));
+const below = (directory: string, ending: string) =>
+  readdirSync(join(root, directory), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith(ending))
+    .sort();
+const files = below('src', '.ts');
+const text = (file: string) => readFileSync(join(root, 'src', file), 'utf8');
+/** The files of the project that `file` imports, as paths below src. */
 const importsOf = (file: string) =>
-  [...text(file).matchAll(/(?:from|import) ?\(?'([^']+)'/g)].map(([, name]) => name as string);
-/** The files of the project that `file` imports, as paths below src without their ending. */
-const ownImports = (file: string) =>
-  importsOf(file)
-    .filter((name) => name.startsWith('.'))
-    .map((name) => relative(src, join(src, file, '..', name)).replace(/\.js$/, ''));
+  [...text(file).matchAll(/(?:from|import) ?\(?'(\.[^']+)'/g)].map(([, name]) =>
+    join(dirname(file), name as string).replace(/\.js$/, '.ts'),
+  );
 
-/** Each may import only what stands before it. */
-const LIBRARY = [
-  ...['errors', 'numbers', 'time', 'backoff', 'ids', 'payload', 'job', 'settings', 'keys', 'url', 'redis', 'replies'],
-  ...[
-    'script',
-    'trend',
-    'spread',
-    'scripts',
-    'looks',
-    'acts',
-    'moves',
-    'adoption',
-    'finding',
-    'faults',
-    'batches',
-    'gather',
-    'durability',
-    'enqueuer',
-    'queue',
-    'inspector',
-    'operator',
-    'metrics',
-    'transfer',
-    'conditions',
-    'audit',
-    'server',
-    'rights',
-    'doctor',
-    'check',
-    'patience',
-    'outages',
-    'leases',
-    'loop',
-    'line',
-    'pace',
-    'task',
-    'settler',
-    'worker',
-    'index',
+/** The folders of src/, and what each may import besides its own files. '.' is src/ itself: the public API. */
+const MAY_IMPORT: Record<string, readonly string[]> = {
+  model: [],
+  redis: ['model'],
+  scripts: ['redis', 'model'],
+  queue: ['scripts', 'redis', 'model'],
+  worker: ['queue', 'scripts', 'redis', 'model'],
+  admin: ['scripts', 'redis', 'model'],
+  health: ['admin', 'scripts', 'redis', 'model'],
+  '.': ['worker', 'health', 'admin', 'queue', 'scripts', 'redis', 'model'],
+  'cli/host': ['.'],
+  'cli/lines': ['.'],
+  'cli/terminal': ['cli/host', '.'],
+  'cli/args': ['cli/terminal', 'cli/host', '.'],
+  'cli/views': ['cli/lines', 'cli/terminal', '.'],
+  'cli/bulk': ['cli/views', 'cli/args', 'cli/terminal', 'cli/lines', 'cli/host', '.'],
+  'cli/drain': ['cli/terminal', 'cli/lines', 'cli/host', '.'],
+  'cli/completion': ['.'],
+  'cli/commands': [
+    ...['cli/bulk', 'cli/drain', 'cli/completion'],
+    ...['cli/views', 'cli/args', 'cli/terminal', 'cli/lines', 'cli/host', '.'],
   ],
-];
+  cli: ['cli/commands', 'cli/args', 'cli/terminal', 'cli/host', '.'],
+};
 
-describe('imports run one way', () => {
-  it('through the library', () => {
-    const library = files.filter((file) => !file.startsWith('cli/')).map((file) => file.replace(/\.ts$/, ''));
-    expect([...library].sort()).toEqual([...LIBRARY].sort());
-    for (const [place, name] of LIBRARY.entries()) {
-      for (const imported of ownImports(`${name}.ts`)) {
-        expect(LIBRARY.slice(0, place), `${name} imports ${imported}`).toContain(imported);
-      }
-    }
+describe('imports run down:', () => {
+  it.each(Object.entries(MAY_IMPORT))('%s imports only what it may', (folder, may) => {
+    const own = files.filter((file) => dirname(file) === folder);
+    expect(own.length).toBeGreaterThan(0);
+    const others = own.flatMap((file) =>
+      importsOf(file)
+        .filter((imported) => dirname(imported) !== folder && !may.includes(dirname(imported)))
+        .map((imported) => `${file} imports ${imported}`),
+    );
+    expect(others).toEqual([]);
   });
 
-  it('past each other for queue, inspector and operator', () => {
-    const three = ['queue', 'inspector', 'operator'];
-    for (const one of three) for (const other of three) expect(ownImports(`${one}.ts`)).not.toContain(other);
+  it('every folder has its rule, and none may import one that may import it', () => {
+    expect([...new Set(files.map((file) => dirname(file)))].sort()).toEqual(Object.keys(MAY_IMPORT).sort());
+    const reached = (folder: string, seen: string[] = []): string[] =>
+      (MAY_IMPORT[folder] ?? []).flatMap((next) =>
+        seen.includes(next) ? [next] : [next, ...reached(next, [...seen, next])],
+      );
+    for (const folder of Object.keys(MAY_IMPORT)) expect(reached(folder), folder).not.toContain(folder);
   });
 
-  it('from the command line into the library only through index', () => {
-    for (const file of files.filter((file) => file.startsWith('cli/'))) {
-      for (const imported of ownImports(file).filter((name) => !name.startsWith('cli/'))) {
-        expect(imported, `${file} imports ${imported}`).toBe('index');
-      }
-    }
+  it('no file imports itself over others', () => {
+    const after = new Map<string, Set<string>>();
+    const reach = (file: string, path: string[]): Set<string> => {
+      if (path.includes(file)) throw new Error(`a cycle: ${[...path, file].join(' → ')}`);
+      const known = after.get(file);
+      if (known) return known;
+      const all = new Set(importsOf(file).flatMap((next) => [next, ...reach(next, [...path, file])]));
+      after.set(file, all);
+      return all;
+    };
+    for (const file of files) reach(file, []);
   });
 
-  it('never from one command to another', () => {
-    const commands = files
-      .filter((file) => /export function \w+Command\(/.test(text(file)))
-      .map((file) => file.replace(/\.ts$/, ''));
-    expect(commands.length).toBeGreaterThan(3);
-    for (const file of files.filter((file) => !['cli/main.ts', 'cli/commands.ts'].includes(file))) {
-      for (const command of commands) expect(ownImports(file), `${file} imports ${command}`).not.toContain(command);
-    }
+  it('no command imports another', () => {
+    const commands = files.filter((file) => dirname(file) === 'cli/commands');
+    for (const file of commands) for (const other of commands) expect(importsOf(file), file).not.toContain(other);
   });
 });
 
 describe('each has one owner:', () => {
   const owners = (pattern: RegExp) =>
-    files.filter((file) => pattern.test(text(file).replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, ''))).sort();
+    files.filter((file) => pattern.test(text(file).replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')));
 
   it.each([
-    ['process.env', /process\.env/, ['cli/context.ts']],
+    ['process.env', /process\.env/, ['cli/host/context.ts']],
     ['process.exit', /process\.exit\(/, ['cli/main.ts']],
-    ['process signals', /process\.on\(/, ['cli/context.ts']],
-    ['chalk', /(?:import|from) ?\(?'chalk'/, ['cli/output.ts']],
-    ['cli-table3', /'cli-table3'/, ['cli/output.ts']],
-    ['ioredis', /'ioredis'/, ['redis.ts']],
-    ['reading lua/', /\/lua\//, ['script.ts']],
-    ['key names', /`\$\{prefix\}:/, ['keys.ts']],
-    ['child processes', /'node:child_process'/, ['cli/demo.ts', 'cli/sinks/channels.ts', 'cli/sinks/process.ts']],
+    ['process signals', /process\.on\(/, ['cli/host/context.ts']],
+    ['chalk', /(?:import|from) ?\(?'chalk'/, ['cli/terminal/output.ts']],
+    ['cli-table3', /'cli-table3'/, ['cli/terminal/output.ts']],
+    ['ioredis', /'ioredis'/, ['redis/redis.ts']],
+    ['reading lua/', /\/lua\//, ['redis/script.ts']],
+    ['key names', /`\$\{prefix\}:/, ['redis/keys.ts']],
+    [
+      'child processes',
+      /'node:child_process'/,
+      ['cli/commands/demo.ts', 'cli/drain/channels.ts', 'cli/drain/process.ts'],
+    ],
   ])('%s', (_, pattern, expected) => {
     expect(owners(pattern)).toEqual(expected);
   });

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Context } from './context.js';
+import type { Context } from './host/context.js';
 
 /** A command before it is made: only the one that is meant is loaded at a start. */
 export interface Offer {
@@ -14,77 +14,98 @@ export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Offer>>>>
   Produce: {
     enqueue: offer(
       'put jobs into a queue, due now or later',
-      async () => (await import('./enqueue.js')).enqueueCommand,
+      async () => (await import('./commands/enqueue.js')).enqueueCommand,
     ),
   },
   Consume: {
     drain: offer(
       'take due jobs, oldest due first, into a handler or to stdout',
-      async () => (await import('./drain.js')).drainCommand,
+      async () => (await import('./commands/drain.js')).drainCommand,
     ),
-    ack: offer('say that jobs are done: remove them', async () => (await import('./settle.js')).ackCommand),
-    nack: offer('give jobs back, to be tried again', async () => (await import('./settle.js')).nackCommand),
-    renew: offer('hold jobs for longer', async () => (await import('./settle.js')).renewCommand),
+    ack: offer('say that jobs are done: remove them', async () => (await import('./commands/settle.js')).ackCommand),
+    nack: offer('give jobs back, to be tried again', async () => (await import('./commands/settle.js')).nackCommand),
+    renew: offer('hold jobs for longer', async () => (await import('./commands/settle.js')).renewCommand),
   },
   Look: {
     inspect: offer(
       'show what is in the queues, and what is wrong',
-      async () => (await import('./inspect.js')).inspectCommand,
+      async () => (await import('./commands/inspect.js')).inspectCommand,
     ),
-    list: offer('list the jobs of a queue, dead ones first', async () => (await import('./list.js')).listCommand),
-    show: offer('show all that is known of one job', async () => (await import('./show.js')).showCommand),
+    list: offer(
+      'list the jobs of a queue, dead ones first',
+      async () => (await import('./commands/list.js')).listCommand,
+    ),
+    show: offer('show all that is known of one job', async () => (await import('./commands/show.js')).showCommand),
   },
   Act: {
-    cancel: offer('remove jobs: the order was paid', async () => (await import('./cancel.js')).cancelCommand),
+    cancel: offer('remove jobs: the order was paid', async () => (await import('./commands/cancel.js')).cancelCommand),
     reschedule: offer(
       'give pending jobs another due time',
-      async () => (await import('./reschedule.js')).rescheduleCommand,
+      async () => (await import('./commands/reschedule.js')).rescheduleCommand,
     ),
-    requeue: offer('put dead jobs back into their queue', async () => (await import('./requeue.js')).requeueCommand),
+    requeue: offer(
+      'put dead jobs back into their queue',
+      async () => (await import('./commands/requeue.js')).requeueCommand,
+    ),
     bury: offer(
       'put pending jobs among the dead: until the patch ships',
-      async () => (await import('./bury.js')).buryCommand,
+      async () => (await import('./commands/bury.js')).buryCommand,
     ),
-    move: offer('put jobs into another queue', async () => (await import('./move.js')).moveCommand),
-    purge: offer('remove all jobs of a queue', async () => (await import('./purge.js')).purgeCommand),
-    pause: offer('have drains take nothing from a queue', async () => (await import('./pause.js')).pauseCommand),
-    resume: offer('have drains take from a paused queue again', async () => (await import('./pause.js')).resumeCommand),
+    move: offer('put jobs into another queue', async () => (await import('./commands/move.js')).moveCommand),
+    purge: offer('remove all jobs of a queue', async () => (await import('./commands/purge.js')).purgeCommand),
+    pause: offer(
+      'have drains take nothing from a queue',
+      async () => (await import('./commands/pause.js')).pauseCommand,
+    ),
+    resume: offer(
+      'have drains take from a paused queue again',
+      async () => (await import('./commands/pause.js')).resumeCommand,
+    ),
   },
   Operate: {
     doctor: offer(
       'find what is wrong with Redis and the queues, and mend it',
-      async () => (await import('./doctor.js')).doctorCommand,
+      async () => (await import('./commands/doctor.js')).doctorCommand,
     ),
     check: offer(
       'one line for monitoring: is the queue kept within limits',
-      async () => (await import('./check.js')).checkCommand,
+      async () => (await import('./commands/check.js')).checkCommand,
     ),
-    wait: offer('wait until nothing is being done: for deploys', async () => (await import('./wait.js')).waitCommand),
+    wait: offer(
+      'wait until nothing is being done: for deploys',
+      async () => (await import('./commands/wait.js')).waitCommand,
+    ),
     metrics: offer(
       'print counts of the queues for Prometheus',
-      async () => (await import('./metrics.js')).metricsCommand,
+      async () => (await import('./commands/metrics.js')).metricsCommand,
     ),
-    config: offer('show or set the defaults of a queue', async () => (await import('./config.js')).configCommand),
+    config: offer(
+      'show or set the defaults of a queue',
+      async () => (await import('./commands/config.js')).configCommand,
+    ),
     export: offer(
       'write all jobs of a queue as lines, to be imported elsewhere',
-      async () => (await import('./export.js')).exportCommand,
+      async () => (await import('./commands/export.js')).exportCommand,
     ),
-    import: offer('put jobs that were exported into a queue', async () => (await import('./import.js')).importCommand),
+    import: offer(
+      'put jobs that were exported into a queue',
+      async () => (await import('./commands/import.js')).importCommand,
+    ),
     adopt: offer(
       'take over the jobs of a sorted set and a hash of other software',
-      async () => (await import('./adopt.js')).adoptCommand,
+      async () => (await import('./commands/adopt.js')).adoptCommand,
     ),
     crontab: offer(
       'print a line for a crontab that drains a queue',
-      async () => (await import('./crontab.js')).crontabCommand,
+      async () => (await import('./commands/crontab.js')).crontabCommand,
     ),
     completion: offer(
       'print a script that completes delayq in your shell',
-      async () => (await import('./completion.js')).completionCommand,
+      async () => (await import('./commands/completion.js')).completionCommand,
     ),
     demo: offer(
       'show the main job in ten seconds, on a private Redis',
-      async () => (await import('./demo.js')).demoCommand,
+      async () => (await import('./commands/demo.js')).demoCommand,
     ),
   },
 };

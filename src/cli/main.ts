@@ -1,9 +1,9 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
+import { addGlobals, examples } from './args/options.js';
 import { COMMANDS } from './commands.js';
-import { Context } from './context.js';
-import { addGlobals, examples } from './options.js';
-import { complain } from './output.js';
+import { Context } from './host/context.js';
+import { complain } from './terminal/output.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -101,7 +101,7 @@ async function main(): Promise<number> {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
     // Monitoring knows four states, and reads stdout.
     if (meant === 'check') {
-      const { unknownState } = await import('./check.js');
+      const { unknownState } = await import('./commands/check.js');
       return await unknownState(context, error);
     }
     if (error instanceof CommanderError) {

@@ -1,4 +1,16 @@
-import { shaOf } from '../../src/script.js';
+import { readdirSync, readFileSync } from 'node:fs';
+import { SCRIPTS, shaOf } from '../../src/redis/script.js';
 
-/** The name by which Redis knows a script: what a call of it holds. */
-export const scriptHash = shaOf;
+/** The SHA-1 by which a call names the script `name`, which is the last part of its path. Throws when there is none. */
+export function scriptHash(name: string): string {
+  const script = SCRIPTS.find((path) => path.endsWith(`/${name}`));
+  if (script === undefined) throw new Error(`no script ${name}`);
+  return shaOf(script);
+}
+
+/** The texts of all files in lua/. */
+export function luaTexts(): string[] {
+  const lua = new URL('../../lua/', import.meta.url);
+  const files = readdirSync(lua, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.lua'));
+  return files.map((file) => readFileSync(new URL(file, lua), 'utf8'));
+}

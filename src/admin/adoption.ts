@@ -1,0 +1,234 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import { idOf, idWord } from '../model/ids.js';
+import { checkId, printable } from '../model/job.js';
+import { decodeUtf8, JsonText } from '../model/payload.js';
+import type { QueueKeys } from '../redis/keys.js';
+import type { Connection, Reply } from '../redis/redis.js';
+import { text } from '../redis/replies.js';
+import { MAX_BYTES, type Wake } from '../redis/script.js';
+import * as moves from '../scripts/moves.js';
+
+/** Where other software keeps its jobs: a sorted set (id → time) and a hash (id → value). */
+export interface ForeignQueue {
+  readonly zset: string;
+  readonly hash: string;
+  /** Of the times in the sorted set. */
+  readonly unit: 's' | 'ms';
+}
+
+/** How to adopt. */
+export interface AdoptOptions extends ForeignQueue {
+  /** Values that are not JSON become JSON strings; else they are left. */
+  readonly wrap?: boolean | undefined;
+  /** Only say what would become of them. */
+  readonly dryRun?: boolean | undefined;
+}
+
+/**
+ * Why a job was left where it is: it has no value (perhaps not yet), an id or a time that cannot be, a value that is no
+ * payload, there is another job of its id in the queue, or it changed just now.
+ */
+export type LeftReason = 'no-value' | 'id' | 'time' | 'payload' | 'exists' | 'changed';
+
+/** What became of some jobs. */
+export interface AdoptedSlice {
+  /** Whoever writes meanwhile is followed by looking again: in which look this is, from 1. */
+  readonly pass: number;
+  readonly adopted: number;
+  /** Dropped there, as they stand in the queue just so. */
+  readonly kept: number;
+  readonly left: readonly { readonly id: string; readonly reason: LeftReason; readonly why?: string | undefined }[];
+}
+
+/** So many jobs go into a call: it holds Redis for about a millisecond. */
+const SLICE = 100;
+
+/** Somebody who changes jobs faster than they are taken over must not keep this from ending. */
+const MOST_PASSES = 10;
+
+/** Times from here on are of the year 5138 in seconds, of 1973 in ms. */
+const LEAST_MS = 1e11;
+
+/** Times from here on are of 1973 in seconds; smaller ones may stand for "at once". */
+const LEAST_S = 1e8;
+
+/**
+ * Takes over the jobs of a sorted set and a hash, earliest first, while their producers write: each whole, and only if
+ * it is still as it was read. Throws a `usage` error, before anything is changed, when most times look like those of the
+ * other unit.
+ */
+export async function* adoption(
+  redis: Connection,
+  keys: QueueKeys,
+  options: AdoptOptions,
+  wake: Wake,
+): AsyncGenerator<AdoptedSlice> {
+  const { zset, hash, unit, dryRun } = options;
+  checkKeys(keys, options);
+  await checkTypes(redis, options);
+  await checkUnit(redis, zset, unit);
+  let again = true;
+  for (let pass = 1; again && pass <= MOST_PASSES; pass++) {
+    let moved = 0;
+    let changed = 0;
+    let passed = 0;
+    for (;;) {
+      const members = (await redis.call('ZRANGE', zset, passed, passed + SLICE - 1, 'WITHSCORES')) as Buffer[];
+      if (members.length === 0) break;
+      const ids = await affordable(
+        redis,
+        hash,
+        members.filter((_, i) => i % 2 === 0),
+      );
+      const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
+      const found = ids.map((id, i) => foreign(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
+      const good = found.filter((job) => 'value' in job);
+      const answers = dryRun
+        ? await foreseen(redis, keys, good)
+        : good.length === 0
+          ? []
+          : await moves.adopt(redis, keys, { zset, hash }, good, wake).catch((error) => {
+              throw crossing(error, zset, hash);
+            });
+      const left: AdoptedSlice['left'][number][] = found.filter((job) => 'reason' in job);
+      for (const [i, answer] of answers.entries()) {
+        if (answer === 'exists' || answer === 'changed') left.push({ id: good[i]?.id ?? '', reason: answer });
+        if (answer === 'changed') changed += 1;
+      }
+      const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
+      moved += good.length;
+      passed += dryRun ? ids.length : left.length;
+      yield { pass, adopted: count('adopted'), kept: count('kept'), left };
+    }
+    again = !dryRun && (changed > 0 || moved >= SLICE);
+  }
+}
+
+/** The first of `ids`, as many as have values of {@link MAX_BYTES} together, one at least. */
+async function affordable(redis: Connection, hash: string, ids: readonly Buffer[]): Promise<readonly Buffer[]> {
+  const sizes = await Promise.all(ids.map((id) => redis.call('HSTRLEN', hash, id)));
+  let bytes = 0;
+  const full = sizes.findIndex((size, i) => {
+    bytes += Number(size);
+    return i > 0 && bytes > MAX_BYTES;
+  });
+  return full < 0 ? ids : ids.slice(0, full);
+}
+
+/** What is left of a sorted set and a hash: sizes, and some of the hash's fields that are not in the set. */
+export async function foreignRest(
+  redis: Connection,
+  foreign: ForeignQueue,
+): Promise<{ members: number; fields: number; strays: string[] }> {
+  const { zset, hash } = foreign;
+  await checkTypes(redis, foreign);
+  const members = Number(await redis.call('ZCARD', zset));
+  const fields = Number(await redis.call('HLEN', hash));
+  if (fields === 0) return { members, fields, strays: [] };
+  const some = (await redis.call('HRANDFIELD', hash, 20)) as Buffer[];
+  const scores = (await redis.call('ZMSCORE', zset, ...some)) as Reply[];
+  const strays = some.filter((_, i) => scores[i] === null).map((id) => idWord(idOf(id)));
+  return { members, fields, strays };
+}
+
+/** What adopt would do to jobs, as their queue stands now. */
+async function foreseen(redis: Connection, keys: QueueKeys, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
+  const answers: moves.Adopted[] = [];
+  while (answers.length < jobs.length) {
+    const some = jobs.slice(answers.length);
+    const ids = some.map(({ id }) => Buffer.from(id));
+    for (const [i, row] of (await moves.raw(redis, keys, ids)).entries()) {
+      const { due, value, payload = value } = some[i] as moves.Foreign;
+      const same = text(row.state) === 'p' && Number(text(row.score)) === due;
+      const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());
+      answers.push(text(row.state) === '' ? 'adopted' : equal ? 'kept' : 'exists');
+    }
+  }
+  return answers;
+}
+
+/** A job as it was read, or why it cannot be taken over. */
+function foreign(
+  member: Buffer,
+  score: Buffer,
+  value: Buffer | null,
+  { unit, wrap }: AdoptOptions,
+): moves.Foreign | { id: string; reason: LeftReason; why?: string | undefined } {
+  const id = idWord(idOf(member));
+  if (!value) return { id, reason: 'no-value' };
+  const time = Number(score);
+  const due = Math.round(unit === 's' ? time * 1000 : time);
+  if (looksLikeOther(time, unit) || !(Math.abs(due) <= 8.64e15)) return { id, reason: 'time', why: text(score) };
+  try {
+    checkId(member.toString('utf8'));
+  } catch (error) {
+    if (!isDelayqError(error)) throw error;
+    return { id, reason: 'id' };
+  }
+  try {
+    const given = decodeUtf8(value);
+    const payload = wrap && !isJson(given) ? JsonText.from(given).text : JsonText.parse(given).text;
+    return { id, score, value, due, payload: payload === given ? undefined : payload };
+  } catch (error) {
+    if (!isDelayqError(error)) throw error;
+    return { id, reason: 'payload', why: `${error.message}${error.why ? `: ${error.why}` : ''}` };
+  }
+}
+
+function isJson(given: string): boolean {
+  try {
+    JSON.parse(given);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const looksLikeOther = (time: number, unit: 's' | 'ms') =>
+  unit === 's' ? time >= LEAST_MS : time >= LEAST_S && time < LEAST_MS;
+
+function checkKeys(keys: QueueKeys, { zset, hash }: ForeignQueue): void {
+  const own = [zset, hash].find((name) => Object.values(keys).includes(name));
+  if (own === undefined) return;
+  throw new DelayqError('usage', `${printable(own)} is a key of the queue itself`, {
+    next: 'name the keys that the other software writes',
+  });
+}
+
+async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Promise<void> {
+  for (const [name, want] of [
+    [zset, 'zset'],
+    [hash, 'hash'],
+  ] as const) {
+    const type = text(await redis.call('TYPE', name));
+    if (type === want || type === 'none') continue;
+    throw new DelayqError('usage', `${printable(name)} is not a ${want === 'zset' ? 'sorted set' : want}`, {
+      why: `Redis says that it is a ${type}`,
+      next: 'give --zset the key that holds ids and times, --hash the one that holds ids and values',
+    });
+  }
+}
+
+async function checkUnit(redis: Connection, zset: string, unit: 's' | 'ms'): Promise<void> {
+  const ms = Number(await redis.call('ZCOUNT', zset, LEAST_MS, '(inf'));
+  const s = Number(await redis.call('ZCOUNT', zset, LEAST_S, `(${LEAST_MS}`));
+  const [odd, other] = unit === 's' ? [ms, 'ms' as const] : [s, 's' as const];
+  if (odd * 2 <= ms + s) return;
+  const first = unit === 's' ? LEAST_MS : LEAST_S;
+  const [, sample] = (await redis.call('ZRANGEBYSCORE', zset, first, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)) as Reply[];
+  throw new DelayqError('usage', `the times in ${printable(zset)} do not look like ${UNITS[unit]}`, {
+    why: `${odd} of ${ms + s} would be ${unit === 's' ? 'after the year 5138' : 'in 1970 to 1973'}, such as ${text(sample)}`,
+    next: `if they are ${UNITS[other]} give --unit ${other}; nothing was changed`,
+  });
+}
+
+const UNITS = { s: 'seconds', ms: 'milliseconds' };
+
+function crossing(error: unknown, zset: string, hash: string): unknown {
+  if (!isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) return error;
+  return new DelayqError('config', `${printable(zset)} and ${printable(hash)} are not in the queue's slot`, {
+    why: 'on a Redis Cluster one step can only change keys that share a slot',
+    next: 'where both keys have one hash tag, {tag}, adopt into a queue of that name; nothing was changed',
+    cause: error,
+  });
+}

@@ -1,0 +1,20 @@
+import { type Id, type Inspector, idOf } from '../../index.js';
+
+/**
+ * The ids that words on the command line or stdin name. base64:… stands for bytes that cannot be typed, but for the text
+ * itself when a job of the queue has just this id.
+ */
+export async function idsOf(inspector: Inspector, queue: string, words: readonly string[]): Promise<Id[]> {
+  const encoded = words.filter((word) => decoded(word) !== undefined);
+  const jobs = await inspector.show(queue, encoded);
+  const literal = new Set(encoded.filter((_, i) => jobs[i]));
+  return words.map((word) => (literal.has(word) ? word : (decoded(word) ?? word)));
+}
+
+function decoded(word: string): Id | undefined {
+  if (!word.startsWith('base64:')) return undefined;
+  const base64 = word.slice('base64:'.length);
+  const bytes = Buffer.from(base64, 'base64');
+  // Node skips what is no base64.
+  return bytes.toString('base64') === base64 ? idOf(bytes) : undefined;
+}

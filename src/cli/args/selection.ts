@@ -1,0 +1,72 @@
+import type { Command } from 'commander';
+import { DelayqError, type Filter, parseMoment, type StoredJob } from '../../index.js';
+import type { Context, Globals } from '../host/context.js';
+import { count } from './options.js';
+
+/*
+ * Which jobs are meant: the same words for every command that looks at some jobs, or acts on some.
+ */
+
+type State = StoredJob['state'];
+
+/** What filters are made of. */
+export interface FilterOptions extends Globals {
+  readonly pending?: boolean;
+  readonly active?: boolean;
+  readonly dead?: boolean;
+  readonly overdue?: boolean;
+  readonly from?: string;
+  readonly to?: string;
+  readonly grep?: string;
+  readonly number?: number;
+  readonly tz?: string;
+}
+
+const STATES: Record<State, string> = {
+  dead: 'jobs that are dead, the longest dead first',
+  active: 'jobs that a consumer holds',
+  pending: 'jobs that wait, the next one due first',
+};
+
+/** Adds the options that choose among jobs of `states`, in the order in which they are told of. */
+export function addFilters(command: Command, states: readonly State[]): Command {
+  if (states.length > 1) for (const state of states) command.option(`--${state}`, STATES[state]);
+  if (states.includes('pending')) command.option('--overdue', 'pending jobs that are due');
+  return command
+    .option('--from <time>', 'only from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
+    .option('--to <time>', 'only up to this time; meant is when a job is due, its lease ends, or it died')
+    .option('--grep <text>', 'only with this text, as it is, in the id, the payload or the last error')
+    .option('-n, --number <n>', 'at most n jobs', count)
+    .option('--tz <zone>', 'time zone of times without one (env DELAYQ_TZ, TZ)');
+}
+
+/** Whether any option chooses jobs. */
+export function isFiltered(options: FilterOptions): boolean {
+  const { pending, active, dead, overdue, from, to, grep, number } = options;
+  return [pending, active, dead, overdue, from, to, grep, number].some((option) => option !== undefined);
+}
+
+/** The filter that the options make among jobs of `states`. Throws a `usage` error when they cannot be put together. */
+export function filterOf(
+  context: Context,
+  options: FilterOptions,
+  { states, now }: { states: readonly State[]; now: number },
+): Filter {
+  const { overdue, grep: text, number: limit } = options;
+  if (text === '') throw new DelayqError('usage', '--grep needs a text', { next: "write it as --grep 'text'" });
+  const zone = context.zone(options);
+  const moment = (word: string | undefined) => (word === undefined ? undefined : parseMoment(word, { zone, now }));
+  const from = moment(options.from);
+  const to = moment(options.to);
+  if (from !== undefined && to !== undefined && from > to) {
+    throw new DelayqError('usage', `--from ${options.from} is after --to ${options.to}`, { next: 'exchange them' });
+  }
+  const asked = states.filter((state) => options[state] || (overdue && state === 'pending'));
+  return {
+    states: asked.length > 0 ? asked : states,
+    from,
+    to: overdue && (to === undefined || to > now) ? now : to,
+    text,
+    limit,
+  };
+}

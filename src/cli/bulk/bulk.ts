@@ -1,0 +1,270 @@
+import { createReadStream, createWriteStream, fstatSync } from 'node:fs';
+import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { addAbortSignal, type Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import {
+  type BatchResult,
+  type Confirmed,
+  DelayqError,
+  isDelayqError,
+  JsonText,
+  type NewJob,
+  type Queue,
+} from '../../index.js';
+import { type Context, cannotWrite, type Globals } from '../host/context.js';
+import { jobOf } from '../lines/jobline.js';
+import { lines } from '../lines/lines.js';
+import { Meter } from '../terminal/meter.js';
+import { document, many, say } from '../terminal/output.js';
+
+/** What `delayq enqueue` can be told. */
+export interface EnqueueOptions extends Globals {
+  readonly in?: number;
+  readonly at?: string;
+  readonly tz?: string;
+  readonly id?: string;
+  readonly ifExists?: 'keep' | 'replace';
+  readonly tries?: number;
+  readonly ttl?: number;
+  readonly text?: boolean;
+  readonly jobs?: boolean;
+  readonly atomic?: boolean;
+  readonly durable?: boolean;
+  readonly replicas?: number;
+  readonly quiet?: boolean;
+}
+
+type Numbered = NewJob & { readonly line: number };
+
+// By number: streams made by the handle keep it from being closed.
+const reread = ({ fd }: FileHandle) => createReadStream('', { fd, start: 0, autoClose: false });
+
+/**
+ * Enqueues the lines of stdin, a job each, at constant memory, and says what became of every line that was not. `at` is
+ * when those without a time of their own fall due, ms.
+ */
+export async function enqueueLines(
+  context: Context,
+  queue: Queue,
+  options: EnqueueOptions,
+  at: number | undefined,
+): Promise<void> {
+  const stop = context.stopSignal();
+  // Lines may hold times of day, which are those of Redis's clock.
+  const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
+  const { in: delay, tries, ttl } = options;
+  const toJob = options.jobs
+    ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), line })
+    : (text: string, line: number): Numbered => {
+        const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
+        return { payload, in: delay, at, tries, ttl, line };
+      };
+  let refused = 0;
+  const refuse = (line: number, error: unknown) => {
+    if (!isDelayqError(error, 'usage', 'data')) throw error;
+    refused += 1;
+    say(context, `line ${line}: ${error.message}${error.why ? `: ${error.why}` : ''}`);
+  };
+
+  if (fstatSync(context.stdin.fd).isDirectory()) {
+    throw new DelayqError('input', 'cannot read stdin', {
+      why: 'it is a directory',
+      next: 'feed lines: delayq enqueue q - < file',
+    });
+  }
+  let file: FileHandle | undefined;
+  try {
+    if (options.atomic) {
+      file = await spool(context.stdin, stop);
+      if (!file) {
+        say(context, 'nothing was enqueued');
+        context.exitCode = 130;
+        return;
+      }
+      for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
+      if (refused > 0) {
+        throw new DelayqError('data', `nothing was enqueued: ${refused} of the lines are bad`, {
+          next: 'mend them, or leave out --atomic to enqueue the good ones',
+        });
+      }
+    }
+    const sender = new Sender(context, queue, options);
+    const input = file ? reread(file) : context.stdin;
+    const jobs = jobsOf(context, input, toJob, refuse, sender.until(stop), () => sender.ended());
+    const { ifExists, durable, replicas } = options;
+    for await (const result of queue.enqueueBatches(jobs, { ifExists, durable, replicas })) {
+      await sender.took(result);
+    }
+    await sender.finish(refused, stop.aborted);
+  } finally {
+    await file?.close();
+  }
+  if (refused > 0 && context.exitCode === 0) context.exitCode = 1;
+}
+
+/** Reads lines into jobs, as many at a time as arrive. Ends early when `stop` aborts; calls `ended` when there are no more. */
+async function* jobsOf(
+  context: Context,
+  input: Readable,
+  toJob: (text: string, line: number) => Numbered,
+  refuse: (line: number, error: unknown) => void,
+  stop: AbortSignal,
+  ended = () => {},
+): AsyncGenerator<Numbered[]> {
+  try {
+    for await (const some of lines(addAbortSignal(stop, input))) {
+      const jobs: Numbered[] = [];
+      for (const { number, text, error } of some) {
+        try {
+          if (error) throw error;
+          jobs.push(toJob(text, number));
+        } catch (problem) {
+          refuse(number, problem);
+        }
+      }
+      await context.heard();
+      yield jobs;
+      if (stop.aborted) return;
+    }
+    ended();
+  } catch (error) {
+    if (!stop.aborted) throw error;
+  }
+}
+
+/** A copy of `input` in a file that has no name any more, so that nothing is left of it however this ends; undefined when stopped. */
+async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle | undefined> {
+  const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
+  const file = await open(join(directory, 'lines'), 'w+', 0o600);
+  await rm(directory, { recursive: true });
+  try {
+    await pipeline(input, createWriteStream('', { fd: file.fd, autoClose: false }), { signal: stop });
+  } catch (error) {
+    await file.close();
+    if (stop.aborted) return undefined;
+    throw cannotWrite(error as Error);
+  }
+  return file;
+}
+
+/** Keeps count of batches as their results come in, and says what became of them. */
+class Sender {
+  readonly #context: Context;
+  readonly #queue: Queue;
+  readonly #options: EnqueueOptions;
+  readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0 };
+  /** Jobs of batches that ended in doubt: there, but not known to be durable; there or not. */
+  readonly #doubts = { unconfirmed: 0, unknown: 0 };
+  readonly #missed: [number, number][] = [];
+  /** What holds of every line that was confirmed. */
+  #confirmed: Confirmed | undefined;
+  readonly #stop = new AbortController();
+  /** Somebody sees stderr, and no ids run through it. */
+  readonly #meter: Meter;
+  #last = 0;
+  #more = true;
+  #failure: DelayqError | undefined;
+
+  constructor(context: Context, queue: Queue, options: EnqueueOptions) {
+    this.#context = context;
+    this.#queue = queue;
+    this.#options = options;
+    // Ids that go by on the terminal are progress enough.
+    this.#meter = new Meter(context, 'enqueued', !context.stdout.isTTY || options.quiet || options.json);
+  }
+
+  /** Aborts when `stop` does, or when a batch has failed. */
+  until(stop: AbortSignal): AbortSignal {
+    return AbortSignal.any([stop, this.#stop.signal]);
+  }
+
+  /** To be called when every line was read: there are no more than those whose results come in. */
+  ended(): void {
+    this.#more = false;
+  }
+
+  async took(result: BatchResult<Numbered>): Promise<void> {
+    const { batch } = result;
+    this.#last = Math.max(this.#last, batch.at(-1)?.line ?? 0);
+    if ('error' in result) {
+      const { error } = result;
+      if (!isDelayqError(error)) throw error;
+      this.#failure ??= error;
+      this.#stop.abort();
+      if (error.code === 'unknown') this.#unknown(batch, error);
+      else this.#missed.push([batch[0]?.line ?? 0, batch.at(-1)?.line ?? 0]);
+      return;
+    }
+    for (const { outcome, confirmed } of result.enqueued) {
+      this.#counts[outcome] += 1;
+      this.#confirmed = least(this.#confirmed, confirmed);
+    }
+    for (const [i, { id, outcome }] of result.enqueued.entries()) {
+      if (outcome !== 'kept-dead') continue;
+      say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead and stays so`);
+    }
+    if (!this.#options.quiet && !this.#options.json) {
+      await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
+    }
+    this.#meter.add(result.enqueued.filter(({ outcome }) => outcome === 'created' || outcome === 'replaced').length);
+  }
+
+  #unknown(batch: readonly Numbered[], error: DelayqError): void {
+    this.#doubts[error.stored ? 'unconfirmed' : 'unknown'] += error.ids.length;
+    const known = error.stored ? 'enqueued, but its durability is unknown' : 'may or may not be enqueued';
+    // Ids made here are the last ones of the error's list in the order of the jobs; ids given are in the line.
+    const given = new Map(batch.filter(({ id }) => id !== undefined).map(({ id, line }) => [id, line]));
+    const made = batch.filter(({ id }) => id === undefined).map(({ line }) => line);
+    if (batch.length > 1 && made.length === 0 && error.ids.length === batch.length) {
+      const [from, to] = [batch[0]?.line, batch.at(-1)?.line];
+      say(
+        this.#context,
+        `lines ${from} to ${to}: each ${known}; to repeat them safely send them as they are, with their ids`,
+      );
+      return;
+    }
+    for (const id of error.ids) {
+      const line = given.get(id) ?? made.shift();
+      say(this.#context, `line ${line}: ${known}; to repeat it safely give it the id ${id}`);
+    }
+  }
+
+  /** What is to be said at the end: an error of one batch as that of all batches that ended like it. */
+  #whole(failure: DelayqError): DelayqError {
+    const { unconfirmed, unknown } = this.#doubts;
+    if (failure.code !== 'unknown') return failure;
+    const doubts = [
+      ...(unconfirmed > 0 ? [`${many(unconfirmed, 'job')} there, but of unknown durability`] : []),
+      ...(unknown > 0 ? [`${many(unknown, 'job')} that may or may not be enqueued`] : []),
+    ];
+    return new DelayqError('unknown', `left in doubt: ${doubts.join('; ')}`, {
+      why: failure.why,
+      // --id is for one job on the command line; lines have theirs in --jobs.
+      next: failure.next?.replace(`--id ${failure.ids[0]}`, 'the same ids'),
+      cause: failure,
+    });
+  }
+
+  async finish(refused: number, interrupted: boolean): Promise<void> {
+    const { created, replaced, kept, 'kept-dead': keptDead } = this.#counts;
+    this.#meter.end();
+    if (this.#options.json) {
+      const confirmed = this.#confirmed;
+      await this.#context.write(
+        document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused, ...this.#doubts, confirmed }),
+      );
+    }
+    if (keptDead > 0) this.#context.exitCode = 1;
+    for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
+    if (this.#more && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
+    if (this.#failure) throw this.#whole(this.#failure);
+    if (interrupted) this.#context.exitCode = 130;
+  }
+}
+
+function least(a: Confirmed | undefined, b: Confirmed | undefined): Confirmed | undefined {
+  if (a?.replicas === undefined || b?.replicas === undefined) return b ?? a;
+  return a.replicas < b.replicas ? a : b;
+}

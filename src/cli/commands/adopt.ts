@@ -1,0 +1,138 @@
+import { Command, Option } from 'commander';
+import { DelayqError, type LeftReason, Transfer } from '../../index.js';
+import { addGlobals, details, examples } from '../args/options.js';
+import type { Context, Globals } from '../host/context.js';
+import { Meter } from '../terminal/meter.js';
+import { document, grouped, many, say, shownId } from '../terminal/output.js';
+
+interface Options extends Globals {
+  readonly zset?: string;
+  readonly hash?: string;
+  readonly unit: 's' | 'ms';
+  readonly wrap?: boolean;
+  readonly dryRun?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** Why jobs were left, in words; `passing` if running it again may mend it. */
+const REASONS: Record<LeftReason, { says: string; passing?: boolean }> = {
+  'no-value': { says: 'has no field in the hash: half-written, or long gone', passing: true },
+  changed: { says: 'was changed again and again meanwhile', passing: true },
+  exists: { says: 'is in the queue already, with another time or payload' },
+  id: { says: 'cannot be an id: printable ASCII without spaces, 1 to 256' },
+  time: { says: 'has a time that cannot be' },
+  payload: { says: 'has a value that cannot be a payload' },
+};
+
+/** So many ids are told of for each reason. */
+const TOLD = 20;
+
+export function adoptCommand(context: Context): Command {
+  const command = new Command('adopt')
+    .description(
+      'Moves the jobs of a queue that is a sorted set (id, time) and a hash (id, payload) into one of delayq, a few at a time, each whole, while its producers go on writing.',
+    )
+    .argument('<queue>', 'name of the queue that they go to')
+    .option('--zset <key>', 'the sorted set')
+    .option('--hash <key>', 'the hash')
+    .addOption(new Option('--unit <unit>', 'of the times in the sorted set').choices(['s', 'ms']).default('s'))
+    .option('--wrap', 'store values that are not JSON as JSON strings, rather than leave them')
+    .option('--dry-run', 'say what would become of them, and do nothing')
+    .option('-q, --quiet', 'do not say how many')
+    .option('--json', 'print how many as one JSON document')
+    .action((queue: string, options: Options) => adopt(context, queue, options));
+  details(command, [
+    'Both keys lose what was taken over. Run it, let producers write to delayq instead, and run it again: it can be',
+    'interrupted and repeated at any time. Jobs whose time has passed are due at once, in their order. Exit status 1:',
+    'some jobs were left, and are told of.',
+  ]);
+  examples(command, [
+    'delayq adopt --zset orders:due --hash orders:data --dry-run order-close',
+    'delayq adopt --zset orders:due --hash orders:data order-close',
+    'delayq adopt --zset later --hash bodies --unit ms --wrap mails',
+  ]);
+  return addGlobals(command);
+}
+
+async function adopt(context: Context, queue: string, options: Options): Promise<void> {
+  const { zset, hash, unit, wrap, dryRun } = options;
+  if (!zset || !hash) {
+    throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is named`, {
+      next: `name both: delayq adopt --zset KEY --hash KEY ${queue}`,
+    });
+  }
+  const stop = context.stopSignal();
+  const redis = context.redis(options);
+  const transfer = new Transfer(redis, { prefix: context.prefix(options) });
+  const before = await transfer.foreignRest({ zset, hash, unit });
+  if (before.members === 0 && before.fields === 0 && !options.quiet)
+    say(context, `neither ${zset} nor ${hash} is there`);
+  const meter = new Meter(context, dryRun ? 'seen' : 'adopted', !options.quiet);
+  const counts = { adopted: 0, kept: 0 };
+  let left = new Map<LeftReason, { count: number; some: string[] }>();
+  let pass = 0;
+  for await (const slice of transfer.adopt(queue, { zset, hash, unit, wrap, dryRun })) {
+    // What was left in one look is seen again in the next.
+    if (slice.pass > pass) left = new Map();
+    pass = slice.pass;
+    counts.adopted += slice.adopted;
+    counts.kept += slice.kept;
+    for (const { id, reason, why } of slice.left) {
+      const found = left.get(reason) ?? { count: 0, some: [] };
+      left.set(reason, found);
+      found.count += 1;
+      if (found.some.length < TOLD) found.some.push(`${shownId(id)} ${REASONS[reason].says}${why ? ` (${why})` : ''}`);
+    }
+    meter.add(slice.adopted);
+    if (stop.aborted) break;
+  }
+  meter.clear();
+  for (const { count, some } of left.values()) {
+    for (const text of some) say(context, text);
+    if (count > some.length) say(context, `… and ${grouped(count - some.length)} more like it`);
+  }
+  const rest = await transfer.foreignRest({ zset, hash, unit });
+  const total = [...left.values()].reduce((sum, { count }) => sum + count, 0);
+  await summary(context, queue, options, { ...counts, left, rest, total, stopped: stop.aborted });
+  if (total > 0) context.exitCode = 1;
+  if (stop.aborted) context.exitCode = 130;
+}
+
+async function summary(
+  context: Context,
+  queue: string,
+  options: Options,
+  found: {
+    adopted: number;
+    kept: number;
+    left: Map<LeftReason, { count: number }>;
+    rest: { members: number; fields: number; strays: string[] };
+    total: number;
+    stopped: boolean;
+  },
+): Promise<void> {
+  const { adopted, kept, left, rest, total, stopped } = found;
+  const { zset = '', hash = '', dryRun } = options;
+  const passing = [...left].some(([reason]) => REASONS[reason].passing);
+  if (options.json) {
+    const reasons = Object.fromEntries(Object.keys(REASONS).map((reason) => [reason, 0]));
+    for (const [reason, { count }] of left) reasons[reason] = count;
+    const leftOver = { members: rest.members, fields: rest.fields, fieldsWithoutMember: rest.strays };
+    await context.write(document({ queue, dryRun: dryRun || undefined, adopted, kept, left: reasons, rest: leftOver }));
+    return;
+  }
+  if (options.quiet) return;
+  say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
+  if (kept > 0)
+    say(context, `${many(kept, 'job')} stood there just so already, and ${dryRun ? 'would leave' : 'left'} ${zset}`);
+  if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'left'} in ${zset}`);
+  if (rest.strays.length > 0 && !dryRun) {
+    const names = rest.strays.slice(0, 3).map(shownId).join(', ');
+    say(context, `${hash} has fields without a member in ${zset}: ${names}${rest.strays.length > 3 ? ' …' : ''}`);
+  }
+  if (left.has('payload') && !options.wrap) say(context, '--wrap stores values that are not JSON as JSON strings');
+  if (stopped) say(context, 'stopped: repeat the command for the rest');
+  else if (!dryRun && (passing || rest.strays.length > 0)) {
+    say(context, 'run it again once producers write to delayq: what was half-written is whole then');
+  }
+}

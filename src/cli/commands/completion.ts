@@ -1,0 +1,93 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command, Option } from 'commander';
+import { checkName, DelayqError, Inspector } from '../../index.js';
+import { addGlobals, details, examples } from '../args/options.js';
+import { type Candidates, candidatesFor } from '../completion/candidates.js';
+import { bash, fish, zsh } from '../completion/shells.js';
+import type { Context, Globals } from '../host/context.js';
+
+interface Options extends Globals {
+  readonly words?: boolean;
+}
+
+const SCRIPTS: Readonly<Record<string, string>> = { bash, zsh, fish };
+
+/** How long whoever pressed the key waits for names of queues, ms. */
+const DEADLINE_MS = 1_000;
+
+/** `everything` makes the program with all its commands. */
+export function completionCommand(context: Context, everything: () => Promise<Command>): Command {
+  const command = new Command('completion')
+    .description('Prints a script for completing commands, options, their values, queues and files with the tab key.')
+    .usage('[options] <bash|zsh|fish>')
+    .argument('<bash|zsh|fish>')
+    .argument('[word...]')
+    .addOption(new Option('--words', 'answer the script: what may stand in place of the last word').hideHelp())
+    .action(async (first: string, rest: string[], options: Options) =>
+      options.words ? answer(context, await everything(), [first, ...rest]) : print(context, [first, ...rest]),
+    );
+  examples(command, [
+    "echo 'source <(delayq completion bash)' >> ~/.bashrc",
+    'delayq completion zsh > "$fpath[1]/_delayq"',
+    'delayq completion fish > ~/.config/fish/completions/delayq.fish',
+  ]);
+  details(command, [
+    'The scripts ask delayq itself, so they need not be made anew for another version. To try one in a running shell:',
+    '  bash   source <(delayq completion bash)',
+    '  zsh    source <(delayq completion zsh)      (after compinit)',
+    '  fish   delayq completion fish | source',
+    '',
+    'Names of queues come from Redis: where DELAYQ_REDIS_URL or a --redis before them says. Out of reach, there are none.',
+  ]);
+  return addGlobals(command);
+}
+
+async function print(context: Context, [shell = '', ...rest]: readonly string[]): Promise<void> {
+  const script = Object.hasOwn(SCRIPTS, shell) && rest.length === 0 ? SCRIPTS[shell] : undefined;
+  if (script === undefined) {
+    throw new DelayqError('usage', `there is no script for ${JSON.stringify([shell, ...rest].join(' '))}`, {
+      next: `name one shell: ${Object.keys(SCRIPTS).join(', ')}`,
+    });
+  }
+  await context.write(script);
+}
+
+/** Writes what can stand at the cursor on one line, then words, one a line, each with its meaning behind a tab. */
+async function answer(context: Context, program: Command, words: readonly string[]): Promise<void> {
+  const current = words[words.length - 1] ?? '';
+  const found = candidatesFor(program, words.slice(0, -1), current);
+  switch (found.kind) {
+    case 'files':
+      return context.write(`files ${found.before}\n`);
+    case 'command':
+      return context.write(`command ${found.from}\n`);
+    default: {
+      const all = found.kind === 'words' ? found.words : await queues(context, found);
+      const lines = all.filter(([word]) => word.startsWith(current)).map(([word, meaning]) => `${word}\t${meaning}\n`);
+      return context.write(`words\n${lines.join('')}`);
+    }
+  }
+}
+
+/** Names of queues, as far as Redis tells them in time: nobody wants to read an error in the middle of a line. */
+async function queues(
+  context: Context,
+  { before, ...given }: Candidates & { kind: 'queues' },
+): Promise<readonly (readonly [string, string])[]> {
+  const ask = async () => {
+    const inspector = new Inspector(context.redis(given), { prefix: context.prefix(given) });
+    // Who typed a URL there gets nothing of it back.
+    const names = before.includes('://') ? [] : await inspector.queues();
+    return names.filter(isName).map((name) => [`${before}${name}`, ''] as const);
+  };
+  return Promise.race([ask(), sleep(DEADLINE_MS, [])]).catch(() => []);
+}
+
+/** Whether a name is one: other software may have listed anything, and a shell must not run it. */
+function isName(name: string): boolean {
+  try {
+    return checkName(name) === name;
+  } catch {
+    return false;
+  }
+}

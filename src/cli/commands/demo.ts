@@ -1,0 +1,118 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command } from 'commander';
+import { connect, DelayqError, isPassing } from '../../index.js';
+import { examples } from '../args/options.js';
+import type { Context } from '../host/context.js';
+import { colours } from '../terminal/output.js';
+
+/** What the demo runs, each line as a user would type it, with what to say before. */
+const STEPS: { say: string; run: string }[] = [
+  {
+    say: 'An order that is not paid is to be closed. Two of them, due in one second and in four:',
+    run: `delayq enqueue --in 1s order-close '{"orderId":41}'\ndelayq enqueue --in 4s order-close '{"orderId":42}'`,
+  },
+  {
+    say: 'Nothing is due yet, so a drain, which cron would start, does nothing and exits 0:',
+    run: 'delayq drain order-close -- ./close-order',
+  },
+  {
+    say: 'A second later the first one is due. The handler gets it:',
+    run: 'sleep 1\ndelayq drain order-close -- ./close-order',
+  },
+  { say: 'The other one still waits:', run: 'delayq inspect order-close' },
+  {
+    say: 'A drain that watches delivers it on time, without cron:',
+    run: 'delayq drain --for 4s order-close -- ./close-order',
+  },
+  { say: 'Both are done, nothing is left:', run: 'delayq inspect' },
+];
+
+const HANDLER = `#!/bin/sh
+# Reads one order a line and closes it.
+while read -r order; do echo "close-order: closed $order at $(date +%T)"; done
+`;
+
+export function demoCommand(context: Context): Command {
+  const command = new Command('demo')
+    .description('Starts a redis-server of its own on a socket in a temporary directory, and removes both at the end.')
+    .action(() => demo(context));
+  return examples(command, ['delayq demo']);
+}
+
+async function demo(context: Context): Promise<void> {
+  const stop = context.stopSignal();
+  const directory = await realpath(await mkdtemp(join(tmpdir(), 'delayq-demo-')));
+  let server: ChildProcess | undefined;
+  try {
+    server = await startRedis(directory);
+    await writeFile(join(directory, 'close-order'), HANDLER);
+    // The commands shown must be this very delayq, however it was started.
+    await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${process.execPath}' '${process.argv[1]}' "$@"\n`);
+    for (const name of ['close-order', 'delayq']) await chmod(join(directory, name), 0o755);
+    const env = {
+      ...context.env,
+      PATH: `${directory}${delimiter}${context.env.PATH}`,
+      DELAYQ_REDIS_URL: `unix://${directory}/redis.sock`,
+      DELAYQ_PREFIX: '',
+    };
+    const paint = await colours(context, context.stdout);
+    for (const { say, run } of STEPS) {
+      await context.write(`\n${say}\n`);
+      for (const line of run.split('\n')) {
+        await context.write(`${paint.dim('$')} ${paint.bold(line)}\n`);
+        const child = spawn('/bin/sh', ['-c', line], { cwd: directory, env, stdio: ['ignore', 'inherit', 'inherit'] });
+        const [status] = (await once(child, 'exit')) as [number | null];
+        if (stop.aborted) {
+          context.exitCode = 130;
+          return;
+        }
+        if (status !== 0)
+          throw new DelayqError('internal', `the demo failed: ${line}`, { why: `it ended with ${status}` });
+      }
+    }
+    await context.write('\nNext, with your own Redis: delayq enqueue --help\n');
+  } finally {
+    if (server?.exitCode === null) {
+      server.kill();
+      await once(server, 'exit');
+    }
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function startRedis(directory: string): Promise<ChildProcess> {
+  const socket = join(directory, 'redis.sock');
+  const server = spawn('redis-server', ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory], {
+    stdio: 'ignore',
+    // Ctrl-C is for the demo, which then ends the server itself.
+    detached: true,
+  });
+  const failed = once(server, 'exit').then(
+    ([status]) => {
+      throw new DelayqError('config', 'redis-server did not start', { why: `it ended with ${status}` });
+    },
+    (cause) => {
+      throw new DelayqError('config', 'the demo needs redis-server', {
+        why: (cause as Error).message,
+        next: 'install it: apt-get install redis-server, or brew install redis',
+        cause,
+      });
+    },
+  );
+  failed.catch(() => {});
+  for (;;) {
+    try {
+      const redis = await Promise.race([connect(`unix://${socket}`), failed]);
+      redis.close();
+      return server;
+    } catch (error) {
+      if (!isPassing(error)) throw error;
+      await Promise.race([sleep(20), failed]);
+    }
+  }
+}

@@ -1,0 +1,219 @@
+import { createReadStream, fstatSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { addAbortSignal, type Readable } from 'node:stream';
+import { Command } from 'commander';
+import {
+  DelayqError,
+  idOf,
+  isDelayqError,
+  Operator,
+  type Parcel,
+  type Restored,
+  readSettings,
+  Transfer,
+} from '../../index.js';
+import { addGlobals, details, examples } from '../args/options.js';
+import type { Context, Globals } from '../host/context.js';
+import { type Line, lines } from '../lines/lines.js';
+import { importedOf, isBadLine } from '../lines/parcel.js';
+import { Meter } from '../terminal/meter.js';
+import { document, many, say, shownId } from '../terminal/output.js';
+
+interface Options extends Globals {
+  readonly config?: boolean;
+  readonly dryRun?: boolean;
+  readonly quiet?: boolean;
+  readonly tz?: string;
+}
+
+/** The longest line, bytes: an export may hold payloads of other software, larger than any of delayq's. */
+const LONGEST = 64 * 1024 * 1024;
+
+/** Batches that may be on their way at once, and how many jobs each has at most, and payload bytes after which it is full. */
+const IN_FLIGHT = 8;
+const BATCH = 100;
+const BATCH_BYTES = 1024 * 1024;
+
+/** So many payload bytes may be on their way at once: a batch of one job may be large. */
+const BYTES_IN_FLIGHT = IN_FLIGHT * BATCH_BYTES;
+
+export function importCommand(context: Context): Command {
+  const command = new Command('import')
+    .description(
+      'Puts the jobs of an export into a queue: same ids, times, states, records and payloads. Ids that are there stay as they are, so it is safe to repeat.',
+    )
+    .argument('<queue>', 'name of the queue')
+    .argument('[file]', 'what delayq export has written; - or nothing reads stdin')
+    .option('--config', "set the queue's settings, too, if the export holds them")
+    .option('--dry-run', 'only read the lines, and say which are bad')
+    .option('--tz <zone>', 'time zone of times without one (env DELAYQ_TZ, TZ)')
+    .option('-q, --quiet', 'do not say how many')
+    .option('--json', 'print how many as one JSON document')
+    .action((queue: string, file: string | undefined, options: Options) => importJobs(context, queue, file, options));
+  details(command, [
+    'A line needs "id", "payload" and "at" (or "score", ms). Exit status 1: some lines were bad, or have an id under which',
+    'the queue has another payload; the others are there. What was finished since an interrupted import comes again when',
+    'it is repeated: pause the queue if that must not be.',
+  ]);
+  examples(command, [
+    'delayq import order-close order-close.jsonl',
+    'gunzip -c order-close.jsonl.gz | delayq import order-close --config',
+    'delayq import --dry-run order-close order-close.jsonl',
+  ]);
+  return addGlobals(command);
+}
+
+type Numbered = Parcel & { readonly line: number };
+
+async function importJobs(context: Context, queue: string, file: string | undefined, options: Options): Promise<void> {
+  const stop = context.stopSignal();
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const transfer = new Transfer(redis, { prefix });
+  const input = await opened(context, file);
+  const zone = context.zone(options);
+  const now = await redis.now();
+  const counts = { created: 0, kept: 0, 'kept-dead': 0, differs: 0, held: 0, refused: 0 };
+  const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
+  const told = (text: string) => {
+    meter.clear();
+    say(context, text);
+  };
+  const read = async ({ number, text, error }: Line): Promise<Numbered | undefined> => {
+    try {
+      if (error) throw error;
+      const found = importedOf(text, zone, now);
+      if ('parcel' in found) return Object.assign(found.parcel, { line: number });
+      const settings = readSettings(found.settings);
+      if (!options.config) {
+        const names = Object.keys(settings).join(', ');
+        if (names !== '') told(`line ${number}: settings left out (${names}): --config sets them`);
+      } else if (!options.dryRun) await new Operator(redis, { prefix }).configure(queue, settings);
+    } catch (problem) {
+      if (!isBadLine(problem)) throw problem;
+      counts.refused += 1;
+      told(`line ${number}: ${problem.message}${problem.why ? `: ${problem.why}` : ''}`);
+    }
+    return undefined;
+  };
+
+  let last = 0;
+  const took = (batch: readonly Numbered[], restored: readonly Restored[]) => {
+    for (const [i, outcome] of restored.entries()) {
+      counts[outcome] += 1;
+      const { line, id } = batch[i] as Numbered;
+      if (outcome === 'differs')
+        told(`line ${line}: ${shownId(idOf(id))} is in ${queue} with another payload and stays so`);
+      if (outcome === 'held')
+        told(`line ${line}: ${shownId(idOf(id))} is held by a move that was interrupted: end it, and repeat`);
+      if (outcome === 'kept-dead') told(`line ${line}: kept: job ${shownId(idOf(id))} is dead and stays so`);
+    }
+    last = Math.max(last, batch.at(-1)?.line ?? 0);
+    meter.add(batch.length);
+  };
+  const flying: { batch: Numbered[]; size: number; sent: Promise<Restored[]> }[] = [];
+  let inAir = 0;
+  const land = async () => {
+    const first = flying.shift();
+    if (!first) return;
+    took(first.batch, await first.sent);
+    inAir -= first.size;
+  };
+  let batch: Numbered[] = [];
+  let size = 0;
+  const send = async () => {
+    if (batch.length > 0) {
+      const sent: Promise<Restored[]> = options.dryRun
+        ? Promise.resolve(batch.map(() => 'created' as const))
+        : transfer.restore(queue, batch);
+      // Told of when it lands.
+      sent.catch(() => {});
+      flying.push({ batch, size, sent });
+      inAir += size;
+      batch = [];
+      size = 0;
+    }
+    while (flying.length >= IN_FLIGHT || inAir >= BYTES_IN_FLIGHT) await land();
+  };
+  try {
+    for await (const some of linesUntil(stop, input)) {
+      for (const line of some) {
+        const job = await read(line);
+        if (!job) continue;
+        batch.push(job);
+        size += job.payload.length;
+        if (batch.length >= BATCH || size >= BATCH_BYTES) await send();
+      }
+      await context.heard();
+      if (stop.aborted) break;
+    }
+    if (!stop.aborted) await send();
+    while (flying.length > 0) await land();
+  } catch (error) {
+    meter.clear();
+    if (!isDelayqError(error)) throw error;
+    say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
+    throw new DelayqError(error.code, error.message, {
+      why: error.why,
+      next: `${error.next ?? 'look into it'}; repeat the import as it is: what is there is kept`,
+      cause: error,
+    });
+  }
+  meter.clear();
+  const { created, kept, 'kept-dead': keptDead, differs, held, refused } = counts;
+  if (options.json) {
+    const dry = options.dryRun
+      ? { dryRun: true, jobs: created, refused }
+      : { created, kept, keptDead, differs, held, refused };
+    await context.write(document({ queue, ...dry }));
+  } else if (!options.quiet) {
+    const parts = [
+      ...(kept > 0 ? [`${many(kept, 'job')} there already`] : []),
+      ...(keptDead > 0 ? [`${many(keptDead, 'job')} dead there`] : []),
+      ...(differs > 0 ? [`${many(differs, 'job')} there with another payload`] : []),
+      ...(held > 0 ? [`${many(held, 'job')} held there by a move`] : []),
+      ...(refused > 0 ? [`${many(refused, 'bad line')}`] : []),
+    ];
+    const done = `${many(created, 'job')} ${options.dryRun ? 'would be imported' : 'imported'} into ${queue}`;
+    say(context, [done, ...parts, ...(stop.aborted ? ['stopped: repeat the command for the rest'] : [])].join('; '));
+  }
+  if (refused + differs + keptDead + held > 0) context.exitCode = 1;
+  if (stop.aborted) context.exitCode = 130;
+}
+
+async function* linesUntil(stop: AbortSignal, input: Readable): AsyncGenerator<Line[]> {
+  try {
+    yield* lines(addAbortSignal(stop, input), LONGEST);
+  } catch (error) {
+    if (!stop.aborted) throw error;
+  }
+}
+
+/** The file to read, or stdin. */
+async function opened(context: Context, file: string | undefined): Promise<Readable> {
+  const wrong = (why: string) =>
+    new DelayqError('input', `cannot read ${file === undefined || file === '-' ? 'stdin' : JSON.stringify(file)}`, {
+      why,
+      next: 'name a file that delayq export has written: delayq import q q.jsonl',
+    });
+  if (file === undefined || file === '-') {
+    if (file === undefined && context.stdin.isTTY) {
+      throw new DelayqError('usage', 'nothing to import', {
+        why: 'no file is named, and stdin is a terminal',
+        next: 'name a file that delayq export has written: delayq import q q.jsonl',
+      });
+    }
+    if (fstatSync(context.stdin.fd).isDirectory()) throw wrong('it is a directory');
+    return context.stdin;
+  }
+  try {
+    const handle = await open(file);
+    if ((await handle.stat()).isDirectory()) {
+      await handle.close();
+      throw wrong('it is a directory');
+    }
+    return createReadStream('', { fd: handle, highWaterMark: 256 * 1024 });
+  } catch (error) {
+    throw isDelayqError(error) ? error : wrong((error as Error).message);
+  }
+}

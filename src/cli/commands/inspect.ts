@@ -1,0 +1,163 @@
+import { Command } from 'commander';
+import {
+  type Connection,
+  formatDuration,
+  formatTime,
+  Inspector,
+  lag,
+  orphans,
+  pausedUntil,
+  stalled,
+  type Trend,
+} from '../../index.js';
+import { addGlobals, details, examples } from '../args/options.js';
+import { unknownQueue } from '../args/queues.js';
+import type { Context, Globals } from '../host/context.js';
+import { colours, document, type Paint, sizeOf, visible, visibleJson } from '../terminal/output.js';
+import { type Trouble, watch } from '../terminal/watch.js';
+import { detail } from '../views/detail.js';
+import { aheadOf, type Look, lookAt, nothingThere, type Row } from '../views/look.js';
+import { overview, type Room } from '../views/overview.js';
+
+interface Options extends Globals {
+  readonly watch?: boolean;
+  readonly tz?: string;
+}
+
+export function inspectCommand(context: Context): Command {
+  const command = new Command('inspect')
+    .description('Shows all queues in one table, or one queue in full. Into a pipe it writes JSON.')
+    .argument('[queue]', 'name of one queue')
+    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
+    .option('-w, --watch', 'show it anew every second, on the whole terminal, until q is pressed')
+    .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
+    .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
+  details(command, [
+    'due       pending jobs whose time has come; overdue is the same',
+    'lag       how long the first of them has been due; ↑ it grows, ↓ it falls, or they get fewer',
+    'drained   how long ago a drain last asked for jobs, or held on to some',
+    'in, out   jobs enqueued, and done, over the last five minutes; empty in: until none is due, at the last pace',
+    'next      until the next pending job falls due',
+    'active    jobs that a consumer holds; run out: whose lease has ended, so that the next drain takes them back',
+    'dead      jobs that nobody gets until you act: delayq list --dead, then requeue or cancel',
+    'Exit status: 0, 1 a queue cannot be read, 3 no such queue.',
+  ]);
+  examples(command, [
+    'delayq inspect',
+    'delayq inspect order-close',
+    'delayq inspect --watch',
+    `delayq inspect --json | jq '.queues[] | select(.lagMs > 120000)'`,
+    `delayq inspect order-close | jq '.queues[0].ahead.hour[] | .count'`,
+  ]);
+  return addGlobals(command);
+}
+
+async function inspect(context: Context, name: string | undefined, options: Options): Promise<void> {
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  const zone = context.zone(options);
+  const terminal = context.stdout.isTTY && !options.json;
+  // One that is none is told before there is a picture that it would spoil. JSON has no zone.
+  if (terminal) formatTime(0, zone);
+  await redis.connect();
+  const first = await lookAt(inspector, name);
+  if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
+  if (first.broken.length > 0) context.exitCode = 1;
+  const paint = await colours(context, context.stdout);
+  const picture = (seen: Look, room: Room) =>
+    pictureOf(seen, { name, address: redis.address, prefix, zone, paint, room });
+  const text = async (seen: Look) => {
+    const { width } = sizeOf(context.stdout);
+    if (terminal) return `${(await picture(seen, { width, height: Number.POSITIVE_INFINITY })).join('\n')}\n`;
+    const json = toJson(redis, prefix, seen);
+    return context.stdout.isTTY ? visibleJson(json) : json;
+  };
+  if (!options.watch) return context.write(await text(first));
+  const lines = async (seen: Look, { at, trouble }: { at: number; trouble: Trouble | undefined }) => {
+    const { width, height } = sizeOf(context.stdout);
+    const above = trouble ? [paint.red.bold(`! ${troubleOf(trouble, zone)}`)] : [];
+    // The last line stays at the bottom, wherever the picture ends.
+    const inside = await picture(seen, { width, height: height - above.length - 1 });
+    const body = [...above, ...inside].slice(0, height - 1);
+    const now = `${trouble ? 'seen ' : ''}${clock(at, zone)}`;
+    const foot = `${now}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}  q: quit`;
+    return [...body, ...Array.from({ length: height - 1 - body.length }, () => ''), foot];
+  };
+  const screen = terminal && context.env.TERM !== 'dumb';
+  const look = (before: Look) => lookAt(inspector, name, before);
+  await watch(context, { first, look, text, lines: screen ? lines : undefined });
+}
+
+async function pictureOf(
+  seen: Look,
+  how: { name: string | undefined; address: string; prefix: string; zone: string; paint: Paint; room: Room },
+): Promise<string[]> {
+  return how.name === undefined ? overview(seen, how) : detail(seen.rows[0] as Row, how);
+}
+
+function clock(ms: number, zone: string): string {
+  return formatTime(ms, zone).slice(11, 19);
+}
+
+function troubleOf({ since, error }: Trouble, zone: string): string {
+  const long = formatDuration(Date.now() - since);
+  const what = error.code === 'temporary' ? 'Redis answers no calls' : 'cannot reach Redis';
+  return `${what} since ${clock(since, zone)} (${long}): ${visible(error.why ?? error.message)}`;
+}
+
+function toJson(redis: Connection, prefix: string, { rows, broken }: Look): string {
+  const queues = rows.map((row) => {
+    const { queue, snapshot, rates, held } = row;
+    const { now, pending, due, active, runOut, dead, lease, payload, meta, oldest, upcoming, stats, config } = snapshot;
+    const until = pausedUntil(snapshot);
+    return {
+      queue,
+      now,
+      pending,
+      due,
+      lagMs: lag(snapshot),
+      oldestDue: oldest ?? null,
+      nextDue: upcoming[0]?.due ?? null,
+      drained: stats.drained ?? null,
+      stalled: stalled(snapshot) !== undefined,
+      paused: until === undefined ? null : { until: Number.isFinite(until) ? until : null },
+      active,
+      leasesRunOut: runOut,
+      dead,
+      orphans: orphans(snapshot),
+      ratePerSecond: rates ?? null,
+      trend: row.trend ? trendJson(row.trend) : null,
+      structures: { pending, active, lease, dead, payload, meta },
+      upcoming,
+      ...(snapshot.ahead.length > 0 ? { ahead: aheadOf(snapshot) } : {}),
+      ...(held
+        ? {
+            holders: held.holders.map((holder) => ({ ...holder, since: holder.since ?? null })),
+            holdersSeen: held.seen,
+          }
+        : {}),
+      stats,
+      samples: snapshot.samples,
+      lateness: {
+        sumMs: snapshot.lateness.sum,
+        buckets: snapshot.lateness.buckets.map(({ upTo, count }) => ({
+          upToMs: Number.isFinite(upTo) ? upTo : null,
+          count,
+        })),
+      },
+      config,
+    };
+  });
+  const unreadable = broken.map(({ queue, error }) => ({ queue, error: error.why ?? error.message }));
+  return document({ redis: redis.address, prefix, queues, unreadable });
+}
+
+function trendJson({ spanMs, in: arrivals, out, delivered, retried, dead, lag: slope, due, emptyInMs }: Trend) {
+  return {
+    spanMs,
+    perSecond: { in: arrivals, out, delivered, retried, dead, due },
+    lagMsPerMinute: slope * 60_000,
+    emptyInMs: emptyInMs ?? null,
+  };
+}

@@ -1,0 +1,82 @@
+import { Command } from 'commander';
+import {
+  DEFAULT_PREFIX,
+  type DelayqError,
+  exists,
+  Inspector,
+  isDelayqError,
+  type Measured,
+  metricsText,
+} from '../../index.js';
+import { addGlobals, details, examples } from '../args/options.js';
+import { unknownQueue } from '../args/queues.js';
+import type { Context, Globals } from '../host/context.js';
+import { writeWhole } from '../host/outfile.js';
+import { say, visible } from '../terminal/output.js';
+
+declare const DELAYQ_VERSION: string;
+
+interface Options extends Globals {
+  readonly out?: string;
+}
+
+/** How many queues are asked at once. */
+const AT_ONCE = 50;
+
+export function metricsCommand(context: Context): Command {
+  const command = new Command('metrics')
+    .description('Prints the state of all queues, or of some, in the text format of Prometheus.')
+    .argument('[queue...]', 'names of queues')
+    .option('--out <file>', 'replace this file, whole or not at all')
+    .action((queues: string[], options: Options) => metrics(context, queues, options));
+  examples(command, [
+    'delayq metrics',
+    'delayq metrics order-close | grep ^delayq_lag_seconds',
+    '* * * * *  delayq metrics --out /var/lib/prometheus/node-exporter/delayq.prom   # in a crontab',
+  ]);
+  details(command, [
+    'Made for the textfile collector of node_exporter. When Redis cannot be reached the old file stays, and its age',
+    '(node_textfile_mtime_seconds) tells. A queue that cannot be read has delayq_queue_up 0, and the exit status is 1.',
+    `Another --prefix than ${DEFAULT_PREFIX} stands on each line as the label "prefix".`,
+  ]);
+  return addGlobals(command);
+}
+
+async function metrics(context: Context, names: readonly string[], options: Options): Promise<void> {
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  await redis.connect();
+  const measured: Measured[] = [];
+  const broken: string[] = [];
+  const missing: DelayqError[] = [];
+  const measure = async (queue: string): Promise<void> => {
+    try {
+      const snapshot = await inspector.inspect(queue);
+      if (exists(snapshot) || names.length === 0) measured.push({ queue, snapshot });
+      else missing.push(await unknownQueue(redis, prefix, queue));
+    } catch (error) {
+      // The list of queues, too, may hold what other software wrote: names that are none.
+      if (!isDelayqError(error, 'config', 'refused') && (names.length > 0 || !isDelayqError(error, 'usage')))
+        throw error;
+      measured.push({ queue, snapshot: undefined });
+      broken.push(`${queue} cannot be read: ${error.why ?? error.message}`);
+    }
+  };
+  const asked = [...new Set(names.length > 0 ? names : await inspector.queues())];
+  for (let i = 0; i < asked.length; i += AT_ONCE) await Promise.all(asked.slice(i, i + AT_ONCE).map(measure));
+  const [first] = missing;
+  if (first && measured.length === 0) throw first;
+  broken.push(...missing.map(({ message, next }) => `${message}; ${next}`));
+  for (const line of broken.sort()) say(context, line);
+  if (broken.length > 0) context.exitCode = 1;
+  // Replies come in the order of the calls, but for scripts that Redis had to be told anew.
+  measured.sort((a, b) => (a.queue < b.queue ? -1 : 1));
+  const text = metricsText(measured, { version: DELAYQ_VERSION, labels: prefix === DEFAULT_PREFIX ? {} : { prefix } });
+  if (options.out === undefined) {
+    return context.write(context.stdout.isTTY ? text.split('\n').map(visible).join('\n') : text);
+  }
+  // From here on a signal waits until the file is whole.
+  context.stopSignal();
+  writeWhole(options.out, text);
+}

@@ -1,0 +1,101 @@
+import { Command } from 'commander';
+import {
+  DEFAULT_SETTINGS,
+  DelayqError,
+  exactDuration,
+  Inspector,
+  printable,
+  type Settings,
+  type StoredJob,
+  timeOfId,
+} from '../../index.js';
+import { idsOf } from '../args/ids.js';
+import { addGlobals, examples } from '../args/options.js';
+import { requireQueue } from '../args/queues.js';
+import type { Context, Globals } from '../host/context.js';
+import { colours, many, type Paint, visible, visibleJson } from '../terminal/output.js';
+import { holderOf, momentOf } from '../views/signs.js';
+import { jobJson, reasonOf } from '../views/stored.js';
+import { storyOf } from '../views/story.js';
+
+interface Options extends Globals {
+  readonly tz?: string;
+}
+
+export function showCommand(context: Context): Command {
+  const command = new Command('show')
+    .description(
+      'Shows where a job stands, its times, attempts, last error and payload; of one that is not there what else tells of ' +
+        'it. Into a pipe it writes JSON.',
+    )
+    .argument('<queue>', 'name of the queue')
+    .argument('<id>', "the job's id; base64:… for bytes that cannot be typed")
+    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
+    .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
+    .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
+  examples(command, ['delayq show order-close order:42', 'delayq show order-close VbayYBj0B1VUn | jq .payload']);
+  return addGlobals(command);
+}
+
+async function show(context: Context, queue: string, word: string, options: Options): Promise<void> {
+  const zone = context.zone(options);
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  const [id = word] = await idsOf(inspector, queue, [word]);
+  const [job] = await inspector.show(queue, [id]);
+  if (!job) {
+    await requireQueue(redis, prefix, queue);
+    throw new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
+      why: (await storyOf(inspector, queue, id, zone)).join('\n'),
+      next: `see the jobs there are: delayq list ${queue}`,
+    });
+  }
+  if (!context.stdout.isTTY || options.json) {
+    const json = jobJson(queue, job, { schema: 1, made: timeOfId(job.id) });
+    return context.write(context.stdout.isTTY ? visibleJson(json.toString('utf8')) : json);
+  }
+  const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
+  const paint = await colours(context, context.stdout);
+  await context.write(toText(queue, job, { settings, paint, zone, now: await redis.now() }));
+}
+
+function toText(
+  queue: string,
+  job: StoredJob,
+  { settings, paint, zone, now }: { settings: Settings; paint: Paint; zone: string; now: number },
+): string {
+  const { state, due, died, lease, failures, losses, failed, error, payload } = job;
+  const at = (ms: number) => momentOf(ms, now, zone);
+  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}\n`;
+  const ttl = job.ttl ?? settings.ttl;
+
+  let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
+  if (job.idBase64 !== undefined) text += line('id', visible(Buffer.from(job.idBase64, 'base64').toString('utf8')));
+  const made = timeOfId(job.id, now);
+  if (made !== undefined) text += line('made', `${at(made)}, by its id`);
+  if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);
+  if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
+  if (lease) {
+    text += line('held by', `${holderOf(lease.by)} since ${at(lease.since)}`);
+    if (!job.moving) text += line('lease ends', at(lease.ends));
+  }
+  if (job.moving) {
+    const { to, from } = job.moving;
+    text += line('moving', `${from} before; a move to ${visible(to)} was interrupted, or is at work`);
+    text += line('', `to end it: delayq move ${queue} --into ${visible(to)}`);
+  }
+  text += line(
+    'attempts',
+    `${job.attempts}: ${many(failures, 'failure')} of ${job.tries ?? settings.tries}, ` +
+      `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease && !job.moving ? ', and one under way' : ''}`,
+  );
+  if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
+  if (failed !== undefined) text += line('failed', at(failed));
+  for (const [i, part] of (error ?? '').split('\n').entries())
+    if (error) text += line(i === 0 ? 'error' : '', visible(part));
+  text += payload
+    ? `${line('payload', many(payload.length, 'byte'))}${visible(payload.toString('utf8'))}\n`
+    : line('payload', paint.red.bold('none'));
+  return text;
+}

@@ -1,0 +1,107 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command } from 'commander';
+import {
+  DelayqError,
+  formatDuration,
+  Inspector,
+  LONGEST_TIMER_MS,
+  patiently,
+  pausedUntil,
+  type Snapshot,
+} from '../../index.js';
+import { addGlobals, details, duration, examples } from '../args/options.js';
+import { requireQueue } from '../args/queues.js';
+import type { Context, Globals } from '../host/context.js';
+import { Notes } from '../terminal/notes.js';
+import { document, grouped, say } from '../terminal/output.js';
+import { Progress } from '../terminal/progress.js';
+
+interface Options extends Globals {
+  readonly idle?: boolean;
+  readonly timeout?: number;
+  readonly quiet?: boolean;
+}
+
+/** How often a queue is looked at, ms: whoever deploys does not mind, nor does Redis. */
+const LOOK_MS = 500;
+
+export function waitCommand(context: Context): Command {
+  const command = new Command('wait')
+    .description('Waits until no job of a queue is active and none is due; of a paused queue, until none is active.')
+    .argument('<queue...>', 'names of queues: all of them at the same moment')
+    .option('--idle', 'nothing is active and nothing due; for now the only thing to wait for')
+    .option('--timeout <duration>', 'give up after 30s, 5m, exit 1 (default: never)', duration)
+    .option('-q, --quiet', 'do not say what is left')
+    .option('--json', 'print what is left as one JSON document')
+    .action((queues: string[], options: Options) => wait(context, queues, options));
+  details(command, [
+    'A lease of a paused queue that ran out counts for nothing: who held it is gone, and a drain takes it back after the',
+    'pause. Exit status: 0 idle, 1 not within --timeout, 3 no such queue, 130 interrupted.',
+  ]);
+  examples(command, [
+    'delayq wait --idle --timeout 5m order-close',
+    'delayq pause order-close && delayq wait --idle order-close && ./deploy; delayq resume order-close',
+  ]);
+  return addGlobals(command);
+}
+
+/** What stands between a queue and being idle. */
+interface Left {
+  readonly queue: string;
+  readonly active: number;
+  readonly due: number;
+  readonly leasesRunOut: number;
+  readonly paused: boolean;
+  readonly idle: boolean;
+}
+
+async function wait(context: Context, queues: readonly string[], options: Options): Promise<void> {
+  if (!options.idle)
+    throw new DelayqError('usage', 'it is not said what to wait for', { next: 'write delayq wait --idle <queue>' });
+  const started = performance.now();
+  const end = started + (options.timeout ?? Number.POSITIVE_INFINITY);
+  const stop = context.stopSignal();
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const inspector = new Inspector(redis, { prefix });
+  for (const queue of queues) await requireQueue(redis, prefix, queue);
+  const notes = new Notes(context, 'quiet');
+  const look = () => Promise.all(queues.map(async (queue) => leftOf(queue, await inspector.inspect(queue))));
+  const patience = {
+    until: () => (stop.aborted ? 0 : end),
+    onTrouble: (error: DelayqError | undefined) => notes.trouble(error),
+  };
+  const progress = new Progress(context, !options.quiet);
+  let left = await look();
+  while (!left.every(({ idle }) => idle) && !stop.aborted && performance.now() < end) {
+    progress.show(`waiting for ${inWords(left)}`);
+    // As many looks a second for several queues as for one.
+    const pause = Math.min(LOOK_MS * queues.length, end - performance.now(), LONGEST_TIMER_MS);
+    await sleep(Math.max(Math.ceil(pause), 1), undefined, { signal: stop }).catch(() => {});
+    if (!stop.aborted) left = await patiently(look, patience);
+  }
+  progress.clear();
+  const idle = left.every((queue) => queue.idle);
+  const waitedMs = Math.round(performance.now() - started);
+  if (options.json) await context.write(document({ idle, waitedMs, queues: left }));
+  else if (!idle && !options.quiet) say(context, `after ${formatDuration(waitedMs)} not idle: ${inWords(left)}`);
+  if (!idle) context.exitCode = stop.aborted ? 130 : 1;
+}
+
+function leftOf(queue: string, snapshot: Snapshot): Left {
+  const { active, due, runOut } = snapshot;
+  const paused = pausedUntil(snapshot) !== undefined;
+  const idle = paused ? active <= runOut : active + due === 0;
+  return { queue, active, due, leasesRunOut: runOut, paused, idle };
+}
+
+/** As in "order-close (2 active, 40 due)". */
+function inWords(left: readonly Left[]): string {
+  return left
+    .filter(({ idle }) => !idle)
+    .map(({ queue, active, due, leasesRunOut, paused }) => {
+      const ranOut = leasesRunOut > 0 ? `, ${grouped(leasesRunOut)} of them with a lease that ran out` : '';
+      return `${queue} (${grouped(active)} active${ranOut}${paused ? ', paused' : `, ${grouped(due)} due`})`;
+    })
+    .join(', ');
+}

@@ -1,0 +1,71 @@
+import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../index.js';
+
+/** The error for a line that is no job. */
+export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
+
+/** The JSON object that stands on a line. Throws `data` when it is none. */
+export function objectOn(text: string): Record<string, unknown> {
+  let line: unknown;
+  try {
+    line = JSON.parse(text);
+  } catch {
+    throw badLine('it is not JSON');
+  }
+  if (typeof line !== 'object' || line === null || Array.isArray(line)) throw badLine('it is not an object');
+  return line as Record<string, unknown>;
+}
+
+/** Reads a line of `--jobs`. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
+export function jobOf(text: string, zone: string, now: number): NewJob {
+  const line = objectOn(text);
+  const { payload, in: delay, at, id, tries, ttl, ...others } = line;
+  const [other] = Object.keys(others);
+  if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
+  if (!('payload' in line)) throw badLine('it has no payload');
+  if (delay !== undefined && at !== undefined) throw badLine('it has both in and at');
+  for (const [key, value] of Object.entries({ in: delay, at, id, ttl })) {
+    if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
+  }
+  if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
+  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw badLine('tries is not a count from 1');
+  return {
+    payload: JsonText.part(payloadText(text) ?? JSON.stringify(payload)),
+    in: delay === undefined ? undefined : parseDuration(delay as string),
+    at: at === undefined ? undefined : parseAt(at as string, { zone, now }).ms,
+    id: id === undefined ? undefined : checkId(id as string),
+    tries,
+    ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
+  };
+}
+
+/** The text of the value of the key "payload" in a valid JSON object, as it stands there: byte for byte. */
+export function payloadText(object: string): string | undefined {
+  let depth = 0;
+  let key = '';
+  let start = -1;
+  let found: string | undefined;
+  for (let at = 0; at < object.length; ) {
+    const c = object.charAt(at);
+    const end = c === '"' ? stringEnd(object, at) : at + 1;
+    if (depth === 1 && c === '"' && start < 0) key = JSON.parse(object.slice(at, end)) as string;
+    if (depth === 1 && c === ':') start = end;
+    if (depth === 1 && (c === ',' || c === '}')) {
+      // Of a key given twice JSON takes the last.
+      if (key === 'payload') found = object.slice(start, at).trim();
+      start = -1;
+    }
+    if (c === '{' || c === '[') depth += 1;
+    if (c === '}' || c === ']') depth -= 1;
+    at = end;
+  }
+  return found;
+}
+
+/** Where the JSON string that begins at `start` has ended. */
+function stringEnd(text: string, start: number): number {
+  for (let quote = text.indexOf('"', start + 1); ; quote = text.indexOf('"', quote + 1)) {
+    let slashes = 0;
+    while (text.charAt(quote - 1 - slashes) === '\\') slashes += 1;
+    if (slashes % 2 === 0) return quote + 1;
+  }
+}

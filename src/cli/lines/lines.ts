@@ -1,0 +1,90 @@
+import { isUtf8 } from 'node:buffer';
+import { type DelayqError, decodeUtf8, MAX_PAYLOAD, tooLarge } from '../../index.js';
+
+/** One line of input: its number, from 1, and its text without the line's end, or why it cannot be read. */
+export interface Line {
+  readonly number: number;
+  readonly text: string;
+  readonly error?: DelayqError;
+}
+
+const LF = 10;
+
+/** The longest line, bytes: a payload and what may stand around it. */
+const MAX_LINE = MAX_PAYLOAD + 64 * 1024;
+
+/**
+ * Splits a byte stream into lines, as many at a time as a chunk ends. Memory stays within a chunk and one line: a line
+ * too long for any payload is skipped while it goes by. Blank lines are left out, but counted.
+ */
+export async function* lines(stream: AsyncIterable<Buffer>, longest = MAX_LINE): AsyncGenerator<Line[]> {
+  let number = 0;
+  let rest: Buffer[] = [];
+  let size = 0;
+  let first = true;
+  for await (const piece of stream) {
+    let chunk = piece;
+    const end = chunk.lastIndexOf(LF);
+    if (end < 0) {
+      size += chunk.length;
+      if (size <= longest) rest.push(chunk);
+      else rest = [];
+      continue;
+    }
+    const batch: Line[] = [];
+    if (size > 0) {
+      const cut = chunk.indexOf(LF);
+      size += cut;
+      batch.push(
+        ...split(size > longest ? undefined : Buffer.concat([...rest, chunk.subarray(0, cut)]), number, first),
+      );
+      number += 1;
+      first = false;
+      chunk = chunk.subarray(cut + 1);
+    }
+    const whole = chunk.lastIndexOf(LF);
+    rest = whole + 1 < chunk.length ? [chunk.subarray(whole + 1)] : [];
+    size = chunk.length - whole - 1;
+    if (whole >= 0) {
+      const text = chunk.subarray(0, whole);
+      batch.push(...split(text, number, first));
+      number += count(text) + 1;
+      first = false;
+    }
+    yield batch;
+  }
+  if (size > 0) yield split(size > longest ? undefined : Buffer.concat(rest), number, first);
+}
+
+function count(text: Buffer): number {
+  let n = 0;
+  for (let at = text.indexOf(LF); at >= 0; at = text.indexOf(LF, at + 1)) n += 1;
+  return n;
+}
+
+/** The lines of `bytes`; undefined stands for one that was too large to keep. `before` lines came earlier. */
+function split(bytes: Buffer | undefined, before: number, first: boolean): Line[] {
+  if (!bytes) return [{ number: before + 1, text: '', error: tooLarge() }];
+  // A byte order mark may begin a file; nothing else does.
+  const body = first && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
+  if (isUtf8(body)) {
+    const found: Line[] = [];
+    for (const [i, text] of body.toString('utf8').split('\n').entries()) {
+      if (text.trim() !== '') found.push({ number: before + i + 1, text });
+    }
+    return found;
+  }
+  const found: Line[] = [];
+  for (let at = 0, number = before + 1; at <= body.length; number++) {
+    const end = body.indexOf(LF, at);
+    const line = body.subarray(at, end < 0 ? body.length : end);
+    at = end < 0 ? body.length + 1 : end + 1;
+    try {
+      const text = decodeUtf8(line);
+      if (text.trim() !== '') found.push({ number, text });
+    } catch (error) {
+      found.push({ number, text: '', error: error as DelayqError });
+    }
+  }
+  return found;
+}

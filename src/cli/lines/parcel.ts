@@ -1,0 +1,185 @@
+import { isUtf8 } from 'node:buffer';
+import {
+  checkId,
+  type DelayqError,
+  type Exported,
+  idOf,
+  isDelayqError,
+  JsonText,
+  type Parcel,
+  parseAt,
+  parseDuration,
+  SCORE,
+} from '../../index.js';
+import { badLine, objectOn, payloadText } from './jobline.js';
+
+/*
+ * A job as a line of export and import. Where nothing else needs to be said it is a line of `enqueue --jobs`:
+ *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "payload":…}
+ * `state` "dead" makes `at` the time of its death; `score` stands for `at` where that is no whole ms of this or the next
+ * millennia; `record` for `tries` and `ttl` where there is more to it. What is no text, and an id that no handler could be
+ * given, has "Base64" behind its key.
+ */
+
+/** The line for a job, without its end. */
+export function lineOf({ id, state, score, record, payload }: Exported): string {
+  const head = [
+    ...bytes('id', id, typeof idOf(id) === 'string'),
+    ...(state === 'dead' ? ['"state":"dead"'] : []),
+    ...(/^\d{4,14}$/.test(score) ? [`"at":"@${score.slice(0, -3)}.${score.slice(-3)}"`] : [`"score":"${score}"`]),
+    ...(record ? recordKeys(record) : []),
+  ].join();
+  const text = jsonOf(payload);
+  return text === undefined
+    ? `{${head},"payloadBase64":"${payload.toString('base64')}"}`
+    : `{${head},"payload":${text}}`;
+}
+
+/** Bytes under `key`, as a JSON string if they are text. */
+function bytes(key: string, value: Buffer, isText = isUtf8(value)): string[] {
+  return isText
+    ? [`"${key}":${JSON.stringify(value.toString('utf8'))}`]
+    : [`"${key}Base64":"${value.toString('base64')}"`];
+}
+
+/** A payload that comes back the same when it is read as JSON. */
+function jsonOf(payload: Buffer): string | undefined {
+  if (!isUtf8(payload)) return undefined;
+  const text = payload.toString('utf8');
+  try {
+    return JsonText.parse(text).text === text ? text : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A record as enqueue writes it. */
+function recordOf(tries: number | undefined, ttl: number | undefined): string {
+  return JSON.stringify({ tries, maxLost: undefined, ttl });
+}
+
+/** A record as `tries` and `ttl`, if it is just what enqueue writes for these. */
+function recordKeys(record: Buffer): string[] {
+  const text = record.toString('latin1');
+  const [, tries, ttl] = /^\{(?:"tries":(\d{1,9}))?,?(?:"ttl":(\d{1,12}))?\}$/.exec(text) ?? [];
+  const keys = [...(tries ? [`"tries":${tries}`] : []), ...(ttl ? [`"ttl":"${ttl}ms"`] : [])];
+  const same = keys.length > 0 && Number(tries ?? 1) >= 1 && recordOf(numberOf(tries), numberOf(ttl)) === text;
+  return same && ttlIsRead(ttl) ? keys : bytes('record', record);
+}
+
+const numberOf = (digits: string | undefined) => (digits === undefined ? undefined : Number(digits));
+
+function ttlIsRead(ttl: string | undefined): boolean {
+  try {
+    return ttl === undefined || parseDuration(`${ttl}ms`) === Number(ttl);
+  } catch {
+    return false;
+  }
+}
+
+/** The first line of an export that holds the settings of a queue. */
+export function headOf(queue: string, settings: Readonly<Record<string, string>>): string {
+  return JSON.stringify({ delayq: 'export', schema: 1, queue, config: settings });
+}
+
+/** What stands on a line: a job, or the settings of the queue that was exported. */
+export type Imported = { readonly parcel: Parcel } | { readonly settings: Readonly<Record<string, string>> };
+
+/** Reads a line. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
+export function importedOf(text: string, zone: string, now: number): Imported {
+  const line = objectOn(text);
+  if ('delayq' in line) return { settings: settingsOf(line) };
+  const {
+    id,
+    idBase64,
+    state = 'pending',
+    at,
+    score,
+    tries,
+    ttl,
+    record,
+    recordBase64,
+    payload,
+    payloadBase64,
+    ...others
+  } = line;
+  const [other] = Object.keys(others);
+  if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
+  const single = (names: string[], values: unknown[]) => {
+    const given = names.filter((_, i) => values[i] !== undefined);
+    if (given.length > 1) throw badLine(`it has both ${given.slice(0, 2).join(' and ')}`);
+  };
+  single(['id', 'idBase64'], [id, idBase64]);
+  single(['at', 'score'], [at, score]);
+  single(['record', 'recordBase64', 'tries'], [record, recordBase64, tries]);
+  single(['record', 'recordBase64', 'ttl'], [record, recordBase64, ttl]);
+  if (state !== 'pending' && state !== 'dead') throw badLine('state is neither "pending" nor "dead"');
+  const bytesOf = (key: string, plain: unknown, base64: unknown) => {
+    for (const value of [plain, base64]) {
+      if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
+    }
+    if (typeof plain === 'string') return Buffer.from(plain);
+    return typeof base64 === 'string' ? decoded(key, base64) : undefined;
+  };
+  const name = bytesOf('id', id, idBase64);
+  if (!name?.length) throw badLine('it has no id: a job without one could come twice');
+  if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
+  const own = tries === undefined && ttl === undefined ? undefined : Buffer.from(recordOf(triesOf(tries), ttlOf(ttl)));
+  return {
+    parcel: {
+      id: name,
+      state,
+      score: scoreOf(at, score, zone, now),
+      record: own ?? bytesOf('record', record, recordBase64),
+      payload: payloadOf(line, text, payload, payloadBase64),
+    },
+  };
+}
+
+function payloadOf(line: object, text: string, payload: unknown, base64: unknown): Buffer {
+  if ('payload' in line === (base64 !== undefined))
+    throw badLine(base64 === undefined ? 'it has no payload' : 'it has two payloads');
+  if (base64 === undefined) return Buffer.from(JsonText.part(payloadText(text) ?? JSON.stringify(payload)).text);
+  if (typeof base64 !== 'string') throw badLine('payloadBase64 is not a string');
+  return decoded('payload', base64);
+}
+
+function decoded(key: string, base64: string): Buffer {
+  const found = Buffer.from(base64, 'base64');
+  // Node skips what is no base64.
+  if (found.toString('base64') !== base64) throw badLine(`${key}Base64 is not base64`);
+  return found;
+}
+
+function scoreOf(at: unknown, score: unknown, zone: string, now: number): string {
+  if (at !== undefined) {
+    if (typeof at !== 'string') throw badLine('at is not a string');
+    return String(parseAt(at, { zone, now }).ms);
+  }
+  if (score === undefined) throw badLine('it has no time: neither at nor score');
+  if (typeof score !== 'string' || !SCORE.test(score)) throw badLine('score is not a number of ms in quotes');
+  if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw badLine('score is too large for a number of ms');
+  return score;
+}
+
+function triesOf(tries: unknown): number | undefined {
+  if (tries === undefined || (Number.isSafeInteger(tries) && (tries as number) >= 1))
+    return tries as number | undefined;
+  throw badLine('tries is not a count from 1');
+}
+
+function ttlOf(ttl: unknown): number | undefined {
+  if (ttl !== undefined && typeof ttl !== 'string') throw badLine('ttl is not a string');
+  return ttl === undefined ? undefined : parseDuration(ttl);
+}
+
+function settingsOf({ delayq, schema, config }: Record<string, unknown>): Record<string, string> {
+  if (delayq !== 'export' || schema !== 1) throw badLine('it is of an export that this delayq does not know');
+  const good =
+    typeof config === 'object' && config !== null && Object.values(config).every((value) => typeof value === 'string');
+  if (!good) throw badLine('its config is not made of strings');
+  return config as Record<string, string>;
+}
+
+/** Whether an error means that a line is bad, rather than that something failed. */
+export const isBadLine = (error: unknown): error is DelayqError => isDelayqError(error, 'usage', 'data');

@@ -1,0 +1,155 @@
+import {
+  formatDuration,
+  formatSetting,
+  type Holder,
+  lag,
+  readSettings,
+  type Settings,
+  type Snapshot,
+  stalled,
+} from '../../index.js';
+import { histogram } from '../terminal/histogram.js';
+import { clip, columns, grouped, many, type Paint, padded, visible } from '../terminal/output.js';
+import { aheadOf, type Row } from './look.js';
+import type { Room } from './overview.js';
+import {
+  bad,
+  courseOf,
+  FAR_MS,
+  faultsOf,
+  holderOf,
+  late,
+  momentOf,
+  paceOf,
+  signLine,
+  signsOf,
+  timeOf,
+} from './signs.js';
+
+/** How many consumers are named. */
+const HOLDERS = 5;
+
+/** How much of a consumer's name is shown, columns. */
+const WHO = 40;
+
+/** One queue as lines for a terminal: what is wrong first, what is dear to know next. */
+export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
+  const { queue, snapshot, trend, rates } = row;
+  const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
+  const { drained, ...totals } = stats;
+  const at = (ms: number) => momentOf(ms, now, zone);
+  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}`;
+  const list = (entries: [string, string][]) =>
+    entries.map(([name, value]) => `${visible(name)} ${visible(value)}`).join(', ');
+  const lines = [
+    ...signsOf(row, zone).map((sign) => signLine(sign, paint)),
+    ...faultsOf(snapshot).map((fault) => paint.red.bold(`! ${fault}`)),
+    paint.bold(queue),
+    line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
+  ];
+  if (due > 0) {
+    const course = courseOf(trend);
+    lines.push(line('lag', `${late(snapshot, formatDuration(lag(snapshot)), paint)}${course && `, ${course}`}`));
+    lines.push(line('empty in', trend?.emptyInMs === undefined ? notFalling(row) : formatDuration(trend.emptyInMs)));
+  }
+  if (trend) {
+    const failing = trend.retried + trend.dead > 0 ? `, failed ${paceOf(trend.retried + trend.dead)}` : '';
+    const over = formatDuration(Math.round(trend.spanMs / 1_000) * 1_000);
+    lines.push(line('rates', `in ${paceOf(trend.in)}, out ${paceOf(trend.out)}${failing} over the last ${over}`));
+  }
+  if (rates) lines.push(line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`));
+  lines.push(
+    line('last drain', drained === undefined ? (due > 0 ? paint.red.bold('never') : 'never') : at(drained)),
+    line(
+      'active',
+      `${grouped(active)}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with a lease that ran out` : ''}`,
+    ),
+    ...heldBy(row, zone).map((text) => line('', text)),
+    line('dead', bad(dead, paint)),
+    line('stored', `payload ${grouped(payload)}, lease ${grouped(lease)}, meta ${grouped(meta)}`),
+    line('config', list(settingsOf(config)) || 'defaults'),
+    line(
+      'totals',
+      list(
+        Object.entries(totals)
+          .sort()
+          .map(([name, n]) => [name, grouped(n)]),
+      ) || 'none',
+    ),
+  );
+  const charts = chartsOf(snapshot, { width: room.width, height: room.height - lines.length });
+  return [
+    ...lines,
+    ...upcoming
+      .slice(0, Math.max(0, room.height - lines.length - charts.length))
+      .map((job, i) => line(i === 0 ? 'next due' : '', `${at(job.due)}  ${visible(job.id)}`)),
+    ...charts,
+  ];
+}
+
+function notFalling({ trend, snapshot }: Row): string {
+  if (stalled(snapshot) !== undefined) return 'never: nobody drains it';
+  if (!trend) return 'not known yet: look again in a minute';
+  return `never at this pace${trend.out > 0 ? '' : `: nothing was done in ${formatDuration(trend.spanMs)}`}`;
+}
+
+/** Who holds leases, and since when. */
+function heldBy({ held, snapshot }: Row, zone: string): string[] {
+  if (!held) return [];
+  const { now } = snapshot;
+  const lines = held.holders
+    .sort((a, b) => (a.since ?? now) - (b.since ?? now))
+    .map(({ by, jobs, since, ends }: Holder) => {
+      const moving = by.startsWith('move:');
+      const who = moving ? `on the way to ${visible(by.slice(5))}` : holderOf(by);
+      const long = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
+      const end =
+        ends - now > FAR_MS
+          ? moving
+            ? 'until that is done'
+            : 'a lease never ends: delayq doctor'
+          : ends > now
+            ? `first lease ends in ${formatDuration(ends - now)}`
+            : `first lease ran out ${formatDuration(now - ends)} ago`;
+      return `${clip(who, WHO)}: ${many(jobs, 'job')}${long}, ${end}`;
+    });
+  const more = lines.length > HOLDERS ? [`… and ${grouped(lines.length - HOLDERS)} more`] : [];
+  const part = held.seen < held.active ? [`(of the ${grouped(held.seen)} whose leases end first)`] : [];
+  return [...lines.slice(0, HOLDERS), ...more, ...part];
+}
+
+/** When jobs fall due, below each other, or beside each other where there is room for that. */
+function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
+  const { hour, day } = aheadOf(snapshot);
+  if (snapshot.pending === snapshot.due) return [];
+  const beside = width >= 130;
+  const lines = Math.max(
+    1,
+    Math.min(height === Number.POSITIVE_INFINITY ? 4 : 8, Math.floor(height / (beside ? 1 : 2)) - 2),
+  );
+  const wide = beside ? Math.floor((width - 8) / 2) : width - 4;
+  const [a, b] = [
+    histogram(hour, {
+      ...{ title: 'due in the next hour', each: '5 minutes', width: wide, height: lines },
+      marks: ['now', '+15m', '+30m', '+45m', '+1h'],
+    }),
+    histogram(day, {
+      ...{ title: 'due in the next day', each: 'an hour', width: wide, height: lines },
+      marks: ['now', '+6h', '+12h', '+18h', '+24h'],
+    }),
+  ];
+  if (!beside) return [...a, ...b].map((text) => `  ${text}`);
+  const left = Math.max(...a.map(columns)) + 4;
+  return Array.from({ length: Math.max(a.length, b.length) }, (_, i) =>
+    `  ${padded(a[i] ?? '', left)}${b[i] ?? ''}`.trimEnd(),
+  );
+}
+
+/** A queue's config as people write it. */
+function settingsOf(config: Readonly<Record<string, string>>): [string, string][] {
+  const settings = readSettings(config);
+  return Object.entries(config).map(([name, text]) => {
+    const value = settings[name as keyof Settings];
+    return [name, value === undefined ? text : formatSetting(name as keyof Settings, value)];
+  });
+}

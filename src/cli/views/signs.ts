@@ -1,0 +1,137 @@
+import {
+  formatDuration,
+  formatTime,
+  LATE_MS,
+  lag,
+  orphans,
+  pausedUntil,
+  type Snapshot,
+  stalled,
+  type Trend,
+} from '../../index.js';
+import { grouped, many, type Paint, visible } from '../terminal/output.js';
+import type { Row } from './look.js';
+
+/*
+ * What is out of order with a queue, in words, the worst first; and the words for what moves.
+ */
+
+/** What is not there, or not known. */
+export const NONE = '–';
+
+/** A sign that somebody should look at a queue: `bad`, or only worth knowing. */
+export interface Sign {
+  readonly bad: boolean;
+  readonly text: string;
+}
+
+/** A lag that grows by less than this, ms in a ms, stays as it is. */
+const STEADY = 0.05;
+
+/** What is out of order with a queue. Times are told as in `zone`. */
+export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
+  const signs: Sign[] = [];
+  const { now, due } = snapshot;
+  const waiting =
+    due > 0
+      ? `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`
+      : `${many(snapshot.runOut, 'lease')} ${snapshot.runOut === 1 ? 'has' : 'have'} run out`;
+  const idle = stalled(snapshot);
+  const until = pausedUntil(snapshot);
+  if (idle !== undefined)
+    signs.push({
+      bad: true,
+      text: `${idle === Number.POSITIVE_INFINITY ? 'never drained' : `no drain for ${formatDuration(idle)}`}: ${waiting}`,
+    });
+  if (until !== undefined) {
+    const end = until === Number.POSITIVE_INFINITY ? 'until it is resumed' : `until ${timeOf(until, now, zone)}`;
+    signs.push({ bad: due > 0 && lag(snapshot) >= LATE_MS, text: `paused ${end}${due > 0 ? `: ${waiting}` : ''}` });
+  }
+  if (trend && trend.out === 0 && trend.retried + trend.dead > 0) {
+    const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
+    const fates = [
+      ...(trend.retried > 0 ? [`${times(trend.retried)} to be tried again`] : []),
+      ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
+    ];
+    signs.push({ bad: true, text: `handlers fail: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}` });
+  }
+  if (trend && idle === undefined && until === undefined && lag(snapshot) >= LATE_MS) {
+    // Jobs that all fell due at once are as late as ever until the last of them is taken.
+    if (trend.emptyInMs !== undefined)
+      signs.push({ bad: false, text: `catches up: ${waiting}; empty in ${formatDuration(trend.emptyInMs)}` });
+    else if (trend.lag > STEADY) signs.push({ bad: true, text: `falls behind: ${waiting}, ${courseOf(trend)}` });
+  }
+  return signs;
+}
+
+/** What cannot be in order in what is stored, in words. */
+export function faultsOf(snapshot: Snapshot): string[] {
+  const { ids, payloads } = orphans(snapshot);
+  // Where doctor or a drain has put them; of those alone nothing is wrong any more.
+  const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
+  return [
+    ...(ids > 0 ? [`${many(ids, 'id')} without a payload (${ids === 1 ? 'orphan' : 'orphans'})${dead}`] : []),
+    ...(payloads > 0 ? [`${many(payloads, 'payload')} without an id (${payloads === 1 ? 'orphan' : 'orphans'})`] : []),
+  ];
+}
+
+/** Where a lag goes, in words: growing by 2m a minute; nothing of one that goes once a heap of equally late jobs is taken. */
+export function courseOf(trend: Trend | undefined): string {
+  if (!trend || (trend.lag > STEADY && trend.emptyInMs !== undefined)) return '';
+  const slope = trend.lag;
+  const each = `${formatDuration(Math.abs(slope) * 60_000)} a minute`;
+  return slope > STEADY ? `growing by ${each}` : slope < -STEADY ? `falling by ${each}` : 'steady';
+}
+
+/** The same in one character. */
+export function arrowOf(trend: Trend | undefined): string {
+  if (!trend) return ' ';
+  if (trend.emptyInMs !== undefined) return '↓';
+  return Math.abs(trend.lag) <= STEADY ? ' ' : trend.lag > 0 ? '↑' : '↓';
+}
+
+/** Jobs a second, in the unit in which they can be read: 1,200/s, 12/min, 3/h. */
+export function paceOf(perSecond: number | undefined): string {
+  if (perSecond === undefined) return NONE;
+  const [n, unit] =
+    perSecond >= 1 ? [perSecond, 's'] : perSecond >= 1 / 60 ? [perSecond * 60, 'min'] : [perSecond * 3_600, 'h'];
+  if (perSecond <= 0) return '0';
+  return `${n >= 9.95 ? grouped(Math.round(n)) : (Math.round(n * 10) / 10).toString()}/${unit}`;
+}
+
+/** The lag, in colour when it is out of order. */
+export function late(snapshot: Snapshot, text: string, paint: Paint): string {
+  if (snapshot.due === 0) return NONE;
+  return lag(snapshot) >= LATE_MS ? paint.red.bold(text) : text;
+}
+
+/** A count of what should not be. */
+export function bad(n: number, paint: Paint): string {
+  return n > 0 ? paint.red.bold(grouped(n)) : grouped(n);
+}
+
+/** A time in full, or of today its time of day alone. */
+export function timeOf(ms: number, now: number, zone: string): string {
+  const text = formatTime(ms, zone);
+  return text.slice(0, 10) === formatTime(now, zone).slice(0, 10) ? text.slice(11, 19) : text.slice(0, 19);
+}
+
+/** A time further away than this was not meant as one, ms: a thousand years. */
+export const FAR_MS = 1_000 * 365 * 86_400_000;
+
+/** A time, and how far away it is. */
+export function momentOf(ms: number, now: number, zone: string): string {
+  if (Math.abs(ms - now) > FAR_MS) return ms > now ? 'never' : 'long ago';
+  return `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
+}
+
+/** Who holds a lease, by what the lease says of it. */
+export function holderOf(by: string): string {
+  return by === '' ? 'somebody unknown' : visible(by);
+}
+
+/** A sign as a line for a terminal. */
+export function signLine(sign: Sign, paint: Paint, queue?: string): string {
+  const text = `${queue === undefined ? '' : `${queue}: `}${sign.text}`;
+  return sign.bad ? paint.red.bold(`! ${text}`) : `${paint.bold('·')} ${text}`;
+}

@@ -1,0 +1,191 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import { checkName, printable } from '../model/job.js';
+import { many } from '../model/numbers.js';
+import { formatDuration } from '../model/time.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import type { Connection, Reply } from '../redis/redis.js';
+import { nameOf } from '../redis/script.js';
+import type { Found } from './audit.js';
+import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
+import { refusedOr, rights } from './rights.js';
+import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server.js';
+
+/** What a plain job of a small payload takes of Redis's memory, bytes, when there are none to measure. */
+const JOB_BYTES = 300;
+
+/** Queues whose memory is measured, and jobs that make a measure worth something. */
+const MEASURED = 20;
+const ENOUGH_JOBS = 100;
+
+/** Round trips that are timed. */
+const TRIPS = 5;
+
+/** Clocks further apart make a time of day on this machine another one in Redis, ms. */
+const CLOCK_MS = 5_000;
+
+/** A round trip that takes longer is felt: every call of delayq takes one, ms. */
+const SLOW_TRIP_MS = 50;
+
+/** How far back calls of the slow log count, s, and what is slow at all, µs. */
+const SLOW_SINCE_S = 86_400;
+const SLOW_US = 10_000;
+
+/** Looks whether a server can keep queues, and is kept well. It writes nothing. */
+export class Doctor {
+  readonly #redis: Connection;
+  readonly #prefix: string;
+
+  /** Throws a `usage` error when `prefix` cannot be one. */
+  constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+    this.#redis = redis;
+    this.#prefix = checkName(prefix, 'prefix');
+  }
+
+  /** Whether the server is still loading its data, and so answers nothing else. */
+  async loading(): Promise<Finding | undefined> {
+    const info = await this.#info();
+    if (info.loading !== '1') return undefined;
+    const left = info.loading_eta_seconds ? `, about ${info.loading_eta_seconds} s to go` : '';
+    const why = 'it answers nothing else until it has done so';
+    return bad('fail', 'loading', `Redis loads its data${left}`, why, 'wait, then repeat');
+  }
+
+  /**
+   * Has Redis refuse what would grow it when it is full, rather than delete keys: whatever else uses it as well. Whether
+   * that also holds after a restart. Throws `config` or `refused` where CONFIG is not allowed.
+   */
+  async setNoeviction(): Promise<{ lasting: boolean }> {
+    await this.#redis.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction').catch((error: unknown) => {
+      if (!isDelayqError(error, 'config', 'refused')) throw error;
+      const next = 'set it where this Redis is configured: in its file of settings, or with its provider';
+      throw new DelayqError(error.code, 'maxmemory-policy cannot be set from here', {
+        why: error.why,
+        next,
+        cause: error,
+      });
+    });
+    // Refused without a file of settings, or where it cannot be written.
+    const lasting = await this.#redis.call('CONFIG', 'REWRITE').then(
+      () => true,
+      () => false,
+    );
+    return { lasting };
+  }
+
+  /** All that can be said of the server; `queues` are those whose jobs are measured, and on whose keys rights are looked at. */
+  async examine(queues: readonly string[]): Promise<Finding[]> {
+    const { address } = this.#redis;
+    const info = await this.#info();
+    const keys = queues.slice(0, MEASURED).map((queue) => queueKeys(this.#prefix, queue));
+    const settings = { save: await this.#config('save'), fsync: await this.#config('appendfsync'), address };
+    const [queue = 'queue'] = queues;
+    return [
+      version(info),
+      role(info),
+      eviction(info),
+      memory(info, await this.#jobBytes(keys), address),
+      ...persistence(info, settings),
+      replicas(info),
+      ...(await this.#clock()),
+      await rights(this.#redis, this.#prefix, queue, queueKeys(this.#prefix, queue)),
+      await this.#slow(),
+    ];
+  }
+
+  /** What names in the list of queues, or in keys, cannot be used, and whether there may be more. */
+  names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Finding[] {
+    const found = odd.map((name) =>
+      bad(
+        'warn',
+        'odd-name',
+        `${printable(name)} cannot name a queue, but stands in the list of queues or in a key`,
+        'no command of delayq can reach it',
+        `rename its keys, and take it off the list: ${redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`)}`,
+      ),
+    );
+    return hidden === undefined ? found : [...found, unknown('names', `whether there are other queues: ${hidden}`)];
+  }
+
+  async #info(): Promise<Info> {
+    return parseInfo(String(await this.#redis.call('INFO').catch(refusedOr(''))));
+  }
+
+  /** A setting of the server; undefined where CONFIG is not allowed. */
+  async #config(name: string): Promise<string | undefined> {
+    const reply = (await this.#redis.call('CONFIG', 'GET', name).catch(refusedOr([]))) as Reply[];
+    return reply.length > 1 ? String(reply[1]) : undefined;
+  }
+
+  /** What a job takes on average, bytes. */
+  async #jobBytes(queues: readonly QueueKeys[]): Promise<number> {
+    let bytes = 0;
+    let n = 0;
+    for (const { pending, payload, meta } of queues) {
+      const sizes = await Promise.all(
+        [pending, payload, meta].map((key) => this.#redis.call('MEMORY', 'USAGE', key).catch(refusedOr(0))),
+      );
+      bytes += sizes.reduce<number>((sum, size) => sum + Number(size ?? 0), 0);
+      n += Number(await this.#redis.call('HLEN', payload).catch(refusedOr(0)));
+    }
+    return n >= ENOUGH_JOBS ? Math.max(1, Math.round(bytes / n)) : JOB_BYTES;
+  }
+
+  /** Round-trip time, and this machine's clock against Redis's, as exact as the round trip allows. */
+  async #clock(): Promise<Finding[]> {
+    const trips: { ms: number; ahead: number }[] = [];
+    for (let i = 0; i < TRIPS; i++) {
+      const before = performance.now();
+      const wall = Date.now();
+      const now = await this.#redis.now().catch(refusedOr(undefined));
+      if (now === undefined) return [unknown('clock', 'TIME is not allowed here')];
+      const ms = performance.now() - before;
+      trips.push({ ms, ahead: wall + ms / 2 - now });
+    }
+    trips.sort((a, b) => a.ms - b.ms);
+    const { ms: fastest, ahead } = trips[0] as (typeof trips)[0];
+    const { ms: usual } = trips[Math.floor(TRIPS / 2)] as (typeof trips)[0];
+    const trip = `a round trip takes ${usual.toFixed(usual < 10 ? 1 : 0)} ms`;
+    const apart =
+      Math.abs(ahead) < 1_000
+        ? 'the clocks of this machine and of Redis agree'
+        : `the clock of this machine is ${formatDuration(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of Redis`;
+    return [
+      usual <= SLOW_TRIP_MS
+        ? fine('round-trip', trip)
+        : bad('warn', 'round-trip', trip, 'every call waits for one', 'run delayq nearer to Redis'),
+      Math.abs(ahead) - fastest / 2 <= CLOCK_MS
+        ? fine('clock', apart)
+        : bad(
+            'warn',
+            'clock',
+            apart,
+            'jobs are due by the clock of Redis: --in is right all the same, but --at 14:00 is met that much off',
+            'set both clocks by NTP (timedatectl set-ntp true)',
+          ),
+    ];
+  }
+
+  /** Calls of delayq in the slow log. */
+  async #slow(): Promise<Finding> {
+    const log = await this.#redis.call('SLOWLOG', 'GET', 128).catch(refusedOr(undefined));
+    if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed here');
+    const since = Math.floor((await this.#redis.now().catch(refusedOr(Date.now()))) / 1000) - SLOW_SINCE_S;
+    const ours = (log as Reply[][])
+      .map(([, at, us, words]) => ({ at: Number(at), us: Number(us), words: (words as Reply[]).map(String) }))
+      .filter(
+        ({ at, us, words }) =>
+          at >= since && us >= SLOW_US && words.some((word) => word.startsWith(`${this.#prefix}:`)),
+      );
+    if (ours.length === 0) return fine('slow-log', 'no slow call of delayq within a day');
+    const slowest = ours.reduce((one, other) => (other.us > one.us ? other : one));
+    const script = nameOf(slowest.words[1] ?? '');
+    const which = script ? `lua/${script}.lua` : String(slowest.words[0]).toLowerCase();
+    return bad(
+      'warn',
+      'slow-log',
+      `${many(ours.length, 'slow call')} within a day, the slowest ${formatDuration(slowest.us / 1000)} (${which})`,
+      'all other clients of Redis wait meanwhile; large payloads, a busy machine or swapping are the usual cause',
+      redisCli(this.#redis.address, 'slowlog get 10'),
+    );
+  }
+}

@@ -1,0 +1,132 @@
+import { DelayqError } from '../model/errors.js';
+import { printable } from '../model/job.js';
+
+/** Where Redis is looked for when nothing says otherwise. */
+export const DEFAULT_URL = 'redis://127.0.0.1:6379';
+
+/** What a client needs to know of a server. The database is left out when it is the first. */
+interface Address {
+  readonly options: {
+    host?: string;
+    port?: number;
+    path?: string;
+    username?: string;
+    password?: string;
+    db?: number;
+    tls?: { servername: string };
+  };
+  /** For people: without user or password. */
+  readonly shown: string;
+}
+
+/**
+ * Reads a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
+ * path, or `?db=` on a socket). A password may hold any character as it is, but for %, which begins an escape. Throws a
+ * `usage` error that never repeats the URL, as it may hold a password.
+ */
+export function parseUrl(text: string): Address {
+  const bad = (why: string) =>
+    new DelayqError('usage', 'the Redis URL cannot be read', {
+      why,
+      next: 'write it as redis://[user:password@]host[:port][/db], rediss://… or unix:///path/to/redis.sock',
+    });
+  const scheme = /^(rediss?|unix):\/\//i.exec(text)?.[1]?.toLowerCase();
+  if (scheme === undefined) throw bad('it does not begin with redis://, rediss:// or unix://');
+  const login = loginOf(text, scheme.length + 3);
+  const rest = text.slice(scheme.length + 3 + login.length).replace(/^@/, '');
+  const [, host = '', path = '', query = ''] = /^([^/?]*)(\/[^?]*)?(?:\?(.*))?$/s.exec(rest) as string[];
+  const options: Address['options'] = {};
+  try {
+    if (login) {
+      const [user = '', ...password] = login.split(':');
+      if (user !== '') options.username = decodeURIComponent(user);
+      options.password = decodeURIComponent(password.join(':'));
+    }
+    if (scheme === 'unix') options.path = decodeURIComponent(path);
+  } catch {
+    throw bad('it has a % that begins no escape; write % as %25');
+  }
+  const params = new URLSearchParams(query);
+  // Not named: it may be what somebody took for the place of the password.
+  for (const name of params.keys()) if (name !== 'db') throw bad('it has a parameter other than db');
+  let db = params.get('db') ?? '';
+  if (scheme === 'unix') {
+    if (host !== '' || path === '') throw bad('a socket has an absolute path: unix:///path');
+  } else {
+    const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]]*))(?::(\d+))?$/i.exec(host);
+    const port = Number(at?.[3] ?? 6379);
+    if (!at || port < 1 || port > 65535) throw bad('its host or port makes no sense');
+    options.host = at[1] ?? (at[2] || '127.0.0.1');
+    options.port = port;
+    if (scheme === 'rediss') options.tls = { servername: options.host };
+    if (path.length > 1) db = path.slice(1);
+  }
+  if (db !== '') {
+    if (!/^\d{1,5}$/.test(db)) throw bad('its database is not a number');
+    options.db = Number(db);
+  }
+  const place = options.path ? `unix://${options.path}` : `${scheme}://${host || '127.0.0.1'}`;
+  return { options, shown: options.db ? `${place}${options.path ? '?db=' : '/'}${options.db}` : place };
+}
+
+/**
+ * User and password of the URL whose :// ends at `at`: all up to the last @ of `text`, as neither host nor database has
+ * one. The path of a socket may, so there they end at an @ before a path.
+ */
+function loginOf(text: string, at: number): string {
+  const socket = /unix:..$/i.test(text.slice(Math.max(0, at - 7), at));
+  if (socket && text[at] === '/') return '';
+  return text.slice(at, Math.max(at, text.lastIndexOf(socket && text.includes('@/', at) ? '@/' : '@')));
+}
+
+/** Whether `text` holds a Redis URL with a user or a password. */
+export function hasLogin(text: string): boolean {
+  return [...text.matchAll(/(?:rediss?|unix):\/\//gi)].some((begin) => loginOf(text, begin.index + begin[0].length));
+}
+
+/** What stands before a login, also of a URL that was typed wrong. */
+const BEGIN = /:\/\/|(?<=\b(?:rediss?|unix)):?\/{1,2}/gi;
+
+/** Longer words are payloads. */
+const LONGEST_URL = 4_096;
+
+/** How an error may quote a text: as it is, as JSON, as ASCII, or as a word of a shell. */
+const QUOTED: readonly ((text: string) => string)[] = [
+  (text) => text,
+  (text) => JSON.stringify(text).slice(1, -1),
+  (text) => printable(text, text.length).slice(1, -1),
+  (text) => text.replaceAll("'", "'\\''"),
+];
+
+/**
+ * A function that puts … for user and password of every URL in a text for people. The texts that those come from may be
+ * cut, and a password hold white space: so what stands in one of `words` is looked for letter by letter.
+ */
+export function loginHider(words: readonly string[]): (text: string) => string {
+  const known = words
+    .filter((word) => word.length <= LONGEST_URL)
+    .flatMap((word) => [...word.matchAll(BEGIN)].map((begin) => loginOf(word, begin.index + begin[0].length)))
+    .flatMap((login) => QUOTED.map((quote) => ({ login: quote(login), user: quote(login.replace(/:.*/s, ':')) })));
+  const endOf = (text: string, at: number) => {
+    const [word = ''] = /^\S*/.exec(text.slice(at)) ?? [];
+    const ends = known.map(({ login, user }) => {
+      let end = 0;
+      while (end < login.length && text[at + end] === login[end]) end += 1;
+      // A part of the user alone may as well be a host, which is no secret.
+      return end > user.length || end === login.length ? at + end : at;
+    });
+    return Math.max(...ends, at + loginOf(text.slice(0, at + word.length), at).length);
+  };
+  return (text) => {
+    let hidden = '';
+    let from = 0;
+    for (const begin of text.matchAll(BEGIN)) {
+      const at = begin.index + begin[0].length;
+      const end = endOf(text, at);
+      if (begin.index < from || end === at) continue;
+      hidden += `${text.slice(from, at)}…`;
+      from = end;
+    }
+    return hidden + text.slice(from);
+  };
+}

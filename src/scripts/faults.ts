@@ -1,0 +1,192 @@
+import type { QueueKeys } from '../redis/keys.js';
+import type { Arg, Connection, Reply } from '../redis/redis.js';
+import { number, text } from '../redis/replies.js';
+import { MAX_CALL, run } from '../redis/script.js';
+
+/*
+ * What can be wrong with single ids of a queue: how that is looked for and mended (lua/lib/faults.lua), and how it is told.
+ */
+
+/** The structures of a queue that hold ids. */
+export const PLACES = ['pending', 'active', 'dead', 'payload', 'meta', 'lease'] as const;
+export type Place = (typeof PLACES)[number];
+
+/** A kind of fault, as the scripts call it. */
+export type Letter = keyof typeof FAULTS;
+
+/** An id, as bytes (other software may have made it of anything), and what is wrong with it. */
+export interface Suspect {
+  readonly id: Buffer;
+  readonly letter: Letter;
+}
+
+interface Fault {
+  /** For programs. */
+  readonly check: string;
+  readonly level: 'warn' | 'fail';
+  /** Follows the number of ids, as in "3 jobs …". */
+  readonly what: string;
+  readonly why: string;
+  /** What mending did to them, behind their number; none: nothing can be done by itself. */
+  readonly mended?: string;
+  /** What to do, if mending is not it. */
+  readonly next?: string;
+}
+
+/** All kinds of faults, the worst first. */
+export const FAULTS = {
+  o: {
+    check: 'no-payload',
+    level: 'fail',
+    what: 'without a payload',
+    why: 'nothing can be delivered for such an id: its payload was deleted behind the back of delayq, or never written',
+    mended: 'moved to dead as orphaned',
+  },
+  f: {
+    check: 'no-id',
+    level: 'fail',
+    what: 'lost from all sets: only their payload is there',
+    why: 'they will never be delivered: their id was removed, or never added, by other software',
+    mended: 'moved to dead as found: requeue or cancel them',
+  },
+  t: {
+    check: 'two-sets',
+    level: 'fail',
+    what: 'in two states at once',
+    why: 'whichever is done first deletes the payload of the other',
+    mended: 'left where they are handled soonest',
+  },
+  n: {
+    check: 'never-due',
+    level: 'fail',
+    what: 'due after the year 9999, or never',
+    why: 'they will not be delivered: a producer wrote microseconds, or inf, instead of milliseconds since 1970',
+    mended: 'moved to dead (bad due): requeue or cancel them',
+  },
+  e: {
+    check: 'early-due',
+    level: 'fail',
+    what: 'due before 1973',
+    why: 'they are delivered at once, not when they were meant to be: most likely a producer wrote seconds instead of milliseconds',
+    mended: 'moved to dead (bad due): requeue or cancel them',
+  },
+  b: {
+    check: 'bad-id',
+    level: 'fail',
+    what: 'with an id that is not UTF-8, or has a NUL byte',
+    why: 'no handler can be given such an id: the drain that would take them moves them to dead',
+    mended: 'moved to dead (bad id): cancel them, or export and import them under another id',
+  },
+  h: {
+    check: 'endless-lease',
+    level: 'fail',
+    what: 'held by a lease without end',
+    why: 'should their handler die, no drain will ever take them back',
+    mended: 'made to be taken back by the next drain',
+  },
+  u: {
+    check: 'no-lease',
+    level: 'fail',
+    what: 'active without a lease that can be read',
+    why: 'nobody can ack them',
+    mended: 'put back into pending, due now',
+  },
+  v: {
+    check: 'unfinished-move',
+    level: 'warn',
+    what: 'held by a move that was not finished',
+    why: 'they are out of reach of every drain until it is',
+  },
+  l: {
+    check: 'stray-lease',
+    level: 'warn',
+    what: 'with a lease although they are not active',
+    why: 'whoever holds it could ack, and so delete, a job that waits or is dead',
+    mended: 'lost their lease',
+  },
+  m: {
+    check: 'stray-record',
+    level: 'warn',
+    what: 'of which only a record is left',
+    why: 'it takes memory, and a new job with the same id would inherit its failures',
+    mended: 'removed',
+  },
+  r: {
+    check: 'bad-record',
+    level: 'warn',
+    what: 'with a record that cannot be read',
+    why: 'their own tries, failures and time to live count as not there',
+    mended: 'had their record removed',
+  },
+  s: {
+    check: 'old-superseded',
+    level: 'warn',
+    what: 'replaced or cancelled over a day ago, whose handler never came back',
+    why: 'the note for it takes memory',
+    mended: 'forgotten',
+  },
+  i: {
+    check: 'odd-id',
+    level: 'warn',
+    what: 'with an id that delayq would not make or take',
+    why: 'they are delivered, but hard to name in a shell or in a list of ids; base64:… names any',
+    next: 'let their producer use printable ASCII without spaces, up to 256 characters',
+  },
+} as const satisfies Record<string, Fault>;
+
+/** A kind of fault as it is told. */
+export const faultOf = (letter: Letter): Fault => FAULTS[letter];
+
+/** A slice of a structure that was looked at. */
+export interface Slice {
+  readonly suspects: Suspect[];
+  /** Where to go on; undefined: this was the end. */
+  readonly next: string | undefined;
+  readonly looked: number;
+  /** This Redis does not know how to leave out the values in HSCAN. */
+  readonly refused: boolean;
+}
+
+/** Looks at about `count` ids of a structure from `cursor` on. With `lean` HSCAN is to leave out the values, if it can. */
+export async function audit(
+  redis: Connection,
+  keys: QueueKeys,
+  { place, cursor, count, lean }: { place: Place; cursor: string; count: number; lean: boolean },
+): Promise<Slice> {
+  const reply = await run(redis, 'repair/audit', keys, [place, cursor, Math.min(count, MAX_CALL), lean ? 1 : 0]);
+  const next = text(reply[1]);
+  return {
+    suspects: suspects(reply),
+    next: next === '0' ? undefined : next,
+    looked: number(reply[2]),
+    refused: number(reply[3]) === 1,
+  };
+}
+
+/** Looks again at ids of a structure, and answers with those that still have a fault. At most {@link MAX_CALL}. */
+export async function recheck(
+  redis: Connection,
+  keys: QueueKeys,
+  place: Place,
+  ids: readonly Buffer[],
+): Promise<Suspect[]> {
+  return suspects(await run(redis, 'repair/audit', keys, [place, '', 1, 0, ...ids]));
+}
+
+function suspects(reply: readonly Reply[]): Suspect[] {
+  return Array.from({ length: (reply.length - 4) / 2 }, (_, i) => ({
+    id: reply[4 + 2 * i] as Buffer,
+    letter: text(reply[5 + 2 * i]) as Letter,
+  }));
+}
+
+/** Mends what is wrong with ids of a structure; undefined for each with which nothing was, or nothing can be done. At most {@link MAX_CALL}. */
+export async function mend(
+  redis: Connection,
+  keys: QueueKeys,
+  place: Place,
+  ids: readonly Arg[],
+): Promise<(Letter | undefined)[]> {
+  const reply = await run(redis, 'repair/mend', keys, [place, ...ids]);
+  return Array.from(text(reply[1]), (letter) => (letter === '-' ? undefined : (letter as Letter)));
+}

@@ -1,0 +1,326 @@
+import { execFileSync } from 'node:child_process';
+import { describe, expect, inject, it } from 'vitest';
+import { Queue } from '../../../src/index.js';
+import { queueKeys, wakeOf } from '../../../src/redis/keys.js';
+import { adopt } from '../../../src/scripts/moves.js';
+import { during } from '../../support/afterwards.js';
+import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
+import { admin, connection, freshName, key } from '../../support/redis.js';
+import { Server } from '../../support/server.js';
+
+const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
+
+/** Keys that no other test has. */
+function fresh() {
+  const name = freshName();
+  const [zset, hash] = [`later:${name}`, `data:${name}`];
+  return { name, zset, hash, args: ['adopt', '--zset', zset, '--hash', hash] };
+}
+
+async function put({ zset, hash }: { zset: string; hash: string }, id: string, score: number | string, value: string) {
+  await admin.hset(hash, id, value);
+  await admin.zadd(zset, String(score), id);
+}
+
+const pending = (name: string) => admin.zrange(key(name, 'pending'), '0', '-1', 'WITHSCORES');
+const payloads = (name: string) => admin.hgetall(key(name, 'payload'));
+
+/** Adopts again and again until `over`, and then once more. */
+async function adoptUntil(over: Promise<unknown>, args: string[]): Promise<Ended[]> {
+  let more = true;
+  over.then(() => {
+    more = false;
+  });
+  const runs: Ended[] = [];
+  while (more) runs.push(await delayq(args));
+  runs.push(await delayq(args));
+  return runs;
+}
+
+describe('delayq adopt', () => {
+  it('takes over what a sorted set in seconds and a hash hold, to the millisecond, earliest first', async () => {
+    const foreign = fresh();
+    const { name, zset, hash, args } = foreign;
+    await put(foreign, 'b', 4_000_000_000.25, '{"big":12345678901234567890, "x":"\\/"}');
+    await put(foreign, 'a', 1_700_000_000, ' [1,\n2] ');
+    await put(foreign, 'order:42', '4000000000.1239', '"x"');
+    const { code, stdout, stderr } = await delayq([...args, name]);
+    expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: '', stderr: `delayq: 3 jobs adopted into ${name}\n` });
+    expect(await pending(name)).toEqual(['a', '1700000000000', 'order:42', '4000000000124', 'b', '4000000000250']);
+    expect(await payloads(name)).toEqual({
+      a: '[1, 2]',
+      b: '{"big":12345678901234567890, "x":"\\/"}',
+      'order:42': '"x"',
+    });
+    expect(await admin.exists(zset, hash)).toBe(0);
+    expect(await admin.hgetall(key(name, 'stats'))).toEqual({ adopted: '3' });
+    expect((await delayq(['drain', name])).stdout).toBe('[1, 2]\n');
+    expect(await admin.sismember('delayq:queues', name)).toBe(1);
+    const again = await delayq([...args, name]);
+    expect(again.code).toBe(0);
+    expect(again.stderr).toContain(`neither ${zset} nor ${hash} is there`);
+  });
+
+  it('reads milliseconds when told to', async () => {
+    const foreign = fresh();
+    await put(foreign, 'a', 4_000_000_000_123.4, '1');
+    expect(await delayq([...foreign.args, '--unit', 'ms', foreign.name])).toMatchObject({ code: 0 });
+    expect(await pending(foreign.name)).toEqual(['a', '4000000000123']);
+  });
+
+  it.each([
+    ['ms', 's', 1_795_266_000],
+    ['s', 'ms', 1_795_266_000_000],
+  ])('changes nothing when the times do not look like %s, and names %s', async (unit, other, time) => {
+    const foreign = fresh();
+    for (const n of upTo(5)) await put(foreign, `j${n}`, time + n, '1');
+    await put(foreign, 'zero', 0, '1');
+    const { code, stderr } = await delayq([...foreign.args, '--unit', unit, foreign.name]);
+    expect(code).toBe(64);
+    expect(stderr).toMatch(/do not look like (milli)?seconds/);
+    expect(stderr).toContain(`give --unit ${other}`);
+    expect(await admin.zcard(foreign.zset)).toBe(6);
+    expect(await admin.exists(key(foreign.name, 'pending'))).toBe(0);
+    expect(await admin.sismember('delayq:queues', foreign.name)).toBe(0);
+  });
+
+  it('leaves what cannot be a job, names each with the reason, exit 1, and takes the rest', async () => {
+    const foreign = fresh();
+    const { name, zset, hash, args } = foreign;
+    await put(foreign, 'serialized', 1, 'a:1:{i:0;i:1;}');
+    await put(foreign, 'two words', 1, '1');
+    await put(foreign, 'never', 'inf', '1');
+    await put(foreign, 'good', 1, '1');
+    await admin.zadd(zset, 2, 'half');
+    await admin.hset(hash, 'stray', '1');
+    const { code, stderr } = await delayq([...args, name]);
+    expect(code).toBe(1);
+    for (const said of [
+      'serialized has a value that cannot be a payload (the payload is not JSON: ',
+      '"two words" cannot be an id',
+      'never has a time that cannot be (inf)',
+      'half has no field in the hash',
+      '1 job adopted',
+      '4 jobs left',
+      `without a member in ${zset}: stray`,
+      '--wrap',
+      'run it again once producers write to delayq',
+    ])
+      expect(stderr).toContain(said);
+    expect(await payloads(name)).toEqual({ good: '1' });
+    expect(await admin.zrange(zset, '0', '-1')).toEqual(['serialized', 'two words', 'half', 'never']);
+    expect(Object.keys(await admin.hgetall(hash)).sort()).toEqual(['never', 'serialized', 'stray', 'two words']);
+
+    const wrapped = await delayq([...args, '--wrap', '--json', name]);
+    expect(wrapped.code).toBe(1);
+    expect(JSON.parse(wrapped.stdout)).toEqual({
+      ...{ schema: 1, queue: name, adopted: 1, kept: 0 },
+      left: { 'no-value': 1, changed: 0, exists: 0, id: 1, time: 1, payload: 0 },
+      rest: { members: 3, fields: 3, fieldsWithoutMember: ['stray'] },
+    });
+    expect(await payloads(name)).toEqual({ good: '1', serialized: '"a:1:{i:0;i:1;}"' });
+  });
+
+  it('leaves a job whose id the queue has with another time or payload, and drops one that stands there just so', async () => {
+    const foreign = fresh();
+    for (const [id, score] of [
+      ['same', 4e9],
+      ['later', 4e9 + 1],
+      ['other', 4e9],
+    ] as const)
+      await put(foreign, id, score, '1');
+    const jobs = ['same', 'later', 'other'].map((id) => ({ id, at: '@4000000000', payload: id === 'other' ? 2 : 1 }));
+    const input = jobs.map((job) => JSON.stringify(job)).join('\n');
+    await delayq(['enqueue', '--jobs', foreign.name, '-'], { input });
+    const { code, stderr } = await delayq([...foreign.args, foreign.name]);
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toEqual([
+      'delayq: other is in the queue already, with another time or payload',
+      'delayq: later is in the queue already, with another time or payload',
+      `delayq: 0 jobs adopted into ${foreign.name}`,
+      `delayq: 1 job stood there just so already, and left ${foreign.zset}`,
+      `delayq: 2 jobs left in ${foreign.zset}`,
+    ]);
+    expect(await admin.zrange(foreign.zset, '0', '-1')).toEqual(['other', 'later']);
+    expect(await payloads(foreign.name)).toEqual({ same: '1', later: '1', other: '2' });
+  });
+
+  it('says with --dry-run of what stands in the queue already what it says without', async () => {
+    const foreign = fresh();
+    const { name, args } = foreign;
+    for (const id of ['new', 'same', 'other']) await put(foreign, id, 4_000_000_000, '1');
+    const queue = new Queue(connection, name);
+    await queue.enqueue([
+      { id: 'same', payload: 1, at: 4e12 },
+      { id: 'other', payload: 2, at: 4e12 },
+    ]);
+    const dry = await delayq([...args, '--dry-run', '--json', name]);
+    const wet = await delayq([...args, '--json', name]);
+    const told = { adopted: 1, kept: 1, left: { exists: 1 } };
+    expect({ ...JSON.parse(dry.stdout), code: dry.code }).toMatchObject({ ...told, code: 1 });
+    expect({ ...JSON.parse(wet.stdout), code: wet.code }).toMatchObject({ ...told, code: 1 });
+  });
+
+  it('says what it would do with --dry-run, and does nothing', async () => {
+    const foreign = fresh();
+    for (const n of upTo(250)) await put(foreign, `j${n}`, 4e9 + n, n % 50 ? '1' : 'no');
+    const { code, stderr } = await delayq([...foreign.args, '--dry-run', foreign.name]);
+    expect(code).toBe(1);
+    expect(stderr).toContain(`245 jobs would be adopted into ${foreign.name}`);
+    expect(stderr).toContain(`5 jobs would stay in ${foreign.zset}`);
+    expect(await admin.zcard(foreign.zset)).toBe(250);
+    expect(await admin.keys(key(foreign.name, '*'))).toEqual([]);
+  });
+
+  it('refuses keys that are missing, of another kind, or of the queue itself', async () => {
+    const { name, zset, hash } = fresh();
+    await put({ zset, hash }, 'a', 1, '1');
+    const run = (...args: string[]) => delayq(['adopt', ...args, name]);
+    expect(await run('--zset', zset)).toMatchObject({ code: 64, stderr: expect.stringContaining('no hash is named') });
+    expect(await run('--zset', hash, '--hash', zset)).toMatchObject({
+      ...{ code: 64, stderr: expect.stringContaining('is not a sorted set') },
+    });
+    expect(await run('--zset', key(name, 'pending'), '--hash', hash)).toMatchObject({ code: 64 });
+    expect(await run('--zset', zset, '--hash', hash, '--unit', 'h')).toMatchObject({ code: 64 });
+  });
+
+  it('takes values of 1 MiB a few at a time, and goes on when Redis is full', async () => {
+    const server = await during(Server.start());
+    const { name, zset, hash, args } = fresh();
+    for (const n of upTo(40)) {
+      await server.admin.hset(hash, `j${n}`, JSON.stringify('x'.repeat(1024 * 1024)));
+      await server.admin.zadd(zset, n, `j${n}`);
+    }
+    await server.admin.config('SET', 'maxmemory', '1');
+    expect(await delayq([...args, name, '--redis', server.url])).toMatchObject({ code: 0 });
+    expect(await server.admin.hlen(key(name, 'payload'))).toBe(40);
+    expect(await server.admin.zcard(key(name, 'pending'))).toBe(40);
+  });
+
+  it('takes nothing that is no longer as it was read', async () => {
+    const foreign = fresh();
+    const { name } = foreign;
+    for (const id of ['time', 'value', 'gone', 'half', 'same']) await put(foreign, id, 4e9, '1');
+    await admin.zadd(foreign.zset, 4e9 + 1, 'time');
+    await admin.hset(foreign.hash, 'value', '2');
+    await admin.zrem(foreign.zset, 'gone');
+    await admin.hdel(foreign.hash, 'half');
+    const read = (id: string) => ({
+      id,
+      score: Buffer.from('4000000000'),
+      value: Buffer.from('1'),
+      due: 4e12,
+      payload: undefined,
+    });
+    const jobs = ['time', 'value', 'gone', 'half', 'same', 'same'].map(read);
+    const answers = await adopt(connection, queueKeys('delayq', name), foreign, jobs, wakeOf('delayq', name));
+    expect(answers).toEqual(['changed', 'changed', 'changed', 'changed', 'adopted', 'changed']);
+    expect(await pending(name)).toEqual(['same', '4000000000000']);
+    expect(await admin.zrange(foreign.zset, '0', '-1')).toEqual(['half', 'value', 'time']);
+    expect(await admin.hgetall(foreign.hash)).toEqual({ time: '1', value: '2', gone: '1' });
+  });
+
+  it('on a cluster says which queue shares a slot with the keys, having changed nothing', async () => {
+    const server = await during(Server.start({ tcp: true, args: ['--cluster-enabled', 'yes'] }));
+    await server.admin.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+    const ok = async () => String(await server.admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok');
+    while (!(await ok()));
+    const run = (tag: string, queue: string) =>
+      delayq(['adopt', '--zset', `${tag}z`, '--hash', `${tag}h`, queue, '--redis', server.tcpUrl]);
+    for (const tag of ['', '{tag}:']) {
+      await server.admin.hset(`${tag}h`, 'a', '1');
+      await server.admin.zadd(`${tag}z`, 1, 'a');
+    }
+    const { code, stderr } = await run('', 'q');
+    expect({ code, stderr }).toMatchObject({ code: 78, stderr: expect.stringContaining("not in the queue's slot") });
+    expect(await server.admin.zcard('z')).toBe(1);
+    expect(await run('{tag}:', 'tag')).toMatchObject({ code: 0 });
+    expect(await server.admin.zcard(key('tag', 'pending'))).toBe(1);
+  });
+});
+
+describe('while its producers go on writing, delayq adopt brings every job once, whole', () => {
+  const JOBS = 5_000;
+
+  /** Adopts until the producer is done; a consumer takes what is due from the first moment. */
+  async function check(foreign: ReturnType<typeof fresh>, over: Promise<unknown>): Promise<void> {
+    const { name, zset, hash, args } = foreign;
+    let working = true;
+    const handled: string[] = [];
+    const consumer = (async () => {
+      const queue = new Queue(connection, name);
+      for (let last = false; ; last = !working) {
+        const { jobs } = await queue.drain();
+        handled.push(...jobs.map(({ id, due, payload }) => `${id} ${due} ${payload}`));
+        await queue.ack(jobs);
+        if (last && jobs.length === 0) return;
+      }
+    })();
+    const runs = await adoptUntil(over, [...args, name]);
+    working = false;
+    await consumer;
+    expect(await admin.exists(zset, hash)).toBe(0);
+    expect(runs.at(-1)).toMatchObject({ code: 0 });
+    const rest = await pending(name);
+    const bodies = await payloads(name);
+    const all = [
+      ...handled,
+      ...upTo(rest.length / 2).map((i) => `${rest[2 * i]} ${rest[2 * i + 1]} ${bodies[rest[2 * i] as string]}`),
+    ];
+    // Every payload names its id and the ms at which it is due: a job is whole when they agree.
+    const whole = all.map((line) => {
+      const [, id = '', due, at, body] = /^(\S+) (\d+) \{"id":"\S+?","at":(\d+),"n":(\d+)/.exec(line) ?? [];
+      expect({ line, same: due === at && line.includes(`"id":"${id}"`) && id === `o${body}` }).toEqual({
+        line,
+        same: true,
+      });
+      return Number(body);
+    });
+    expect(whole.sort((a, b) => a - b)).toEqual(upTo(JOBS));
+    expect(handled.length).toBeGreaterThan(0);
+    expect(rest.length).toBeGreaterThan(0);
+    expect(await admin.hget(key(name, 'stats'), 'adopted')).toBe(String(JOBS));
+  }
+
+  it('from Node, in two commands a job', async () => {
+    const foreign = fresh();
+    const producer = admin.duplicate();
+    const over = (async () => {
+      for (const n of upTo(JOBS)) {
+        const at = n % 2 ? 4_000_000_000_000 + n : 1_700_000_000_000 + n;
+        // Both orders: a field without a member, or a member without a field, is seen for a moment.
+        const steps = [
+          () => producer.hset(foreign.hash, `o${n}`, JSON.stringify({ id: `o${n}`, at, n })),
+          () => producer.zadd(foreign.zset, String(at / 1000), `o${n}`),
+        ];
+        for (const step of n % 3 ? steps : steps.reverse()) await step();
+      }
+    })();
+    await check(foreign, over);
+    producer.disconnect();
+  });
+
+  const php = (() => {
+    try {
+      return execFileSync('php', ['-r', 'echo extension_loaded("redis") ? "redis" : "";'], { encoding: 'utf8' });
+    } catch {
+      return '';
+    }
+  })();
+
+  it.runIf(php === 'redis')('from PHP with php-redis', async () => {
+    const foreign = fresh();
+    const script = `
+      $redis = new Redis();
+      $redis->connect(getenv("SOCKET"));
+      for ($n = 0; $n < ${JOBS}; $n++) {
+        $at = $n % 2 ? 4000000000000 + $n : 1700000000000 + $n;
+        $redis->hSet(getenv("HASH"), "o$n", json_encode(["id" => "o$n", "at" => $at, "n" => $n, "note" => "a/é"]));
+        $redis->zAdd(getenv("ZSET"), $at / 1000, "o$n");
+      }`;
+    const env = { SOCKET: inject('redisSocket'), HASH: foreign.hash, ZSET: foreign.zset, SCRIPT: script };
+    const over = sh('php -r "$SCRIPT"', { env });
+    await check(foreign, over);
+    expect(await over).toMatchObject({ code: 0, stderr: '' });
+  });
+});

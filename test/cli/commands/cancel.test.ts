@@ -1,0 +1,266 @@
+import { describe, expect, it } from 'vitest';
+import { Inspector, Operator, type Queue } from '../../../src/index.js';
+import { begin, delayq, linesOf, onTerminal } from '../../support/cli.js';
+import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
+import { until } from '../../support/until.js';
+
+const inspector = new Inspector(connection);
+const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
+const idsOf = (stdout: string) => linesOf(stdout).map((line) => JSON.parse(line).id as string);
+const listed = async (...args: string[]) => idsOf((await delayq(['list', ...args])).stdout);
+
+/** A queue with the dead job d, the active job a, and the pending jobs p0 (due), p1 (due in an hour) and p2 (in two). */
+async function withAll(): Promise<Queue> {
+  const queue = freshQueue();
+  await queue.enqueue({ payload: 'dead', id: 'd' });
+  await queue.nack((await queue.drain()).jobs, { mode: 'dead', error: 'no such order' });
+  await queue.enqueue({ payload: 'held', id: 'a' });
+  await queue.drain();
+  await queue.enqueue([
+    { payload: { shop: 7 }, id: 'p0' },
+    { payload: { shop: 8 }, id: 'p1', in: '1h' },
+    { payload: { shop: 7 }, id: 'p2', in: '2h' },
+  ]);
+  return queue;
+}
+
+describe('delayq list', () => {
+  it('lists what is overdue, or due from one time to another', async () => {
+    const { name } = await withAll();
+    expect(await listed('--overdue', name)).toEqual(['p0']);
+    expect(await listed('--pending', '--from', '+15m', '--to', '+90m', name)).toEqual(['p1']);
+    expect(await listed('--pending', '--from', '-2h', '--to', 'now', name)).toEqual(['p0']);
+    expect(await listed('--from', '+90m', name)).toEqual(['p2']);
+    // Overdue ends at now, whatever --to says.
+    expect(await listed('--overdue', '--to', '+3h', name)).toEqual(['p0']);
+    expect(await listed('--overdue', '--to', '-1h', name)).toEqual([]);
+  });
+
+  it("takes a time of day for today's in the zone", async () => {
+    const queue = freshQueue();
+    // Half past midnight and half past twelve of today in a zone far from here.
+    const zone = 'Pacific/Auckland';
+    const today = new Intl.DateTimeFormat('sv-SE', { timeZone: zone }).format(await connection.now());
+    for (const [id, at] of [['night', '00:30'] as const, ['noon', '12:30'] as const])
+      await delayq(['enqueue', '--tz', zone, '--at', `${today} ${at}`, '--id', id, queue.name, '1']);
+    expect(await listed('--tz', zone, '--from', '0:15', '--to', '00:45', queue.name)).toEqual(['night']);
+    expect(await listed('--tz', zone, '--from', '12:00', '--to', '13:00', queue.name)).toEqual(['noon']);
+  });
+
+  it('finds text as it is in id, payload and last error', async () => {
+    const { name } = await withAll();
+    expect(await listed('--grep', '"shop":7', name)).toEqual(['p0', 'p2']);
+    expect(await listed('--grep', 'no such', name)).toEqual(['d']);
+    expect(await listed('--grep', 'p1', name)).toEqual(['p1']);
+    expect(await listed('--grep', '"shop":.', name)).toEqual([]);
+    expect(await listed('--grep', '"shop":7', '-n', '1', name)).toEqual(['p0']);
+  });
+
+  it.each([
+    [['--from', '+2h', '--to', '+1h'], 'exchange them'],
+    [['--grep', ''], '--grep needs a text'],
+    [['--from', '2h'], 'not a time'],
+    [['--from', '-2'], 'no unit'],
+    [['-n', '0'], 'not a count'],
+  ])('with %j is refused', async (args, message) => {
+    const { name } = await withAll();
+    expect(await delayq(['list', ...(args as string[]), name])).toMatchObject({
+      code: 64,
+      stdout: '',
+      stderr: expect.stringContaining(message as string),
+    });
+  });
+});
+
+describe('delayq cancel', () => {
+  it('removes jobs whatever state they are in, whole, and says what still runs', async () => {
+    const { name } = await withAll();
+    const { code, stdout, stderr } = await delayq(['cancel', name, 'd', 'a', 'p1']);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
+    expect(linesOf(stderr)).toEqual([
+      'delayq: a was being handled: its handler is not stopped',
+      `delayq: 3 jobs cancelled in ${name}`,
+    ]);
+    const counts = await inspector.inspect(name);
+    expect(counts).toMatchObject({ pending: 2, active: 0, dead: 0, payload: 2, meta: 0, stats: { cancelled: 3 } });
+    // Only what tells the holder of the lease.
+    expect(Object.keys(await admin.hgetall(key(name, 'lease')))).toEqual([expect.stringMatching(/^\S+ a$/)]);
+  });
+
+  it('says which ids are not there, exit 1, and cancels the others', async () => {
+    const { name } = await withAll();
+    const { code, stderr } = await delayq(['cancel', name, 'x', 'p0', 'p0']);
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toEqual([
+      `delayq: x is not in ${name}: it is done, or was never there`,
+      `delayq: 1 job cancelled in ${name}`,
+    ]);
+  });
+
+  it.each([
+    [['--pending'], ['d', 'a']],
+    [['--active'], ['d', 'p0', 'p1', 'p2']],
+    [
+      ['--dead', '--active'],
+      ['p0', 'p1', 'p2'],
+    ],
+    [['--overdue'], ['d', 'a', 'p1', 'p2']],
+    [
+      ['--pending', '--from', '+30m'],
+      ['d', 'a', 'p0'],
+    ],
+    [
+      ['--grep', '"shop":7'],
+      ['d', 'a', 'p1'],
+    ],
+    [
+      ['--pending', '-n', '2'],
+      ['d', 'a', 'p2'],
+    ],
+    [['--all'], []],
+  ])('by %j leaves %j', async (filter, left) => {
+    const { name } = await withAll();
+    expect(await delayq(['cancel', ...filter, '--yes', name])).toMatchObject({ code: 0, stdout: '' });
+    expect(await listed(name)).toEqual(left);
+  });
+
+  it('by a filter says how many were being handled, not which', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
+    await queue.drain();
+    const { code, stderr } = await delayq(['cancel', '--active', '--yes', queue.name]);
+    expect(code).toBe(0);
+    expect(linesOf(stderr)).toEqual([
+      `delayq: 3 jobs cancelled in ${queue.name}`,
+      'delayq: 3 of them were being handled: their handlers are not stopped',
+    ]);
+  });
+
+  it('a handler that runs while its job is cancelled ends as if nothing had happened, and so does the drain', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([
+      { payload: 1, id: 'a' },
+      { payload: 2, id: 'b' },
+    ]);
+    const handler = `test $DELAYQ_ID = b || delayq cancel -q ${queue.name} a; echo $DELAYQ_ID`;
+    const { code, stdout, stderr } = await delayq(['drain', '-v', queue.name, '--', 'sh', '-c', handler]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: 'a\nb\n' });
+    expect(stderr).toContain('was replaced or cancelled meanwhile');
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, dead: 0, lease: 0, payload: 0 });
+    expect((await queue.counts()).stats).toMatchObject({ cancelled: 1, acked: 1 });
+  });
+
+  it('takes ids from stdin while they come', async () => {
+    const { name } = await withAll();
+    const running = begin(['cancel', '--json', name, '-']);
+    running.child.stdin?.write('p0\n\np1');
+    await until(async () => !(await listed(name)).includes('p0'));
+    running.child.stdin?.end();
+    const { code, stdout } = await running.ended;
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toEqual({ schema: 1, queue: name, pending: 2, active: 0, dead: 0, missing: 0 });
+  });
+
+  it('asks on a terminal, shows three of them, and takes anything but yes for no', async () => {
+    const { name } = await withAll();
+    const no = await onTerminal(`delayq cancel --all ${name}; echo "ended with $?"`, { typed: '\n' });
+    expect(no).toMatch(/\nd +dead[\s\S]*\na +active[\s\S]*\np0 +pending[\s\S]*… and 2 more\n/);
+    expect(no).toMatch(new RegExp(`cancel 5 jobs of ${name}\\? \\[y/N\\][\\s\\S]*nothing cancelled\nended with 1`));
+    expect(await listed(name)).toHaveLength(5);
+    const yes = await onTerminal(`delayq cancel --pending -n 2 ${name}; echo "ended with $?"`, { typed: 'y\n' });
+    expect(yes).toContain(`2 jobs cancelled in ${name}\nended with 0`);
+    expect(await listed(name)).toEqual(['d', 'a', 'p2']);
+  });
+
+  it('an id that is named twice is one job, with and without --dry-run', async () => {
+    const { name } = await withAll();
+    const dry = await delayq(['cancel', '--dry-run', name, 'p0', 'p0']);
+    expect(dry).toMatchObject({ code: 0, stderr: `delayq: 1 job would be cancelled in ${name}\n` });
+    const input = 'p0\np0\nnone\n';
+    const json = await delayq(['cancel', '--dry-run', '--json', name, '-'], { input });
+    expect({ code: json.code, jobs: JSON.parse(json.stdout).jobs }).toEqual({ code: 1, jobs: 1 });
+    const { code, stderr } = await delayq(['cancel', name, 'p0', 'p0']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `delayq: 1 job cancelled in ${name}\n` });
+  });
+
+  it('where nobody can be asked does nothing without --yes', async () => {
+    const { name } = await withAll();
+    const { code, stderr } = await delayq(['cancel', '--all', name]);
+    expect(code).toBe(64);
+    expect(stderr).toMatch(/nobody is here to be asked whether to cancel 5 jobs[\s\S]*--dry-run[\s\S]*--yes/);
+    expect(await listed(name)).toHaveLength(5);
+  });
+
+  it('a dry run says what would be done and does nothing', async () => {
+    const { name } = await withAll();
+    const filtered = await delayq(['cancel', '--dry-run', '--pending', name]);
+    expect(filtered).toMatchObject({ code: 0, stdout: '' });
+    expect(filtered.stderr).toMatch(new RegExp(`^delayq: 3 jobs would be cancelled in ${name}\nid .*\np0 `));
+    expect(JSON.parse((await delayq(['cancel', '--dry-run', '--json', '--dead', name])).stdout)).toEqual({
+      schema: 1,
+      queue: name,
+      dryRun: true,
+      jobs: 1,
+      samples: ['d'],
+    });
+    expect(await delayq(['cancel', '--dry-run', name, 'a', 'x'])).toMatchObject({
+      code: 1,
+      stderr: `delayq: x is not in ${name}\ndelayq: 1 job would be cancelled in ${name}\n`,
+    });
+    expect(await delayq(['cancel', '--dry-run', '--all', freshName()])).toMatchObject({ code: 3 });
+    expect(await listed(name)).toHaveLength(5);
+  });
+
+  it('interrupted, exits 130 with what is done, and a repeat does the rest', async () => {
+    const queue = freshQueue();
+    const n = 60_000;
+    await queue.enqueue(upTo(n).map((i) => ({ payload: i, in: '1h' })));
+    const running = begin(['cancel', '--all', '--yes', queue.name]);
+    await until(async () => (await queue.counts()).pending < n);
+    // Stopped, so that it cannot end before it is told to.
+    running.child.kill('SIGSTOP');
+    running.child.kill('SIGINT');
+    running.child.kill('SIGCONT');
+    const { code, stderr } = await running.ended;
+    expect(code).toBe(130);
+    expect(stderr).toMatch(/jobs cancelled in .*; stopped, cancel the rest by repeating the command/);
+    const { pending, payload, stats } = await queue.counts();
+    expect(pending).toBeGreaterThan(0);
+    expect(payload).toBe(pending);
+    expect(pending + (stats.cancelled ?? 0)).toBe(n);
+    expect(await delayq(['cancel', '--all', '--yes', queue.name])).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject({ pending: 0, payload: 0, stats: { cancelled: n } });
+  });
+
+  it('shows on a terminal how far it has got, and leaves nothing of that', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(60_000).map((i) => ({ payload: i, in: '1h' })));
+    const text = await onTerminal(`delayq cancel --all --yes ${queue.name}`);
+    expect(text).toMatch(/cancelled [\d,]+ of 60,000/);
+    expect(linesOf(text).at(-1)).toContain(`delayq: 60,000 jobs cancelled in ${queue.name}`);
+  });
+
+  it('says what was done before Redis refused', async () => {
+    const { name } = await withAll();
+    const running = begin(['cancel', name, '-']);
+    running.child.stdin?.write('p0\n');
+    await until(async () => !(await listed(name)).includes('p0'));
+    await admin.del(key(name, 'meta'));
+    await admin.set(key(name, 'meta'), 'something else');
+    running.child.stdin?.end('p1\n');
+    const { stderr } = await running.ended;
+    expect(stderr).toMatch(/1 job cancelled in .* before this:\ndelayq: /);
+  });
+
+  it('of the library answers with the state that each was in, in the states asked for', async () => {
+    const { name } = await withAll();
+    const operator = new Operator(connection);
+    expect(await operator.cancel(name, ['d', 'a', 'p0', 'x'], ['dead', 'pending'])).toEqual([
+      'dead',
+      'missing',
+      'pending',
+      'missing',
+    ]);
+    expect(await operator.cancel(name, ['a', 'p1'])).toEqual(['active', 'pending']);
+  });
+});

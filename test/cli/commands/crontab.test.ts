@@ -1,0 +1,128 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
+import { freshQueue, redisUrl } from '../../support/redis.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+
+/** What cron makes of the command in a line: Vixie's do_command.c, which \% makes % and % the end of the command. */
+function commandOf(line: string): string {
+  const [, command = ''] = /^\* \* \* \* \* {2}(.*)$/.exec(line) ?? [];
+  let made = '';
+  let escaped = false;
+  for (const char of command) {
+    if (escaped && char === '%') made = `${made.slice(0, -1)}%`;
+    else if (char === '%') return made;
+    else made += char;
+    escaped = !escaped && char === '\\';
+  }
+  return made;
+}
+
+/** Runs a command with what cron gives it, and nothing else. */
+async function asCron(command: string, more: Record<string, string> = {}): Promise<Ended> {
+  const env = { HOME: '/', LOGNAME: 'root', SHELL: '/bin/sh', PATH: '/usr/bin:/bin', DELAYQ_REDIS_URL: undefined };
+  return sh(command, { env: { ...env, ...more } });
+}
+
+/** A directory whose name needs quotes, with a handler in it that tells where it is and what it was called with. */
+function place(): string {
+  const directory = join(temporaryDirectory(), "it's 100% \\%d");
+  mkdirSync(join(directory, 'bin'), { recursive: true });
+  const handler = '#!/bin/sh\npwd -P > told\nprintf "<%s>" "$@" >> told\ncat >> told\ntool >> told\n';
+  writeFileSync(join(directory, 'handler'), handler, { mode: 0o755 });
+  writeFileSync(join(directory, 'bin', 'tool'), '#!/bin/sh\necho found by PATH\n', { mode: 0o755 });
+  return directory;
+}
+
+const inPlace = (directory: string, words: string, env = {}) =>
+  sh(`cd "$DIRECTORY" && PATH=$PWD/bin:$PATH && ${words}`, { env: { DIRECTORY: directory, ...env } });
+
+describe('delayq crontab', () => {
+  it('prints a line that does here under cron what it would do in the shell', async () => {
+    const directory = place();
+    const queue = freshQueue();
+    await queue.enqueue({ payload: { n: 1 } });
+    const args = `'50%' 'a\\%b\\\\%' "it's" 'two  words' '$HOME' '"' '\\' '-n' '{id}x' '' 'ä#;&|'`;
+    const printed = await inPlace(directory, `delayq crontab ${queue.name} -- ./handler ${args}`);
+    expect(printed).toMatchObject({ code: 0, stderr: '' });
+    const lines = linesOf(printed.stdout);
+    expect(lines.slice(0, -1).every((line) => line.startsWith('# '))).toBe(true);
+    expect(lines.join()).toMatch(/still busy.*no harm/);
+    const command = commandOf(lines.at(-1) ?? '');
+    expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    expect(readFileSync(join(directory, 'told'), 'utf8')).toBe(
+      `${directory}\n<50%><a\\%b\\\\%><it's><two  words><$HOME><"><\\><-n><{id}x><><ä#;&|>{"n":1}\nfound by PATH\n`,
+    );
+    expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 1 } });
+    // Nothing due, nothing printed.
+    expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  });
+
+  it('finds the program in PATH, and carries prefix, Redis and --for', async () => {
+    const { stdout } = await sh('cd / && delayq crontab --prefix mine --for 59s a,b:c -- cat -', {
+      env: { PATH: `${process.env.PATH}:${process.cwd()}/bin` },
+    });
+    const line = linesOf(stdout).at(-1);
+    expect(line).toMatch(
+      /^\* \* \* \* \* {2}cd \/ && PATH=\S+ DELAYQ_REDIS_URL=unix:\S+ \/\S*node \/\S*delayq drain -q /,
+    );
+    expect(line).toMatch(/ drain -q --prefix mine --for 59s a,b:c -- \/\S*bin\/cat -$/);
+  });
+
+  it('says nothing of what is as cron and delayq have it anyway', async () => {
+    const delayqHere = `${process.execPath} ${process.cwd()}/bin/delayq`;
+    const { stdout } = await sh(`cd / && PATH=/usr/bin:/bin ${delayqHere} crontab q -- /bin/true`, {
+      env: { DELAYQ_REDIS_URL: undefined },
+    });
+    expect(linesOf(stdout).at(-1)).toBe(`* * * * *  cd / && ${delayqHere} drain -q q -- /bin/true`);
+  });
+
+  it('never prints a password, and makes a line that fails without the URL', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    for (const [args, env] of [
+      ['--redis redis://me:s3cret@h/1', {}],
+      ['', { DELAYQ_REDIS_URL: 'rediss://:s3cret@h' }],
+      ['', { DELAYQ_REDIS_URL: undefined, REDIS_URL: 'redis://u:s3cret@h' }],
+    ] as const) {
+      const { code, stdout, stderr } = await sh(`delayq crontab ${args} ${queue.name} -- cat`, { env });
+      expect(code).toBe(0);
+      expect(stdout + stderr).not.toContain('s3cret');
+      expect(stderr).toContain('write DELAYQ_REDIS_URL=… on a line of its own');
+      const command = commandOf(linesOf(stdout).at(-1) ?? '');
+      const without = await asCron(command);
+      expect(without.code).not.toBe(0);
+      expect(without.stderr).toContain('DELAYQ_REDIS_URL');
+      await queue.enqueue({ payload: 1, id: 'again' });
+      expect(await asCron(command, { DELAYQ_REDIS_URL: redisUrl })).toMatchObject({ code: 0, stderr: '' });
+      expect(await queue.counts()).toMatchObject({ payload: 0 });
+    }
+  });
+
+  it.each([
+    [['q', '--', 'no-such-program'], 78, 'it is not in PATH'],
+    [['q', '--', './no-such-program'], 78, 'no such file, or not executable'],
+    [['q', '--', '/'], 78, 'no such file, or not executable'],
+    [['q', '--', ''], 78, 'the handler cannot be run'],
+    [['q', 'cat'], 64, 'write delayq crontab q -- cat'],
+    [['q'], 64, "missing required argument 'command'"],
+    [['no queue', '--', 'cat'], 64, 'cannot name a queue'],
+    [['q', '--', 'cat', 'a\nb'], 64, 'put the command into a script'],
+    [['--redis', 'nonsense', 'q', '--', 'cat'], 64, 'the Redis URL cannot be read'],
+  ])('%j exits %i', async (args, code, says) => {
+    expect(await delayq(['crontab', ...args])).toMatchObject({
+      code,
+      stdout: '',
+      stderr: expect.stringContaining(says),
+    });
+  });
+
+  const checks = spawnSync('crontab', ['-n', '-'], { input: '' }).status === 0;
+  it.runIf(checks)('prints what crontab takes', async () => {
+    const file = join(temporaryDirectory(), 'crontab');
+    const { code, stderr } = await sh(`delayq crontab q -- cat '50%' > ${file} && crontab -n ${file}`);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringMatching(/error|bad/i) });
+  });
+});

@@ -1,0 +1,37 @@
+import { readdir, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { begin, delayq } from '../../support/cli.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+import { until } from '../../support/until.js';
+
+describe('delayq demo', () => {
+  it('does the main job on a Redis of its own, and leaves nothing behind', async () => {
+    const TMPDIR = temporaryDirectory();
+    const { code, stdout, stderr } = await delayq(['demo'], {
+      env: { TMPDIR, DELAYQ_REDIS_URL: 'redis://127.0.0.1:1' },
+    });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^(delayq: 1 done in \S+\n){2}$/) });
+    expect(stdout).toMatch(
+      /\$ delayq enqueue --in 4s[\s\S]*closed \{"orderId":41\}[\s\S]*closed \{"orderId":42\}[\s\S]*"pending":0/,
+    );
+    expect(await readdir(TMPDIR)).toEqual([]);
+  });
+
+  it('cleans up when it is interrupted', async () => {
+    const TMPDIR = temporaryDirectory();
+    const running = begin(['demo'], { env: { TMPDIR } });
+    await until(() => running.stdout.includes('$ sleep 1'));
+    running.child.kill('SIGINT');
+    expect((await running.ended).code).toBe(130);
+    expect(await readdir(TMPDIR)).toEqual([]);
+  });
+
+  it('without redis-server says how to get it', async () => {
+    // A PATH that has nothing but Node.
+    const PATH = temporaryDirectory();
+    await symlink(process.execPath, join(PATH, 'node'));
+    const { code, stderr } = await delayq(['demo'], { env: { PATH } });
+    expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('apt-get install redis-server') });
+  });
+});

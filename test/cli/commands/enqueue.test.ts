@@ -1,0 +1,291 @@
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
+import { begin, delayq, linesOf, sh } from '../../support/cli.js';
+import { admin, connection, freshName, key } from '../../support/redis.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+import { until } from '../../support/until.js';
+
+const counts = (name: string) => new Queue(connection, name).counts();
+const payloads = async (name: string) => (await admin.hvals(key(name, 'payload'))).sort();
+
+describe('delayq enqueue', () => {
+  it('prints the id of the job and nothing else', async () => {
+    const name = freshName();
+    const { code, stdout, stderr } = await delayq(['enqueue', '--in', '15m', name, '{"orderId":42}']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(/^[0-9A-Za-z]{13}\n$/);
+    expect(await counts(name)).toMatchObject({ pending: 1, due: 0, upcoming: [] });
+    expect(await admin.smembers('delayq:queues')).toContain(name);
+  });
+
+  it('takes options before and after the arguments, and global ones before the command', async () => {
+    const name = freshName();
+    expect((await delayq(['enqueue', name, '1', '--in', '1h', '--id', 'a'])).stdout).toBe('a\n');
+    expect((await delayq(['--prefix', 'other', 'enqueue', name, '1', '--id', 'a'])).stdout).toBe('a\n');
+    expect(await admin.exists(`other:{${name}}:pending`)).toBe(1);
+    expect((await delayq(['enqueue', name, '1', '--prefix', 'third'])).code).toBe(0);
+    expect(await admin.exists(`third:{${name}}:pending`)).toBe(1);
+  });
+
+  it('prints one JSON document when asked', async () => {
+    const name = freshName();
+    const { stdout } = await delayq(['enqueue', '--json', '--id', 'a', '--at', '@1795266000', name, '1']);
+    expect(JSON.parse(stdout)).toEqual({ schema: 1, queue: name, id: 'a', outcome: 'created', due: 1_795_266_000_000 });
+  });
+
+  it('says what became of an id that is there already (failures 5)', async () => {
+    const name = freshName();
+    const again = (...more: string[]) => delayq(['enqueue', '--id', 'a', ...more, name, '2']);
+    await delayq(['enqueue', '--id', 'a', name, '1']);
+    expect(await again()).toMatchObject({ code: 0, stdout: 'a\n', stderr: expect.stringContaining('kept') });
+    expect(await payloads(name)).toEqual(['1']);
+    expect(await again('--if-exists', 'replace')).toMatchObject({
+      code: 0,
+      stdout: 'a\n',
+      stderr: expect.stringContaining('replaced'),
+    });
+    expect(await payloads(name)).toEqual(['2']);
+    const queue = new Queue(connection, name);
+    await queue.nack((await queue.drain()).jobs, { mode: 'dead' });
+    expect(await again()).toMatchObject({ code: 1, stderr: expect.stringContaining('dead') });
+  });
+
+  it('stores any text as a JSON string with --text', async () => {
+    const name = freshName();
+    await delayq(['enqueue', '--text', name, 'a "b"\n$(touch x) %']);
+    expect(await payloads(name)).toEqual([JSON.stringify('a "b"\n$(touch x) %')]);
+  });
+
+  it('takes a file as one payload', async () => {
+    const name = freshName();
+    const file = join(temporaryDirectory(), 'order.json');
+    await writeFile(file, '{\n  "orderId": 42\n}\n');
+    expect((await delayq(['enqueue', name, `@${file}`])).code).toBe(0);
+    expect(await payloads(name)).toEqual(['{   "orderId": 42 }']);
+    expect(await delayq(['enqueue', name, '@/does/not/exist'])).toMatchObject({
+      code: 66,
+      stdout: '',
+      stderr: expect.stringContaining('/does/not/exist'),
+    });
+    // No more of one that never ends is read than tells that it is too large.
+    expect(await delayq(['enqueue', name, '@/dev/zero'])).toMatchObject({
+      code: 65,
+      stderr: expect.stringContaining('too large'),
+    });
+  });
+
+  it('warns of a time that is past, and makes the job due now', async () => {
+    const name = freshName();
+    const { code, stderr } = await delayq(['enqueue', '--at', '2020-01-01T00:00:00Z', name, '1']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('due now') });
+    expect(await counts(name)).toMatchObject({ due: 1 });
+  });
+
+  it('reads local times in the zone of --tz, DELAYQ_TZ or TZ, in this order', async () => {
+    const name = freshName();
+    const due = async (args: string[], env: Record<string, string>) =>
+      JSON.parse((await delayq(['enqueue', '--json', '--at', '2036-07-01 12:00', ...args, name, '1'], { env })).stdout)
+        .due;
+    const noon = Date.parse('2036-07-01T12:00:00Z');
+    expect(await due([], { TZ: 'UTC' })).toBe(noon);
+    expect(await due([], { TZ: 'UTC', DELAYQ_TZ: 'Asia/Tokyo' })).toBe(noon - 9 * 3_600_000);
+    expect(await due(['--tz', 'America/New_York'], { DELAYQ_TZ: 'Asia/Tokyo' })).toBe(noon + 4 * 3_600_000);
+    expect(await due([], { TZ: ':Asia/Tokyo' })).toBe(noon - 9 * 3_600_000);
+    expect(await delayq(['enqueue', '--at', '12:00', name, '1'], { env: { TZ: ':bad' } })).toMatchObject({ code: 64 });
+    expect(await delayq(['enqueue', '--at', '12:00', name, '1'], { env: { TZ: ':/etc/localtime' } })).toMatchObject({
+      code: 0,
+    });
+    expect(await delayq(['inspect', name], { env: { TZ: 'bad' } })).toMatchObject({ code: 0 });
+  });
+
+  it.each([
+    [['enqueue'], 64, 'missing required argument'],
+    [['enqueue', 'q', '{a'], 65, 'not JSON'],
+    [['enqueue', 'q', ''], 65, 'empty'],
+    [['enqueue', 'bad name', '1'], 64, 'cannot name a queue'],
+    [['enqueue', '{q}', '1'], 64, 'cannot name a queue'],
+    [['enqueue', 'q*', '1'], 64, 'cannot name a queue'],
+    [['enqueue', '--id', 'a b', 'q', '1'], 64, "cannot be a job's id"],
+    [['enqueue', '--id', '\x1b[2J', 'q', '1'], 64, '\\u001b[2J'],
+    [['enqueue', '--id', 'x'.repeat(10_240), 'q', '1'], 64, "cannot be a job's id"],
+    [['enqueue', '--prefix', 'a{b}', 'q', '1'], 64, 'cannot name a prefix'],
+    [['enqueue', '--in', '5', 'q', '1'], 64, 'no unit'],
+    [['enqueue', '--in', '5m', '--at', '12:00', 'q', '1'], 64, 'not both'],
+    [['enqueue', '--at', '2026', 'q', '1'], 64, 'bare number'],
+    [['enqueue', '--tries', '0', 'q', '1'], 64, 'from 1'],
+    [['enqueue', '--if-exists', 'append', 'q', '1'], 64, 'keep or replace'],
+    [['enqueue', '--jobs', 'q', '1'], 64, '--jobs is for lines'],
+    [['enqueue', '--jobs', '--in', '1s', 'q', '-'], 64, 'each line says everything'],
+    [['enqueue', '--id', 'a', 'q', '-'], 64, 'one id'],
+    [['enqueue', '--id', 'a', '--frist', 'q', '1'], 64, "unknown option '--frist'"],
+  ])('%j exits %d', async (args, code, message) => {
+    const ended = await delayq(args as string[]);
+    expect(ended).toMatchObject({ code, stdout: '', stderr: expect.stringContaining(message as string) });
+    expect(ended.stderr).not.toContain('\n    at ');
+    expect(ended.stderr).not.toContain('\x1b');
+  });
+});
+
+describe('delayq enqueue -', () => {
+  it('enqueues a payload a line, in order, and prints the ids', async () => {
+    const name = freshName();
+    const { code, stdout, stderr } = await delayq(['enqueue', name, '-'], { input: '{"n":1}\n{"n":2}\n3' });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const ids = linesOf(stdout);
+    expect(ids).toHaveLength(3);
+    expect(await admin.hmget(key(name, 'payload'), ...ids)).toEqual(['{"n":1}', '{"n":2}', '3']);
+  });
+
+  it('reports bad lines by number, enqueues the good ones, and exits 1 (failures 3)', async () => {
+    const name = freshName();
+    const input = Buffer.concat([
+      Buffer.from('\ufeff{"bom":1}\r\n'), // 1
+      Buffer.from('\n  \r\n'), // 2, 3 blank
+      Buffer.from('{broken\n'), // 4
+      Buffer.from('{"nul":"\0"}\n'), // 5
+      Buffer.from([0x22, 0xff, 0xfe, 0x22, 0x0a]), // 6 no UTF-8
+      Buffer.from('{"good":"ü"}\n'), // 7
+      Buffer.from(`"${'x'.repeat(20 * 1024 * 1024)}"\n`), // 8 too large
+      Buffer.from('"after"\n'), // 9
+      Buffer.from('"last, without an end"'), // 10
+    ]);
+    const { code, stdout, stderr } = await delayq(['enqueue', name, '-'], { input });
+    expect(code).toBe(1);
+    expect(linesOf(stdout)).toHaveLength(4);
+    expect(linesOf(stderr).map((line) => /line (\d+)/.exec(line)?.[1])).toEqual(['4', '5', '6', '8']);
+    expect(await payloads(name)).toEqual(['"after"', '"last, without an end"', '{"bom":1}', '{"good":"ü"}']);
+  });
+
+  it('with --atomic enqueues none if one line is bad', async () => {
+    const name = freshName();
+    const bad = await delayq(['enqueue', '--atomic', name, '-'], { input: '1\n2\n{3\n' });
+    expect(bad).toMatchObject({ code: 65, stdout: '', stderr: expect.stringContaining('line 3') });
+    expect((await counts(name)).pending).toBe(0);
+    const good = await delayq(['enqueue', '--atomic', name, '-'], { input: '1\n2\n3\n' });
+    expect(good).toMatchObject({ code: 0, stderr: '' });
+    expect((await counts(name)).pending).toBe(3);
+  });
+
+  it('with --jobs takes time, id, tries and ttl from each line, and payloads byte for byte', async () => {
+    const name = freshName();
+    const lines = [
+      '{"payload": {"big":12345678901234567890, "a":1,"a":2} ,"in":"1h","id":"a"}',
+      '{"id":"b","at":"@1795266000","tries":2,"ttl":"1m","payload":"payload\\/\\"}"}',
+      '{"payload":[{"payload":1}],"payload":[ 2 ]}',
+    ];
+    const { code, stdout } = await delayq(['enqueue', '--jobs', name, '-'], { input: lines.join('\n') });
+    expect(code).toBe(0);
+    const ids = linesOf(stdout);
+    expect(ids.slice(0, 2)).toEqual(['a', 'b']);
+    expect(await admin.hmget(key(name, 'payload'), ...ids)).toEqual([
+      '{"big":12345678901234567890, "a":1,"a":2}',
+      '"payload\\/\\"}"',
+      '[ 2 ]',
+    ]);
+    expect(await admin.zscore(key(name, 'pending'), 'b')).toBe('1795266000000');
+    expect(JSON.parse((await admin.hget(key(name, 'meta'), 'b')) ?? '')).toEqual({ tries: 2, ttl: 60_000 });
+  });
+
+  it('refuses a directory, exit 66', async () => {
+    expect(await sh('delayq enqueue q - < /')).toMatchObject({
+      code: 66,
+      stdout: '',
+      stderr: expect.stringContaining('directory'),
+    });
+  });
+
+  it('stopped while --atomic still reads has enqueued nothing and leaves nothing behind', async () => {
+    const name = freshName();
+    const TMPDIR = temporaryDirectory();
+    const running = begin(['enqueue', '--atomic', name, '-'], { env: { TMPDIR } });
+    running.child.stdin?.write('1\n2\n');
+    await until(async () => Number(/connected_clients:(\d+)/.exec(await admin.info('clients'))?.[1]) > 0);
+    await until(() => {
+      running.child.kill('SIGTERM');
+      return running.child.exitCode !== null || running.child.signalCode !== null;
+    });
+    await running.ended;
+    expect(await readdir(TMPDIR)).toEqual([]);
+    expect((await counts(name)).pending).toBe(0);
+  });
+
+  it('with --jobs takes payloads up to the limit', async () => {
+    const name = freshName();
+    const payload = `"${'x'.repeat(MAX_PAYLOAD - 2)}"`;
+    const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], {
+      input: `{"in":"1h","payload":${payload}}`,
+    });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect((await payloads(name))[0]?.length).toBe(MAX_PAYLOAD);
+  });
+
+  it('with --jobs refuses lines that say what it does not know', async () => {
+    const name = freshName();
+    const lines = [
+      '{"payload":1,"inn":"1h"}',
+      '{"in":"1h"}',
+      '[]',
+      '{"payload":1,"in":5}',
+      '{"payload":1,"in":"1s","at":"12:00"}',
+      '{"payload":1,"id":"a b"}',
+      '{"payload":1,"tries":1.5}',
+      'null',
+    ];
+    const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], { input: lines.join('\n') });
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toHaveLength(lines.length);
+    expect((await counts(name)).pending).toBe(0);
+  });
+
+  it('with --json prints one document of counts', async () => {
+    const name = freshName();
+    const { stdout } = await delayq(['enqueue', '--json', name, '-'], { input: '1\n{\n2\n' });
+    expect(JSON.parse(stdout)).toEqual({
+      schema: 1,
+      queue: name,
+      created: 2,
+      replaced: 0,
+      kept: 0,
+      keptDead: 0,
+      refused: 1,
+      unconfirmed: 0,
+      unknown: 0,
+    });
+  });
+
+  it('goes on when the reader of the ids goes away', async () => {
+    const name = freshName();
+    const input = Array.from({ length: 20_000 }, (_, i) => `${i}\n`).join('');
+    const running = begin(['enqueue', name, '-']);
+    running.child.stdout?.destroy();
+    running.child.stdin?.end(input);
+    expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
+    expect((await counts(name)).pending).toBe(20_000);
+  });
+
+  it('sends lines as they trickle in, and prints their ids', async () => {
+    const name = freshName();
+    const running = begin(['enqueue', name, '-']);
+    for (const n of [1, 2, 3]) {
+      running.child.stdin?.write(`${n}\n`);
+      await until(async () => (await counts(name)).pending === n && linesOf(running.stdout).length === n);
+    }
+    running.child.stdin?.end();
+    expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  it('at SIGINT stops, and says up to which line it came', async () => {
+    const name = freshName();
+    const running = begin(['enqueue', name, '-']);
+    running.child.stdin?.write(Array.from({ length: 1_200 }, (_, i) => `${i}\n`).join(''));
+    await until(async () => (await counts(name)).pending === 1_200);
+    running.child.kill('SIGINT');
+    expect(await running.ended).toMatchObject({
+      code: 130,
+      stderr: expect.stringContaining('lines after 1200: not enqueued'),
+    });
+    expect((await counts(name)).pending).toBe(1_200);
+  });
+});

@@ -1,0 +1,265 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Queue } from '../../../src/index.js';
+import { begin, beginSh, delayq, linesOf, sh } from '../../support/cli.js';
+import { admin, freshQueue, key } from '../../support/redis.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+import { until } from '../../support/until.js';
+
+/** A queue of so many jobs that are due, with leases of this length. */
+async function queueOf(jobs: number, lease = '60000'): Promise<Queue> {
+  const queue = freshQueue();
+  await admin.hset(key(queue.name, 'config'), 'lease', lease);
+  await queue.enqueue(Array.from({ length: jobs }, (_, n) => ({ payload: n })));
+  return queue;
+}
+
+/** Reads what there is, notes it in $LOG, and then does nothing until the file $GATE is there. */
+const READS_AND_WAITS = `node -e '
+const { appendFileSync, existsSync, readSync } = require("node:fs");
+const bytes = Buffer.alloc(65536);
+appendFileSync(process.env.LOG, bytes.subarray(0, readSync(0, bytes)));
+setInterval(() => existsSync(process.env.GATE) && process.exit(), 10);'`;
+
+/** Does nothing until the file $GATE is there. */
+const WAITS = 'until [ -e "$GATE" ]; do sleep 0.01; done';
+
+function scene() {
+  const directory = temporaryDirectory();
+  const env = { LOG: join(directory, 'log'), GATE: join(directory, 'gate') };
+  return {
+    env,
+    log: () => (existsSync(env.LOG) ? readFileSync(env.LOG, 'utf8') : ''),
+    openGate: () => writeFileSync(env.GATE, ''),
+  };
+}
+
+const numbers = (n: number) => Array.from({ length: n }, (_, i) => i);
+const all = async (queue: Queue) => linesOf((await delayq(['drain', queue.name])).stdout).map(Number);
+
+describe('drain | reader', () => {
+  it('whose reader dies on a quiet queue gives back at once what it had written, and ends', async () => {
+    const queue = await queueOf(150);
+    const { env, log } = scene();
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${READS_AND_WAITS}`, { env });
+    await until(() => linesOf(log()).length === 150);
+    // The reader, and the shell that waits for it: the whole end of the pipe.
+    const drain = await pidOfDrain(queue);
+    for (const pid of await readersOf(drain)) process.kill(pid, 'SIGKILL');
+    expect((await running.ended).stderr).not.toContain('delayq');
+    expect(await queue.counts()).toMatchObject({ pending: 150, active: 0, lease: 0, meta: 0 });
+  });
+
+  it('confirms, a lease after they were read, what a living reader has read, and goes on', async () => {
+    const queue = await queueOf(3, '1000');
+    const { env, log, openGate } = scene();
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${READS_AND_WAITS}`, { env });
+    await until(() => linesOf(log()).length === 3);
+    expect(await queue.counts()).toMatchObject({ active: 3 });
+    await until(async () => (await queue.counts()).stats.acked === 3);
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0 });
+    await queue.enqueue({ payload: 4 });
+    await until(async () => (await queue.counts()).active === 1);
+    // It reads no more: its death brings back only what was not confirmed.
+    openGate();
+    await running.ended;
+    expect(await queue.counts()).toMatchObject({ pending: 1, active: 0, stats: { acked: 3 } });
+  });
+
+  it('holds what nobody has read for as long as it takes', async () => {
+    const queue = await queueOf(3, '1000');
+    const { env, openGate } = scene();
+    const running = beginSh(`delayq drain --watch ${queue.name} | { ${WAITS}; cat; }`, { env });
+    await until(async () => (await queue.counts()).active === 3);
+    const drain = await pidOfDrain(queue);
+    // Renewed for two leases and a half.
+    const { now } = await queue.counts();
+    await until(async () => {
+      const [, ends] = await admin.zrange(key(queue.name, 'active'), '0', '0', 'WITHSCORES');
+      return Number(ends) > now + 3_500;
+    });
+    expect((await queue.counts()).stats.acked).toBe(undefined);
+    openGate();
+    await until(() => linesOf(running.stdout).length === 3);
+    await until(async () => (await queue.counts()).stats.acked === 3);
+    process.kill(drain, 'SIGTERM');
+    await running.ended;
+  });
+
+  it('waits at its end until the reader has ended, and only then are its jobs done', async () => {
+    const queue = await queueOf(150);
+    const { env, log, openGate } = scene();
+    const running = beginSh(`{ delayq drain ${queue.name}; } | ${READS_AND_WAITS}`, { env });
+    await until(() => linesOf(log()).length === 150);
+    await until(async () => (await stdoutOf(await pidOfDrain(queue))) === '/dev/null');
+    expect(await queue.counts()).toMatchObject({ active: 150, stats: { delivered: 150 } });
+    openGate();
+    expect((await running.ended).stderr).toBe('');
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0, stats: { acked: 150 } });
+  });
+
+  it('brings back what its reader left unread, and what that may have read ahead', async () => {
+    const queue = await queueOf(150);
+    const { env, openGate } = scene();
+    const running = beginSh(`delayq drain ${queue.name} | { read -r line; echo "$line"; ${WAITS}; }`, { env });
+    await until(async () => (await queue.counts()).active === 150);
+    await until(async () => (await stdoutOf(await pidOfDrain(queue))) === '/dev/null');
+    openGate();
+    expect((await running.ended).stdout).toBe('0\n');
+    await until(async () => (await queue.counts()).active === 0);
+    expect(await all(queue)).toEqual(numbers(150));
+  });
+
+  it('that is stopped while it waits at its end brings back what it had written', async () => {
+    const queue = await queueOf(150);
+    const { env, log, openGate } = scene();
+    const running = beginSh(`delayq drain ${queue.name} | ${READS_AND_WAITS}`, { env });
+    await until(() => linesOf(log()).length === 150);
+    const drain = await pidOfDrain(queue);
+    await until(async () => (await stdoutOf(drain)) === '/dev/null');
+    process.kill(drain, 'SIGTERM');
+    await until(async () => (await queue.counts()).pending === 150);
+    openGate();
+    await running.ended;
+  });
+
+  it('takes nothing out of a pipe that others write into: their lines stay', async () => {
+    const queue = await queueOf(3);
+    const { env, openGate } = scene();
+    const line = `{ echo before; delayq drain --watch ${queue.name}; echo after; } | { ${WAITS}; cat; }`;
+    const running = beginSh(line, { env });
+    await until(async () => (await queue.counts()).active === 3);
+    process.kill(await pidOfDrain(queue), 'SIGTERM');
+    await until(async () => (await queue.counts()).pending === 3);
+    openGate();
+    expect((await running.ended).stdout).toBe('before\n0\n1\n2\nafter\n');
+  });
+
+  it('that cannot give its reader an end confirms what that has had for a lease', async () => {
+    const queue = await queueOf(3, '1000');
+    const { stdout, stderr } = await sh(`{ delayq drain ${queue.name}; echo after; } | cat`);
+    expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, stats: { acked: 3 } });
+  });
+
+  it('whose stdout is closed takes nothing and exits 74 (failures 36)', async () => {
+    const queue = await queueOf(3);
+    for (const form of ['', '--watch', '--at-most-once', '--lease 1m']) {
+      const { code, stderr } = await sh(`delayq drain ${form} ${queue.name} >&-`);
+      expect({ code, stderr }).toEqual({ code: 74, stderr: expect.stringContaining('there is no stdout') });
+    }
+    expect(await queue.counts()).toMatchObject({ pending: 3, stats: { enqueued: 3 } });
+    expect((await queue.counts()).stats.delivered).toBe(undefined);
+    expect((await sh(`delayq drain ${queue.name} > /dev/null`)).code).toBe(0);
+    expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
+  });
+
+  it('is done with the jobs of one queue although another is broken (failures 37)', async () => {
+    const [broken, queue] = [freshQueue(), await queueOf(3)];
+    await admin.set(key(broken.name, 'dead'), 'x');
+    const { stdout, stderr } = await sh(`sh -c 'exec delayq drain ${broken.name},${queue.name}' | cat`);
+    expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\n', stderr: expect.stringMatching(/WRONGTYPE/) });
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, stats: { acked: 3 } });
+  });
+
+  it('into a file is done with what it has written, whoever stops it', async () => {
+    const queue = await queueOf(3);
+    const { env, log } = scene();
+    const running = beginSh(`exec delayq drain --watch ${queue.name} > "$LOG"`, { env });
+    await until(async () => (await queue.counts()).stats.acked === 3);
+    running.child.kill('SIGTERM');
+    expect((await running.ended).code).toBe(0);
+    expect(log()).toBe('0\n1\n2\n');
+  });
+});
+
+describe('what a drain has written', () => {
+  it('into a file that is full stays in whole lines, and everything else comes again', async () => {
+    const queue = await queueOf(5_000);
+    const { env, log } = scene();
+    // In units of 512 bytes, of which the last line is cut.
+    const { code, stderr } = await sh(`ulimit -f 20; delayq drain ${queue.name} > "$LOG"`, { env });
+    expect({ code, stderr }).toEqual({ code: 74, stderr: expect.stringContaining('EFBIG') });
+    expect(log()).toMatch(/\n$/);
+    const written = linesOf(log()).map(Number);
+    expect(written.length).toBeGreaterThan(1_000);
+    const { acked = 0 } = (await queue.counts()).stats;
+    expect(acked).toBeLessThanOrEqual(written.length);
+    expect(new Set([...written, ...(await all(queue))])).toEqual(new Set(numbers(5_000)));
+  });
+
+  it('into a pipe of any size comes again when nobody has read it', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 3_000 }, (_, n) => ({ payload: `${n} ${'x'.repeat(400)}` })));
+    const { env, openGate } = scene();
+    const line = `python3 -c '
+import fcntl, os, time
+fcntl.fcntl(0, 1031, 1 << 20)
+while not os.path.exists(os.environ["GATE"]): time.sleep(0.01)'`;
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${line}`, { env });
+    // More than a MiB: all that the pipe holds, and a chunk that does not fit.
+    await until(async () => (await queue.counts()).active > 2_500);
+    openGate();
+    await running.ended;
+    expect(await queue.counts()).toMatchObject({ pending: 3_000, active: 0 });
+  });
+
+  it('comes again when its reader dies, although what that has started holds the pipe open', async () => {
+    const queue = await queueOf(3, '1000');
+    const { env, log, openGate } = scene();
+    const reader = `node -e '
+require("node:child_process").spawn("sh", ["-c", process.env.WAITS], { stdio: ["inherit", "ignore", "ignore"] });
+require("node:fs").writeFileSync(process.env.LOG, String(process.pid) + "\\n");
+setInterval(() => {}, 1000);'`;
+    const running = beginSh(`delayq drain --watch ${queue.name} | ${reader}`, { env: { ...env, WAITS } });
+    await until(async () => (await queue.counts()).active === 3 && log().endsWith('\n'));
+    await until(async () => (await readersOf(await pidOfDrain(queue))).length === 2);
+    process.kill(Number(log()), 'SIGKILL');
+    await running.ended;
+    expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
+    openGate();
+  });
+});
+
+describe('a socket as stdout', () => {
+  it('whose peer goes away brings everything back at once', async () => {
+    const queue = await queueOf(3);
+    const running = begin(['drain', '--watch', queue.name]);
+    await until(() => linesOf(running.stdout).length === 3);
+    running.child.stdout?.destroy();
+    await until(() => running.child.exitCode !== null);
+    expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
+  });
+
+  it('that others write to as well is not ended for them', async () => {
+    const queue = await queueOf(3);
+    const { stdout, stderr } = await sh(`delayq drain ${queue.name}; echo after`);
+    expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
+    expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
+  });
+
+  it('whose peer reads to the end is done', async () => {
+    const queue = await queueOf(3);
+    expect(await delayq(['drain', queue.name])).toMatchObject({ code: 0, stdout: '0\n1\n2\n', stderr: '' });
+    expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
+  });
+});
+
+/** The drain that holds jobs of this queue. */
+async function pidOfDrain(queue: Queue): Promise<number> {
+  const [held] = await admin.hvals(key(queue.name, 'lease'));
+  return Number(/:(\d+)$/.exec(held as string)?.[1]);
+}
+
+/** What its stdout leads to. */
+async function stdoutOf(pid: number): Promise<string> {
+  return (await sh(`readlink /proc/${pid}/fd/1`)).stdout.trim();
+}
+
+/** The processes that have its stdout open for reading. */
+async function readersOf(pid: number): Promise<number[]> {
+  const pipe = await stdoutOf(pid);
+  const { stdout } = await sh(`for fd in /proc/[0-9]*/fd/0; do [ "$(readlink $fd)" != '${pipe}' ] || echo $fd; done`);
+  return linesOf(stdout).map((fd) => Number(fd.split('/')[2]));
+}

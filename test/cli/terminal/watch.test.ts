@@ -1,0 +1,210 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { begin, delayq, linesOf } from '../../support/cli.js';
+import { admin, freshName, freshQueue, key } from '../../support/redis.js';
+import { Server } from '../../support/server.js';
+import { Terminal, tmux } from '../../support/terminal.js';
+import { until } from '../../support/until.js';
+
+const servers: Server[] = [];
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+async function ownServer(): Promise<Server> {
+  const server = await Server.start();
+  servers.push(server);
+  return server;
+}
+
+/** A namespace of its own with queues in it, a job each. */
+async function queues(names: string[]): Promise<string> {
+  const prefix = freshName();
+  await admin.sadd(`${prefix}:queues`, ...names);
+  for (const name of names) {
+    await admin.hset(`${prefix}:{${name}}:payload`, 'a', '1');
+    await admin.zadd(`${prefix}:{${name}}:pending`, Date.now() + 3_600_000, 'a');
+  }
+  return prefix;
+}
+
+const asBefore = { other: false, cursor: true, wraps: true };
+
+describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
+  it.each([
+    ['q', 0, (terminal: Terminal) => terminal.press('q')],
+    ['Ctrl-C', 0, (terminal: Terminal) => terminal.press('C-c')],
+    ['SIGTERM', 0, async (_: Terminal, pid: () => Promise<number>) => process.kill(await pid(), 'SIGTERM')],
+  ])('takes all of it, and gives it back as it was at %s', async (_, code, end) => {
+    const prefix = await queues(['one']);
+    const file = `/tmp/${prefix}.pid`;
+    const terminal = new Terminal(`sh -c 'echo $$ > ${file}; exec delayq inspect --watch --prefix ${prefix}'`);
+    await until(() => /^one /m.test(terminal.text));
+    expect(terminal.state).toEqual({ other: true, cursor: false, wraps: false });
+    expect(terminal.text).not.toContain('before');
+    expect(terminal.lines).toHaveLength(24);
+    expect(terminal.lines[23]).toContain('q: quit');
+    const { readFileSync, rmSync } = await import('node:fs');
+    await end(terminal, async () => Number(readFileSync(file, 'utf8')));
+    await until(() => terminal.text.includes('ended'));
+    rmSync(file);
+    expect(linesOf(terminal.text).slice(0, 2)).toEqual(['before', `ended ${code}`]);
+    expect(terminal.state).toEqual(asBefore);
+    // Typed keys are seen again.
+    terminal.press('e', 'c', 'h', 'o', 'e', 'd');
+    await until(() => terminal.text.includes('$ echoed'));
+  });
+
+  it('gives it back when it fails, and then says why', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const terminal = new Terminal(`delayq inspect --watch ${queue.name}`);
+    await until(() => terminal.text.includes(queue.name));
+    await admin.del(key(queue.name, 'stats'));
+    await admin.set(key(queue.name, 'stats'), 'x');
+    await until(() => terminal.text.includes('ended 78'));
+    expect(terminal.text).toMatch(/^before\ndelayq: .*\n {2}why: .*WRONGTYPE/);
+    expect(terminal.state).toEqual(asBefore);
+  });
+
+  it('gives it back while it is stopped by Ctrl-Z, and takes it again', async () => {
+    const prefix = await queues(['one']);
+    const terminal = new Terminal('true');
+    await until(() => /^\$$/m.test(terminal.text));
+    terminal.press(`delayq inspect -w --prefix ${prefix}`, 'Enter');
+    await until(() => terminal.state.other && /^one /m.test(terminal.text));
+    terminal.press('C-z');
+    await until(() => !terminal.state.other);
+    expect(terminal.state).toEqual(asBefore);
+    await until(() => /[Ss]topped/.test(terminal.text));
+    terminal.press('fg', 'Enter');
+    await until(() => terminal.state.other && /^one /m.test(terminal.text));
+    expect(terminal.state.cursor).toBe(false);
+    terminal.press('q');
+    await until(() => !terminal.state.other);
+  });
+
+  it('is drawn anew at once when its size changes, and tells of the queues that do not fit', async () => {
+    const prefix = await queues(Array.from({ length: 40 }, (_, i) => `queue-${String(i).padStart(2, '0')}`));
+    const terminal = new Terminal(`delayq inspect --watch --prefix ${prefix}`);
+    await until(() => terminal.text.includes('… and 19 more queues'));
+    expect(terminal.lines).toHaveLength(24);
+    expect(terminal.lines[0]).toMatch(/^queue +pending/);
+    terminal.resize(60, 10);
+    await until(() => terminal.text.includes('… and 33 more queues'));
+    expect(terminal.lines[0]).toMatch(/^queue +pending/);
+    terminal.resize(200, 50);
+    await until(() => terminal.text.includes('queue-39'));
+    expect(terminal.text).not.toContain('more queues');
+  });
+
+  it('hides no queue that is in trouble behind those that are well, and tells of most jobs first', async () => {
+    const prefix = await queues(Array.from({ length: 40 }, (_, i) => `queue-${String(i).padStart(2, '0')}`));
+    const late = Date.now() - 600_000;
+    await admin.sadd(`${prefix}:queues`, 'zebra');
+    for (let i = 20; i < 40; i++) await admin.zadd(`${prefix}:{queue-${i}}:pending`, late, 'a');
+    for (const id of ['a', 'b']) {
+      await admin.hset(`${prefix}:{zebra}:payload`, id, '1');
+      await admin.zadd(`${prefix}:{zebra}:pending`, late, id);
+    }
+    const terminal = new Terminal(`delayq inspect --watch --prefix ${prefix}`);
+    await until(() => terminal.text.includes('more queues'));
+    expect(terminal.lines[0]).toMatch(/^! zebra: never drained: 2 jobs are due/);
+    expect(terminal.text).toMatch(/^zebra +2 +2 /m);
+    expect(terminal.text).not.toMatch(/^queue-0/m);
+  });
+
+  it('keeps to its columns, whatever names, ids and consumers are made of (failures 30)', async () => {
+    const prefix = await queues(['a', 'x'.repeat(128)]);
+    const long = new Terminal(`delayq inspect --watch --prefix ${prefix}`, { width: 60 });
+    await until(() => long.text.includes('x…'));
+    expect(long.lines[2]).toMatch(/^x+… +1 +0 +–.* 0$/);
+    const queue = freshQueue();
+    const soon = Date.now() + 600_000;
+    await admin.zadd(key(queue.name, 'pending'), soon, `${'注文'.repeat(40)}`, soon + 1, `\x1b[2J\x07🫠\u202e`);
+    await admin.zadd(key(queue.name, 'active'), soon, 'held');
+    await admin.hset(key(queue.name, 'lease'), 'held', `r 1 ${Date.now()} ${'コンシューマ'.repeat(20)}\x1b[31m\n`);
+    const terminal = new Terminal(`delayq inspect --watch ${queue.name}`, { width: 80, height: 50 });
+    await until(() => terminal.text.includes('注文'));
+    expect(terminal.lines).toHaveLength(50);
+    const line = terminal.lines.find((text) => text.includes('注文')) ?? '';
+    expect(line).toMatch(/注…$/);
+    // Each of them is two columns wide.
+    expect(line.length + (line.match(/[注文]/g) ?? []).length).toBeLessThanOrEqual(80);
+    expect(terminal.text).toContain('\\x1b[2J\\x07🫠\\u{202e}');
+    expect(terminal.text).toMatch(/^ +コンシューマ.*…: 1 job since /m);
+    expect(terminal.lines[49]).toContain('q: quit');
+  });
+
+  it('goes on while Redis is away, showing what was seen last, and when it is back', async () => {
+    const server = await ownServer();
+    await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
+    const terminal = new Terminal(`delayq --redis ${server.url} inspect --watch`);
+    await until(() => /^kept +1/m.test(terminal.text));
+    await server.end('SIGKILL');
+    await until(() => /^! cannot reach Redis since \d\d:\d\d:\d\d \(.*\): /.test(terminal.text));
+    expect(terminal.text).toMatch(/^kept +1/m);
+    await server.run();
+    await until(() => !terminal.text.includes('cannot reach') && terminal.text.includes('No queues'));
+    terminal.press('q');
+    await until(() => terminal.text.includes('ended 0'));
+  });
+
+  it('says since when Redis has not answered, not since when that is known', async () => {
+    const server = await ownServer();
+    await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
+    const terminal = new Terminal(`delayq --redis ${server.url} inspect --watch`);
+    await until(() => /^kept +1/m.test(terminal.text));
+    server.signal('SIGSTOP');
+    // No answer within 5 s is what tells.
+    await until(() => terminal.text.includes('cannot reach Redis since'), 10_000);
+    const [, since, long] = /since (\S+) \((\d+)(?:\.\d+)?s\)/.exec(terminal.text) ?? [];
+    expect(Number(long)).toBeGreaterThanOrEqual(5);
+    expect(terminal.lines[23]).toContain(`seen ${since} `);
+    server.signal('SIGCONT');
+    terminal.press('q');
+  });
+
+  it('ends at q while Redis does not answer', async () => {
+    const server = await ownServer();
+    await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
+    const terminal = new Terminal(`delayq --redis ${server.url} inspect --watch`);
+    await until(() => /^kept +1/m.test(terminal.text));
+    server.signal('SIGSTOP');
+    terminal.press('q');
+    await until(() => terminal.text.includes('ended 0'), 4_000);
+    server.signal('SIGCONT');
+  });
+});
+
+describe('delayq inspect --watch into a pipe', () => {
+  it('says once that Redis is away, and goes on when it is back', async () => {
+    const server = await ownServer();
+    await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
+    const running = begin(['--redis', server.url, 'inspect', '--watch']);
+    await until(() => linesOf(running.stdout).length >= 1);
+    await server.end('SIGKILL');
+    await until(() => running.stderr.includes('why:'));
+    const before = linesOf(running.stdout).length;
+    await server.run();
+    await until(() => linesOf(running.stdout).length > before);
+    running.child.kill('SIGINT');
+    const { code, stderr, stdout } = await running.ended;
+    expect(code).toBe(0);
+    expect(stderr.match(/why:/g)).toHaveLength(1);
+    expect(stderr).toMatch(/Redis is back\n$/);
+    for (const line of linesOf(stdout)) expect(JSON.parse(line)).toMatchObject({ schema: 1 });
+  });
+
+  it('costs Redis one call for each queue and one for their names, a second', async () => {
+    const server = await ownServer();
+    for (const name of ['a', 'b', 'c']) await delayq(['--redis', server.url, 'enqueue', name, '1']);
+    await server.admin.config('RESETSTAT');
+    const running = begin(['--redis', server.url, 'inspect', '--watch']);
+    await until(() => linesOf(running.stdout).length >= 3);
+    const stats = await server.admin.info('commandstats');
+    const looks = linesOf(running.stdout).length + 1;
+    running.child.kill('SIGTERM');
+    await running.ended;
+    const calls = (name: string) => Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1]);
+    expect(calls('evalsha')).toBeLessThanOrEqual(3 * looks);
+    expect(calls('smembers')).toBeLessThanOrEqual(looks);
+  });
+});

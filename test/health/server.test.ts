@@ -1,0 +1,372 @@
+import { describe, expect, it } from 'vitest';
+import { asked, harmless } from '../../src/health/rights.js';
+import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/health/server.js';
+import { queueKeys } from '../../src/redis/keys.js';
+import { during } from '../support/afterwards.js';
+import { delayq, sh } from '../support/cli.js';
+import { canSetClocks, clockOff } from '../support/clock.js';
+import { luaTexts } from '../support/scripts.js';
+import { Server } from '../support/server.js';
+import { until } from '../support/until.js';
+
+interface Told {
+  level: string;
+  check: string;
+  what: string;
+  why?: string;
+  next?: string;
+}
+
+/** What doctor says of a server, by what it has looked at, and what it exits with. */
+async function doctor(url: string): Promise<{ code: number | null; told: Record<string, Told> }> {
+  const { code, stdout, stderr } = await delayq(['doctor', '--json', '--redis', url]);
+  expect(stderr).toBe('');
+  const { findings } = JSON.parse(stdout) as { findings: Told[] };
+  return { code, told: Object.fromEntries(findings.map((finding) => [finding.check, finding])) };
+}
+/** A server that has nothing wrong with it, unless `args` say so. */
+const serverWith = (...args: string[]) =>
+  during(Server.start({ args: ['--appendonly', 'yes', '--appendfsync', 'everysec', ...args] }));
+
+describe('a server on which queues are safe', () => {
+  it('is said to be, and doctor exits 0', async () => {
+    const server = await serverWith('--maxmemory', '100mb');
+    const { code, told } = await doctor(server.url);
+    expect(Object.values(told).filter(({ level }) => level !== 'ok')).toEqual([]);
+    expect(code).toBe(0);
+    expect(Object.keys(told)).toEqual([
+      'version',
+      'role',
+      'eviction',
+      'memory',
+      'aof',
+      'replicas',
+      'round-trip',
+      'clock',
+      'rights',
+      'slow-log',
+    ]);
+    expect(told.memory?.what).toMatch(/of 100\.0 MiB \(maxmemory\) used: room for about 3\d\d,\d{3} jobs at 300 bytes/);
+    const { stdout } = await delayq(['doctor', '--quiet', '--redis', server.url]);
+    expect(stdout).toBe('');
+  });
+
+  it('tells its room in jobs of the size of those that are there', async () => {
+    const server = await serverWith('--maxmemory', '100mb');
+    const lines = Array.from({ length: 200 }, () => JSON.stringify('x'.repeat(10_000))).join('\n');
+    await delayq(['enqueue', '-q', '--redis', server.url, 'big', '-'], { input: `${lines}\n` });
+    const each = Number(
+      /at ([\d,]+) bytes/.exec((await doctor(server.url)).told.memory?.what ?? '')?.[1]?.replace(',', ''),
+    );
+    expect(each).toBeGreaterThan(10_000);
+    expect(each).toBeLessThan(14_000);
+  });
+});
+
+describe('eviction', () => {
+  it('of any key is a failure, with the command that ends it', async () => {
+    const server = await serverWith('--maxmemory-policy', 'allkeys-lru', '--maxmemory', '100mb');
+    const { code, told } = await doctor(server.url);
+    expect({ code, eviction: told.eviction }).toMatchObject({
+      code: 2,
+      eviction: { level: 'fail', why: expect.stringContaining('deletes whole queues') },
+    });
+    const mend = await sh(String(told.eviction?.next), { env: { DELAYQ_REDIS_URL: server.url } });
+    expect(mend).toMatchObject({ code: 0, stderr: expect.stringContaining('maxmemory-policy is noeviction now') });
+    expect(await doctor(server.url)).toMatchObject({ code: 0, told: { eviction: { level: 'ok' } } });
+  });
+
+  it('of keys that expire is a warning, as queues never do', async () => {
+    const server = await serverWith('--maxmemory-policy', 'volatile-lru');
+    expect(await doctor(server.url)).toMatchObject({ code: 1, told: { eviction: { level: 'warn' } } });
+  });
+});
+
+describe('memory', () => {
+  it('that is nearly used up is a failure', async () => {
+    const server = await serverWith('--maxmemory', '100mb');
+    await server.admin.config(
+      'SET',
+      'maxmemory',
+      String(Math.ceil(Number(parseInfo(await server.admin.info()).used_memory) * 1.01)),
+    );
+    expect(await doctor(server.url)).toMatchObject({ code: 2, told: { memory: { level: 'fail' } } });
+  });
+
+  it('that is full does not keep jobs from being mended', async () => {
+    const server = await serverWith();
+    await delayq(['enqueue', '-q', '--redis', server.url, 'q', '1', '--in', '1h']);
+    await server.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
+    await server.admin.hset('delayq:{q}:payload', 'lost', '1');
+    await server.admin.srem('delayq:queues', 'q');
+    await server.admin.config('SET', 'maxmemory', '1mb');
+    const { code, stdout } = await delayq(['doctor', '--redis', server.url, '--fix', '--yes']);
+    expect(code).toBe(2);
+    expect(stdout).toContain('1 job without a payload: moved to dead');
+    expect(stdout).toContain('moved to dead as found');
+    expect(stdout).toMatch(/^warn {2}q +is not in the list of queues$/m);
+    expect(await server.admin.zrange('delayq:{q}:dead', '0', '-1')).toEqual(['ghost', 'lost']);
+  });
+
+  it('without a limit is that of the machine', () => {
+    const info = parseInfo('used_memory:900\r\nmaxmemory:0\r\ntotal_system_memory:1000\r\n');
+    expect(memory(info, 10, 'redis://x')).toMatchObject({
+      level: 'warn',
+      what: expect.stringContaining('about 10 jobs'),
+    });
+  });
+});
+
+describe('what a crash would lose', () => {
+  it('is all, without AOF and RDB, until the command that is named', async () => {
+    const server = await during(Server.start());
+    const { code, told } = await doctor(server.url);
+    expect({ code, told }).toMatchObject({
+      code: 1,
+      told: { persistence: { level: 'warn', what: 'neither AOF nor RDB' } },
+    });
+    await sh(String(told.persistence?.next));
+    expect(await doctor(server.url)).toMatchObject({ code: 0, told: { aof: { level: 'ok' } } });
+  });
+
+  it('is what came since the last snapshot, with RDB alone', async () => {
+    const server = await during(Server.start({ args: ['--save', '3600', '1000'] }));
+    await server.admin.set('a', 1);
+    const { told } = await doctor(server.url);
+    expect(told.persistence).toMatchObject({ level: 'warn', what: expect.stringMatching(/RDB.*1 change since/) });
+  });
+
+  it('is up to 30 s, with appendfsync no', async () => {
+    const server = await serverWith('--appendfsync', 'no');
+    expect((await doctor(server.url)).told.aof).toMatchObject({
+      level: 'warn',
+      next: expect.stringContaining('everysec'),
+    });
+  });
+
+  it('cannot be told where CONFIG and the like are not allowed, which is no fault', async () => {
+    const renamed = ['config', 'slowlog', 'acl', 'info'].flatMap((name) => ['--rename-command', name, '']);
+    const server = await serverWith(...renamed);
+    const { code, told } = await doctor(server.url);
+    const skipped = Object.values(told).filter(({ level }) => level === 'skip');
+    expect(skipped.map(({ check }) => check)).toEqual([
+      'version',
+      'role',
+      'eviction',
+      'memory',
+      'persistence',
+      'replicas',
+      'slow-log',
+    ]);
+    expect({ code, rights: told.rights?.level }).toEqual({ code: 0, rights: 'ok' });
+    expect((await delayq(['doctor', '--redis', server.url])).stdout).toMatch(/^skip {2}redis +cannot tell: /m);
+    expect(await delayq(['doctor', '--set-noeviction', '--redis', server.url])).toMatchObject({
+      code: 78,
+      stderr: expect.stringMatching(
+        /maxmemory-policy cannot be set from here\n.*CONFIG.*\n.*where this Redis is configured/,
+      ),
+    });
+  });
+
+  it('is not said to be in snapshots where only CONFIG could tell', () => {
+    const how = { save: undefined, fsync: undefined, address: 'redis://x' };
+    expect(persistence(parseInfo('aof_enabled:0\n'), how)).toMatchObject([
+      { what: expect.stringMatching(/^no AOF, and at most snapshots/) },
+    ]);
+  });
+
+  it.each([
+    ['aof_enabled:1\naof_last_write_status:err\n', 'aof', 'fail'],
+    ['aof_enabled:1\naof_last_write_status:ok\naof_last_bgrewrite_status:err\n', 'aof-rewrite', 'warn'],
+    ['aof_enabled:1\naof_last_write_status:ok\nrdb_last_bgsave_status:err\n', 'rdb', 'fail'],
+    ['aof_enabled:1\naof_last_write_status:ok\nlatest_fork_usec:900000\n', 'fork', 'warn'],
+  ])('is said of %j', (info, check, level) => {
+    const found = persistence(parseInfo(info), { save: '', fsync: 'everysec', address: 'redis://x' });
+    expect(found.filter((finding) => finding.level !== 'ok')).toMatchObject([
+      { check, level, why: expect.any(String) },
+    ]);
+  });
+});
+
+describe('a replica', () => {
+  it('is no place for a queue, and its primary tells whether it keeps up', async () => {
+    const primary = await during(
+      Server.start({ tcp: true, args: ['--appendonly', 'yes', '--repl-diskless-sync-delay', '0'] }),
+    );
+    const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
+    await until(async () => /state=online/.test(await primary.admin.info('replication')));
+    const { code, told } = await doctor(replica.url);
+    expect({ code, role: told.role }).toMatchObject({
+      code: 2,
+      role: { level: 'fail', next: expect.stringContaining(`redis://127.0.0.1:${primary.port}`) },
+    });
+    await until(async () => (await doctor(primary.tcpUrl)).told.replicas?.what.startsWith('1 replica connected'));
+  });
+
+  it('is told what is wrong on it, though nothing can be mended there', async () => {
+    const primary = await during(Server.start({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] }));
+    await primary.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
+    const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
+    await until(async () => (await replica.admin.exists('delayq:{q}:pending')) === 1);
+    const { code, stdout, stderr } = await delayq(['doctor', '--redis', replica.url, '--fix', '--yes', 'q']);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
+    expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be mended: READONLY /m);
+  });
+
+  it.each([
+    ['slave0:ip=1,port=2,state=online,offset=5,lag=1', 'ok'],
+    ['slave0:ip=1,port=2,state=online,offset=5,lag=11', 'warn'],
+    ['slave0:ip=1,port=2,state=wait_bgsave,offset=0,lag=0', 'warn'],
+  ])('that is told as %s is %s', (line, level) => {
+    expect(replicas(parseInfo(`connected_slaves:1\r\n${line}\r\n`))).toMatchObject({ level });
+  });
+});
+
+describe('the version', () => {
+  it.each([
+    ['redis_version:6.0.16', 'fail'],
+    ['redis_version:6.2.0', 'ok'],
+    ['redis_version:10.0.0', 'ok'],
+    ['redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1', 'ok'],
+  ])('%j is %s', (info, level) => expect(version(parseInfo(info)).level).toBe(level));
+});
+
+describe('the rights of the user', () => {
+  /** A server with a user who has the given rights, and the URL for that user. */
+  async function withUser(...rules: string[]): Promise<string> {
+    const server = await serverWith();
+    await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', ...rules);
+    return server.url.replace('unix://', 'unix://app:secret@');
+  }
+
+  it.each([
+    ['may ask', ['+acl']],
+    ['may not ask, by trying what changes nothing', ['-acl', '+acl|whoami']],
+  ])('that are missing are named, when the user %s', async (_, acl) => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zadd', '-hdel', ...acl);
+    const { code, told } = await doctor(url);
+    expect({ code, rights: told.rights }).toMatchObject({
+      code: 2,
+      rights: {
+        level: 'fail',
+        what: 'app may not zadd, hdel',
+        next: expect.stringMatching(/acl setuser app \+zadd \+hdel$/),
+      },
+    });
+    expect(await sh(String(told.rights?.next))).toMatchObject({ stdout: 'OK\n' });
+    expect((await doctor(url)).told.rights?.level).toBe('ok');
+  });
+
+  it('to publish are only worth a warning', async () => {
+    const url = await withUser('~delayq:*', '+@all', 'resetchannels');
+    expect((await doctor(url)).told.rights).toMatchObject({
+      level: 'warn',
+      next: expect.stringMatching(/acl setuser app '&delayq:\*'$/),
+    });
+  });
+
+  it('that are looked at are all that delayq uses', () => {
+    const used = new Set(
+      luaTexts().flatMap((one) => [...one.matchAll(/redis\.p?call\('([A-Z]+)'/g)].map(([, name]) => name)),
+    );
+    const keys = queueKeys('delayq', 'q');
+    const looked = [...harmless(keys, 'channel'), ...asked('delayq', 'q', keys, 'channel')].map(([name]) => name);
+    expect(used.size).toBeGreaterThan(20);
+    expect(looked).toEqual(expect.arrayContaining([...used]));
+  });
+
+  it('are enough, or it is said what cannot be looked at', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-scan', '-zscan');
+    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
+    const { stdout } = await delayq(['doctor', '--redis', url]);
+    expect(stdout).toMatch(/^fail {2}redis +app may not zscan$/m);
+    expect(stdout).toMatch(/^skip {2}redis +cannot tell: whether there are other queues: NOPERM/m);
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: /m);
+  });
+
+  it('to the list of queues or the clock are missing, and the rest is told all the same', async () => {
+    const keys = '~delayq:{*';
+    const url = await withUser(keys, '&delayq:*', '+@all', '-time');
+    const { code, told } = await doctor(url);
+    expect({ code, told }).toMatchObject({
+      code: 2,
+      told: { rights: { level: 'fail' }, clock: { level: 'skip' }, names: { level: 'skip' } },
+    });
+  });
+
+  it('to look at one thing hide nothing of what was found, and mended, elsewhere', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-pttl', '-sismember');
+    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
+    const lose = () => sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} hset 'delayq:{q}:payload' lost 1`);
+    await lose();
+    const { code, stdout } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
+    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('moved to dead as found') });
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*pttl/m);
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*sismember/m);
+  });
+
+  it('to write are missing: what is found is told, though it cannot be mended', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zrem', '-hset');
+    await sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} zadd 'delayq:{q}:pending' 9e12 ghost`);
+    const { code, stdout, stderr } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
+    expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be mended: /m);
+  });
+
+  it('tried do no harm', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-acl');
+    await delayq(['enqueue', '--redis', url, 'q', '1', '--in', '1h']);
+    const seen = async () => {
+      const [queue] = JSON.parse((await delayq(['inspect', '--redis', url, 'q'])).stdout).queues;
+      return { structures: queue.structures, upcoming: queue.upcoming, stats: queue.stats, config: queue.config };
+    };
+    const before = await seen();
+    await doctor(url);
+    expect(await seen()).toEqual(before);
+  });
+});
+
+describe('calls of delayq in the slow log', () => {
+  it('are told, those of others are not', async () => {
+    const server = await serverWith();
+    const busy = `local n = 0 repeat n = n + 1 until n > ${2e7} return n`;
+    await server.admin.eval(busy, 1, 'other:key');
+    expect((await doctor(server.url)).told['slow-log']?.level).toBe('ok');
+    await server.admin.eval(busy, 1, 'delayq:{q}:pending');
+    expect((await doctor(server.url)).told['slow-log']).toMatchObject({
+      level: 'warn',
+      what: expect.stringMatching(/^1 slow call within a day, the slowest .* \(eval\)$/),
+    });
+  });
+});
+
+describe('the clock of this machine', () => {
+  it.runIf(canSetClocks)('is compared with that of Redis', async () => {
+    const server = await serverWith();
+    const { stdout } = await delayq(['doctor', '--redis', server.url], { env: clockOff('+3600s') });
+    expect(stdout).toMatch(/^warn {2}redis +the clock of this machine is (59m 59s|1h) ahead of that of Redis$/m);
+  });
+});
+
+describe('a server that loads its data', () => {
+  it('is said to, and nothing else is looked at', async () => {
+    const server = await during(Server.start());
+    await server.admin.eval("for i = 1, 20000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end", 0);
+    await server.admin.save();
+    await server.end();
+    // Each key takes its time to load, so that Redis is loading for as long as the test looks.
+    const args = ['--key-load-delay', '1000', '--loading-process-events-interval-bytes', '1024'];
+    await server.run({ wait: false, args });
+    await until(async () => (await delayq(['doctor', '--redis', server.url])).code !== 69);
+    const { code, told } = await doctor(server.url);
+    expect({ code, checks: Object.keys(told) }).toEqual({ code: 2, checks: ['loading'] });
+  });
+});
+
+it('what INFO does not tell is not judged', () => {
+  const info = parseInfo('');
+  const found = [version(info), role(info), eviction(info), memory(info, 1, ''), replicas(info)];
+  expect(found.map(({ level }) => level)).toEqual(['skip', 'skip', 'skip', 'skip', 'skip']);
+});

@@ -1,0 +1,25 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { queueKeys, queuesKey, wakeOf } from '../../src/redis/keys.js';
+
+const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,8}$/);
+const keysOf = (prefix: string, queue: string) => [
+  ...Object.values(queueKeys(prefix, queue)),
+  wakeOf(prefix, queue).channel,
+];
+
+it('no two queues, of whatever prefixes, share a key (failures 31)', () => {
+  fc.assert(
+    fc.property(name, name, name, name, (prefix, queue, otherPrefix, otherQueue) => {
+      fc.pre(prefix !== otherPrefix || queue !== otherQueue);
+      const all = [...keysOf(prefix, queue), ...keysOf(otherPrefix, otherQueue), queuesKey(prefix)];
+      expect(new Set(all).size).toBe(all.length);
+    }),
+  );
+});
+
+it('all keys of a queue have one hash tag', () => {
+  expect(new Set(keysOf('delayq', 'order-close').map((key) => /\{(.*?)\}/.exec(key)?.[1]))).toEqual(
+    new Set(['order-close']),
+  );
+});

@@ -1,0 +1,111 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { shellWord } from '../../src/health/finding.js';
+import { printable } from '../../src/model/job.js';
+import { hasLogin, loginHider, parseUrl } from '../../src/redis/url.js';
+
+/** Any characters, those that mean something to a URL among them, as they are but for %. */
+const password = fc
+  .string({
+    unit: fc.oneof(fc.constantFrom(...'/?#@:%,=\'" \\\n'), fc.string({ unit: 'binary', minLength: 1, maxLength: 1 })),
+  })
+  .map((text) => text.replaceAll('%', '%25'));
+
+describe('a Redis URL', () => {
+  it.each([
+    ['redis://localhost', { host: 'localhost', port: 6379 }, 'redis://localhost'],
+    ['redis://10.0.0.1:7000/3', { host: '10.0.0.1', port: 7000, db: 3 }, 'redis://10.0.0.1:7000/3'],
+    ['redis://[::1]:6380', { host: '::1', port: 6380 }, 'redis://[::1]:6380'],
+    ['redis://user:p%40ss%2F@h', { host: 'h', port: 6379, username: 'user', password: 'p@ss/' }, 'redis://h'],
+    ['redis://:a:b@h', { host: 'h', port: 6379, password: 'a:b' }, 'redis://h'],
+    ['redis://:a/b?c#d@e@h:1/2', { host: 'h', port: 1, password: 'a/b?c#d@e', db: 2 }, 'redis://h:1/2'],
+    ['redis://:1/2@h', { host: 'h', port: 6379, password: '1/2' }, 'redis://h'],
+    ['unix:///run/a@b/@/c', { path: '/run/a@b/@/c' }, 'unix:///run/a@b/@/c'],
+    ['unix://:a@b@/run/c@d', { path: '/run/c@d', password: 'a@b' }, 'unix:///run/c@d'],
+    ['rediss://h:1/', { host: 'h', port: 1, tls: { servername: 'h' } }, 'rediss://h:1'],
+    ['unix:///run/redis.sock', { path: '/run/redis.sock' }, 'unix:///run/redis.sock'],
+    [
+      'unix://:pw@/run/redis.sock?db=2',
+      { path: '/run/redis.sock', db: 2, password: 'pw' },
+      'unix:///run/redis.sock?db=2',
+    ],
+  ])('%s is read, and shown without its password', (url, options, shown) =>
+    expect(parseUrl(url)).toEqual({ options, shown }),
+  );
+
+  it.each([
+    '',
+    'localhost',
+    'http://h',
+    'redis://h:0',
+    'redis://h:99999',
+    'redis://h/x',
+    'redis://u:p@ss@h:none',
+    'unix://u:p@relative',
+    'unix:///run/100%',
+    'redis://h?s3cret',
+    'unix://relative',
+    'redis://:100%@h',
+    'redis://h?timeout=1',
+  ])('%j is refused without being repeated', (url) => {
+    const error = (() => {
+      try {
+        parseUrl(url);
+      } catch (error) {
+        return error as Error & { why: string; next: string };
+      }
+      throw new Error(`${url} was taken`);
+    })();
+    expect(error).toMatchObject({ code: 'usage', next: expect.stringContaining('redis://') });
+    if (url !== '') expect(error.message + error.why).not.toContain(url);
+  });
+
+  it('takes a password of any characters, and shows none of it (failures 38)', () => {
+    fc.assert(
+      fc.property(password, fc.constantFrom('me', ''), (typed, user) => {
+        const expected = { password: decodeURIComponent(typed), ...(user && { username: user }), db: 1 };
+        const tcp = { options: { ...expected, host: 'h', port: 2 }, shown: 'redis://h:2/1' };
+        expect(parseUrl(`redis://${user}:${typed}@h:2/1`)).toEqual(tcp);
+        const socket = { options: { ...expected, path: '/run/r' }, shown: 'unix:///run/r?db=1' };
+        expect(parseUrl(`unix://${user}:${typed}@/run/r?db=1`)).toEqual(socket);
+      }),
+    );
+  });
+});
+
+describe('what is said of a text that holds a URL (failures 38)', () => {
+  it('has neither user nor password, however it is quoted, and wherever it is cut', () => {
+    fc.assert(
+      fc.property(password, fc.constantFrom('redis', 'REDISS', 'unix', 'https'), fc.nat(), (typed, scheme, at) => {
+        const url = `${scheme}://me:${typed}@${scheme === 'unix' ? '/run/r' : 'h:1/2'}`;
+        const shown = `${scheme}://…@${scheme === 'unix' ? '/run/r' : 'h:1/2'}`;
+        for (const word of [url, `--redsi=${url}`]) {
+          const hide = loginHider(['drain', word]);
+          const [before] = word.split(url);
+          expect(hide(`what: '${word}'`)).toBe(`what: '${before}${shown}'`);
+          expect(hide(`what: ${JSON.stringify(word)}`)).toBe(`what: "${before}${shown}"`);
+          expect(hide(`what: ${printable(word, 10_000)}`)).toBe(`what: "${before}${shown}"`);
+          expect(hide(`run: ${shellWord(`${word} `)}`)).toBe(`run: '${before}${shown} '`);
+          const least = word.indexOf('me:') + 4;
+          const cut = word.slice(0, least + (at % (word.length - least)));
+          if (typed !== '' && cut.length < word.lastIndexOf('@'))
+            for (const text of [cut, printable(cut)]) expect(hide(text)).toMatch(/:\/\/…(\.\.\.)?"?$/);
+        }
+        expect(hasLogin(url)).toBe(scheme !== 'https');
+      }),
+    );
+  });
+
+  it('has neither of a URL that comes from elsewhere, and all else', () => {
+    const hide = loginHider(['unix:///run/a@b', 'redis://redis:pw@redis.example.com']);
+    expect(hide('line 3: {"url":"redis://me:p@ss@h:1/2"} and x@y')).toBe('line 3: {"url":"redis://…@h:1/2"} and x@y');
+    for (const text of [
+      'cannot reach Redis at redis://redis.example.com:6379',
+      'unix:///run/a@b: no such socket',
+      'a://b, mail to me@example.com',
+      '',
+    ]) {
+      expect(hide(text)).toBe(text);
+    }
+  });
+});
