@@ -1,4 +1,4 @@
-import { Connection } from './redis/redis.js';
+import { Connection } from './redis/connection.js';
 
 /**
  * Connects to Redis, by default at redis://127.0.0.1:6379. Throws `usage` for a URL that cannot be read, and
@@ -10,7 +10,7 @@ export async function connect(url?: string): Promise<Connection> {
   return redis;
 }
 
-export type { AdoptedSlice, AdoptOptions, ForeignQueue, LeftReason } from './admin/adoption.js';
+export type { AdoptedSlice, AdoptOptions, ForeignQueue, LeftReason } from './admin/adopt.js';
 export {
   drainAge,
   exists,
@@ -40,8 +40,9 @@ export { Doctor } from './health/doctor.js';
 export { type Finding, type Level, shellWord, worst } from './health/finding.js';
 export { type Measured, metricsText } from './health/metrics.js';
 export { type Backoff, formatBackoff, parseBackoff } from './model/backoff.js';
+export { Spread } from './model/due-times.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './model/errors.js';
-export { type Id, idOf, idWord, timeOfId } from './model/ids.js';
+export { type Id, idOf, idWord, timeOfId } from './model/id.js';
 export {
   type Answer,
   type Confirmed,
@@ -59,7 +60,6 @@ export {
   printable,
   type StoredJob,
 } from './model/job.js';
-export { grouped, many } from './model/numbers.js';
 export { decodeUtf8, JsonText, MAX_PAYLOAD, tooLarge } from './model/payload.js';
 export {
   DEFAULT_SETTINGS,
@@ -70,7 +70,7 @@ export {
   type Settings,
   type SettingsChange,
 } from './model/settings.js';
-export { Spread } from './model/spread.js';
+export { grouped, many } from './model/text.js';
 export {
   exactDuration,
   formatDuration,
@@ -83,19 +83,19 @@ export {
 } from './model/time.js';
 export type { BatchResult } from './queue/batches.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
-export { type Patience, patiently, settlePatiently } from './queue/patience.js';
 export { type NackOptions, Queue } from './queue/queue.js';
+export { type Patience, patiently, settlePatiently } from './queue/retry.js';
+export { Connection } from './redis/connection.js';
 export type { Durability } from './redis/durability.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';
-export { Connection } from './redis/redis.js';
 export { MAX_CALL } from './redis/script.js';
 export { DEFAULT_URL, hasLogin, loginHider } from './redis/url.js';
-export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/acts.js';
-export type { Holder, Lateness, Snapshot, Span } from './scripts/looks.js';
-export type { Parcel, Restored } from './scripts/moves.js';
+export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
+export type { Holder, Lateness, Snapshot, Span } from './scripts/inspect.js';
+export type { Drained } from './scripts/jobs.js';
 export type { Sample } from './scripts/samples.js';
-export type { Drained } from './scripts/scripts.js';
+export type { Parcel, Restored } from './scripts/transfer.js';
 export { type GiveBack, Leases, type LeasesOptions, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
-export { drainLoop, type LoopOptions } from './worker/loop.js';
+export { drainLoop, type LoopOptions } from './worker/poller.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
 export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker/worker.js';

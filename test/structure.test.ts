@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { COMMANDS } from '../src/cli/registry.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const below = (directory: string, ending: string) =>
@@ -81,6 +82,39 @@ describe('imports run down:', () => {
   });
 });
 
+describe('a folder is seen at a glance:', () => {
+  it('it has at most 12 files, but for the commands', () => {
+    const counts = Object.keys(MAY_IMPORT).map((folder) => [
+      folder,
+      files.filter((file) => dirname(file) === folder).length,
+    ]);
+    expect(counts.filter(([folder, count]) => folder !== 'cli/commands' && Number(count) > 12)).toEqual([]);
+  });
+
+  it('each folder of lua/ but lib has its file in scripts/', () => {
+    const folders = new Set(below('lua', '.lua').map((file) => dirname(file)));
+    folders.delete('lib');
+    const named = files
+      .filter((file) => dirname(file) === 'scripts')
+      .map((file) => file.slice('scripts/'.length, -'.ts'.length));
+    expect(named).toEqual(expect.arrayContaining([...folders]));
+  });
+
+  it('every test stands in the folder of its subject', () => {
+    const folders = new Set(below('test', '.test.ts').map((file) => dirname(file)));
+    for (const own of ['.', 'bin']) folders.delete(own);
+    expect(Object.keys(MAY_IMPORT)).toEqual(expect.arrayContaining([...folders]));
+  });
+
+  it('every command is registered', () => {
+    const made = files.flatMap((file) =>
+      [...text(file).matchAll(/^export function (\w+)Command\(/gm)].map(([, name]) => name),
+    );
+    const offered = Object.values(COMMANDS).flatMap((group) => Object.keys(group));
+    expect(made.sort()).toEqual(offered.sort());
+  });
+});
+
 describe('each has one owner:', () => {
   const owners = (pattern: RegExp) =>
     files.filter((file) => pattern.test(text(file).replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')));
@@ -91,14 +125,10 @@ describe('each has one owner:', () => {
     ['process signals', /process\.on\(/, ['cli/host/context.ts']],
     ['chalk', /(?:import|from) ?\(?'chalk'/, ['cli/terminal/output.ts']],
     ['cli-table3', /'cli-table3'/, ['cli/terminal/output.ts']],
-    ['ioredis', /'ioredis'/, ['redis/redis.ts']],
+    ['ioredis', /'ioredis'/, ['redis/connection.ts']],
     ['reading lua/', /\/lua\//, ['redis/script.ts']],
     ['key names', /`\$\{prefix\}:/, ['redis/keys.ts']],
-    [
-      'child processes',
-      /'node:child_process'/,
-      ['cli/commands/demo.ts', 'cli/drain/channels.ts', 'cli/drain/process.ts'],
-    ],
+    ['child processes', /'node:child_process'/, ['cli/commands/demo.ts', 'cli/drain/pipes.ts', 'cli/drain/process.ts']],
   ])('%s', (_, pattern, expected) => {
     expect(owners(pattern)).toEqual(expected);
   });

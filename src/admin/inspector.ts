@@ -1,10 +1,10 @@
-import { type Id, idOf } from '../model/ids.js';
+import { type Id, idOf } from '../model/id.js';
 import { checkName, type StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
-import type { Connection, Reply } from '../redis/redis.js';
 import { FURTHEST } from '../redis/replies.js';
-import * as looks from '../scripts/looks.js';
+import * as looks from '../scripts/inspect.js';
 import type { Sample } from '../scripts/samples.js';
 
 /** Ids of one state are asked for in slices of so many: cheap for Redis, and few are out of date when they are used. */

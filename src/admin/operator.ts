@@ -1,11 +1,11 @@
-import { type Id, idKey } from '../model/ids.js';
+import { Spread } from '../model/due-times.js';
+import { type Id, idKey } from '../model/id.js';
 import { checkMs, checkName, type StoredJob } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
-import { Spread } from '../model/spread.js';
+import type { Connection } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import type { Connection } from '../redis/redis.js';
-import * as acts from '../scripts/acts.js';
-import * as looks from '../scripts/looks.js';
+import * as acts from '../scripts/edit.js';
+import * as looks from '../scripts/inspect.js';
 
 /** So many ids go into a call: few enough that nobody else's command waits for long. */
 const CHUNK = 100;

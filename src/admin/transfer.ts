@@ -1,13 +1,13 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import { type Id, idOf, randomWord } from '../model/ids.js';
+import { type Id, idOf, randomWord } from '../model/id.js';
 import { type Answer, checkName } from '../model/job.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import type { Connection, Reply } from '../redis/redis.js';
 import { stored, text } from '../redis/replies.js';
 import { MAX_BYTES } from '../redis/script.js';
-import * as looks from '../scripts/looks.js';
-import * as moves from '../scripts/moves.js';
-import { type AdoptedSlice, type AdoptOptions, adoption, type ForeignQueue, foreignRest } from './adoption.js';
+import * as looks from '../scripts/inspect.js';
+import * as moves from '../scripts/transfer.js';
+import { type AdoptedSlice, type AdoptOptions, adoption, type ForeignQueue, foreignRest } from './adopt.js';
 import { type Filter, holds } from './inspector.js';
 
 /** So many jobs go into a call: few enough that nobody else's command waits for long. */

@@ -1,8 +1,8 @@
 import { Command, CommanderError } from 'commander';
 import { isDelayqError } from '../index.js';
 import { addGlobals, examples } from './args/options.js';
-import { COMMANDS } from './commands.js';
 import { Context } from './host/context.js';
+import { COMMANDS } from './registry.js';
 import { complain } from './terminal/output.js';
 
 declare const DELAYQ_VERSION: string;

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exists, Inspector } from '../admin/inspector.js';
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import { type Id, idOf, idWord } from '../model/ids.js';
+import { type Id, idOf, idWord } from '../model/id.js';
 import { checkName, printable } from '../model/job.js';
-import { many } from '../model/numbers.js';
+import { many } from '../model/text.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queueOf, queuesKey } from '../redis/keys.js';
-import type { Connection, Reply } from '../redis/redis.js';
+import type { Snapshot } from '../scripts/inspect.js';
 import {
   audit,
   FAULTS,
@@ -16,10 +17,9 @@ import {
   type Place,
   recheck,
   type Suspect,
-} from '../scripts/faults.js';
-import type { Snapshot } from '../scripts/looks.js';
-import { conditions } from './conditions.js';
+} from '../scripts/repair.js';
 import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
+import { conditions } from './problems.js';
 
 /** Ids a call: few enough that nobody else's command waits for long. */
 const SLICE = 100;

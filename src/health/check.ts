@@ -1,7 +1,7 @@
 import { drainAge, LATE_MS, lag, pausedUntil } from '../admin/inspector.js';
-import { grouped } from '../model/numbers.js';
+import { grouped } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
-import type { Snapshot } from '../scripts/looks.js';
+import type { Snapshot } from '../scripts/inspect.js';
 
 /*
  * Whether a queue keeps within limits, for monitoring: the states, words and performance data of a Nagios plugin.

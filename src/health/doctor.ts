@@ -1,14 +1,14 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { checkName, printable } from '../model/job.js';
-import { many } from '../model/numbers.js';
+import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
-import type { Connection, Reply } from '../redis/redis.js';
 import { nameOf } from '../redis/script.js';
 import type { Found } from './audit.js';
 import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
-import { refusedOr, rights } from './rights.js';
-import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server.js';
+import { refusedOr, rights } from './permissions.js';
+import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server-info.js';
 
 /** What a plain job of a small payload takes of Redis's memory, bytes, when there are none to measure. */
 const JOB_BYTES = 300;

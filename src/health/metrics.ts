@@ -1,5 +1,5 @@
 import { lag, pausedUntil } from '../admin/inspector.js';
-import type { Snapshot } from '../scripts/looks.js';
+import type { Snapshot } from '../scripts/inspect.js';
 
 /** A queue as `metrics` tells of it: without a snapshot it could not be read. */
 export interface Measured {

@@ -13,7 +13,7 @@
  * dead      out of tries or losses, or refused; kept until an operator acts
  */
 import { DelayqError } from './errors.js';
-import { newId } from './ids.js';
+import { newId } from './id.js';
 import { jsonOf } from './payload.js';
 import { LONGEST_MS, parseDuration } from './time.js';
 

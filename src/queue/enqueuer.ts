@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from '../model/errors.js';
-import { newId } from '../model/ids.js';
+import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
+import type { Caller, Connection } from '../redis/connection.js';
 import {
   askedFor,
   type Confirmation,
@@ -13,11 +14,10 @@ import {
   unconfirmed,
 } from '../redis/durability.js';
 import { type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import type { Caller, Connection } from '../redis/redis.js';
 import type { Wake } from '../redis/script.js';
-import * as scripts from '../scripts/scripts.js';
+import * as scripts from '../scripts/jobs.js';
 import { firstBatch } from './batches.js';
-import { Gather } from './gather.js';
+import { Gather } from './coalesce.js';
 
 /** Pauses before an enqueue whose reply was lost is repeated, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];

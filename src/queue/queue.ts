@@ -1,6 +1,6 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
 import { isDelayqError, unknownOutcome } from '../model/errors.js';
-import { consumer, randomWord } from '../model/ids.js';
+import { consumer, randomWord } from '../model/id.js';
 import {
   type Answer,
   afterRepeat,
@@ -14,12 +14,12 @@ import {
   type Nacked,
   type NewJob,
 } from '../model/job.js';
+import type { Connection } from '../redis/connection.js';
 import { askedFor, DURABLE_IN_FLIGHT } from '../redis/durability.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, wakeOf } from '../redis/keys.js';
-import type { Connection } from '../redis/redis.js';
 import { MAX_CALL, type Wake } from '../redis/script.js';
-import { inspect, type Snapshot } from '../scripts/looks.js';
-import * as scripts from '../scripts/scripts.js';
+import { inspect, type Snapshot } from '../scripts/inspect.js';
+import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { type EnqueueOptions, Enqueuer } from './enqueuer.js';
 

@@ -1,6 +1,6 @@
-import { type Id, idWord } from '../model/ids.js';
+import { type Id, idWord } from '../model/id.js';
 import type { StoredJob } from '../model/job.js';
-import type { Reply } from './redis.js';
+import type { Reply } from './connection.js';
 
 /*
  * What Redis answers, decoded. Other software may have written anything into the keys of a queue.

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { Arg, Caller, Reply } from './connection.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
-import type { Arg, Caller, Reply } from './redis.js';
 
 /*
- * How a script is read, and run. What each takes and answers: scripts.ts, looks.ts, acts.ts.
+ * How a Lua script is read and run. What each takes and returns: src/scripts/, a file for each folder of lua/.
  */
 
 /** The most jobs that one call of a script takes: with 500, calls come near the 3 ms that nobody else should wait. */

@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Answer, Given, Job, Nacked } from '../model/job.js';
-import { type Patience, patiently, settlePatiently } from '../queue/patience.js';
 import type { NackOptions, Queue } from '../queue/queue.js';
+import { type Patience, patiently, settlePatiently } from '../queue/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { type OnTrouble, Outages } from './outages.js';
 

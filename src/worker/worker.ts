@@ -4,10 +4,9 @@ import { checkCount, checkMs, type Job } from '../model/job.js';
 import { formatDuration } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
+import { Line, SURPLUS_MS } from './buffer.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
-import { Line, SURPLUS_MS } from './line.js';
-import { drainLoop, type LoopOptions } from './loop.js';
-import { Pace } from './pace.js';
+import { drainLoop, type LoopOptions } from './poller.js';
 import { Settler, type Verdict } from './settler.js';
 import {
   Call,
@@ -21,6 +20,7 @@ import {
   type TaskOutcome,
   type TaskResult,
 } from './task.js';
+import { Pace } from './throttle.js';
 
 /** The most jobs that may be in hand, those whose outcome is on its way to Redis included. */
 const MOST_IN_HAND = 5_000;

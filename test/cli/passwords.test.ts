@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { COMMANDS } from '../../src/cli/commands.js';
+import { COMMANDS } from '../../src/cli/registry.js';
 import { during } from '../support/afterwards.js';
 import { delayq, linesOf } from '../support/cli.js';
 import { freshName, key } from '../support/redis.js';

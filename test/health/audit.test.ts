@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { Auditor, type Id, Inspector, Operator, Queue } from '../../src/index.js';
 import { queueKeys } from '../../src/redis/keys.js';
-import { mend, PLACES } from '../../src/scripts/faults.js';
+import { mend, PLACES } from '../../src/scripts/repair.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 
 const auditor = new Auditor(connection);

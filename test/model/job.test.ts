@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkId, checkName, decodeUtf8, JsonText, MAX_PAYLOAD } from '../../src/index.js';
-import { newId } from '../../src/model/ids.js';
+import { newId } from '../../src/model/id.js';
 import { printable } from '../../src/model/job.js';
 
 describe('an id made by delayq', () => {

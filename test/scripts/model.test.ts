@@ -3,8 +3,8 @@ import { expect, it } from 'vitest';
 import { JsonText, Spread } from '../../src/index.js';
 import { readyJob } from '../../src/model/job.js';
 import { queueKeys, wakeOf } from '../../src/redis/keys.js';
-import * as acts from '../../src/scripts/acts.js';
-import * as scripts from '../../src/scripts/scripts.js';
+import * as acts from '../../src/scripts/edit.js';
+import * as scripts from '../../src/scripts/jobs.js';
 import { type Given, Model } from '../support/model.js';
 import { admin, connection, freshName, key, timePasses } from '../support/redis.js';
 

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { Operator } from '../../index.js';
 import { addGlobals, details, examples } from '../args/options.js';
-import { type ActOptions, actOn, addAct } from '../bulk/act.js';
+import { type ActOptions, actOn, addAct } from '../bulk/edit.js';
 import type { Context } from '../host/context.js';
 
 interface Options extends ActOptions {

@@ -11,8 +11,8 @@ import {
   statuses,
 } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
-import type { Drain } from '../drain/drain.js';
-import { drainToStdout } from '../drain/stdout.js';
+import type { Drain } from '../drain/report.js';
+import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
 import { Notes } from '../terminal/notes.js';
 import { say } from '../terminal/output.js';
@@ -210,10 +210,9 @@ async function intoHandlers(
   handler: readonly string[],
   options: Options,
 ): Promise<boolean> {
-  const [{ drainIntoHandlers }, { execRecipe }, { pipeRecipe }] = await Promise.all([
-    import('../drain/handlers.js'),
-    import('../drain/exec.js'),
-    import('../drain/pipe.js'),
+  const [{ drainIntoHandlers }, { execRecipe, pipeRecipe }] = await Promise.all([
+    import('../drain/to-handlers.js'),
+    import('../drain/command.js'),
   ]);
   const odd = (notice: string) => say(context, notice);
   const { pipe } = options;

@@ -14,7 +14,7 @@ import {
 } from '../../index.js';
 import { readAt } from '../args/at.js';
 import { addGlobals, count, duration, examples } from '../args/options.js';
-import type { EnqueueOptions } from '../bulk/bulk.js';
+import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
 
@@ -86,7 +86,7 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const at = () => readAt(context, redis, options);
 
   if (payload === '-') {
-    const { enqueueLines } = await import('../bulk/bulk.js');
+    const { enqueueLines } = await import('../bulk/enqueue.js');
     return enqueueLines(context, queue, options, await at());
   }
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;

@@ -1,10 +1,10 @@
 import { Command } from 'commander';
 import { Inspector, SETTING_NAMES, Transfer } from '../../index.js';
+import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
-import { addFilters, type FilterOptions, filterOf } from '../args/selection.js';
 import type { Context } from '../host/context.js';
-import { headOf, lineOf } from '../lines/parcel.js';
+import { headOf, lineOf } from '../lines/export-line.js';
 import { Meter } from '../terminal/meter.js';
 import { many, say, shownId, visibleJson } from '../terminal/output.js';
 

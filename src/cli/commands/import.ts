@@ -14,8 +14,8 @@ import {
 } from '../../index.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
-import { type Line, lines } from '../lines/lines.js';
-import { importedOf, isBadLine } from '../lines/parcel.js';
+import { importedOf, isBadLine } from '../lines/export-line.js';
+import { type Line, lines } from '../lines/reader.js';
 import { Meter } from '../terminal/meter.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 

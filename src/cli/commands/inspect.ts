@@ -15,9 +15,9 @@ import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, type Paint, sizeOf, visible, visibleJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
-import { detail } from '../views/detail.js';
-import { aheadOf, type Look, lookAt, nothingThere, type Row } from '../views/look.js';
 import { overview, type Room } from '../views/overview.js';
+import { detail } from '../views/queue.js';
+import { aheadOf, type Look, lookAt, nothingThere, type Row } from '../views/snapshot.js';
 
 interface Options extends Globals {
   readonly watch?: boolean;

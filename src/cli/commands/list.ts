@@ -1,11 +1,11 @@
 import { Command } from 'commander';
 import { Inspector, type StoredJob } from '../../index.js';
+import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
-import { addFilters, type FilterOptions, filterOf } from '../args/selection.js';
 import type { Context } from '../host/context.js';
 import { colours, say, sizeOf, visibleJson } from '../terminal/output.js';
-import { brief, jobJson, jobTable } from '../views/stored.js';
+import { brief, jobJson, jobTable } from '../views/jobs.js';
 
 interface Options extends FilterOptions {
   readonly full?: boolean;

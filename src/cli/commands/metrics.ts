@@ -11,7 +11,7 @@ import {
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { writeWhole } from '../host/outfile.js';
+import { writeWhole } from '../host/out-file.js';
 import { say, visible } from '../terminal/output.js';
 
 declare const DELAYQ_VERSION: string;

@@ -1,9 +1,9 @@
 import { Command } from 'commander';
 import { checkName, DelayqError, type Moved, Transfer } from '../../index.js';
+import { isFiltered } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
-import { isFiltered } from '../args/selection.js';
-import { type ActOptions, actOn, addAct } from '../bulk/act.js';
+import { type ActOptions, actOn, addAct } from '../bulk/edit.js';
 import type { Context } from '../host/context.js';
 import { Meter } from '../terminal/meter.js';
 import { document, many, say, shownId } from '../terminal/output.js';

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { DelayqError, formatDuration, formatTime, Operator, Spread } from '../../index.js';
 import { readAt } from '../args/at.js';
 import { addGlobals, details, duration, examples, ratePerSecond } from '../args/options.js';
-import { type ActOptions, actOn, addAct } from '../bulk/act.js';
+import { type ActOptions, actOn, addAct } from '../bulk/edit.js';
 import type { Context } from '../host/context.js';
 
 interface Options extends ActOptions {

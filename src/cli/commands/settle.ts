@@ -17,7 +17,7 @@ import {
 } from '../../index.js';
 import { addGlobals, details, duration, examples, longerThanNone } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
-import { type Line, lines } from '../lines/lines.js';
+import { type Line, lines } from '../lines/reader.js';
 import { Notes } from '../terminal/notes.js';
 import { document, say, shownId } from '../terminal/output.js';
 

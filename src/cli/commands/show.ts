@@ -14,9 +14,9 @@ import { addGlobals, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, many, type Paint, visible, visibleJson } from '../terminal/output.js';
-import { holderOf, momentOf } from '../views/signs.js';
-import { jobJson, reasonOf } from '../views/stored.js';
-import { storyOf } from '../views/story.js';
+import { jobJson, reasonOf } from '../views/jobs.js';
+import { storyOf } from '../views/missing-job.js';
+import { holderOf, momentOf } from '../views/problems.js';
 
 interface Options extends Globals {
   readonly tz?: string;

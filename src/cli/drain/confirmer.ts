@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Leases } from '../../index.js';
-import type { Drain } from './drain.js';
 import type { Reader } from './reader.js';
+import type { Drain } from './report.js';
 import { Unconfirmed } from './unconfirmed.js';
 
 /** How often to look whether the reader is still there, ms. */

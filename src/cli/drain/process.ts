@@ -5,9 +5,9 @@ import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LONGEST_TIMER_MS } from '../../index.js';
 import type { Context } from '../host/context.js';
-import { type Channels, inputFile, makeChannels } from './channels.js';
 import { statOf } from './descriptors.js';
-import type { Output } from './relay.js';
+import type { Output } from './output.js';
+import { type Channels, inputFile, makeChannels } from './pipes.js';
 
 /** How often a group of processes that was told to end is looked at, ms. */
 const LOOK_MS = 20;

@@ -1,7 +1,7 @@
 import { formatDuration, lag, pausedUntil } from '../../index.js';
 import { clip, columns, grouped, type Paint, table, visible } from '../terminal/output.js';
-import type { Look, Row } from './look.js';
-import { arrowOf, bad, faultsOf, late, NONE, paceOf, signLine, signsOf } from './signs.js';
+import { arrowOf, bad, faultsOf, late, NONE, paceOf, signLine, signsOf } from './problems.js';
+import type { Look, Row } from './snapshot.js';
 
 /** How much room a picture has. A length of Infinity: as many lines as it takes. */
 export interface Room {

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { describe, expect, inject, it } from 'vitest';
 import { Queue } from '../../../src/index.js';
 import { queueKeys, wakeOf } from '../../../src/redis/keys.js';
-import { adopt } from '../../../src/scripts/moves.js';
+import { adopt } from '../../../src/scripts/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, key } from '../../support/redis.js';

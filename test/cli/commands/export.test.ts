@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { importedOf, lineOf } from '../../../src/cli/lines/parcel.js';
+import { importedOf, lineOf } from '../../../src/cli/lines/export-line.js';
 import { type Exported, JsonText, type Queue, Transfer } from '../../../src/index.js';
 import { during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { columns } from '../../../src/cli/terminal/output.js';
 import { Queue } from '../../../src/index.js';
-import { newId, timeOfId } from '../../../src/model/ids.js';
+import { newId, timeOfId } from '../../../src/model/id.js';
 import { delayq, linesOf, onTerminal } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
 

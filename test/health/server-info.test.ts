@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { asked, harmless } from '../../src/health/rights.js';
-import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/health/server.js';
+import { asked, harmless } from '../../src/health/permissions.js';
+import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/health/server-info.js';
 import { queueKeys } from '../../src/redis/keys.js';
 import { during } from '../support/afterwards.js';
 import { delayq, sh } from '../support/cli.js';

@@ -8,9 +8,8 @@ import {
   type Snapshot,
   stalled,
 } from '../../index.js';
-import { histogram } from '../terminal/histogram.js';
+import { histogram } from '../terminal/chart.js';
 import { clip, columns, grouped, many, type Paint, padded, visible } from '../terminal/output.js';
-import { aheadOf, type Row } from './look.js';
 import type { Room } from './overview.js';
 import {
   bad,
@@ -24,7 +23,8 @@ import {
   signLine,
   signsOf,
   timeOf,
-} from './signs.js';
+} from './problems.js';
+import { aheadOf, type Row } from './snapshot.js';
 
 /** How many consumers are named. */
 const HOLDERS = 5;

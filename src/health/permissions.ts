@@ -1,6 +1,6 @@
 import { isDelayqError } from '../model/errors.js';
+import type { Arg, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import type { Arg, Connection } from '../redis/redis.js';
 import { bad, type Finding, fine, redisCli, shellWord } from './finding.js';
 
 /*

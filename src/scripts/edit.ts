@@ -1,8 +1,8 @@
-import type { Id } from '../model/ids.js';
+import type { Spread } from '../model/due-times.js';
+import type { Id } from '../model/id.js';
 import { MAX_ERROR, type StoredJob } from '../model/job.js';
-import type { Spread } from '../model/spread.js';
+import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Arg, Connection, Reply } from '../redis/redis.js';
 import { number, pairs, text, words } from '../redis/replies.js';
 import { type Answered, run, type Wake } from '../redis/script.js';
 

@@ -1,5 +1,5 @@
+import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Arg, Connection, Reply } from '../redis/redis.js';
 import { number, text } from '../redis/replies.js';
 import { MAX_CALL, run } from '../redis/script.js';
 

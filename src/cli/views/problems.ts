@@ -10,7 +10,7 @@ import {
   type Trend,
 } from '../../index.js';
 import { grouped, many, type Paint, visible } from '../terminal/output.js';
-import type { Row } from './look.js';
+import type { Row } from './snapshot.js';
 
 /*
  * What is out of order with a queue, in words, the worst first; and the words for what moves.

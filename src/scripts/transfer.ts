@@ -1,7 +1,7 @@
-import type { Id } from '../model/ids.js';
+import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
+import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Arg, Connection, Reply } from '../redis/redis.js';
 import { text, words } from '../redis/replies.js';
 import { MAX_BYTES, run, type Wake } from '../redis/script.js';
 

@@ -1,5 +1,5 @@
 import type { Queue } from '../../index.js';
-import type { Form } from '../lines/form.js';
+import type { Form } from '../lines/drain-line.js';
 import type { Notes } from '../terminal/notes.js';
 
 /** A drain as every form of delivery sees it. Durations are ms. */

@@ -1,10 +1,10 @@
 import { drainLoop, type Job, Leases, type Queue, type Taken } from '../../index.js';
 import { type Context, cannotWrite, readerGone } from '../host/context.js';
-import { lineOf } from '../lines/form.js';
+import { lineOf } from '../lines/drain-line.js';
 import { say } from '../terminal/output.js';
 import { Confirmer } from './confirmer.js';
-import type { Drain } from './drain.js';
 import { readerOf } from './reader.js';
+import type { Drain } from './report.js';
 
 /** When a job counts as delivered: `behind` the pipe, by whoever acks its `lease`, or `once`, as it was taken. */
 export type Delivery = 'behind' | 'lease' | 'once';

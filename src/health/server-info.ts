@@ -1,4 +1,4 @@
-import { grouped, many } from '../model/numbers.js';
+import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { lines } from '../../../src/cli/lines/lines.js';
+import { lines } from '../../../src/cli/lines/reader.js';
 import { delayq, linesOf } from '../../support/cli.js';
 import { admin, freshName, key } from '../../support/redis.js';
 

@@ -1,7 +1,7 @@
-import { type Id, idKey, idOf, idWord } from '../model/ids.js';
+import { type Id, idKey, idOf, idWord } from '../model/id.js';
 import type { StoredJob } from '../model/job.js';
+import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Arg, Connection, Reply } from '../redis/redis.js';
 import { known, number, pairs, stored, text, time } from '../redis/replies.js';
 import { MAX_BYTES, MAX_CALL, run } from '../redis/script.js';
 import { readSamples, type Sample } from './samples.js';

@@ -1,13 +1,13 @@
 import type { Command } from 'commander';
 import { DelayqError, type Filter, type Id, Inspector, type StoredJob } from '../../index.js';
+import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/filters.js';
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
-import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/selection.js';
 import type { Context } from '../host/context.js';
-import { lines } from '../lines/lines.js';
+import { lines } from '../lines/reader.js';
 import { colours, document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
-import { brief, jobTable } from '../views/stored.js';
+import { brief, jobTable } from '../views/jobs.js';
 
 /*
  * What all commands have in common that act on jobs: ids, ids on stdin, or a filter; asking; progress; stopping.

@@ -11,7 +11,7 @@ import {
   parseDuration,
   SCORE,
 } from '../../index.js';
-import { badLine, objectOn, payloadText } from './jobline.js';
+import { badLine, objectOn, payloadText } from './job-line.js';
 
 /*
  * A job as a line of export and import. Where nothing else needs to be said it is a line of `enqueue --jobs`:

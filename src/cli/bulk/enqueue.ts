@@ -14,8 +14,8 @@ import {
   type Queue,
 } from '../../index.js';
 import { type Context, cannotWrite, type Globals } from '../host/context.js';
-import { jobOf } from '../lines/jobline.js';
-import { lines } from '../lines/lines.js';
+import { jobOf } from '../lines/job-line.js';
+import { lines } from '../lines/reader.js';
 import { Meter } from '../terminal/meter.js';
 import { document, many, say } from '../terminal/output.js';
 

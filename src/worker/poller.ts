@@ -1,9 +1,9 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
-import { answerBy } from '../queue/patience.js';
 import type { Queue } from '../queue/queue.js';
+import { answerBy } from '../queue/retry.js';
 import { POLL_MS } from '../redis/keys.js';
 import { MAX_CALL } from '../redis/script.js';
-import type { Drained } from '../scripts/scripts.js';
+import type { Drained } from '../scripts/jobs.js';
 import type { Leases, Taken } from './leases.js';
 import { type OnTrouble, Outages } from './outages.js';
 

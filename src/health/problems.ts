@@ -1,8 +1,8 @@
 import { LATE_MS, lag, pausedUntil, stalled } from '../admin/inspector.js';
-import { many } from '../model/numbers.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
+import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
-import type { Snapshot } from '../scripts/looks.js';
+import type { Snapshot } from '../scripts/inspect.js';
 import { bad, type Finding } from './finding.js';
 
 /*

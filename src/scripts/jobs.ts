@@ -9,13 +9,13 @@ import {
   type Outcome,
   type ReadyJob,
 } from '../model/job.js';
+import type { Caller, Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Caller, Connection } from '../redis/redis.js';
 import { number, text, time, words } from '../redis/replies.js';
 import { type Answered, MAX_BYTES, run, type Wake } from '../redis/script.js';
 
 /*
- * What a job lives through: one typed function per script. Replies of scripts are decoded here, in looks.ts and acts.ts.
+ * The life of a job: one typed function for each script. Only the files of this folder decode the replies of scripts.
  */
 
 const ANSWERS: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' };

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { DelayqError } from '../../index.js';
-import type { Output } from './relay.js';
+import type { Output } from './output.js';
 
 /** How much of what a process last wrote to stderr is kept, bytes. */
 const TAIL = 1_500;

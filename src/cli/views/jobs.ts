@@ -1,7 +1,7 @@
 import { formatDuration, type StoredJob } from '../../index.js';
-import { parse, withPayload } from '../lines/form.js';
+import { parse, withPayload } from '../lines/drain-line.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
-import { FAR_MS } from './signs.js';
+import { FAR_MS } from './problems.js';
 
 /*
  * Stored jobs as they are told of: a line of JSON, or rows of a table.

@@ -1,10 +1,10 @@
 import { type Backoff, BatchWorker, type DelayqError, type Queue, type Task } from '../../index.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
-import type { Drain } from './drain.js';
+import { Verdict } from './exit-status.js';
+import { Relay } from './output.js';
 import { Processes, type Program } from './process.js';
-import { Relay } from './relay.js';
-import { Verdict } from './verdict.js';
+import type { Drain } from './report.js';
 
 /** What to run for some jobs of one queue. */
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;

@@ -1,12 +1,12 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import { idOf, idWord } from '../model/ids.js';
+import { idOf, idWord } from '../model/id.js';
 import { checkId, printable } from '../model/job.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Connection, Reply } from '../redis/redis.js';
 import { text } from '../redis/replies.js';
 import { MAX_BYTES, type Wake } from '../redis/script.js';
-import * as moves from '../scripts/moves.js';
+import * as moves from '../scripts/transfer.js';
 
 /** Where other software keeps its jobs: a sorted set (id → time) and a hash (id → value). */
 export interface ForeignQueue {

@@ -9,7 +9,7 @@ import {
   timeOfId,
 } from '../../index.js';
 import { grouped } from '../terminal/output.js';
-import { timeOf } from './signs.js';
+import { timeOf } from './problems.js';
 
 /** Counters of jobs that are no longer there, and what became of them in words. */
 const GONE: Record<string, string> = {
