@@ -1,7 +1,8 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { idOf, idWord } from '../model/id.js';
-import { checkId, printable } from '../model/job.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
+import { printable } from '../model/text.js';
+import { checkId } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';

@@ -1,6 +1,7 @@
 import { type Id, idOf } from '../model/id.js';
-import { checkName, type StoredJob } from '../model/job.js';
+import type { StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
+import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { FURTHEST } from '../redis/replies.js';

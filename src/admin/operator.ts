@@ -1,7 +1,8 @@
 import { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
-import { checkMs, checkName, type StoredJob } from '../model/job.js';
+import type { StoredJob } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
+import { checkMs, checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import * as acts from '../scripts/edit.js';

@@ -1,6 +1,7 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, idOf, randomWord } from '../model/id.js';
-import { type Answer, checkName } from '../model/job.js';
+import type { Answer } from '../model/job.js';
+import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import { stored, text } from '../redis/replies.js';

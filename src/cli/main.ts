@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander';
-import { isDelayqError } from '../index.js';
+import { isDelayqError } from '../internal.js';
 import { addGlobals, examples } from './args/options.js';
 import { Context } from './host/context.js';
 import { COMMANDS } from './registry.js';

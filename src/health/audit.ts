@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { exists, Inspector } from '../admin/inspector.js';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, idOf, idWord } from '../model/id.js';
-import { checkName, printable } from '../model/job.js';
-import { many } from '../model/text.js';
+import { many, printable, shellWord } from '../model/text.js';
+import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queueOf, queuesKey } from '../redis/keys.js';
 import type { Snapshot } from '../scripts/inspect.js';
@@ -18,7 +18,7 @@ import {
   recheck,
   type Suspect,
 } from '../scripts/repair.js';
-import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
+import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 import { conditions } from './problems.js';
 
 /** Ids a call: few enough that nobody else's command waits for long. */

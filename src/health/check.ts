@@ -30,7 +30,7 @@ export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 },
 
 /** Exit codes of a Nagios plugin are the places in this list. */
 export const CHECK_STATES = ['OK', 'WARNING', 'CRITICAL', 'UNKNOWN'] as const;
-export type CheckState = (typeof CHECK_STATES)[number];
+type CheckState = (typeof CHECK_STATES)[number];
 
 /** How a queue was found. */
 export interface Checked {

@@ -1,12 +1,12 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import { checkName, printable } from '../model/job.js';
-import { many } from '../model/text.js';
+import { many, printable, shellWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
+import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { nameOf } from '../redis/script.js';
 import type { Found } from './audit.js';
-import { bad, type Finding, fine, redisCli, shellWord, unknown } from './finding.js';
+import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 import { refusedOr, rights } from './permissions.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server-info.js';
 

@@ -1,3 +1,4 @@
+import { shellWord } from '../model/text.js';
 import { DEFAULT_URL } from '../redis/url.js';
 
 /*
@@ -5,7 +6,7 @@ import { DEFAULT_URL } from '../redis/url.js';
  */
 
 /** How bad it is. `skip`: it could not be looked at, which is no fault. */
-export type Level = 'ok' | 'skip' | 'warn' | 'fail';
+type Level = 'ok' | 'skip' | 'warn' | 'fail';
 
 /** One thing that was looked at, and how it was found. */
 export interface Finding {
@@ -51,11 +52,6 @@ export const bad = (level: 'warn' | 'fail', check: string, what: string, why: st
 export function worst(findings: readonly Finding[]): 'ok' | 'warn' | 'fail' {
   const has = (level: Level) => findings.some((finding) => finding.level === level);
   return has('fail') ? 'fail' : has('warn') ? 'warn' : 'ok';
-}
-
-/** `text` as one word for a shell: other software may have named things anything. */
-export function shellWord(text: string): string {
-  return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** A redis-cli command for the server at `address`, which is without user and password. */

@@ -1,7 +1,8 @@
 import { isDelayqError } from '../model/errors.js';
+import { shellWord } from '../model/text.js';
 import type { Arg, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import { bad, type Finding, fine, redisCli, shellWord } from './finding.js';
+import { bad, type Finding, fine, redisCli } from './finding.js';
 
 /*
  * Whether the user of this connection may do all that delayq does, inside scripts as well.

@@ -1,5 +1,5 @@
 import { DelayqError } from './errors.js';
-import { checkMs } from './job.js';
+import { checkMs } from './validate.js';
 
 /** Near enough to fall due together, far enough apart to keep an order, ms: exact in Redis's scores until the year 2248. */
 const NEXT_MS = 2 ** -10;

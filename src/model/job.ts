@@ -16,6 +16,7 @@ import { DelayqError } from './errors.js';
 import { newId } from './id.js';
 import { jsonOf } from './payload.js';
 import { LONGEST_MS, parseDuration } from './time.js';
+import { checkCount, checkId } from './validate.js';
 
 /** The longest error that is kept of a job, characters: enough for a few lines, little beside the payload. */
 export const MAX_ERROR = 2_000;
@@ -159,33 +160,6 @@ export interface StoredJob {
   /** Only of a job that an unfinished move holds: the queue that it goes to, and where it stood. */
   readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
-const ID = /^[!-,.-~][!-~]{0,255}$/;
-
-/** Returns `name` when it may name a queue or a prefix; else throws a `usage` error. */
-export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): string {
-  if (NAME.test(name)) return name;
-  throw new DelayqError('usage', `${printable(name)} cannot name a ${what}`, {
-    why: 'a name has 1 to 128 of A-Z a-z 0-9 . _ : - and begins with a letter or digit',
-    next: 'choose such a name, for example order-close',
-  });
-}
-
-/** Returns `id` when it may be a job's id; else throws a `usage` error. */
-export function checkId(id: string): string {
-  if (ID.test(id)) return id;
-  throw new DelayqError('usage', `${printable(id)} cannot be a job's id`, {
-    why: 'an id has 1 to 256 printable ASCII characters, no space, and does not begin with a dash',
-    next: 'choose such an id, for example order:42, or leave it out and let delayq make one',
-  });
-}
-
-/** `text` quoted for an error: cut to `most` characters, and with nothing in it that a terminal would obey. */
-export function printable(text: string, most = 60): string {
-  const short = text.length > most ? `${text.slice(0, most - 3)}...` : text;
-  return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-
 /** Checks a job and fills in what was left out. Throws a `usage` or `data` error. */
 export function readyJob(job: NewJob): ReadyJob {
   if (job.in !== undefined && job.at !== undefined) {
@@ -214,22 +188,4 @@ function duration(value: number | string | undefined): number | undefined {
     return value === undefined ? undefined : Math.min(Math.round(value), LONGEST_MS);
   }
   return parseDuration(String(value));
-}
-
-/** Returns `ms` when it is a duration of at least `least` ms; else throws a `usage` error. */
-export function checkMs(ms: number, what: string, least = 0): number {
-  if (ms >= least && ms <= LONGEST_MS) return ms;
-  throw new DelayqError('usage', `${what} cannot be ${printable(String(ms))}`, {
-    why: `it is ms, from ${least} to 100 years`,
-    next: `give a number, such as ${what} 60000`,
-  });
-}
-
-/** Returns `value` when it is left out or counts from 1; else throws a `usage` error. */
-export function checkCount<N extends number | undefined>(value: N, what: string): N {
-  if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) return value;
-  throw new DelayqError('usage', `${what} cannot be ${printable(String(value))}`, {
-    why: 'it counts from 1',
-    next: `give a whole number, such as ${what} 5`,
-  });
 }

@@ -1,7 +1,7 @@
 import { type Backoff, formatBackoff, packBackoff, parseBackoff, unpackBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
-import { checkCount, checkMs } from './job.js';
 import { exactDuration, parseDuration } from './time.js';
+import { checkCount, checkMs } from './validate.js';
 
 /** Defaults of a queue for jobs and callers that say nothing else. Durations are ms. */
 export interface Settings {

@@ -4,9 +4,6 @@ import { consumer, randomWord } from '../model/id.js';
 import {
   type Answer,
   afterRepeat,
-  checkCount,
-  checkMs,
-  checkName,
   type Enqueued,
   type Given,
   type Held,
@@ -14,6 +11,7 @@ import {
   type Nacked,
   type NewJob,
 } from '../model/job.js';
+import { checkCount, checkMs, checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { askedFor, DURABLE_IN_FLIGHT } from '../redis/durability.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, wakeOf } from '../redis/keys.js';

@@ -13,7 +13,7 @@ const LEAST_MS = 1_000;
 const LOOK_MS = 50;
 
 /** How long to try, and who hears of it. */
-export interface Patience {
+export interface RetryLimits {
   /** When to give up, ms by the monotonic clock; asked before each attempt, as it may change. */
   readonly until: () => number;
   /** From when on not even the answer to a call under way is waited for; it has a second at least. */
@@ -23,7 +23,7 @@ export interface Patience {
 }
 
 /** Calls `call` again while it fails with errors that pass. Throws the last of them when time is up, others at once. */
-export async function patiently<T>(call: () => Promise<T>, { until, giveUpAt, onTrouble }: Patience): Promise<T> {
+export async function withRetries<T>(call: () => Promise<T>, { until, giveUpAt, onTrouble }: RetryLimits): Promise<T> {
   const started = performance.now();
   for (let attempt = 0; ; attempt++) {
     try {
@@ -70,19 +70,19 @@ export async function answerBy<T>(giveUpAt: () => number, call: Promise<T>): Pro
   }
 }
 
-/** Settles jobs as {@link patiently}, and knows what answers mean after a reply that was lost. */
-export async function settlePatiently<A extends Answer | Nacked>(
+/** Settles jobs as {@link withRetries}, and knows what answers mean after a reply that was lost. */
+export async function settleWithRetries<A extends Answer | Nacked>(
   settle: () => Promise<A[]>,
-  patience: Patience,
+  limits: RetryLimits,
 ): Promise<A[]> {
   let inDoubt = false;
-  const answers = await patiently(
+  const answers = await withRetries(
     () =>
       settle().catch((error: unknown) => {
         inDoubt ||= isDelayqError(error, 'unknown');
         throw error;
       }),
-    patience,
+    limits,
   );
   return inDoubt ? answers.map(afterRepeat) : answers;
 }

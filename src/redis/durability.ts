@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
-import { type Confirmed, checkCount, type Enqueued } from '../model/job.js';
+import type { Confirmed, Enqueued } from '../model/job.js';
+import { checkCount } from '../model/validate.js';
 import { type Caller, type Connection, DEADLINE_MS, type Reply } from './connection.js';
 
 /** What must be confirmed of jobs before they count as enqueued. */

@@ -1,5 +1,5 @@
 import { DelayqError } from '../model/errors.js';
-import { printable } from '../model/job.js';
+import { printable } from '../model/text.js';
 
 /** Where Redis is looked for when nothing says otherwise. */
 export const DEFAULT_URL = 'redis://127.0.0.1:6379';

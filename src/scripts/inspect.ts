@@ -93,7 +93,7 @@ export interface Span {
 }
 
 /** Deliveries by how late they were. */
-export interface Lateness {
+interface Lateness {
   /** All that were up to `upTo` ms late and later than the bucket before; the last bucket has no end (Infinity). */
   readonly buckets: readonly { readonly upTo: number; readonly count: number }[];
   /** The lateness of all of them together, ms. */

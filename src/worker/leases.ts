@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Answer, Given, Job, Nacked } from '../model/job.js';
 import type { NackOptions, Queue } from '../queue/queue.js';
-import { type Patience, patiently, settlePatiently } from '../queue/retry.js';
+import { type RetryLimits, settleWithRetries, withRetries } from '../queue/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { type OnTrouble, Outages } from './outages.js';
 
@@ -15,7 +15,7 @@ export interface LeasesOptions {
   /** Hears that jobs cannot be settled now, and, with undefined, that they can again. */
   readonly onTrouble?: OnTrouble | undefined;
   /** How long settling is tried while Redis is in trouble, ms; default: until {@link Leases.giveUpAfter}. */
-  readonly patienceMs?: number | undefined;
+  readonly retryMs?: number | undefined;
 }
 
 /** Jobs of one queue that were asked for at `since`, ms by the monotonic clock: their leases count from there. */
@@ -42,7 +42,7 @@ interface Holding {
 }
 
 /**
- * The jobs that this process holds: renews their leases until they are settled, and settles them with patience when
+ * The jobs that this process holds: renews their leases until they are settled, and settles them, with retries, when
  * Redis is in trouble. Monotonic time throughout, as the wall clock may jump.
  */
 export class Leases {
@@ -117,7 +117,7 @@ export class Leases {
     const queues = new Set(jobs.map((job) => this.#held.get(job)?.queue));
     const renew = async (queue: Queue) => {
       const renewed = () => this.#renew(queue, this.#spent(1 / 2).get(queue) ?? []);
-      await this.#trying(() => patiently(renewed, this.#patience())).catch((error: unknown) => {
+      await this.#trying(() => withRetries(renewed, this.#retryLimits())).catch((error: unknown) => {
         if (!this.#goesOn(queue, error)) throw error;
         this.forget(jobs.filter((job) => this.#held.get(job)?.queue === queue));
       });
@@ -191,7 +191,7 @@ export class Leases {
           const { job, delayMs, error } = items[place] as GiveBack;
           return { id: job.id, receipt: job.receipt, delayMs, error };
         });
-        const told = await this.#trying(() => settlePatiently(() => call(queue, given), this.#patience())).catch(
+        const told = await this.#trying(() => settleWithRetries(() => call(queue, given), this.#retryLimits())).catch(
           (error: unknown) => {
             if (!this.#goesOn(queue, error, true)) throw error;
           },
@@ -215,8 +215,8 @@ export class Leases {
     return items.map(({ job }, place) => answers[place] ?? gone(this.#ended.get(job) ?? 'lost'));
   }
 
-  #patience(): Patience {
-    const end = performance.now() + (this.#options.patienceMs ?? Number.POSITIVE_INFINITY);
+  #retryLimits(): RetryLimits {
+    const end = performance.now() + (this.#options.retryMs ?? Number.POSITIVE_INFINITY);
     const giveUpAt = () => this.#giveUpAt;
     return { until: () => Math.min(end, this.#giveUpAt), giveUpAt, onTrouble: this.#options.onTrouble };
   }

@@ -14,7 +14,7 @@ import { type OnTrouble, Outages } from './outages.js';
 const LAG_MS = [1, 16] as const;
 
 /** How a drain loop goes on. Times are ms. */
-export interface LoopOptions {
+export interface PollOptions {
   /** The most jobs to take in all. */
   readonly limit?: number | undefined;
   /** The most jobs to take at once; asked before each call when it changes. */
@@ -52,7 +52,7 @@ export interface LoopOptions {
  * With `watch` a connection that is lost and errors that pass are waited out. A queue that fails otherwise is left out,
  * with `watch` until it is well again; what it failed with is thrown at the end, or when no other is left.
  */
-export async function* drainLoop(queues: readonly Queue[], options: LoopOptions = {}): AsyncGenerator<Taken> {
+export async function* poll(queues: readonly Queue[], options: PollOptions = {}): AsyncGenerator<Taken> {
   const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const rest = new Rest(queues, signal);
@@ -121,7 +121,7 @@ export async function* drainLoop(queues: readonly Queue[], options: LoopOptions 
 }
 
 /** The error for a call that took jobs, maybe, when whoever was to get them has stopped. */
-function inDoubt({ name }: Queue, error: DelayqError, { leaseMs }: LoopOptions): DelayqError {
+function inDoubt({ name }: Queue, error: DelayqError, { leaseMs }: PollOptions): DelayqError {
   const next =
     leaseMs === 0
       ? 'jobs that this call took were removed as it took them, and are lost'
@@ -138,13 +138,13 @@ interface Answered {
 
 /** The calls of a loop: how many jobs they may take, and up to which due time. */
 class Calls {
-  readonly #options: LoopOptions;
+  readonly #options: PollOptions;
   /** Until when a job must have been due, by the clock of each Redis at its first answer. */
   readonly #cutoffs = new Map<Queue['redis'], number>();
   /** How many more jobs may be asked for. */
   left: number;
 
-  constructor(options: LoopOptions) {
+  constructor(options: PollOptions) {
     this.#options = options;
     this.left = options.limit ?? Number.POSITIVE_INFINITY;
   }

@@ -1,5 +1,6 @@
-import { checkMs, type Job, MAX_ERROR } from '../model/job.js';
+import { type Job, MAX_ERROR } from '../model/job.js';
 import { parseDuration } from '../model/time.js';
+import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 
 /** Thrown by a handler: this job is dead, trying it again has no use. */

@@ -1,12 +1,13 @@
 import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError, isPassing } from '../model/errors.js';
-import { checkCount, checkMs, type Job } from '../model/job.js';
+import type { Job } from '../model/job.js';
 import { formatDuration } from '../model/time.js';
+import { checkCount, checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import { Line, SURPLUS_MS } from './buffer.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
-import { drainLoop, type LoopOptions } from './poller.js';
+import { type PollOptions, poll } from './poller.js';
 import { Settler, type Verdict } from './settler.js';
 import {
   Call,
@@ -34,7 +35,7 @@ export interface Summary extends Readonly<Record<TaskOutcome, number>> {
 }
 
 /** How a worker works. Durations are ms. */
-export interface WorkerOptions extends Pick<LoopOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
+export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
   /** Go on waiting for jobs; default true. Otherwise the run ends when none that was due at its start is left. */
   readonly watch?: boolean | undefined;
   /** Handlers at once; default 1. */
@@ -130,7 +131,7 @@ export class BatchWorker {
       },
       onTrouble: options.onTrouble,
       // A run that ends by itself must not wait for a Redis that is gone for ever.
-      ...(options.watch === false ? { patienceMs: this.#graceMs } : {}),
+      ...(options.watch === false ? { retryMs: this.#graceMs } : {}),
     });
     this.#settler = new Settler(this.#leases, this.#backoff, {
       onSettled: (verdict, outcome, delayMs) => this.#settled(verdict, outcome, delayMs),
@@ -151,7 +152,7 @@ export class BatchWorker {
   async run(): Promise<Summary> {
     if (this.#batches) throw new DelayqError('usage', 'this worker has run', { next: 'make a new one' });
     const { signal, watch = true, onDrained } = this.#options;
-    this.#batches = drainLoop(this.#queues, {
+    this.#batches = poll(this.#queues, {
       ...this.#options,
       watch,
       batch: () => Math.max(this.#room(), 1),

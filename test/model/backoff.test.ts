@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { exactDuration, formatBackoff, formatSetting, parseBackoff, parseSetting } from '../../src/index.js';
+import { exactDuration, formatBackoff, formatSetting, parseBackoff, parseSetting } from '../../src/internal.js';
 
 describe('a backoff', () => {
   it.each([

@@ -12,7 +12,7 @@ import {
   Queue,
   Spread,
   Transfer,
-} from '../../src/index.js';
+} from '../../src/internal.js';
 import { admin, connection, freshName, key, timePasses } from '../support/redis.js';
 
 const inspector = new Inspector(connection);

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkId, checkName, decodeUtf8, JsonText, MAX_PAYLOAD } from '../../src/index.js';
+import { checkId, checkName, decodeUtf8, JsonText, MAX_PAYLOAD } from '../../src/internal.js';
 import { newId } from '../../src/model/id.js';
-import { printable } from '../../src/model/job.js';
+import { printable } from '../../src/model/text.js';
 
 describe('an id made by delayq', () => {
   it('is 13 characters of base62', () => expect(newId()).toMatch(/^[0-9A-Za-z]{13}$/));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../../src/index.js';
+import { formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../../src/internal.js';
 
 const SECOND = 1_000;
 const HOUR = 3_600_000;

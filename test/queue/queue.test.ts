@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Backoff, Inspector, JsonText, MAX_ERROR, orphans, type Queue } from '../../src/index.js';
+import { type Backoff, Inspector, JsonText, MAX_ERROR, orphans, type Queue } from '../../src/internal.js';
 import { queueKeys } from '../../src/redis/keys.js';
 import * as scripts from '../../src/scripts/jobs.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';

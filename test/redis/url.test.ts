@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { shellWord } from '../../src/health/finding.js';
-import { printable } from '../../src/model/job.js';
+import { printable, shellWord } from '../../src/model/text.js';
 import { hasLogin, loginHider, parseUrl } from '../../src/redis/url.js';
 
 /** Any characters, those that mean something to a URL among them, as they are but for %. */

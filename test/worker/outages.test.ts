@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, type Job, Leases, Queue, type TaskResult, Worker } from '../../src/index.js';
+import { Connection, type Job, Leases, Queue, type TaskResult, Worker } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, drainLoop, type Job, Leases, Queue, type Taken } from '../../src/index.js';
+import { Connection, type Job, Leases, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { admin, connection, freshQueue, timePasses } from '../support/redis.js';
 import { Server } from '../support/server.js';
@@ -13,7 +13,7 @@ describe('a drain loop', () => {
     await high.enqueue({ payload: 'high 1' });
     await low.enqueue([{ payload: 'low 1' }, { payload: 'low 2' }]);
     const seen: unknown[] = [];
-    for await (const batch of drainLoop([high, low], { batch: 1, watch: true, forMs: 3_000 })) {
+    for await (const batch of poll([high, low], { batch: 1, watch: true, forMs: 3_000 })) {
       seen.push(...payloadsOf(batch));
       if (seen.length === 2) await high.enqueue({ payload: 'high 2' });
       if (seen.length === 4) break;
@@ -27,7 +27,7 @@ describe('a drain loop', () => {
     const leases = new Leases();
     const seen: unknown[] = [];
     let most = 0;
-    for await (const taken of drainLoop([queue], { batch: 2, limit: 7, ahead: true, leases })) {
+    for await (const taken of poll([queue], { batch: 2, limit: 7, ahead: true, leases })) {
       await until(() => leases.size > taken.jobs.length || seen.length > 3 || seen.length === 0);
       most = Math.max(most, leases.size);
       seen.push(...payloadsOf(taken));
@@ -44,7 +44,7 @@ describe('a drain loop', () => {
     await queue.enqueue(Array.from({ length: 10 }, (_, i) => ({ payload: i, at: 1_000 + i })));
     const stop = new AbortController();
     const seen: unknown[] = [];
-    for await (const taken of drainLoop([queue], { batch: 2, leaseMs: 0, ahead: true, signal: stop.signal })) {
+    for await (const taken of poll([queue], { batch: 2, leaseMs: 0, ahead: true, signal: stop.signal })) {
       seen.push(...payloadsOf(taken));
       if (seen.length === 4) stop.abort();
     }
@@ -57,7 +57,7 @@ describe('a drain loop', () => {
     await queue.enqueue({ payload: 'far', in: '1h' });
     const stop = new AbortController();
     let calls = 0;
-    const loop = drainLoop([queue], { watch: true, signal: stop.signal, onDrained: () => calls++ });
+    const loop = poll([queue], { watch: true, signal: stop.signal, onDrained: () => calls++ });
     const first = loop.next();
     await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
     await queue.enqueue({ payload: 'near', in: 300 });
@@ -73,7 +73,7 @@ describe('a drain loop', () => {
   it('that watches an idle queue asks about once a second', async () => {
     const queue = freshQueue();
     let calls = 0;
-    for await (const _ of drainLoop([queue], { watch: true, forMs: 3_500, onDrained: () => calls++ }));
+    for await (const _ of poll([queue], { watch: true, forMs: 3_500, onDrained: () => calls++ }));
     expect(calls).toBeGreaterThan(1);
     expect(calls).toBeLessThan(7);
   });
@@ -86,7 +86,7 @@ describe('a drain loop', () => {
     await queue.enqueue([1, 2, 3].map((n) => ({ payload: n })));
     const stop = new AbortController();
     const leases = new Leases();
-    const loop = drainLoop([queue], { watch: true, signal: stop.signal, leases });
+    const loop = poll([queue], { watch: true, signal: stop.signal, leases });
     own.signal('SIGSTOP');
     const taken = loop.next();
     stop.abort();
@@ -102,7 +102,7 @@ describe('a drain loop', () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     await queue.drain({ leaseMs: 400 });
-    for await (const { jobs } of drainLoop([queue], { watch: true, forMs: 10_000 })) {
+    for await (const { jobs } of poll([queue], { watch: true, forMs: 10_000 })) {
       expect(jobs).toMatchObject([{ attempt: 2 }]);
       break;
     }

@@ -1,4 +1,4 @@
-import { type Connection, formatDuration, parseAt } from '../../index.js';
+import { type Connection, formatDuration, parseAt } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, parseMoment, type StoredJob } from '../../index.js';
+import { DelayqError, type Filter, parseMoment, type StoredJob } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
 import { count } from './options.js';
 

@@ -1,4 +1,4 @@
-import { type Id, type Inspector, idOf } from '../../index.js';
+import { type Id, type Inspector, idOf } from '../../internal.js';
 
 /**
  * The ids that words on the command line or stdin name. base64:… stands for bytes that cannot be typed, but for the text

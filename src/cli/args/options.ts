@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { DelayqError, parseDuration } from '../../index.js';
+import { DelayqError, parseDuration } from '../../internal.js';
 
 /** Reads an option that is a duration, ms. */
 export function duration(text: string): number {

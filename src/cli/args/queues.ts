@@ -1,4 +1,4 @@
-import { type Connection, DelayqError, exists, Inspector } from '../../index.js';
+import { type Connection, DelayqError, exists, Inspector } from '../../internal.js';
 
 /** The error for a queue that is not there, naming one whose name is close. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {

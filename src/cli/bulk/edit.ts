@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, type Id, Inspector, type StoredJob } from '../../index.js';
+import { DelayqError, type Filter, type Id, Inspector, type StoredJob } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/filters.js';
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';

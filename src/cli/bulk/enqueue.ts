@@ -12,7 +12,7 @@ import {
   JsonText,
   type NewJob,
   type Queue,
-} from '../../index.js';
+} from '../../internal.js';
 import { type Context, cannotWrite, type Globals } from '../host/context.js';
 import { jobOf } from '../lines/job-line.js';
 import { lines } from '../lines/reader.js';

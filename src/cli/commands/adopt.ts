@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { DelayqError, type LeftReason, Transfer } from '../../index.js';
+import { DelayqError, type LeftReason, Transfer } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { Meter } from '../terminal/meter.js';

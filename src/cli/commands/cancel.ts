@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { Operator } from '../../index.js';
+import { Operator } from '../../internal.js';
 import { addGlobals, examples } from '../args/options.js';
 import { type ActOptions, actOn, addAct } from '../bulk/edit.js';
 import type { Context } from '../host/context.js';

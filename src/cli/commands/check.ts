@@ -9,7 +9,7 @@ import {
   Inspector,
   isDelayqError,
   type Limits,
-} from '../../index.js';
+} from '../../internal.js';
 import { addGlobals, details, duration, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, Option } from 'commander';
-import { checkName, DelayqError, Inspector } from '../../index.js';
+import { checkName, DelayqError, Inspector } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { type Candidates, candidatesFor } from '../completion/candidates.js';
 import { bash, fish, zsh } from '../completion/shells.js';

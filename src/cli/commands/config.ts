@@ -7,7 +7,7 @@ import {
   parseSetting,
   SETTING_NAMES,
   type Settings,
-} from '../../index.js';
+} from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, table } from '../terminal/output.js';

@@ -1,7 +1,7 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
-import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, hasLogin, shellWord } from '../../index.js';
+import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, hasLogin, shellWord } from '../../internal.js';
 import { addGlobals, details, examples, longerThanNone } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { say } from '../terminal/output.js';

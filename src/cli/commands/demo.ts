@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { connect, DelayqError, isPassing } from '../../index.js';
+import { connect, DelayqError, isPassing } from '../../internal.js';
 import { examples } from '../args/options.js';
 import type { Context } from '../host/context.js';
 import { colours } from '../terminal/output.js';

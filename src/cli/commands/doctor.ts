@@ -9,7 +9,7 @@ import {
   isDelayqError,
   shellWord,
   worst,
-} from '../../index.js';
+} from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';

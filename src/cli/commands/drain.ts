@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { type Backoff, DelayqError, LONGEST_TIMER_MS, parseBackoff, Queue } from '../../index.js';
+import { type Backoff, DelayqError, LONGEST_TIMER_MS, parseBackoff, Queue } from '../../internal.js';
 import {
   addGlobals,
   count,

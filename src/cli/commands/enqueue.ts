@@ -11,7 +11,7 @@ import {
   MAX_PAYLOAD,
   Queue,
   tooLarge,
-} from '../../index.js';
+} from '../../internal.js';
 import { readAt } from '../args/at.js';
 import { addGlobals, count, duration, examples } from '../args/options.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';

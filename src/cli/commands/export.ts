@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { Inspector, SETTING_NAMES, Transfer } from '../../index.js';
+import { Inspector, SETTING_NAMES, Transfer } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';

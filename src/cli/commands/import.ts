@@ -11,7 +11,7 @@ import {
   type Restored,
   readSettings,
   Transfer,
-} from '../../index.js';
+} from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { importedOf, isBadLine } from '../lines/export-line.js';

@@ -9,7 +9,7 @@ import {
   pausedUntil,
   stalled,
   type Trend,
-} from '../../index.js';
+} from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';

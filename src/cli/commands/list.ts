@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { Inspector, type StoredJob } from '../../index.js';
+import { Inspector, type StoredJob } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';

@@ -7,7 +7,7 @@ import {
   isDelayqError,
   type Measured,
   metricsText,
-} from '../../index.js';
+} from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';

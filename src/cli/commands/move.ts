@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { checkName, DelayqError, type Moved, Transfer } from '../../index.js';
+import { checkName, DelayqError, type Moved, Transfer } from '../../internal.js';
 import { isFiltered } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { formatDuration, formatTime, Operator, type Paused } from '../../index.js';
+import { formatDuration, formatTime, Operator, type Paused } from '../../internal.js';
 import { addGlobals, details, examples, longerThanNone } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { DelayqError, exists, Inspector, Operator, type Snapshot, type StoredJob } from '../../index.js';
+import { DelayqError, exists, Inspector, Operator, type Snapshot, type StoredJob } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { formatDuration, Operator, Spread } from '../../index.js';
+import { formatDuration, Operator, Spread } from '../../internal.js';
 import { addGlobals, examples, ratePerSecond } from '../args/options.js';
 import { type ActOptions, actOn, addAct } from '../bulk/edit.js';
 import type { Context } from '../host/context.js';

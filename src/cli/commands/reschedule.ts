@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { DelayqError, formatDuration, formatTime, Operator, Spread } from '../../index.js';
+import { DelayqError, formatDuration, formatTime, Operator, Spread } from '../../internal.js';
 import { readAt } from '../args/at.js';
 import { addGlobals, details, duration, examples, ratePerSecond } from '../args/options.js';
 import { type ActOptions, actOn, addAct } from '../bulk/edit.js';

@@ -10,11 +10,11 @@ import {
   MAX_CALL,
   type NackAnswer,
   type NackOptions,
-  type Patience,
-  patiently,
   Queue,
-  settlePatiently,
-} from '../../index.js';
+  type RetryLimits,
+  settleWithRetries,
+  withRetries,
+} from '../../internal.js';
 import { addGlobals, details, duration, examples, longerThanNone } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { type Line, lines } from '../lines/reader.js';
@@ -34,10 +34,10 @@ interface Options extends Globals {
 }
 
 /** How one of the three tells Redis of jobs of one queue. */
-type Settle = (queue: Queue, jobs: readonly Held[], patience: Patience) => Promise<(Answer | NackAnswer)[]>;
+type Settle = (queue: Queue, jobs: readonly Held[], limits: RetryLimits) => Promise<(Answer | NackAnswer)[]>;
 
 /** How long Redis may be in trouble before what was read is given up, ms: the work behind it is done already. */
-const PATIENCE_MS = 30_000;
+const RETRY_FOR_MS = 30_000;
 
 /** After a first signal: how long the lines still to come are waited for, ms. Who writes them is being stopped, too. */
 const GRACE_MS = 30_000;
@@ -48,8 +48,8 @@ const IN_FLIGHT = 4;
 export function ackCommand(context: Context): Command {
   const command = answer('ack', 'Say that jobs are done: remove them').action(
     (queue: string | undefined, id: string | undefined, receipt: string | undefined, options: Options) =>
-      settle(context, [queue, id, receipt], options, (of, jobs, patience) =>
-        settlePatiently(() => of.ack(jobs), patience),
+      settle(context, [queue, id, receipt], options, (of, jobs, limits) =>
+        settleWithRetries(() => of.ack(jobs), limits),
       ),
   );
   examples(command, [
@@ -67,11 +67,11 @@ export function nackCommand(context: Context): Command {
     .option('--release', 'count nothing: due as before, or with --in after that')
     .option('--error <text>', 'keep this as the last error')
     .action((queue: string | undefined, id: string | undefined, receipt: string | undefined, options: Options) =>
-      settle(context, [queue, id, receipt], options, async (of, jobs, patience) => {
+      settle(context, [queue, id, receipt], options, async (of, jobs, limits) => {
         const mode = options.dead ? 'dead' : options.release ? 'release' : 'retry';
         const how: NackOptions = options.error === undefined ? { mode } : { mode, error: options.error };
         const given = jobs.map(({ id, receipt }) => ({ id, receipt, delayMs: options.in }));
-        return (await settlePatiently(() => of.nack(given, how), patience)).map((nacked) => nacked.answer);
+        return (await settleWithRetries(() => of.nack(given, how), limits)).map((nacked) => nacked.answer);
       }),
     );
   examples(command, [
@@ -85,8 +85,8 @@ export function renewCommand(context: Context): Command {
   const command = answer('renew', 'Hold jobs for longer')
     .option('--lease <duration>', "for so long from now, instead of the queue's lease", longerThanNone)
     .action((queue: string | undefined, id: string | undefined, receipt: string | undefined, options: Options) =>
-      settle(context, [queue, id, receipt], options, (of, jobs, patience) =>
-        patiently(() => of.renew(jobs, options.lease), patience),
+      settle(context, [queue, id, receipt], options, (of, jobs, limits) =>
+        withRetries(() => of.renew(jobs, options.lease), limits),
       ),
     );
   examples(command, [
@@ -220,10 +220,10 @@ class Answers {
   }
 
   async #send(queue: Queue, items: readonly Item[]): Promise<void> {
-    const end = performance.now() + PATIENCE_MS;
-    const patience = { until: () => end, onTrouble: (error?: DelayqError) => this.#notes.trouble(error) };
+    const end = performance.now() + RETRY_FOR_MS;
+    const limits = { until: () => end, onTrouble: (error?: DelayqError) => this.#notes.trouble(error) };
     try {
-      const answers = await this.#settle(queue, items, patience);
+      const answers = await this.#settle(queue, items, limits);
       for (const [i, item] of items.entries()) this.#answered(item, answers[i] as Answer | NackAnswer);
     } catch (error) {
       if (!this.#failures.has(queue)) this.#failures.set(queue, error);

@@ -8,7 +8,7 @@ import {
   type Settings,
   type StoredJob,
   timeOfId,
-} from '../../index.js';
+} from '../../internal.js';
 import { idsOf } from '../args/ids.js';
 import { addGlobals, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';

@@ -5,10 +5,10 @@ import {
   formatDuration,
   Inspector,
   LONGEST_TIMER_MS,
-  patiently,
   pausedUntil,
   type Snapshot,
-} from '../../index.js';
+  withRetries,
+} from '../../internal.js';
 import { addGlobals, details, duration, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
@@ -67,7 +67,7 @@ async function wait(context: Context, queues: readonly string[], options: Option
   for (const queue of queues) await requireQueue(redis, prefix, queue);
   const notes = new Notes(context, 'quiet');
   const look = () => Promise.all(queues.map(async (queue) => leftOf(queue, await inspector.inspect(queue))));
-  const patience = {
+  const limits = {
     until: () => (stop.aborted ? 0 : end),
     onTrouble: (error: DelayqError | undefined) => notes.trouble(error),
   };
@@ -78,7 +78,7 @@ async function wait(context: Context, queues: readonly string[], options: Option
     // As many looks a second for several queues as for one.
     const pause = Math.min(LOOK_MS * queues.length, end - performance.now(), LONGEST_TIMER_MS);
     await sleep(Math.max(Math.ceil(pause), 1), undefined, { signal: stop }).catch(() => {});
-    if (!stop.aborted) left = await patiently(look, patience);
+    if (!stop.aborted) left = await withRetries(look, limits);
   }
   progress.clear();
   const idle = left.every((queue) => queue.idle);

@@ -1,5 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
-import { SETTING_NAMES } from '../../index.js';
+import { SETTING_NAMES } from '../../internal.js';
 
 /*
  * What can stand at the cursor of a command line that is being typed, found by walking the tree of commands.

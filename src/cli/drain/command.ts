@@ -1,4 +1,4 @@
-import type { Task } from '../../index.js';
+import type { Task } from '../../internal.js';
 import { type Form, lineOf } from '../lines/drain-line.js';
 import type { Recipe } from './to-handlers.js';
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Job, Leases } from '../../index.js';
+import type { Job, Leases } from '../../internal.js';
 import type { Reader } from './reader.js';
 import type { Drain } from './report.js';
 import { Unconfirmed } from './unconfirmed.js';

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Dead, DelayqError, isDelayqError, Release } from '../../index.js';
+import { Dead, DelayqError, isDelayqError, Release } from '../../internal.js';
 import type { Ended } from './process.js';
 
 /** Of the errors of spawn(2), those that pass: the machine has no room for one more process now. */

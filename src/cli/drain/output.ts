@@ -1,4 +1,4 @@
-import { MAX_PAYLOAD } from '../../index.js';
+import { MAX_PAYLOAD } from '../../internal.js';
 import { type Context, cannotWrite, readerGone } from '../host/context.js';
 
 type Channel = 'stdout' | 'stderr';

@@ -6,7 +6,7 @@ import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { DelayqError } from '../../index.js';
+import { DelayqError } from '../../internal.js';
 import type { Output } from './output.js';
 
 /** How much of what a process last wrote to stderr is kept, bytes. */

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { closeSync, readdirSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LONGEST_TIMER_MS } from '../../index.js';
+import { LONGEST_TIMER_MS } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { statOf } from './descriptors.js';
 import type { Output } from './output.js';

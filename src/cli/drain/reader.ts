@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayqError } from '../../index.js';
+import { DelayqError } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { type Descriptor, descriptorsOf, modeOf, statOf, stillReads, targetOf } from './descriptors.js';
 

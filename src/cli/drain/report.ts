@@ -1,4 +1,4 @@
-import type { Queue } from '../../index.js';
+import type { Queue } from '../../internal.js';
 import type { Form } from '../lines/drain-line.js';
 import type { Notes } from '../terminal/notes.js';
 

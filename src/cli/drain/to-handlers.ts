@@ -1,4 +1,4 @@
-import { type Backoff, BatchWorker, type DelayqError, type Queue, type Task } from '../../index.js';
+import { type Backoff, BatchWorker, type DelayqError, type Queue, type Task } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 import { Verdict } from './exit-status.js';

@@ -1,4 +1,4 @@
-import { drainLoop, type Job, Leases, type Queue, type Taken } from '../../index.js';
+import { type Job, Leases, poll, type Queue, type Taken } from '../../internal.js';
 import { type Context, cannotWrite, readerGone } from '../host/context.js';
 import { lineOf } from '../lines/drain-line.js';
 import { say } from '../terminal/output.js';
@@ -15,7 +15,7 @@ const CHUNK = 64 * 1024;
 const LF = 10;
 
 /** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
-const LAST_PATIENCE_MS = 5_000;
+const LAST_RETRY_MS = 5_000;
 
 /** Writes due jobs to stdout, one a line. Returns how many lines are out although their leases had ended before. */
 export async function drainToStdout(context: Context, drain: Drain, delivery: Delivery): Promise<number> {
@@ -25,16 +25,16 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     onLost: (job) => confirmer.leaseLost(job),
     onTrouble: (error, queue) => notes.trouble(error, queue),
     // A run of cron's must not wait for a Redis that is gone while the next runs start.
-    patienceMs: watch ? undefined : LAST_PATIENCE_MS,
+    retryMs: watch ? undefined : LAST_RETRY_MS,
   });
   // A run that ends by itself must do so even if Redis is gone by then.
-  if (drain.forMs !== undefined) leases.giveUpAfter(drain.forMs + LAST_PATIENCE_MS);
+  if (drain.forMs !== undefined) leases.giveUpAfter(drain.forMs + LAST_RETRY_MS);
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
   const confirmer = new Confirmer(leases, reader, drain);
   const sink = new StdoutSink(context, { drain, delivery, leases, confirmer });
   const enough = new AbortController();
   const over = AbortSignal.any([stop, confirmer.readerGone]);
-  const batches = drainLoop(queues, {
+  const batches = poll(queues, {
     limit: drain.limit,
     leaseMs: delivery === 'once' ? 0 : drain.leaseMs,
     watch,
@@ -53,7 +53,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     failure ??= error;
     // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long. One queue that fails
     // is no reason to give back what came from the others.
-    if (error !== leases.outages.error) leases.giveUpAfter(Math.min(graceMs, LAST_PATIENCE_MS));
+    if (error !== leases.outages.error) leases.giveUpAfter(Math.min(graceMs, LAST_RETRY_MS));
   };
   try {
     for (let taken = await ahead; taken; taken = await ahead) {

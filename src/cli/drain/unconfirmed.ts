@@ -1,4 +1,4 @@
-import type { Job } from '../../index.js';
+import type { Job } from '../../internal.js';
 
 interface Line {
   readonly job: Job;

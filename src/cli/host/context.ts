@@ -10,7 +10,7 @@ import {
   isDelayqError,
   loginHider,
   systemZone,
-} from '../../index.js';
+} from '../../internal.js';
 
 /** Options that every command has. */
 export interface Globals {

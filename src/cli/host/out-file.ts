@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { DelayqError, isDelayqError } from '../../index.js';
+import { DelayqError, isDelayqError } from '../../internal.js';
 
 /** What to do about the usual errors; the first word of Node's message is their code. */
 const NEXT: Readonly<Record<string, string>> = {

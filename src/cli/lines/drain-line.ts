@@ -1,4 +1,4 @@
-import { type Job, printable } from '../../index.js';
+import { type Job, printable } from '../../internal.js';
 
 /** What is written of a job: its payload, the text that its payload is as a JSON string, or all there is to know. */
 export type Form = 'payload' | 'text' | 'envelope';

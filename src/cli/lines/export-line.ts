@@ -10,7 +10,7 @@ import {
   parseAt,
   parseDuration,
   SCORE,
-} from '../../index.js';
+} from '../../internal.js';
 import { badLine, objectOn, payloadText } from './job-line.js';
 
 /*

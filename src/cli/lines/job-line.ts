@@ -1,4 +1,4 @@
-import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../index.js';
+import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../internal.js';
 
 /** The error for a line that is no job. */
 export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { type DelayqError, decodeUtf8, MAX_PAYLOAD, tooLarge } from '../../index.js';
+import { type DelayqError, decodeUtf8, MAX_PAYLOAD, tooLarge } from '../../internal.js';
 
 /** One line of input: its number, from 1, and its text without the line's end, or why it cannot be read. */
 export interface Line {

@@ -1,4 +1,4 @@
-import type { Span } from '../../index.js';
+import type { Span } from '../../internal.js';
 import { grouped, many } from './output.js';
 
 const EIGHTHS = ['', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

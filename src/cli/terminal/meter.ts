@@ -1,4 +1,4 @@
-import { formatDuration } from '../../index.js';
+import { formatDuration } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { grouped, many, say } from './output.js';
 import { Progress } from './progress.js';

@@ -1,4 +1,4 @@
-import { type DelayqError, type Drained, formatDuration, type Queue, type TaskResult } from '../../index.js';
+import { type DelayqError, type Drained, formatDuration, type Queue, type TaskResult } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { complain, grouped, many, say, shownId } from './output.js';
 

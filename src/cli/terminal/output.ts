@@ -1,7 +1,7 @@
 import type { ChalkInstance } from 'chalk';
-import { DelayqError, type Id, idWord, isDelayqError, printable } from '../../index.js';
+import { DelayqError, type Id, idWord, isDelayqError, printable } from '../../internal.js';
 
-export { grouped, many } from '../../index.js';
+export { grouped, many } from '../../internal.js';
 
 import type { Context } from '../host/context.js';
 

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type DelayqError, isPassing } from '../../index.js';
+import { type DelayqError, isPassing } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { complain, say } from './output.js';
 import { Screen } from './screen.js';

@@ -1,4 +1,4 @@
-import { formatDuration, type StoredJob } from '../../index.js';
+import { formatDuration, type StoredJob } from '../../internal.js';
 import { parse, withPayload } from '../lines/drain-line.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';

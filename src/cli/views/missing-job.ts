@@ -7,7 +7,7 @@ import {
   printable,
   standing,
   timeOfId,
-} from '../../index.js';
+} from '../../internal.js';
 import { grouped } from '../terminal/output.js';
 import { timeOf } from './problems.js';
 

@@ -1,4 +1,4 @@
-import { formatDuration, lag, pausedUntil } from '../../index.js';
+import { formatDuration, lag, pausedUntil } from '../../internal.js';
 import { clip, columns, grouped, type Paint, table, visible } from '../terminal/output.js';
 import { arrowOf, bad, faultsOf, late, NONE, paceOf, signLine, signsOf } from './problems.js';
 import type { Look, Row } from './snapshot.js';

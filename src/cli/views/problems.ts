@@ -8,7 +8,7 @@ import {
   type Snapshot,
   stalled,
   type Trend,
-} from '../../index.js';
+} from '../../internal.js';
 import { grouped, many, type Paint, visible } from '../terminal/output.js';
 import type { Row } from './snapshot.js';
 

@@ -7,7 +7,7 @@ import {
   type Settings,
   type Snapshot,
   stalled,
-} from '../../index.js';
+} from '../../internal.js';
 import { histogram } from '../terminal/chart.js';
 import { clip, columns, grouped, many, type Paint, padded, visible } from '../terminal/output.js';
 import type { Room } from './overview.js';

@@ -8,7 +8,7 @@ import {
   standing,
   type Trend,
   trend,
-} from '../../index.js';
+} from '../../internal.js';
 
 /** Jobs a second into and out of a queue, between two looks. */
 interface Rates {

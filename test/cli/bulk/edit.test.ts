@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, Inspector, type Job, Operator, pausedUntil, Queue, Spread } from '../../../src/index.js';
+import { Connection, Inspector, type Job, Operator, pausedUntil, Queue, Spread } from '../../../src/internal.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, timePasses } from '../../support/redis.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { importedOf, lineOf } from '../../../src/cli/lines/export-line.js';
-import { type Exported, JsonText, type Queue, Transfer } from '../../../src/index.js';
+import { type Exported, JsonText, type Queue, Transfer } from '../../../src/internal.js';
 import { during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, Inspector, Operator, pausedUntil, Queue } from '../../../src/index.js';
+import { Connection, Inspector, Operator, pausedUntil, Queue } from '../../../src/internal.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, beginSh, delayq, linesOf, onTerminal } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, timePasses } from '../../support/redis.js';

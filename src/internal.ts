@@ -1,0 +1,36 @@
+/*
+ * What the command line uses of the library beyond the public API. Not published: it may change with any version.
+ */
+
+export type { LeftReason } from './admin/adopt.js';
+export { exists, LATE_MS, lag, orphans, pausedUntil, stalled, standing } from './admin/inspector.js';
+export { type Exported, SCORE } from './admin/transfer.js';
+export type { Found } from './health/audit.js';
+export { CHECK_STATES, DEFAULT_THRESHOLDS, type Limits } from './health/check.js';
+export { worst } from './health/finding.js';
+export type { Measured } from './health/metrics.js';
+export * from './index.js';
+export { formatBackoff, parseBackoff } from './model/backoff.js';
+export { idOf, idWord, timeOfId } from './model/id.js';
+export { MAX_ERROR } from './model/job.js';
+export { decodeUtf8, tooLarge } from './model/payload.js';
+export { DEFAULT_SETTINGS, formatSetting, parseSetting, readSettings, SETTING_NAMES } from './model/settings.js';
+export { grouped, many, printable, shellWord } from './model/text.js';
+export {
+  exactDuration,
+  formatDuration,
+  formatTime,
+  parseAt,
+  parseDuration,
+  parseMoment,
+  systemZone,
+} from './model/time.js';
+export { checkId, checkName } from './model/validate.js';
+export { type RetryLimits, settleWithRetries, withRetries } from './queue/retry.js';
+export { DEFAULT_PREFIX } from './redis/keys.js';
+export { MAX_CALL } from './redis/script.js';
+export { DEFAULT_URL, hasLogin, loginHider } from './redis/url.js';
+export type { Span } from './scripts/inspect.js';
+export type { Parcel, Restored } from './scripts/transfer.js';
+export { Leases, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
+export { poll } from './worker/poller.js';
