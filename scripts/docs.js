@@ -1,0 +1,119 @@
+// Generates docs/reference/commands.md and man/*.1 from the commander objects of the command line, so that the help,
+// the reference and the man pages cannot differ. `npm run docs` writes them; `--check` only names those that are stale.
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { commandsPage } from './markdown.js';
+import { commandPage, programPage } from './roff.js';
+import { blocksOf, tablesOf } from './text.js';
+
+const root = new URL('../', import.meta.url);
+const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8'));
+const { version } = manifest;
+
+/** The files of src/cli that make the program. */
+const SOURCES = `export { programOf } from './program.js'; export { COMMANDS } from './registry.js';`;
+
+/** Bundles the sources in memory and runs them: the library is compiled by tsc, but the command line is not. */
+async function load() {
+  const { outputFiles } = await build({
+    stdin: { contents: SOURCES, resolveDir: fileURLToPath(new URL('src/cli/', root)), loader: 'ts' },
+    bundle: true,
+    write: false,
+    platform: 'node',
+    format: 'cjs',
+    packages: 'external',
+    define: { DELAYQ_VERSION: JSON.stringify(version), 'import.meta.url': JSON.stringify(import.meta.url) },
+  });
+  const module = { exports: {} };
+  new Function('require', 'module', 'exports', outputFiles[0].text)(
+    createRequire(import.meta.url),
+    module,
+    module.exports,
+  );
+  return module.exports;
+}
+
+/** What addHelpText has put before or after a command's help. */
+function helpText(command, event) {
+  let text = '';
+  command.emit(event, { error: false, command, write: (some) => (text += some) });
+  return text.trim();
+}
+
+/** What the pages tell of a command. */
+function modelOf(command) {
+  const help = command.createHelp();
+  return {
+    name: command.name(),
+    summary: command.summary(),
+    usage: help.commandUsage(command),
+    description: command.description(),
+    arguments: help
+      .visibleArguments(command)
+      .map((one) => ({ term: help.argumentTerm(one), text: help.argumentDescription(one) })),
+    options: help.visibleOptions(command).map((one) => ({
+      term: help.optionTerm(one),
+      text: help.optionDescription(one),
+      name: one.long,
+    })),
+    examples: helpText(command, 'beforeHelp')
+      .split('\n')
+      .slice(1)
+      .map((line) => line.trim()),
+    blocks: blocksOf(helpText(command, 'afterHelp')),
+  };
+}
+
+/** The text of each page, by its path. */
+async function pages() {
+  const { programOf, COMMANDS } = await load();
+  // Commands ask their context for nothing before they run.
+  const made = await programOf({}, () => true);
+  const groups = Object.entries(COMMANDS).map(([title, commands]) => ({
+    title,
+    commands: Object.keys(commands).map((name) => modelOf(made.commands.find((command) => command.name() === name))),
+  }));
+  const program = modelOf(made);
+  const tables = (name) => tablesOf(readFileSync(new URL(`docs/reference/${name}.md`, root), 'utf8'));
+  const [{ rows: exits }, { rows: exitsByCommand }] = tables('exit-codes');
+  const [{ rows: variables }, , { rows: files }] = tables('environment');
+  const facts = { version, groups, exits, exitsByCommand, variables, files };
+  const man = [
+    ['man/delayq.1', programPage(program, facts)],
+    ...groups.flatMap(({ commands }) =>
+      commands.map((command) => [`man/delayq-${command.name}.1`, commandPage(command, facts)]),
+    ),
+  ];
+  // npm links the pages that are listed here; it does not look at "directories.man" when it installs.
+  manifest.man = man.map(([path]) => path);
+  return new Map([
+    ['docs/reference/commands.md', commandsPage(program, facts)],
+    ['package.json', `${JSON.stringify(manifest, undefined, 2)}\n`],
+    ...man,
+  ]);
+}
+
+const check = process.argv.includes('--check');
+const made = await pages();
+mkdirSync(new URL('man/', root), { recursive: true });
+const left = readdirSync(new URL('man/', root))
+  .map((file) => `man/${file}`)
+  .filter((path) => !made.has(path));
+const stale = [...made].filter(([path, text]) => {
+  const file = new URL(path, root);
+  return !existsSync(file) || readFileSync(file, 'utf8') !== text;
+});
+if (check) {
+  for (const path of [...stale.map(([path]) => path), ...left]) console.log(path);
+  if (stale.length + left.length > 0) {
+    console.error('docs: these pages are stale\n  why: the help of a command or a table that they use has changed');
+    console.error('  next: npm run docs, then commit the pages');
+    process.exitCode = 1;
+  }
+} else {
+  for (const path of left) rmSync(new URL(path, root));
+  for (const [path, text] of stale) writeFileSync(new URL(path, root), text);
+  console.error(`docs: ${made.size} pages, ${stale.length} of them changed`);
+}
