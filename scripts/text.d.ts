@@ -1,0 +1,2 @@
+/** The part of text.js that tests use. */
+export function tablesOf(markdown: string): { heading: string; rows: string[][] }[];

@@ -1,0 +1,179 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { tablesOf } from '../../scripts/text.js';
+import { begin, delayq, linesOf } from '../support/cli.js';
+import { admin, freshName } from '../support/redis.js';
+import { until } from '../support/until.js';
+
+const tables = tablesOf(readFileSync(new URL('../../docs/reference/json.md', import.meta.url), 'utf8'));
+
+/** Fields as json.md lists them in the tables below a heading (one of them, if `which` says so), for a command if it names some. */
+function documented(heading: string, { which, command }: { which?: number; command?: string } = {}): string[] {
+  const found = tables.filter((table) => table.heading === heading);
+  const chosen = which === undefined ? found : [found[which]];
+  const rows = chosen.flatMap((table) => table?.rows ?? []);
+  const names = rows
+    .filter(([, second = '']) => !command || second === 'all' || second.split(', ').includes(command))
+    .map(([field = '']) => field.replaceAll('`', ''));
+  expect(names.length, `${heading} is documented`).toBeGreaterThan(1);
+  return [...new Set(names)];
+}
+
+/** The fields of a document, as json.md writes them: what it documents as a whole is not looked into. */
+function fieldsOf(value: unknown, known: readonly string[], path = ''): string[] {
+  const at = (name: string) => (path === '' ? name : `${path}.${name}`);
+  if (Array.isArray(value)) return value.flatMap((one) => fieldsOf(one, known, `${path}[]`));
+  const isWhole = path !== '' && !known.some((name) => name.startsWith(`${path}.`));
+  if (typeof value !== 'object' || value === null || isWhole) return [path];
+  const own = known.includes(path) ? [path] : [];
+  if (known.includes(at('*'))) return [...own, ...Object.keys(value).map(() => at('*'))];
+  return [...own, ...Object.entries(value).flatMap(([name, one]) => fieldsOf(one, known, at(name)))];
+}
+
+/** What json.md leaves out of documents, and what it promises that none of them has. */
+function differences(documents: readonly unknown[], known: readonly string[], elsewhere: readonly string[] = []) {
+  const found = new Set(documents.flatMap((one) => fieldsOf(one, known)));
+  return {
+    undocumented: [...found].filter((field) => !known.includes(field)),
+    missing: known.filter((field) => !found.has(field) && !elsewhere.includes(field)),
+  };
+}
+
+const NONE = { undocumented: [], missing: [] };
+
+/** A queue of its own in a namespace of its own, and delayq in that namespace, whose stdout is lines of JSON. */
+function place() {
+  const prefix = freshName();
+  const key = (name: string, queue = 'q') => `${prefix}:{${queue}}:${name}`;
+  const json = async (args: string, input = ''): Promise<Record<string, unknown>[]> => {
+    const { stdout, stderr } = await delayq(args.split(' '), { input, env: { DELAYQ_PREFIX: prefix } });
+    const lines = linesOf(stdout);
+    expect(lines.length, `${args}: ${stderr}`).toBeGreaterThan(0);
+    return lines.map((line) => JSON.parse(line));
+  };
+  const run = (args: string, input = '') => delayq(args.split(' '), { input, env: { DELAYQ_PREFIX: prefix } });
+  return { prefix, key, json, run };
+}
+
+describe('json.md has the fields that are printed by', () => {
+  it('enqueue', async () => {
+    const { json } = place();
+    // A server with replicas, or of Redis 7.2, could tell these.
+    const confirmed = ['confirmed.disk', 'confirmed.replicas'];
+    const one = await json('enqueue --json q 1');
+    expect(differences(one, documented('enqueue --json', { which: 0 }), confirmed)).toEqual(NONE);
+    const many = await json('enqueue --json q -', '1\n2\nx\n');
+    expect(differences(many, documented('enqueue --json', { which: 1 }), confirmed)).toEqual(NONE);
+  });
+
+  it('drain and ack', async () => {
+    const { json, run } = place();
+    const jobs = ['{"payload":{"a":1},"in":"0s","tries":3,"ttl":"1h"}', '{"payload":2,"at":"@1795266000","id":"a"}'];
+    expect(
+      differences(
+        jobs.map((job) => JSON.parse(job)),
+        documented('enqueue --jobs'),
+      ),
+    ).toEqual(NONE);
+    expect((await run('enqueue --jobs q -', jobs.join('\n'))).code).toBe(0);
+    const lines = await json('drain --lease 1m -n 1 q');
+    expect(differences(lines, documented('drain'))).toEqual(NONE);
+    const named = documented('ack, nack, renew', { which: 0 });
+    const line = JSON.stringify(Object.fromEntries(named.map((name) => [name, lines[0]?.[name]])));
+    for (const command of ['renew', 'nack', 'ack']) {
+      const settled = await json(`${command} --json`, line);
+      expect(differences(settled, documented('ack, nack, renew', { which: 1 }))).toEqual(NONE);
+    }
+  });
+
+  it('list and show', async () => {
+    const { json, run, key } = place();
+    await run('enqueue --id p q 1');
+    await admin.hset(key('payload'), Buffer.from([0xff]), '2', 'm', '3');
+    await admin.zadd(key('pending'), 1, Buffer.from([0xff]));
+    await admin.zadd(key('active'), 'inf', 'm');
+    await admin.hset(key('lease'), 'm', 'receipt 1 1795266000000 move:other p token');
+    expect(differences(await json('list q'), documented('list', { which: 0 }))).toEqual(NONE);
+    const moving = [...(await json('show q m')), ...(await json('show q base64:/w=='))];
+    expect(differences(moving, [...documented('list', { which: 0 }), ...documented('show')])).toEqual(NONE);
+  });
+
+  it('inspect', async () => {
+    const { prefix, json, run, key } = place();
+    await run('enqueue --jobs q -', '{"payload":1}\n{"payload":2,"in":"1h"}\n');
+    await run('drain --lease 1m q');
+    await run('config q tries=3');
+    await run('pause --for 1h q');
+    // A sample of a minute ago, from which to tell a trend.
+    await admin.hset(key('stats'), 'at:15', `${Date.now() - 60_000} 0 0 0 0 0 0 - 0`);
+    await admin.set(key('pending', 'broken'), 'no sorted set');
+    await admin.sadd(`${prefix}:queues`, 'broken');
+    const watching = begin(['inspect', '--watch', 'q'], { input: '', env: { DELAYQ_PREFIX: prefix } });
+    await until(() => linesOf(watching.stdout).length > 1);
+    watching.child.kill('SIGTERM');
+    const looks = linesOf((await watching.ended).stdout).map((line) => JSON.parse(line));
+    expect(differences([...(await json('inspect')), ...looks], documented('inspect'))).toEqual(NONE);
+  });
+
+  it.each([
+    ['cancel', 'cancel --json q a'],
+    ['requeue', 'requeue --json q a'],
+    ['reschedule', 'reschedule --json --in 1h q a'],
+    ['bury', 'bury --json q a'],
+    ['move', 'move --json --into other q a'],
+  ])('%s', async (command, line) => {
+    const { json, run } = place();
+    await run('enqueue --id a q 1');
+    const dry = documented('Acting on jobs', { which: 1 });
+    expect(differences(await json(`${line} --dry-run`), dry, ['samples[]'])).toEqual(NONE);
+    const all = line.replace(/ a$/, ' --all --dry-run');
+    if (command !== 'requeue') expect(differences(await json(all), dry)).toEqual(NONE);
+    expect(differences(await json(line), documented('Acting on jobs', { which: 0, command }))).toEqual(NONE);
+  });
+
+  it('purge, pause, resume, wait and config', async () => {
+    const { json, run } = place();
+    await run('enqueue --id a q 1');
+    const paused = [...(await json('pause --json q')), ...(await json('resume --json q'))];
+    expect(differences(paused, documented('pause, resume'))).toEqual(NONE);
+    expect(differences(await json('wait --idle --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
+    expect(differences(await json('config --json q tries=3'), documented('config --json'))).toEqual(NONE);
+    const purged = [...(await json('purge --dry-run --json q')), ...(await json('purge --yes --json q'))];
+    expect(differences(purged, documented('purge --json'))).toEqual(NONE);
+  });
+
+  it('doctor', async () => {
+    const { json, run, key } = place();
+    await run('enqueue --id a q 1');
+    await admin.hdel(key('payload'), 'a');
+    const findings = [...(await json('doctor --json q')), ...(await json('doctor --fix --yes --json q'))];
+    expect(differences(findings, documented('doctor --json'))).toEqual(NONE);
+  });
+
+  it('export and import', async () => {
+    const { json, run, key } = place();
+    await run('enqueue --id a --tries 3 --ttl 1h q 1');
+    await run('config q tries=4');
+    const [odd, binary] = [Buffer.from([0xff]), Buffer.from([0xfe])];
+    await admin.hset(key('payload'), odd, binary, 'dead', '1', 'far', '1');
+    await admin.zadd(key('pending'), 1_795_266_000_000, odd, 'inf', 'far');
+    await admin.zadd(key('dead'), 1_795_266_000_000, 'dead');
+    await admin.hset(key('meta'), odd, binary, 'dead', '{"failures":1}');
+    const [head, ...jobs] = await json('export --config q');
+    expect(differences([head], documented('export', { which: 1 }))).toEqual(NONE);
+    expect(differences(jobs, documented('export', { which: 0 }))).toEqual(NONE);
+    const { stdout } = await run('export q');
+    expect(differences(await json('import --json other', stdout), documented('import --json'))).toEqual(NONE);
+    const [dry] = await json('import --dry-run --json third', stdout);
+    expect(Object.keys(dry ?? {})).toEqual(['schema', 'queue', 'dryRun', 'jobs', 'refused']);
+  });
+
+  it('adopt', async () => {
+    const { prefix, json } = place();
+    await admin.zadd(`${prefix}-times`, 1_795_266_000, 'a');
+    await admin.hset(`${prefix}-bodies`, 'a', '1', 'stray', '2');
+    const line = `adopt --json --zset ${prefix}-times --hash ${prefix}-bodies`;
+    const adopted = [...(await json(`${line} --dry-run q`)), ...(await json(`${line} q`))];
+    expect(differences(adopted, documented('adopt --json'))).toEqual(NONE);
+  });
+});

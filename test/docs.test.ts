@@ -1,0 +1,172 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import * as api from '../src/index.js';
+import { temporaryDirectory } from './support/temporary.js';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+
+function run(command: string, args: string[], options: { cwd?: string; env?: Record<string, string> } = {}) {
+  const env = { ...process.env, ...options.env };
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd: root, encoding: 'utf8', ...options, env });
+  return { status, stdout, stderr };
+}
+
+describe('the generated pages', () => {
+  it('are what "npm run docs" writes', () => {
+    const { status, stdout, stderr } = run(process.execPath, ['scripts/docs.js', '--check']);
+    expect(`${stdout}${stderr}`).toBe('');
+    expect(status).toBe(0);
+  });
+
+  it('are told to be stale, by name, with what to do', () => {
+    const copy = temporaryDirectory();
+    for (const part of ['docs', 'man', 'package.json', 'scripts', 'src']) {
+      cpSync(join(root, part), join(copy, part), { recursive: true });
+    }
+    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+    writeFileSync(join(copy, 'man/delayq-drain.1'), 'old');
+    writeFileSync(join(copy, 'man/delayq-gone.1'), 'of a command that was removed');
+    const { status, stdout, stderr } = run(process.execPath, ['scripts/docs.js', '--check'], { cwd: copy });
+    expect({ status, stdout }).toEqual({ status: 1, stdout: 'man/delayq-drain.1\nman/delayq-gone.1\n' });
+    expect(stderr).toContain('next: npm run docs');
+  });
+
+  it('are found by man after an install of the package', () => {
+    const directory = temporaryDirectory();
+    const quiet = ['--ignore-scripts', '--offline', '--no-audit', '--no-fund', '--no-update-notifier', '--silent'];
+    const pack = (from: string) => {
+      const { status, stdout, stderr } = run('npm', ['pack', ...quiet, '--pack-destination', directory], { cwd: from });
+      expect({ status, stderr }).toMatchObject({ status: 0 });
+      return join(directory, stdout.trim());
+    };
+    expect(run('tar', ['xzf', pack(root), '-C', directory]).status).toBe(0);
+    // What it depends on would come from the network, and has nothing to do with its pages.
+    const { dependencies: _, ...manifest } = JSON.parse(read('package.json'));
+    writeFileSync(join(directory, 'package/package.json'), JSON.stringify(manifest));
+    const prefix = join(directory, 'prefix');
+    mkdirSync(prefix);
+    const installed = run('npm', ['install', '-g', ...quiet, '--prefix', prefix, pack(join(directory, 'package'))]);
+    expect(installed).toMatchObject({ status: 0 });
+
+    const pages = join(prefix, 'share/man');
+    expect(readdirSync(join(pages, 'man1')).sort()).toEqual(readdirSync(join(root, 'man')).sort());
+    expect(readFileSync(join(pages, 'man1/delayq-drain.1'), 'utf8')).toBe(read('man/delayq-drain.1'));
+    // Where there is no man, its pages are in the place in which it looks.
+    if (run('man', ['--version']).status !== 0) return;
+    for (const page of ['delayq', 'delayq-drain']) {
+      const shown = run('man', ['-P', 'cat', page], { env: { MANPATH: pages, MANWIDTH: '80' } });
+      expect(shown).toMatchObject({ status: 0, stdout: expect.stringContaining(`NAME\n       ${page} - `) });
+    }
+  });
+});
+
+/** All documents of the repository, as paths. */
+const documents = readdirSync(root, { recursive: true, encoding: 'utf8', withFileTypes: true })
+  .map(({ parentPath, name }) => relative(root, join(parentPath, name)))
+  .filter((path) => path.endsWith('.md') && !/(^|\/)(node_modules|dist|\.git)\//.test(path))
+  .sort();
+
+/** The lines of a document, without those of code blocks, which become empty. */
+function linesOutsideCode(path: string): string[] {
+  let fence: string | undefined;
+  return read(path)
+    .split('\n')
+    .map((line) => {
+      const [, mark] = /^ *(```+|~~~+)/.exec(line) ?? [];
+      if (mark !== undefined && (fence === undefined || mark === fence)) {
+        fence = fence === undefined ? mark : undefined;
+        return '';
+      }
+      return fence !== undefined || line.startsWith('    ') ? '' : line;
+    });
+}
+
+/** The anchors that GitHub gives to the headings of a document. */
+function anchorsOf(path: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const line of linesOutsideCode(path)) {
+    const [, heading] = /^#{1,6} +(.*?) *#*$/.exec(line) ?? [];
+    if (heading === undefined) continue;
+    const text = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+    const slug = text.replace(/[^\p{L}\p{N}\p{M}_ -]/gu, '').replaceAll(' ', '-');
+    let anchor = slug;
+    for (let n = 1; anchors.has(anchor); n++) anchor = `${slug}-${n}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+/** Where the links of a document lead, but for those out of the repository. */
+function linksOf(path: string): string[] {
+  const text = linesOutsideCode(path)
+    .join('\n')
+    .replace(/(`+)[^`][\s\S]*?\1/g, '');
+  const links = [...text.matchAll(/\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)/g), ...text.matchAll(/^ *\[[^\]]+\]: *(\S+)/gm)];
+  return links.map(([, to]) => to as string).filter((to) => !/^(https?|mailto):/.test(to));
+}
+
+function isBroken(path: string, link: string): boolean {
+  const [file = '', anchor] = link.split('#');
+  const target = file === '' ? join(root, path) : resolve(root, dirname(path), decodeURIComponent(file));
+  if (relative(root, target).startsWith('..') || !existsSync(target)) return true;
+  return anchor !== undefined && !(target.endsWith('.md') && anchorsOf(relative(root, target)).has(anchor));
+}
+
+describe('the documents', () => {
+  it('have no link that leads nowhere', () => {
+    const links = documents.flatMap((path) => linksOf(path).map((link) => ({ path, link })));
+    expect(links.length).toBeGreaterThan(50);
+    expect(links.filter(({ path, link }) => isBroken(path, link))).toEqual([]);
+  });
+
+  it('have no line over 120 characters but in tables, code and the changelog', () => {
+    const long = documents
+      .filter((path) => path !== 'CHANGELOG.md')
+      .flatMap((path) =>
+        linesOutsideCode(path).flatMap((line, i) =>
+          [...line].length > 120 && !line.startsWith('|') && line.includes(' ') ? [`${path}:${i + 1}`] : [],
+        ),
+      );
+    expect(long).toEqual([]);
+  });
+});
+
+describe('the reference of the library', () => {
+  const code = [...read('docs/reference/library.md').matchAll(/```ts\n([\s\S]*?)```/g)]
+    .map(([, text]) => text)
+    .join('');
+
+  it('names only what the library exports', () => {
+    const classes = [...code.matchAll(/\bnew (\w+)\(/g)].map(([, name]) => name);
+    const functions = [...code.matchAll(/^(\w+)\(/gm)].map(([, name]) => name);
+    const imported = [...code.matchAll(/import \{ (.*) \} from 'delayq'/g)].flatMap(([, names = '']) =>
+      names.split(', '),
+    );
+    const named = new Set([...classes, ...functions, ...imported]);
+    expect(named.size).toBeGreaterThan(15);
+    expect([...named].filter((name) => !Object.hasOwn(api, name as string))).toEqual([]);
+  });
+
+  it('names only methods that there are', () => {
+    const nouns = {
+      connection: api.Connection,
+      queue: api.Queue,
+      worker: api.BatchWorker,
+      inspector: api.Inspector,
+      operator: api.Operator,
+      transfer: api.Transfer,
+      doctor: api.Doctor,
+      auditor: api.Auditor,
+    };
+    const calls = [...code.matchAll(new RegExp(`^(${Object.keys(nouns).join('|')})\\.(\\w+)\\(`, 'gm'))];
+    expect(calls.length).toBeGreaterThan(30);
+    const missing = calls.filter(
+      ([, noun, method]) => !((method as string) in nouns[noun as keyof typeof nouns].prototype),
+    );
+    expect(missing.map(([call]) => call)).toEqual([]);
+  });
+});
