@@ -39,7 +39,13 @@ const bold = (text) => `\\fB${escaped(text)}\\fR`;
 
 const entry = (head, text) => `.TP\n${head}\n${prose(text)}`;
 
-const section = (title, ...parts) => (parts.flat().length > 0 ? [`.SH ${title}`, ...parts.flat()] : []);
+/** A section with its heading; nothing when it is empty. */
+function section(title, ...parts) {
+  const lines = parts.flat();
+  // A heading begins a paragraph itself.
+  if (lines[0] === '.PP') lines.shift();
+  return lines.length > 0 ? [`.SH ${title}`, ...lines] : [];
+}
 
 function synopsis(usage) {
   const [, name, rest] = /^((?:[a-z]+ ?)+)(.*)$/.exec(usage);
