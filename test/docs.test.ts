@@ -17,7 +17,7 @@ function run(command: string, args: string[], options: { cwd?: string; env?: Rec
 
 describe('the generated pages', () => {
   it('are what "npm run docs" writes', () => {
-    const { status, stdout, stderr } = run(process.execPath, ['scripts/docs.js', '--check']);
+    const { status, stdout, stderr } = run(process.execPath, ['scripts/docs/generate.js', '--check']);
     expect(`${stdout}${stderr}`).toBe('');
     expect(status).toBe(0);
   });
@@ -30,7 +30,7 @@ describe('the generated pages', () => {
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
     writeFileSync(join(copy, 'man/delayq-drain.1'), 'old');
     writeFileSync(join(copy, 'man/delayq-gone.1'), 'of a command that was removed');
-    const { status, stdout, stderr } = run(process.execPath, ['scripts/docs.js', '--check'], { cwd: copy });
+    const { status, stdout, stderr } = run(process.execPath, ['scripts/docs/generate.js', '--check'], { cwd: copy });
     expect({ status, stdout }).toEqual({ status: 1, stdout: 'man/delayq-drain.1\nman/delayq-gone.1\n' });
     expect(stderr).toContain('next: npm run docs');
   });

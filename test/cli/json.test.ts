@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { tablesOf } from '../../scripts/text.js';
+import { tablesOf } from '../../scripts/docs/text.js';
 import { begin, delayq, linesOf } from '../support/cli.js';
 import { admin, freshName } from '../support/redis.js';
 import { until } from '../support/until.js';

@@ -8,7 +8,7 @@ import { commandsPage } from './markdown.js';
 import { commandPage, programPage } from './roff.js';
 import { blocksOf, tablesOf } from './text.js';
 
-const root = new URL('../', import.meta.url);
+const root = new URL('../../', import.meta.url);
 const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8'));
 const { version } = manifest;
 
