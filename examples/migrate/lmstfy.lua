@@ -1,0 +1,38 @@
+-- Prints the delayed and ready jobs of a lmstfy queue as lines for "delayq enqueue --jobs". It only reads.
+-- Usage: redis-cli --raw EVAL "$(cat lmstfy.lua)" 1 timer_set NAMESPACE QUEUE
+local timer, namespace, queue = KEYS[1], ARGV[1], ARGV[2]
+local path = '/' .. namespace .. '/' .. queue
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local lines = {}
+
+local function add(id, tries, seconds)
+  local key = 'j' .. path .. '/' .. id
+  local body = redis.call('GET', key)
+  -- Without a body the job is done. With no tries left lmstfy moves it to the dead letters.
+  if not body or tries == 0 then return end
+  local more = seconds and ',"at":"@' .. seconds .. '"' or ''
+  -- The key expires with the job. What is left then after the due time is the job's time to live.
+  local left = redis.call('PTTL', key)
+  if left >= 0 then
+    if seconds then left = left - math.max(0, seconds * 1000 - now) end
+    if left <= 0 then return end
+    more = more .. string.format(',"ttl":"%dms"', left)
+  end
+  -- A body is any bytes. JSON stays as it is, on one line; other text becomes a JSON string.
+  body = pcall(cjson.decode, body) and body:gsub('[\r\n]', ' ') or cjson.encode(body)
+  lines[#lines + 1] = string.format('{"id":%s%s,"tries":%d,"payload":', cjson.encode(id), more, tries) .. body .. '}'
+end
+
+local entries = redis.call('ZRANGE', timer, 0, -1, 'WITHSCORES')
+for i = 1, #entries, 2 do
+  local ns, q, tries, id = struct.unpack('Hc0Hc0HHc0', entries[i])
+  if ns == namespace and q == queue then add(id, tries, entries[i + 1]) end
+end
+-- The next one stands at the end of the list.
+local ready = redis.call('LRANGE', 'q' .. path, 0, -1)
+for i = #ready, 1, -1 do
+  local tries, id = struct.unpack('HHc0', ready[i])
+  add(id, tries)
+end
+return lines
