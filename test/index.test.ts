@@ -11,7 +11,29 @@ import { until } from './support/until.js';
 const root = new URL('..', import.meta.url);
 
 describe('the library as it is installed', () => {
-  it('does what the README shows, and lets the process end once it is closed', async () => {
+  /** Runs the first example of a document, with a queue of the test's own, until it has handled a job; what it prints. */
+  async function run(document: string, queue: string, before = '', after = ''): Promise<[string, string]> {
+    const [, shown = ''] = /```ts\n([\s\S]*?)```/.exec(readFileSync(new URL(document, root), 'utf8')) ?? [];
+    const code = shown.replace('redis://127.0.0.1:6379', redisUrl).replace("'webhook'", `'${queue}'`);
+    await new Queue(connection, queue).enqueue({ payload: 'gone', id: 'a', at: 1 });
+    // In the package itself, the name delayq means what "exports" says.
+    const child = spawn(process.execPath, ['--input-type=module', '-e', before + code + after], {
+      cwd: root,
+      stdio: 'pipe',
+    });
+    const output = Promise.all([textOf(child.stdout), textOf(child.stderr)]);
+    await until(async () => (await new Queue(connection, queue).counts()).stats.acked === 1);
+    child.kill('SIGTERM');
+    return output;
+  }
+
+  it('does what the README shows', async () => {
+    const queue = freshName();
+    expect(await run('README.md', queue)).toEqual(['gone\n', '']);
+    expect(await new Queue(connection, queue).counts()).toMatchObject({ pending: 1 });
+  });
+
+  it('does what the guide shows, and lets the process end once it is closed', async () => {
     const posts: string[] = [];
     const server = createServer(async (request, response) => {
       posts.push(await textOf(request));
@@ -20,18 +42,14 @@ describe('the library as it is installed', () => {
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as { port: number };
-    const name = freshName();
-    const readme = readFileSync(new URL('README.md', root), 'utf8');
-    const [, shown = ''] = /```ts\n([\s\S]*?)```/.exec(readme) ?? [];
-    const code = shown.replace('redis://127.0.0.1:6379', redisUrl).replace("'webhook'", `'${name}'`);
-    const printed = `const url = 'http://127.0.0.1:${port}';\n${code}\nconsole.log(JSON.stringify({ acked, dead }));`;
-    await new Queue(connection, name).enqueue({ payload: 'gone', id: 'a', at: 1 });
-    // In the package itself, the name delayq means what "exports" says.
-    const child = spawn(process.execPath, ['--input-type=module', '-e', printed], { cwd: root, stdio: 'pipe' });
-    const output = Promise.all([textOf(child.stdout), textOf(child.stderr)]);
-    await until(async () => (await new Queue(connection, name).counts()).stats.acked === 1);
-    child.kill('SIGTERM');
-    expect(await output).toEqual(['{"acked":1,"dead":1}\n', '']);
+    const url = `const url = 'http://127.0.0.1:${port}';\n`;
+    const printed = await run(
+      'docs/guide/library.md',
+      freshName(),
+      url,
+      'console.log(JSON.stringify({ acked, dead }));',
+    );
+    expect(printed).toEqual(['{"acked":1,"dead":1}\n', '']);
     expect(posts).toEqual(['"gone"', '{"big":12345678901234567890}']);
     server.close();
   });
