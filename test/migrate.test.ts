@@ -7,6 +7,8 @@ import { sh } from './support/cli.js';
 import { admin, connection, freshName } from './support/redis.js';
 import { temporaryDirectory } from './support/temporary.js';
 
+const has = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
+
 /** Runs the commands of a page of the guide on the queue `old`, and returns what `queue` has then, by id. */
 async function migrated(page: string, replace: Record<string, string>, queue: string) {
   const guide = readFileSync(new URL(`../docs/guide/migrate/${page}.md`, import.meta.url), 'utf8');
@@ -55,7 +57,7 @@ describe('the guide takes over jobs', () => {
     expect(jobs['bullmq:order-2']).toMatchObject({ tries: 1 });
   });
 
-  it.runIf(spawnSync('jq', ['--version']).status === 0)(
+  it.runIf(has('jq', '--version'))(
     'of Sidekiq: scheduled, retried and enqueued ones of one class, never early',
     async () => {
       const [queue, list, schedule, retry] = [freshName(), freshName(), freshName(), freshName()];
