@@ -123,6 +123,22 @@ describe('the documents', () => {
     expect(links.filter(({ path, link }) => isBroken(path, link))).toEqual([]);
   });
 
+  it('name only files that there are', () => {
+    const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
+      (path) => !path.includes('node_modules'),
+    );
+    const own = documents.filter((path) =>
+      /^(ARCHITECTURE|CONTRIBUTING|docs\/internals\/.*|test\/chaos\/README)\.md$/.test(path),
+    );
+    const named = own.flatMap((path) =>
+      [...read(path).matchAll(/`([\w./-]+\.(?:ts|lua|js|sh))`/g)].map(([, name = '']) => ({ path, name })),
+    );
+    expect(named.length).toBeGreaterThan(30);
+    // NAME and FOLDER are the reader's to fill in.
+    const real = named.filter(({ name }) => !/NAME|FOLDER/.test(name));
+    expect(real.filter(({ name }) => !files.some((file) => `/${file}`.endsWith(`/${name}`)))).toEqual([]);
+  });
+
   it('have no line over 120 characters but in tables, code and the changelog', () => {
     const long = documents
       .filter((path) => path !== 'CHANGELOG.md')
