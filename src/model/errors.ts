@@ -1,12 +1,12 @@
 /**
- * What went wrong, as one word a program can act on. The command line maps each to an exit code.
+ * What went wrong, as one word for programs. The command line maps each code to an exit status.
  *
- * - `usage`: called wrongly · `data`: bad input data · `input`: an input file cannot be read
- * - `missing`: not there, where the caller asked to be told
+ * - `usage`: invalid call · `data`: invalid input data · `input`: an input file cannot be read
+ * - `missing`: something the caller required does not exist
  * - `unreachable`: no connection; nothing was sent
- * - `temporary`: Redis answered "not now" (loading, read-only, full …) · `unknown`: sent, but no answer came back
- * - `refused`: no permission · `config`: Redis or delayq is set up in a way that cannot work
- * - `output`: the output cannot be written · `internal`: a bug of ours
+ * - `temporary`: Redis cannot do it now (loading, read-only, full …) · `unknown`: sent, but no reply arrived
+ * - `refused`: no permission · `config`: Redis or delayq is configured in a way that cannot work
+ * - `output`: the output cannot be written · `internal`: a bug in delayq
  */
 export type ErrorCode =
   | 'usage'
@@ -27,9 +27,9 @@ export class DelayqError extends Error {
   readonly code: ErrorCode;
   readonly why: string | undefined;
   readonly next: string | undefined;
-  /** With `unknown`: the ids of the jobs whose fate is unknown. Enqueuing with the same id again is safe. */
+  /** With `unknown`: the ids of the jobs in doubt. Enqueuing them again with the same ids is safe. */
   readonly ids: readonly string[];
-  /** With `unknown`: these jobs are there; what is unknown is only whether they would outlive a crash of Redis. */
+  /** With `unknown`: whether the jobs are in Redis, and only their durability is in doubt. */
   readonly stored: boolean;
 
   constructor(
@@ -52,26 +52,22 @@ export class DelayqError extends Error {
   }
 }
 
-/** Whether `error` is a DelayqError, of one of `codes` if any are given. */
+/** Whether `error` is a DelayqError. With `codes`, whether it has one of them. */
 export function isDelayqError(error: unknown, ...codes: ErrorCode[]): error is DelayqError {
   return error instanceof DelayqError && (codes.length === 0 || codes.includes(error.code));
 }
 
-/** Whether the same call may succeed a moment later: the connection or the server is in trouble, not the request. */
+/** Whether the same call may succeed later: the connection or the server failed, not the request. */
 export function isPassing(error: unknown): error is DelayqError {
   return isDelayqError(error, 'unreachable', 'temporary', 'unknown');
 }
 
-/** The error for jobs that were sent when no reply to that could be had. */
+/** The error for jobs that were sent when no reply arrived. */
 export function unknownOutcome(ids: string[], why: string): DelayqError {
-  const [id] = ids;
-  return new DelayqError(
-    'unknown',
-    ids.length === 1 ? `job ${id} may or may not be enqueued` : `${ids.length} jobs may or may not be enqueued`,
-    {
-      why,
-      next: `repeat with ${ids.length === 1 ? `--id ${id}` : 'the same ids'}: that makes one job while the first still exists`,
-      ids,
-    },
-  );
+  const one = ids.length === 1;
+  return new DelayqError('unknown', `${one ? `job ${ids[0]}` : `${ids.length} jobs`} may or may not be enqueued`, {
+    why,
+    next: `repeat with ${one ? `--id ${ids[0]}` : 'the same ids'}: that makes no second job while the first still exists`,
+    ids,
+  });
 }

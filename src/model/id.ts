@@ -3,28 +3,29 @@ import { randomFillSync } from 'node:crypto';
 import { closeSync, openSync, readSync } from 'node:fs';
 import { hostname } from 'node:os';
 
-/**
- * A job's id: text, or bytes where no handler could be given them as text. Other software may have made an id of anything.
- */
+/** A job's id: text, or bytes if they are not valid text. Other software may use any bytes as an id. */
 export type Id = string | Buffer;
 
-/** The id that Redis told: bytes when they are none or not UTF-8, or hold a NUL, as no argument can. As lua/lib/ids.lua judges. */
+/**
+ * The id in a reply of Redis. It stays bytes if it is empty, not UTF-8, or contains NUL, which no argument of a process
+ * can. Must match lua/lib/ids.lua.
+ */
 export function idOf(bytes: Buffer): Id {
   return bytes.length > 0 && isUtf8(bytes) && !bytes.includes(0) ? bytes.toString('utf8') : bytes;
 }
 
-/** An id as people and programs read it: text as it is if it can be a line of ids, else base64:…, which commands take. */
+/** An id for output: the text itself if it fits on a line of ids, otherwise base64:…, which commands also accept. */
 export function idWord(id: Id): string {
   const isLine = typeof id === 'string' && id !== '' && id.trim() === id && !/[\r\n]/.test(id);
   return isLine ? id : `base64:${Buffer.from(id as string).toString('base64')}`;
 }
 
-/** The same text for the same id, whether it came as text or as bytes. */
+/** A map key for an id: the same whether the id is text or bytes. */
 export function idKey(id: Id): string {
   return Buffer.from(id as string).toString('latin1');
 }
 
-/** Who takes jobs, for operators: host and process. */
+/** Names this process for operators: host:pid. */
 export function consumer(): string {
   return `${hostname().replace(/\s/g, '-')}:${process.pid}`;
 }
@@ -33,7 +34,7 @@ const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const pool = Buffer.allocUnsafe(4096);
 let poolAt = pool.length;
 
-/** Fills the pool from the system's random source. Where it is a file: to load node:crypto takes longer than to connect. */
+/** Fills the pool from /dev/urandom if it exists: loading node:crypto takes longer than connecting. */
 function fill(): void {
   let file: number | undefined;
   try {
@@ -46,7 +47,7 @@ function fill(): void {
   }
 }
 
-/** A byte of the system's random source. */
+/** Returns a random byte from the operating system. */
 function randomByte(): number {
   if (poolAt === pool.length) {
     fill();
@@ -55,12 +56,12 @@ function randomByte(): number {
   return pool[poolAt++] as number;
 }
 
-/** `length` random characters of base62. */
+/** Returns `length` random base62 characters. */
 export function randomWord(length: number): string {
   let word = '';
   while (word.length < length) {
     const byte = randomByte();
-    // 248 is four times 62: larger bytes would favour the first digits.
+    // 248 is 4 × 62: using larger bytes would favour the first digits.
     if (byte < 248) word += DIGITS[byte % 62];
   }
   return word;
@@ -68,24 +69,24 @@ export function randomWord(length: number): string {
 
 const CODES = Array.from(DIGITS, (digit) => digit.charCodeAt(0));
 
-/** `n` in base62, as its last `length` digits. */
+/** Returns the last `length` digits of `n` in base62. */
 function base62(n: number, length: number): string {
   const codes = new Array<number>(length);
   for (let rest = n, i = length - 1; i >= 0; i--, rest = Math.floor(rest / 62)) codes[i] = CODES[rest % 62] as number;
   return String.fromCharCode(...codes);
 }
 
-/** Ids of delayq are not older than delayq, ms. */
+/** No id made by delayq is older than this, ms since 1970. */
 const FIRST_MS = Date.UTC(2025, 0, 1);
 
 /**
- * When an id was made, ms by the clock of whoever made it, if delayq has made it: some other id that looks like one, and
- * from before `now`, is taken for one as well. Undefined when delayq cannot have made it.
+ * When delayq made `id`, ms by the producer's clock. Undefined if delayq cannot have made it. An id of other software
+ * that has the same form and a time before `now` cannot be told apart.
  */
 export function timeOfId(id: string, now: number = Date.now()): number | undefined {
   if (!/^[0-9A-Za-z]{13}$/.test(id)) return undefined;
   const ms = [...id.slice(0, 7)].reduce((sum, digit) => sum * 62 + DIGITS.indexOf(digit), 0);
-  // Clocks are a little apart.
+  // Allow for clock skew.
   return ms >= FIRST_MS && ms <= now + 3_600_000 ? ms : undefined;
 }
 
@@ -95,16 +96,16 @@ let head = '';
 let tail = 0;
 
 /**
- * A new job id: 13 characters of base62, 7 of the time in ms and 6 random. Ids never begin with a dash, stay in Redis's
- * smallest allocation, and sort in the order in which a process makes them (within a millisecond the random part goes
- * up by random steps, as in monotonic ULIDs), so jobs due at the same time come out as they went in. Until 2081.
+ * Makes a job id: 13 base62 characters, 7 for the time in ms and 6 random. Ids never begin with a dash, fit in Redis's
+ * smallest allocation, and sort in the order in which a process makes them (within a millisecond the random part
+ * increases by random steps, as in monotonic ULIDs). So jobs due at the same time keep their order. Works until 2081.
  */
 export function newId(now: number = Date.now()): string {
   tail += 1 + randomByte();
   if (now > time || tail >= TAILS) {
     time = Math.max(now, time + 1);
     head = base62(time, 7);
-    // Half of the range is left to go up in.
+    // Start in the lower half of the range, to leave room for the increments.
     tail = (randomByte() * 2 ** 24 + randomByte() * 2 ** 16 + randomByte() * 2 ** 8 + randomByte()) * 6;
   }
   return head + base62(tail, 6);

@@ -2,176 +2,173 @@
  * Glossary
  *
  * job       an id, a payload and a due time
- * payload   one JSON value, kept as the bytes given; one job is one line
- * due       the millisecond, by Redis's clock, at which the job may be delivered
+ * payload   one JSON value, stored byte for byte
+ * due       the time, by Redis's clock, from which the job may be delivered
  * drain     to take due jobs, oldest due first
- * lease     how long a taken job is hidden from other drains
- * receipt   the word that proves who holds the current lease
- * failure   a handler said no; counted against `tries`
- * loss      a lease ended unanswered; counted against `maxLost`
+ * lease     the time for which a delivered job is hidden from other drains
+ * receipt   the random word that proves who holds the current lease
+ * ack       the job is done: remove it
+ * nack      the job is not done: give it back
+ * failure   a handler reported an error; counted against `tries`
+ * loss      a lease expired without an answer; counted against `maxLost`
  * attempt   1 + failures + losses
- * dead      out of tries or losses, or refused; kept until an operator acts
+ * dead      out of tries or losses, or rejected for good; kept until an operator acts
  */
-import { DelayqError } from './errors.js';
 import { newId } from './id.js';
 import { jsonOf } from './payload.js';
 import { LONGEST_MS, parseDuration } from './time.js';
-import { checkCount, checkId } from './validate.js';
+import { checkCount, checkDue, checkId } from './validate.js';
 
-/** The longest error that is kept of a job, characters: enough for a few lines, little beside the payload. */
+/** The longest error text stored with a job, characters: a few lines, little memory compared to the payload. */
 export const MAX_ERROR = 2_000;
 
-/** A job to enqueue. A duration is ms, or text such as `15m`. */
+/** A job to enqueue. Durations are numbers in ms, or text such as `15m`. */
 export interface NewJob {
-  /** Any value that JSON can hold, or a {@link JsonText} to keep its bytes. */
+  /** Any value that JSON can represent, or a {@link JsonText} to keep its exact text. */
   readonly payload: unknown;
-  /** Due this long after Redis receives it. Neither `in` nor `at` means due now. */
+  /** Due this long after Redis receives it. Without `in` and `at` it is due now. */
   readonly in?: number | string | undefined;
-  /** Due at this time; a number is ms since 1970. */
+  /** Due at this time. A number is ms since 1970. */
   readonly at?: number | Date | undefined;
-  /** Made by delayq when left out. */
+  /** Default: an id made by delayq. */
   readonly id?: string | undefined;
-  /** Failures until it is dead, instead of the queue's default. */
+  /** Failures after which it is dead. Default: the queue's. */
   readonly tries?: number | undefined;
-  /** Losses until it is dead, instead of the queue's default. */
+  /** Expired leases after which it is dead. Default: the queue's. */
   readonly maxLost?: number | undefined;
-  /** Worthless when later than this after its first due time: then it is dropped and counted as expired. */
+  /** Expires this long after its first due time: it is then dropped and counted. Default: the queue's. */
   readonly ttl?: number | string | undefined;
 }
 
-/** A job that was checked and is ready to be sent. Durations and times are ms. */
+/** A checked job, ready to be sent. Durations and times are ms. */
 export interface ReadyJob {
   readonly id: string;
-  /** Bytes where they come from Redis and go back as they were. */
+  /** Bytes if they came from Redis and go back unchanged. */
   readonly json: string | Buffer;
   readonly in: number;
   readonly at: number | undefined;
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
-  /** Instead of tries, maxLost and ttl: the record that the job had before. */
+  /** The record the job had before, instead of tries, maxLost and ttl. */
   readonly record?: Buffer | undefined;
 }
 
-/** What became of an enqueued job: `kept` and `kept-dead` say that a job with this id was there and stays as it was. */
+/** The result of an enqueue. `kept`, `kept-dead`: a job with this id already existed, and was not changed. */
 export type Outcome = 'created' | 'replaced' | 'kept' | 'kept-dead';
 
-/** A job that was enqueued, or whose id was taken. */
+/** The result of enqueuing one job. */
 export interface Enqueued {
   readonly id: string;
   readonly outcome: Outcome;
-  /** When the job as asked for falls due, ms by Redis's clock. For `kept` that of the refused one. */
+  /** Due time of the job passed to enqueue, ms by Redis's clock; also if it was not stored (`kept`). */
   readonly due: number;
-  /** What was confirmed of it, if that was asked for. */
+  /** What Redis confirmed, if `durable` or `replicas` was set. */
   readonly confirmed?: Confirmed;
 }
 
-/** How far a job has got beyond Redis's memory: on its disk, in the memory of so many replicas. */
+/** Where a job is stored beyond the memory of the primary: on its disk, and in the memory of how many replicas. */
 export interface Confirmed {
   readonly disk?: boolean;
   readonly replicas?: number;
 }
 
-/** A job as a drain hands it out. */
+/** A job as a drain returns it. */
 export interface Job {
   readonly id: string;
-  /** When it fell due, ms by Redis's clock. */
+  /** Its due time, ms by Redis's clock. */
   readonly due: number;
-  /** 1 + failures + losses so far. */
+  /** 1 + failures + losses. */
   readonly attempt: number;
-  /** How often a handler said no so far. */
+  /** How often a handler has failed. */
   readonly failures: number;
-  /** Failures until it is dead. */
+  /** Failures after which it is dead. */
   readonly tries: number;
-  /** Proves that the one who drained it holds its lease. */
+  /** Proves that the caller holds its lease. */
   readonly receipt: string;
   /** The payload's bytes, as stored. */
   readonly payload: Buffer;
-  /** Only of a job that was removed as it was taken: what else was known of it, for putting it back. */
+  /** Only for a job that was removed on delivery (lease 0): its record, for putting it back. */
   readonly record?: Buffer;
 }
 
-/** Proof of a lease: what ack, nack and renew need of a job. */
+/** A job under a lease: what ack, nack and renew need. */
 export interface Held {
   readonly id: string;
   readonly receipt: string;
 }
 
-/** Whether a lease was still held, lost (its job was taken by another) or superseded (its job was replaced or cancelled). */
+/**
+ * The state of a lease: `held`, `lost` (it expired, and a drain took the job back) or `superseded` (the job was replaced
+ * or cancelled).
+ */
 export type Answer = 'held' | 'lost' | 'superseded';
 
-/** What nack did: the job is pending again, dead now, or not ours any more. */
+/** The result of a nack: the job is pending again, or dead, or the lease was no longer held. */
 export type NackAnswer = 'pending' | 'dead' | 'lost' | 'superseded';
 
-/** What nack did to a job, and how long it waits if that was a failure to be tried again, ms. */
+/** The result of a nack, and how long the job waits for its next attempt, ms (0 if it was not a failure). */
 export interface Nacked {
   readonly answer: NackAnswer;
   readonly delayMs: number;
 }
 
 /**
- * What an answer means when the call was repeated because a reply was lost: `lost` counts as done, as most likely the
- * first sending did it, and if not the job only comes again.
+ * What an answer means if the call was repeated after a lost reply. `lost` then counts as done: most likely the first
+ * call did it, and if not, the job is only delivered again.
  */
 export function afterRepeat<A extends Answer | Nacked>(answer: A): A {
   if (typeof answer === 'string') return (answer === 'lost' ? 'held' : answer) as A;
   return (answer.answer === 'lost' ? { answer: 'pending', delayMs: answer.delayMs } : answer) as A;
 }
 
-/** A job to be given back. */
+/** A job to nack. */
 export interface Given extends Held {
-  /** Due again after so long, ms. Left out: by the backoff, or, when nothing is counted, as due as before. */
+  /** Due again after this time, ms. Default: the backoff; with mode `release`, the due time stays. */
   readonly delayMs?: number | undefined;
-  /** Kept as the job's last error, cut to {@link MAX_ERROR} characters. */
+  /** Stored as the job's last error, cut to {@link MAX_ERROR} characters. */
   readonly error?: string | undefined;
 }
 
-/** A job as it stands, with all that is known of it. Times and durations are ms, times by Redis's clock. */
+/** Everything that is stored about a job. Times and durations are ms, times by Redis's clock. */
 export interface StoredJob {
-  /** Of an id that no line of text stands for: base64:…, and in `idBase64` its bytes. */
+  /** The id as text; if it cannot be a line of text, base64:…, and `idBase64` holds its bytes. */
   readonly id: string;
   readonly idBase64?: string;
   readonly state: 'pending' | 'active' | 'dead';
-  /** When it falls or fell due; of a dead job when it first did, as far as that is known. */
+  /** Its due time; for a dead job its first one, if that is known. */
   readonly due: number | undefined;
-  /** Only of an active job: who holds it, since when, and when its lease may be taken back. */
+  /** Only for an active job: who holds it, since when, and when its lease expires. */
   readonly lease: { readonly by: string; readonly since: number; readonly ends: number } | undefined;
-  /** Only of a dead job: when it died. */
+  /** Only for a dead job: when it died. */
   readonly died: number | undefined;
   /**
-   * Why it died: `failed` or `lost` too often, `refused` by its handler, `buried` by an operator, `orphaned`: it
-   * has no payload, `bad id`: its id is not UTF-8 or has a NUL byte, so no handler can be given it. Or what doctor has
-   * set aside: `found`, its id was in no set, `bad due`, its due time was none.
+   * Why it is dead: it `failed` or was `lost` too often, was `refused` by its handler or `buried` by an operator.
+   * `orphaned`: it has no payload. `bad id`: its id is not UTF-8 or contains NUL, so no handler can receive it.
+   * Moved there by doctor: `found` (its id was in no set) and `bad due` (its due time was invalid).
    */
   readonly reason: string | undefined;
-  /** How often it was handed out so far: failures, losses, and a lease that runs. */
+  /** How often it was delivered: failures + losses, + 1 if it is active. */
   readonly attempts: number;
   readonly failures: number;
   readonly losses: number;
-  /** What the last handler that said no left behind, and when that was. */
+  /** The error of the last failure, and its time. */
   readonly error: string | undefined;
   readonly failed: number | undefined;
-  /** Its own limits, where it has any. */
+  /** Its own limits, if it has any. */
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
-  /** The payload's bytes, as stored; undefined: there is none. */
+  /** The payload's bytes as stored. Undefined: it has none. */
   readonly payload: Buffer | undefined;
-  /** Only of a job that an unfinished move holds: the queue that it goes to, and where it stood. */
+  /** Only for a job that an unfinished move holds: the destination queue, and the state it was in before. */
   readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }
-/** Checks a job and fills in what was left out. Throws a `usage` or `data` error. */
+
+/** Checks a job and fills in defaults. Throws `usage` or `data` if a part of it is invalid. */
 export function readyJob(job: NewJob): ReadyJob {
-  if (job.in !== undefined && job.at !== undefined) {
-    throw new DelayqError('usage', 'a job has one due time', {
-      why: 'both in and at are given',
-      next: 'leave one out',
-    });
-  }
   const at = job.at === undefined ? undefined : Math.round(Number(job.at));
-  if (at !== undefined && !(Math.abs(at) <= 8.64e15)) {
-    throw new DelayqError('usage', 'at is not a time', { next: 'give a valid Date, or ms since 1970' });
-  }
+  checkDue({ in: job.in, at });
   return {
     id: job.id === undefined ? newId() : checkId(job.id),
     json: jsonOf(job.payload).text,
@@ -183,9 +180,9 @@ export function readyJob(job: NewJob): ReadyJob {
   };
 }
 
+/** Converts a duration to ms. Numbers over 100 years are cut to that. */
 function duration(value: number | string | undefined): number | undefined {
-  if (value === undefined || (typeof value === 'number' && value >= 0 && Number.isFinite(value))) {
-    return value === undefined ? undefined : Math.min(Math.round(value), LONGEST_MS);
-  }
+  if (value === undefined) return undefined;
+  if (typeof value === 'number' && value >= 0 && Number.isFinite(value)) return Math.min(Math.round(value), LONGEST_MS);
   return parseDuration(String(value));
 }

@@ -1,26 +1,27 @@
 import { type Backoff, formatBackoff, packBackoff, parseBackoff, unpackBackoff } from './backoff.js';
 import { DelayqError } from './errors.js';
+import { printable } from './text.js';
 import { exactDuration, parseDuration } from './time.js';
 import { checkCount, checkMs } from './validate.js';
 
-/** Defaults of a queue for jobs and callers that say nothing else. Durations are ms. */
+/** Defaults of a queue. Jobs and callers can override them. Durations are ms. */
 export interface Settings {
-  /** Failures until a job is dead. */
+  /** Failures after which a job is dead. */
   readonly tries: number;
-  /** Losses until a job is dead. */
+  /** Expired leases after which a job is dead. */
   readonly maxLost: number;
-  /** How long a job that failed waits. */
+  /** How long a failed job waits before its next attempt. */
   readonly backoff: Backoff;
-  /** How long a taken job is hidden from other drains. */
+  /** How long a delivered job is hidden from other drains. */
   readonly lease: number;
-  /** Jobs later than this after their first due time are dropped; undefined: never. */
+  /** How long after its first due time a job expires and is dropped. Undefined: never. */
   readonly ttl: number | undefined;
 }
 
-/** Settings to change; `null` removes one, so that the default of delayq holds again. */
+/** Settings to change. `null` removes one, so that delayq's own default applies again. */
 export type SettingsChange = { readonly [K in keyof Settings]?: Settings[K] | null };
 
-/** What holds for a queue that says nothing. The scripts know the same values. */
+/** The defaults of a queue without settings. The Lua scripts repeat these values. */
 export const DEFAULT_SETTINGS: Settings = {
   tries: 5,
   maxLost: 20,
@@ -29,7 +30,7 @@ export const DEFAULT_SETTINGS: Settings = {
   ttl: undefined,
 };
 
-/** Each setting: how a person writes and reads it, and how its text in the config of a queue is made and read. */
+/** Each setting: how people write and read it (parse, format), and how Redis stores it (pack, unpack). */
 const KINDS: {
   readonly [K in keyof Settings]-?: {
     parse(text: string): Settings[K];
@@ -71,25 +72,25 @@ function numberOf(text: string): number | undefined {
   return Number.isFinite(Number(text)) && text.trim() !== '' ? Number(text) : undefined;
 }
 
-/** The names of the settings. */
+/** The names of all settings. */
 export const SETTING_NAMES = Object.keys(DEFAULT_SETTINGS) as (keyof Settings)[];
 
-/** Reads `text` as a value of the setting `name`. Throws a `usage` error when there is no such setting or value. */
+/** Parses `text` as a value of the setting `name`; empty text removes it. Throws `usage` if either is invalid. */
 export function parseSetting(name: string, text: string): SettingsChange {
   if (!SETTING_NAMES.includes(name as keyof Settings)) {
-    throw new DelayqError('usage', `there is no setting ${JSON.stringify(name)}`, {
+    throw new DelayqError('usage', `unknown setting ${printable(name)}`, {
       next: `the settings are ${SETTING_NAMES.join(', ')}`,
     });
   }
   return { [name]: text === '' ? null : KINDS[name as keyof Settings].parse(text) };
 }
 
-/** Writes the value of a setting for people, as {@link parseSetting} reads it. */
+/** Formats the value of a setting so that {@link parseSetting} can read it. */
 export function formatSetting<K extends keyof Settings>(name: K, value: Settings[K]): string {
   return KINDS[name].format(value as never);
 }
 
-/** A change as the scripts take it: name, text (empty: remove). Throws a `usage` error for a value that cannot be. */
+/** Returns a change as names and texts in turn (empty: remove), for the script. Throws `usage` for an invalid value. */
 export function packSettings(change: SettingsChange): string[] {
   return SETTING_NAMES.flatMap((name) => {
     const value = change[name];
@@ -98,7 +99,7 @@ export function packSettings(change: SettingsChange): string[] {
   });
 }
 
-/** Those settings that a queue's config holds; what cannot be read counts as not set, as it does in the scripts. */
+/** Returns the settings that are stored in a queue's config. Unreadable ones count as not set, as in the scripts. */
 export function readSettings(config: Readonly<Record<string, string>>): Partial<Settings> {
   const set = SETTING_NAMES.map((name) => [name, KINDS[name].unpack(config[name] ?? '')] as const);
   return Object.fromEntries(set.filter(([, value]) => value !== undefined));

@@ -1,24 +1,24 @@
 /*
- * Text for people: numbers, and what others may have named anything.
+ * Text for people. Names and ids come from other software, so they may contain anything.
  */
 
-/** A whole number with thousands separated: 1,234,567. */
+/** Formats a whole number with separators: 1,234,567. */
 export function grouped(n: number): string {
   return n.toString().replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
-/** A number of things, in words: 1 job, 2,000 jobs. */
+/** Formats a number of things: 1 job, 2,000 jobs. `thing` is the singular. */
 export function many(n: number, thing: string): string {
   return `${grouped(n)} ${n === 1 ? thing : thing.endsWith('s') ? `${thing}es` : `${thing}s`}`;
 }
 
-/** `text` quoted for an error: cut to `most` characters, and with nothing in it that a terminal would obey. */
+/** Quotes `text` for an error: as printable ASCII without escape sequences, cut to `most` characters. */
 export function printable(text: string, most = 60): string {
   const short = text.length > most ? `${text.slice(0, most - 3)}...` : text;
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** `text` as one word for a shell: other software may have named things anything. */
+/** Quotes `text` as one word for a shell, if it needs quotes. */
 export function shellWord(text: string): string {
   return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

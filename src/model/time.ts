@@ -9,7 +9,7 @@ const UNIT_MS: Record<string, number> = {
   w: 604_800_000,
 };
 
-/** The longest duration, ms: a hundred years keeps every sum of times exact in a double and in Redis's scores. */
+/** The longest duration, ms: with at most 100 years, all sums of times are exact in a double and in Redis's scores. */
 export const LONGEST_MS = 100 * 365 * 86_400_000;
 
 function badTime(what: string, why: string, next: string): DelayqError {
@@ -17,8 +17,8 @@ function badTime(what: string, why: string, next: string): DelayqError {
 }
 
 /**
- * Reads a duration such as `500ms`, `90s`, `15m`, `1h30m`, `2d` or `1w`; units go from large to small, each once.
- * Returns whole milliseconds. Throws a `usage` error on anything else, a bare number included: it has no unit.
+ * Parses a duration such as `500ms`, `90s`, `15m`, `1h30m`, `2d` or `1w`: units from large to small, each at most once.
+ * Returns whole milliseconds. Throws `usage` for anything else, also for a number without a unit.
  */
 export function parseDuration(text: string): number {
   const bad = (why: string) =>
@@ -26,12 +26,12 @@ export function parseDuration(text: string): number {
   if (/^\d+(\.\d+)?$/.test(text)) throw bad('it has no unit');
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|[smhdw])/gy)];
   const read = parts.reduce((length, part) => length + part[0].length, 0);
-  if (parts.length === 0 || read !== text.length) throw bad('it is not numbers with units');
+  if (parts.length === 0 || read !== text.length) throw bad('it must be numbers with units');
   let total = 0;
   let previous = Number.POSITIVE_INFINITY;
   for (const [, number, unit] of parts as unknown as [string, string, string][]) {
     const size = UNIT_MS[unit] as number;
-    if (size >= previous) throw bad('units must go from large to small, each once');
+    if (size >= previous) throw bad('units must go from large to small, each at most once');
     previous = size;
     total += Number(number) * size;
   }
@@ -39,7 +39,7 @@ export function parseDuration(text: string): number {
   return Math.round(total);
 }
 
-/** Writes a duration in ms with its two largest units: `850ms`, `4m 12s`, `2d 3h`. */
+/** Formats a duration in ms for people, with its two largest units: `850ms`, `4m 12s`, `2d 3h`. */
 export function formatDuration(ms: number): string {
   const rest = Math.max(0, Math.round(ms));
   if (rest < 1_000) return `${rest}ms`;
@@ -62,7 +62,7 @@ export function formatDuration(ms: number): string {
     .join(' ');
 }
 
-/** Writes a duration in ms with all its units, as {@link parseDuration} reads it: `0s`, `1h30m`, `1s500ms`. */
+/** Formats a duration in ms exactly, so that {@link parseDuration} can read it: `0s`, `1h30m`, `1s500ms`. */
 export function exactDuration(ms: number): string {
   let rest = Math.round(ms);
   let text = '';
@@ -75,14 +75,14 @@ export function exactDuration(ms: number): string {
   return text || '0s';
 }
 
-/** The IANA name of the system's own time zone. */
+/** Returns the IANA name of the system's time zone. */
 export function systemZone(): string {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** Throws a `usage` error when `zone` is not an IANA time zone: Date would silently take it for UTC. */
+/** Throws `usage` if `zone` is not an IANA time zone: Date would silently use UTC. */
 function zoneFormat(zone: string): Intl.DateTimeFormat {
   let format = formats.get(zone);
   if (format) return format;
@@ -99,7 +99,7 @@ function zoneFormat(zone: string): Intl.DateTimeFormat {
     });
   } catch (cause) {
     throw new DelayqError('usage', `"${zone}" is not a time zone`, {
-      why: 'it is not a name of the IANA time zone database',
+      why: 'the IANA time zone database has no such name',
       next: 'set --tz (or DELAYQ_TZ, TZ) to a name such as Europe/Berlin or UTC',
       cause,
     });
@@ -108,7 +108,7 @@ function zoneFormat(zone: string): Intl.DateTimeFormat {
   return format;
 }
 
-/** How far local time in `zone` is ahead of UTC at the instant `ms`, in ms. */
+/** Returns how far local time in `zone` is ahead of UTC at the instant `ms`, in ms. */
 function zoneOffset(zone: string, ms: number): number {
   const parts: Record<string, number> = {};
   for (const { type, value } of zoneFormat(zone).formatToParts(ms)) parts[type] = Number(value);
@@ -116,9 +116,9 @@ function zoneOffset(zone: string, ms: number): number {
   return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(ms / 1_000) * 1_000;
 }
 
-/** The instants at which clocks in `zone` show the wall time `wall` (given as if it were UTC): none, one or two. */
+/** Returns the instants (none, one or two) at which clocks in `zone` show the local time `wall`, encoded as UTC. */
 function instantsOf(zone: string, wall: number): number[] {
-  // Offsets change at most once within a day or so, so those of the days around it are the only candidates.
+  // Offsets change at most once in two days, so the offsets of the day before and after are the only candidates.
   const offsets = new Set([zoneOffset(zone, wall - 86_400_000), zoneOffset(zone, wall + 86_400_000)]);
   return [...offsets]
     .map((offset) => wall - offset)
@@ -126,7 +126,7 @@ function instantsOf(zone: string, wall: number): number[] {
     .sort((a, b) => a - b);
 }
 
-/** Writes an instant as local time in `zone` with its offset: `2026-11-21 14:00:00 +01:00`. */
+/** Formats an instant as local time in `zone` with its offset: `2026-11-21 14:00:00 +01:00`. */
 export function formatTime(ms: number, zone: string): string {
   const offset = zoneOffset(zone, ms);
   const minutes = Math.abs(Math.round(offset / 60_000));
@@ -135,7 +135,7 @@ export function formatTime(ms: number, zone: string): string {
   return `${wall} ${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
-/** A point in time as read by {@link parseAt}; `past` when it lies before the given now. */
+/** A point in time from {@link parseAt}. `past`: it is before the given `now`. */
 export interface Instant {
   readonly ms: number;
   readonly past: boolean;
@@ -145,9 +145,9 @@ const WALL = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)
 const CLOCK = /^(\d\d?):(\d\d)(?::(\d\d))?$/;
 
 /**
- * Reads a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), a local time
- * (`2026-11-21 14:00`) or a time of day (`14:00`, its next occurrence), the last two in `zone`.
- * Throws a `usage` error on everything else, and on a local time that a clock change skips or doubles.
+ * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), a local time
+ * (`2026-11-21 14:00`) or a time of day (`14:00`: its next occurrence), the last two in `zone`.
+ * Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
  */
 export function parseAt(text: string, { zone, now }: { zone: string; now: number }): Instant {
   const bad = (why: string, next = 'write it as 2026-11-21T14:00:00+01:00, "2026-11-21 14:00", 14:00 or @1795266000') =>
@@ -155,7 +155,7 @@ export function parseAt(text: string, { zone, now }: { zone: string; now: number
 
   const epoch = /^@(\d{1,11}(?:\.\d{1,3})?)$/.exec(text);
   if (epoch) return instant(Math.round(Number(epoch[1]) * 1_000), now);
-  if (text.startsWith('@')) throw bad('after @ come seconds since 1970', 'write it as @1795266000');
+  if (text.startsWith('@')) throw bad('@ must be followed by seconds since 1970', 'write it as @1795266000');
   if (/^\d+$/.test(text))
     throw bad(
       'a bare number could be seconds, milliseconds, a year or an hour',
@@ -168,20 +168,20 @@ export function parseAt(text: string, { zone, now }: { zone: string; now: number
   if (clock) return instant(nextOccurrence(text, clock, zone, now, bad), now);
 
   const match = WALL.exec(text);
-  if (!match) throw bad('its form is not known');
+  if (!match) throw bad('the format is not known');
   const [, year, month, day, hour, minute, second = '0', fraction = '0', offset] = match as unknown as string[];
   const wall =
     wallTime([year, month, day, hour, minute, second].map(Number), bad) + Math.floor(Number(`0.${fraction}`) * 1_000);
   if (offset === undefined) return instant(onlyInstant(text, wall, zone), now);
   if (offset.toUpperCase() === 'Z') return instant(wall, now);
   const [hours, minutes] = offset.slice(1).split(':').map(Number) as [number, number];
-  if (hours > 23 || minutes > 59) throw bad('its offset does not exist');
+  if (hours > 23 || minutes > 59) throw bad('there is no such UTC offset');
   return instant(wall - (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000, now);
 }
 
 /**
- * Reads a point in time to look from or to, ms: `-2h` and `+15m` from now, `now`, a time of day (today's, in `zone`),
- * or whatever {@link parseAt} reads. Throws a `usage` error on everything else.
+ * Parses a limit of a time range, ms: `-2h` and `+15m` from now, `now`, a time of day (today, in `zone`), or anything
+ * that {@link parseAt} accepts. Throws `usage` for anything else.
  */
 export function parseMoment(text: string, { zone, now }: { zone: string; now: number }): number {
   if (text === 'now') return now;
@@ -194,7 +194,7 @@ function instant(ms: number, now: number): Instant {
   return { ms, past: ms < now };
 }
 
-/** Milliseconds of a calendar date and time taken as UTC; `bad` builds the error for 31 February or 25:00. */
+/** Returns a calendar date and time, taken as UTC, in ms. Throws `bad` for 31 February or 25:00. */
 function wallTime(fields: number[], bad: (why: string) => DelayqError): number {
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = fields;
   const ms = Date.UTC(year, month - 1, day, hour, minute, second);
@@ -204,23 +204,21 @@ function wallTime(fields: number[], bad: (why: string) => DelayqError): number {
   return ms;
 }
 
+/** Returns the only instant at which clocks in `zone` show `wall`. Throws `usage` if there are none or two. */
 function onlyInstant(text: string, wall: number, zone: string): number {
   const found = instantsOf(zone, wall - (wall % 1_000)).map((ms) => ms + (wall % 1_000));
   if (found.length === 1) return found[0] as number;
-  const next =
-    found.length === 0
-      ? `write a time that exists, or with its offset: ${formatTime(wall - zoneOffset(zone, wall), zone)
-          .replace(' ', 'T')
-          .replace(' ', '')}`
-      : `write which with its offset: ${found.map((ms) => formatTime(ms, zone).replace(' ', 'T').replace(' ', '')).join(' or ')}`;
-  throw badTime(
-    `"${text}" is not one point in time in ${zone}`,
-    found.length === 0 ? 'clocks skip it there that day' : 'clocks show it twice there that day',
-    next,
-  );
+  const rfc3339 = (ms: number) => formatTime(ms, zone).replace(' ', 'T').replace(' ', '');
+  const what = `"${text}" is not one point in time in ${zone}`;
+  if (found.length === 0) {
+    const after = rfc3339(wall - zoneOffset(zone, wall));
+    throw badTime(what, 'a clock change skips it there that day', `write a time that exists, for example ${after}`);
+  }
+  const choices = found.map(rfc3339).join(' or ');
+  throw badTime(what, 'a clock change repeats it there that day', `add the offset: ${choices}`);
 }
 
-/** The first instant after `now` at which clocks in `zone` show the time of day `clock`. */
+/** Returns the first instant after `now` at which clocks in `zone` show the time of day `clock`. */
 function nextOccurrence(
   text: string,
   clock: RegExpExecArray,
@@ -233,7 +231,7 @@ function nextOccurrence(
   for (const days of [0, 1]) {
     const date = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth(), today.getUTCDate() + days));
     const wall = wallTime([date.getUTCFullYear(), date.getUTCMonth() + 1, date.getUTCDate(), ...time], bad);
-    // A doubled time that has passed once may still come a second time, so only a wall time wholly past is skipped.
+    // A repeated time that has passed once will come again, so skip only a time that has passed for good.
     if (instantsOf(zone, wall).every((ms) => ms <= now) && days === 0 && wall <= today.getTime()) continue;
     return onlyInstant(text, wall, zone);
   }

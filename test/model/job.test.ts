@@ -128,8 +128,6 @@ describe('JSON text', () => {
     const almost = ['[', '{"a":', '[1,', '[ [1 , ', '{"a" : [', '"\\u0041', '[{"a":1}, '].map((piece) =>
       piece.repeat(4_096 / piece.length),
     );
-    // The first texts of a process are not matched against the pattern.
-    for (let i = 0; i < 100; i++) JsonText.parse('{}');
     for (const text of almost) expect(() => JsonText.parse(text)).toThrow(expect.objectContaining({ code: 'data' }));
   });
 
