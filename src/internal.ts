@@ -26,8 +26,8 @@ export {
   systemZone,
 } from './model/time.js';
 export { checkId, checkName } from './model/validate.js';
-export { type RetryLimits, settleWithRetries, withRetries } from './queue/retry.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';
+export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
 export { MAX_CALL } from './redis/script.js';
 export { DEFAULT_URL, hasLogin, loginHider } from './redis/url.js';
 export type { Span } from './scripts/inspect.js';

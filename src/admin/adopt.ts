@@ -4,9 +4,10 @@ import { decodeUtf8, JsonText } from '../model/payload.js';
 import { printable } from '../model/text.js';
 import { checkId } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
+import type { QueueKeys, Wake } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
-import { MAX_BYTES, type Wake } from '../redis/script.js';
+import { MAX_BYTES } from '../redis/script.js';
+import { raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
 
 /** Where other software keeps its jobs: a sorted set (id → time) and a hash (id → value). */
@@ -138,7 +139,7 @@ async function foreseen(redis: Connection, keys: QueueKeys, jobs: readonly moves
   while (answers.length < jobs.length) {
     const some = jobs.slice(answers.length);
     const ids = some.map(({ id }) => Buffer.from(id));
-    for (const [i, row] of (await moves.raw(redis, keys, ids)).entries()) {
+    for (const [i, row] of (await raw(redis, keys, ids)).entries()) {
       const { due, value, payload = value } = some[i] as moves.Foreign;
       const same = text(row.state) === 'p' && Number(text(row.score)) === due;
       const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());

@@ -4,9 +4,11 @@ import type { Answer } from '../model/job.js';
 import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import { stored, text } from '../redis/replies.js';
+import { text } from '../redis/replies.js';
+import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES } from '../redis/script.js';
 import * as looks from '../scripts/inspect.js';
+import { type Raw, raw, stored } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoption, type ForeignQueue, foreignRest } from './adopt.js';
 import { type Filter, holds } from './inspector.js';
@@ -91,7 +93,7 @@ export class Transfer {
         next = slice(found);
         const ids = found.filter((_, i) => i % 2 === 0);
         for (let at = 0; at < ids.length && left > 0; ) {
-          const rows = await moves.raw(this.#redis, keys, ids.slice(at));
+          const rows = await raw(this.#redis, keys, ids.slice(at));
           const jobs: Exported[] = [];
           const orphans: Id[] = [];
           for (const [i, row] of rows.entries()) {
@@ -120,10 +122,7 @@ export class Transfer {
     const restored: moves.Restored[] = [];
     for (const some of batches(jobs)) {
       this.#list(queue);
-      const put = () => moves.restore(this.#redis, keys, some, how);
-      restored.push(
-        ...(await put().catch((error) => (isDelayqError(error, 'unknown') ? put() : Promise.reject(error)))),
-      );
+      restored.push(...(await repeatIfLost(() => moves.restore(this.#redis, keys, some, how))));
     }
     return restored;
   }
@@ -243,7 +242,7 @@ function movedOf(outcome: moves.Restored, ended: Answer): Moved {
 }
 
 /** A job as it stands, or stood before somebody held it. */
-function exported(id: Buffer, state: string, row: moves.Raw, now: number): Exported {
+function exported(id: Buffer, state: string, row: Raw, now: number): Exported {
   const record = (row.record as Buffer | null) ?? undefined;
   const payload = row.payload as Buffer;
   if (state !== 'active') {

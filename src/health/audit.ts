@@ -7,17 +7,8 @@ import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queueOf, queuesKey } from '../redis/keys.js';
 import type { Snapshot } from '../scripts/inspect.js';
-import {
-  audit,
-  FAULTS,
-  faultOf,
-  type Letter,
-  mend,
-  PLACES,
-  type Place,
-  recheck,
-  type Suspect,
-} from '../scripts/repair.js';
+import { audit, type Letter, mend, PLACES, type Place, recheck, type Suspect } from '../scripts/repair.js';
+import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 import { conditions } from './problems.js';
 
@@ -239,7 +230,7 @@ export class Auditor {
 
   /** What to do about a kind of fault. */
   async #next(queue: string, letter: Letter, { samples }: Tally): Promise<string> {
-    if (letter !== 'v') return faultOf(letter).next ?? `delayq doctor --fix ${queue}`;
+    if (letter !== 'v') return FAULTS[letter].next ?? `delayq doctor --fix ${queue}`;
     const [job] = await this.#inspector.show(queue, samples.slice(0, 1));
     return `delayq move ${queue} --into ${shellWord(/^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…')}`;
   }
@@ -267,7 +258,7 @@ export class Auditor {
       if (answers === undefined) continue;
       // What is in order now without us was mended by others.
       for (const [n, { letter }] of sure.entries())
-        if (answers[n] !== undefined || faultOf(letter).mended) (tallies.get(letter) as Tally).mended += 1;
+        if (answers[n] !== undefined || FAULTS[letter].mended) (tallies.get(letter) as Tally).mended += 1;
     }
   }
 }
@@ -282,7 +273,7 @@ function isName(name: string): boolean {
 }
 
 function findingOf(letter: Letter, { count, mended, samples }: Tally, next: string): Finding {
-  const { check, level, what, why, mended: did } = faultOf(letter);
+  const { check, level, what, why, mended: did } = FAULTS[letter];
   const finding = {
     ...bad(level, check, `${many(count, 'job')} ${what}`, why, next),
     count,

@@ -1,4 +1,4 @@
-import { MAX_CALL } from '../redis/script.js';
+import { Batches } from './batches.js';
 
 interface Waiting<T, R> {
   readonly item: T;
@@ -6,44 +6,39 @@ interface Waiting<T, R> {
   readonly reject: (error: unknown) => void;
 }
 
-/** What a {@link Gather} makes its calls with. */
-export interface GatherOptions<T, R> {
-  /** Makes the calls for many items. Results come in the order of the items. */
+/** How a {@link Coalescer} makes its calls. */
+export interface CoalescerOptions<T, R> {
+  /** Makes one call for many items, and returns their results in the same order. */
   readonly call: (items: readonly T[]) => Promise<R[]>;
-  /** How many of the items, which are no more than a call may hold, make one call: the first ones, one at least. */
-  readonly size: (items: readonly T[]) => number;
-  /** What one of several must know of the error of their call. */
+  /** The size of an item's payload, as {@link Batches} counts it. */
+  readonly unitsOf: (item: T) => number;
+  /** Converts the error of a shared call to the error of one of its items. */
   readonly errorOf: (error: unknown, item: T) => unknown;
 }
 
 /**
- * Makes one call of many that come in one go, as from `Promise.all`: whoever calls gets a result or an error of its
- * own. One that comes alone is not kept waiting.
+ * Combines calls that are made together, for example by `Promise.all`, into one. Each caller gets its own result or
+ * error. A single call is not delayed.
  */
-export class Gather<T, R> {
-  readonly #options: GatherOptions<T, R>;
-  #waiting: Waiting<T, R>[] = [];
+export class Coalescer<T, R> {
+  readonly #options: CoalescerOptions<T, R>;
+  #waiting = new Batches<Waiting<T, R>>();
 
-  constructor(options: GatherOptions<T, R>) {
+  constructor(options: CoalescerOptions<T, R>) {
     this.#options = options;
   }
 
   add(item: T): Promise<R> {
     return new Promise((resolve, reject) => {
-      // Behind all that may run now, and before anything is heard of the world.
-      if (this.#waiting.length === 0) queueMicrotask(() => this.flush());
-      this.#waiting.push({ item, resolve, reject });
+      // A microtask runs after all code that can run now, and before any I/O.
+      if (this.#waiting.isEmpty) queueMicrotask(() => this.flush());
+      this.#waiting.add({ item, resolve, reject }, this.#options.unitsOf(item));
     });
   }
 
-  /** Makes the calls now: before whatever must come behind them. */
+  /** Makes the calls now, for callers whose own call must come after them. */
   flush(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (let begin = 0, end: number; begin < waiting.length; begin = end) {
-      end = begin + this.#options.size(waiting.slice(begin, begin + MAX_CALL).map(({ item }) => item));
-      this.#call(waiting.slice(begin, end));
-    }
+    for (let batch = this.#waiting.take(true); batch; batch = this.#waiting.take(true)) this.#call(batch.items);
   }
 
   async #call(some: readonly Waiting<T, R>[]): Promise<void> {

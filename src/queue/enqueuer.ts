@@ -1,28 +1,26 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { type DelayqError, isDelayqError, isPassing, unknownOutcome } from '../model/errors.js';
+import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import {
-  askedFor,
   type Confirmation,
   confirm,
   type Durability,
-  inDoubt,
+  doubtOf,
   nothingWritten,
-  ready,
+  pinFor,
+  requiredBy,
   unconfirmed,
 } from '../redis/durability.js';
-import { type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
-import type { Wake } from '../redis/script.js';
+import { type QueueKeys, queueKeys, queuesKey, type Wake, wakeOf } from '../redis/keys.js';
+import { repeatIfLost } from '../redis/retry.js';
 import * as scripts from '../scripts/jobs.js';
-import { firstBatch } from './batches.js';
-import { Gather } from './coalesce.js';
+import { Coalescer } from './coalesce.js';
 
-/** Pauses before an enqueue whose reply was lost is repeated, ms. */
+/** Pauses before the repeats of an enqueue whose reply was lost, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];
 
-/** What Redis replied of a batch, the outcomes of its first sending, and what was confirmed if that was asked for. */
+/** The reply for a batch, and its confirmation if that was required. `first`: outcomes of the first attempt; empty if lost. */
 interface Sent {
   readonly now: number;
   readonly outcomes: Outcome[];
@@ -31,20 +29,20 @@ interface Sent {
   readonly confirmation?: Confirmation;
 }
 
-/** A job that is ready to be sent; whoever gave it may change what it was made of. */
+/** A job that is ready to be sent: a copy, because callers may change theirs. */
 interface Prepared {
   readonly ready: ReadyJob;
-  /** Its id was made here. */
+  /** Whether delayq made its id. */
   readonly ours: boolean;
 }
 
 /** How jobs are enqueued. */
 export interface EnqueueOptions extends Durability {
-  /** Of a job whose id is there already: `keep` (default) the one that is there, or `replace` it. */
+  /** If a job with the same id exists: `keep` it (default) or `replace` it. */
   readonly ifExists?: 'keep' | 'replace' | undefined;
 }
 
-/** Puts jobs into a queue: what a reply means for each of them, or that there was none. */
+/** Enqueues jobs, repeats lost replies, and works out the result for each job. */
 export class Enqueuer {
   readonly #redis: Connection;
   readonly #name: string;
@@ -52,10 +50,10 @@ export class Enqueuer {
   readonly #keys: QueueKeys;
   readonly #wake: Wake;
   #listed = false;
-  /** Single jobs that are enqueued in one go share a call. */
-  readonly #singles = new Gather<Prepared, Enqueued>({
+  /** Single jobs that are enqueued together share a call. */
+  readonly #singles = new Coalescer<Prepared, Enqueued>({
     call: (items) => this.#put(items, {}),
-    size: (items) => firstBatch(items, ({ ready }) => ready.json.length).size,
+    unitsOf: ({ ready }) => ready.json.length,
     errorOf: (error, { ready }) =>
       isDelayqError(error, 'unknown') ? unknownOutcome([ready.id], error.why ?? error.message) : error,
   });
@@ -68,17 +66,17 @@ export class Enqueuer {
     this.#wake = wakeOf(prefix, name);
   }
 
-  /** Enqueues one job. Throws what Queue.enqueue does. */
+  /** Enqueues one job. Throws what Queue.enqueue throws. */
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
     const item = prepared(job);
-    // An answer to others could leave it unclear which of them was replaced, or confirmed.
-    if (!askedFor(options) && options.ifExists !== 'replace') return this.#singles.add(item);
+    // A shared call that fails would leave open which of its jobs was replaced or confirmed.
+    if (!requiredBy(options) && options.ifExists !== 'replace') return this.#singles.add(item);
     this.#singles.flush();
     const [enqueued] = await this.#put([item], options);
     return enqueued as Enqueued;
   }
 
-  /** Enqueues the jobs of one call. Throws what Queue.enqueue does. */
+  /** Enqueues the jobs of one call. Throws what Queue.enqueue throws. */
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const batch = jobs.map(prepared);
     this.#singles.flush();
@@ -87,10 +85,10 @@ export class Enqueuer {
 
   async #put(batch: readonly Prepared[], options: EnqueueOptions): Promise<Enqueued[]> {
     const { ifExists = 'keep' } = options;
-    const asked = askedFor(options);
+    const required = requiredBy(options);
     const jobs = batch.map(({ ready }) => ready);
     if (jobs.length === 0) return [];
-    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, asked);
+    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, required);
     const confirmed = confirmation && 'confirmed' in confirmation ? confirmation.confirmed : undefined;
     const results: Enqueued[] = [];
     const collided: number[] = [];
@@ -99,7 +97,7 @@ export class Enqueuer {
       let outcome = outcomes[i] as Outcome;
       const ours = batch[i]?.ours;
       if (isKept(outcome)) {
-        // Kept at the first sending is a collision of ids we made; else it is the job of the first sending.
+        // `kept` with an id made here: a collision if the first attempt says so, else the job of the first attempt.
         if (ours && isKept(first[i])) collided.push(i);
         else if (ours || first[i] === 'created') outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
@@ -107,7 +105,7 @@ export class Enqueuer {
       const result = { id: job.id, outcome, due: job.at ?? now + job.in };
       results.push(confirmed ? { ...result, confirmed } : result);
     }
-    const earlier = 'jobs of these ids are there, but perhaps the earlier ones';
+    const earlier = 'jobs with these ids exist, but they may be the earlier ones';
     if (unclear.length > 0)
       throw first.length > 0 ? unconfirmed(results, { doubt: earlier }) : unknownOutcome(unclear, earlier);
     if (collided.length > 0) {
@@ -122,53 +120,52 @@ export class Enqueuer {
   }
 
   /**
-   * Sends a batch and has it confirmed as asked; when a reply is lost, again, always with `keep`: what the first sending
-   * made must stay. `first` are the outcomes of the first sending, empty when its reply was lost.
+   * Sends a batch, and confirms it if required. After a lost reply it repeats with `keep`, so that what the first attempt
+   * stored stays.
    */
-  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', asked?: Durability): Promise<Sent> {
+  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
     let first: Outcome[] = [];
     let sent: Sent | undefined;
-    let lost: DelayqError | undefined;
-    for (const [n, pause] of [0, ...REPEAT_AFTER_MS].entries()) {
-      if (n > 0) await sleep(pause);
-      try {
-        // What is to be confirmed must be asked for over the line over which it was written.
-        const line = asked ? await ready(this.#redis, asked) : this.#redis;
-        const reply = await this.send(jobs, n > 0 ? 'keep' : ifExists, line);
-        if (n === 0) first = reply.outcomes;
-        const now: Sent = { ...reply, first, repeated: n > 0 };
-        // Should every wait be cut short, the reply nearest to the write tells best what became of it.
-        sent ??= now;
-        if (!asked) return now;
-        return { ...now, confirmation: reply.written ? await confirm(line, asked) : nothingWritten(this.#keys.stats) };
-      } catch (error) {
-        if (!isDelayqError(error) || (n === 0 && error.code !== 'unknown')) throw error;
-        lost = error;
-        // However definite this answer is, the first sending stays in doubt.
-        if (!isPassing(error)) break;
-      }
+    const attempt = async (n: number): Promise<Sent> => {
+      // WAIT only covers writes of its own connection.
+      const caller = required ? await pinFor(this.#redis, required) : this.#redis;
+      const reply = await this.send(jobs, n > 0 ? 'keep' : ifExists, caller);
+      if (n === 0) first = reply.outcomes;
+      const now: Sent = { ...reply, first, repeated: n > 0 };
+      // If every wait fails, the earliest reply describes best what happened to the jobs.
+      sent ??= now;
+      if (!required) return now;
+      const confirmation = reply.written ? await confirm(caller, required) : nothingWritten(this.#keys.stats);
+      return { ...now, confirmation };
+    };
+    try {
+      return await repeatIfLost(attempt, REPEAT_AFTER_MS);
+    } catch (error) {
+      if (!isDelayqError(error, 'unknown')) throw error;
+      const doubt = doubtOf(error.cause as DelayqError, "Redis's reply was lost, and the repeat failed: ");
+      if (sent) return { ...sent, confirmation: doubt };
+      throw unknownOutcome(
+        jobs.map(({ id }) => id),
+        doubt.doubt,
+      );
     }
-    const doubt = inDoubt(lost as DelayqError, "Redis's answer was lost; asked again: ");
-    if (sent) return { ...sent, confirmation: doubt };
-    const ids = jobs.map(({ id }) => id);
-    throw unknownOutcome(ids, doubt.doubt);
   }
 
   /**
-   * Sends jobs once, and lists the queue: before its first job, and again when the queue has begun anew, be it that Redis
-   * came back empty or that the queue was forgotten.
+   * Sends jobs once. Lists the queue before its first job, and again if the queue is new: Redis may have come back empty,
+   * or the queue was forgotten.
    */
-  async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', line: Caller = this.#redis) {
-    if (!this.#listed) this.#list(line);
-    const reply = await scripts.enqueue(line, this.#keys, jobs, { ifExists, wake: this.#wake });
-    if (reply.begun) await this.#list(line);
+  async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', caller: Caller = this.#redis) {
+    if (!this.#listed) this.#list(caller);
+    const reply = await scripts.enqueue(caller, this.#keys, jobs, { ifExists, wake: this.#wake });
+    if (reply.begun) await this.#list(caller);
     return reply;
   }
 
-  /** Lists the queue for `inspect`. In a call of its own, as the list lives in another slot; only a hint, so it may fail. */
-  async #list(line: Caller): Promise<void> {
+  /** Lists the queue for `inspect`: in a separate call, because the list is in another slot. Only a hint, so it may fail. */
+  async #list(caller: Caller): Promise<void> {
     this.#listed = true;
-    await line.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
+    await caller.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
       this.#listed = false;
     });
   }

@@ -13,32 +13,34 @@ import {
 } from '../model/job.js';
 import { checkCount, checkMs, checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { askedFor, DURABLE_IN_FLIGHT } from '../redis/durability.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, wakeOf } from '../redis/keys.js';
-import { MAX_CALL, type Wake } from '../redis/script.js';
+import { DURABLE_IN_FLIGHT, requiredBy } from '../redis/durability.js';
+import { DEFAULT_PREFIX, type QueueKeys, queueKeys, type Wake, wakeOf } from '../redis/keys.js';
+import { repeatIfLost } from '../redis/retry.js';
+import { MAX_CALL } from '../redis/script.js';
 import { inspect, type Snapshot } from '../scripts/inspect.js';
 import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { type EnqueueOptions, Enqueuer } from './enqueuer.js';
 
-/** What happens to a job given back: a failure to try again, the end, or nothing that counts. */
+/** How jobs are given back. */
 export interface NackOptions {
-  /** `retry` (default): a failure, dead once its tries are spent · `dead`: at once · `release`: counts nothing. */
+  /** `retry` (default): counts a failure; dead when out of tries · `dead`: dead at once · `release`: counts nothing. */
   readonly mode?: 'retry' | 'dead' | 'release';
-  /** Kept as the last error of jobs that bring none of their own. */
+  /** The last error of jobs that have no `error` of their own. */
   readonly error?: string;
-  /** How long a failed job without a delay of its own waits; left out: as the queue's config says. */
+  /** How long failed jobs without a `delayMs` of their own wait. Default: the queue's. */
   readonly backoff?: Backoff | undefined;
 }
 
-/** A named set of jobs: what a job lives through. What operators do is in Inspector and Operator. */
+/** A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator. */
 export class Queue {
   readonly name: string;
   readonly redis: Connection;
   readonly #keys: QueueKeys;
   readonly #wake: Wake;
   readonly #enqueuer: Enqueuer;
-  /** Throws a `usage` error when `name` or `prefix` cannot be a name. Talks to nobody yet. */
+
+  /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
   constructor(redis: Connection, name: string, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
     this.redis = redis;
     this.name = checkName(name);
@@ -47,22 +49,22 @@ export class Queue {
     this.#enqueuer = new Enqueuer(redis, name, prefix);
   }
 
-  /** The channel on which watchers hear of a job that falls due sooner than they would look. */
+  /** The channel that tells waiting drains of a job that falls due before their next poll. */
   get wakeChannel(): string {
     return this.#wake.channel;
   }
 
   /**
-   * Enqueues one job, many, or as many as an async iterable yields. Many are sent in batches: each is there whole or
-   * not at all, and results come in the order of the jobs.
+   * Enqueues one job, an array of jobs, or the jobs of an async iterable. Many jobs are sent in batches: each batch is
+   * stored completely or not at all, and results come in the order of the jobs.
    *
-   * A reply that is lost is asked for again under the same id, which makes no second job. Throws `usage` or `data` for
-   * a bad job (before any of its batch is sent), `temporary` when Redis cannot take it now, and `unknown` with `ids`
-   * when no reply could be had.
+   * If a reply is lost, the call is repeated with the same ids, which makes no second job. Throws `usage` or `data` for
+   * an invalid job (before any job of its batch is sent), `temporary` if Redis cannot accept jobs now, and `unknown` with
+   * `ids` if no reply arrives.
    *
-   * With `durable` or `replicas` a job is confirmed once it is on Redis's disk, or on so many replicas: throws `config`
-   * or `temporary` before anything is sent when Redis cannot tell, and `unknown` with `ids` (and `stored`) when it has
-   * not within 4 s. Meanwhile nothing else goes over the connection: give workers one of their own.
+   * With `durable` or `replicas`, returns only when the jobs are on Redis's disk, or on that many replicas. Throws
+   * `config` or `temporary` before anything is sent if Redis cannot confirm that, and `unknown` with `ids` (and
+   * `stored`) if it has not within 4 s. The wait blocks the connection: give workers a connection of their own.
    */
   enqueue(job: NewJob, options?: EnqueueOptions): Promise<Enqueued>;
   enqueue(jobs: readonly NewJob[], options?: EnqueueOptions): Promise<Enqueued[]>;
@@ -94,21 +96,20 @@ export class Queue {
   }
 
   /**
-   * Enqueues the jobs of groups of any size, cut anew into batches, several of them on their way at once, and yields
-   * what became of each batch, in order. A batch that fails does not stop the others: whoever reads decides whether to
-   * go on.
+   * Enqueues the jobs of groups of any size: regroups them into batches, keeps several batches in flight, and yields the
+   * result of each batch, in order. A batch that fails does not stop the others: the caller decides whether to go on.
    */
   async *enqueueBatches<J extends NewJob>(
     groups: AsyncIterable<readonly J[]>,
     options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
-    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), askedFor(options) && DURABLE_IN_FLIGHT);
+    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), requiredBy(options) && DURABLE_IN_FLIGHT);
   }
 
   /**
-   * Takes up to `limit` (at most 250) due jobs, oldest due first, hidden from others for `leaseMs` (left out: as the
-   * queue's config says); 0 removes them at once, and then nothing brings them back. With `cutoff`, ms, only jobs that
-   * were due by then.
+   * Takes up to `limit` (at most 250) due jobs, oldest due first, and hides them from other drains for `leaseMs` (default:
+   * the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes only jobs
+   * that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain({
     limit = MAX_CALL,
@@ -125,8 +126,8 @@ export class Queue {
   }
 
   /**
-   * Enqueues jobs again, as they were, that a drain without lease has removed. Throws `unknown` with `ids` when the reply
-   * is lost: asked for again, a job that was taken meanwhile would come twice.
+   * Puts back jobs that a drain with lease 0 has removed, with their records and due times. Throws `unknown` with `ids` if
+   * the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
    */
   async putBack(jobs: readonly Job[]): Promise<void> {
     const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };
@@ -134,19 +135,19 @@ export class Queue {
       const ready = some.map(({ id, payload, due, record }) => ({ ...none, id, json: payload, at: due, record }));
       await this.#enqueuer.send(ready, 'keep').catch((error) => {
         const ids = some.map(({ id }) => id);
-        throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's answer was lost: ${error.why}`) : error;
+        throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;
       });
     }
   }
 
-  /** Removes jobs that are done, if their leases are still held. Answers come in the order of the jobs. */
+  /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
   async ack(jobs: readonly Held[]): Promise<Answer[]> {
     return this.#settle(jobs, (some) => scripts.ack(this.redis, this.#keys, some));
   }
 
   /**
-   * Gives jobs back, if their leases are still held: to be tried again after their own delay or the backoff, or, with
-   * `mode`, dead or as if nothing had been.
+   * Gives back jobs whose leases are still held. By default that counts a failure, and the job is delivered again after
+   * its own delay or the backoff; see {@link NackOptions} for other modes. Throws `usage` for an invalid delay.
    */
   async nack(jobs: readonly Given[], { mode = 'retry', error, backoff }: NackOptions = {}): Promise<Nacked[]> {
     for (const { delayMs = 0 } of jobs) checkMs(delayMs, 'delayMs');
@@ -161,7 +162,7 @@ export class Queue {
     );
   }
 
-  /** Extends leases that are still held to `leaseMs` from now; left out: as the queue's config says. */
+  /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
   async renew(jobs: readonly Held[], leaseMs?: number): Promise<Answer[]> {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
     const answers: Answer[] = [];
@@ -170,28 +171,24 @@ export class Queue {
     return answers;
   }
 
-  /** Settles in chunks. When a reply is lost the chunk is sent again. */
+  /** Settles jobs in chunks. Repeats a chunk if its reply was lost. */
   async #settle<J, A extends Answer | Nacked>(
     jobs: readonly J[],
     settle: (some: readonly J[]) => Promise<{ answers: A[] }>,
   ): Promise<A[]> {
-    const answers: A[] = [];
+    const settled: A[] = [];
     for (const some of chunks(jobs)) {
-      try {
-        answers.push(...(await settle(some)).answers);
-      } catch (error) {
-        if (!isDelayqError(error, 'unknown')) throw error;
-        // Whatever goes wrong now, the first sending stays in doubt.
-        const again = await settle(some).catch(() => {
-          throw error;
-        });
-        answers.push(...again.answers.map(afterRepeat));
-      }
+      settled.push(
+        ...(await repeatIfLost(async (attempt) => {
+          const { answers } = await settle(some);
+          return attempt > 0 ? answers.map(afterRepeat) : answers;
+        })),
+      );
     }
-    return answers;
+    return settled;
   }
 
-  /** Everything that can be counted about the queue, at one moment, with up to `upcoming` of the next due times. */
+  /** Returns the counts of the queue at one moment, and up to `upcoming` of the next due times. */
   async counts(upcoming = 0): Promise<Snapshot> {
     return inspect(this.redis, this.#keys, upcoming);
   }

@@ -2,17 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Confirmed, Enqueued } from '../model/job.js';
 import { checkCount } from '../model/validate.js';
-import { type Caller, type Connection, DEADLINE_MS, type Reply } from './connection.js';
+import type { Caller, Connection, Reply } from './connection.js';
+import { DEADLINE_MS } from './errors.js';
 
-/** What must be confirmed of jobs before they count as enqueued. */
+/** What Redis must confirm before jobs count as enqueued. */
 export interface Durability {
-  /** That they are on Redis's own disk: WAITAOF, of Redis 7.2 or newer with its AOF on. */
+  /** They are on Redis's own disk (WAITAOF). Needs Redis 7.2 or newer with its AOF on. */
   readonly durable?: boolean | undefined;
-  /** That so many replicas have them in memory: WAIT. */
+  /** This number of replicas have them in memory (WAIT). */
   readonly replicas?: number | undefined;
 }
 
-/** Confirmed as asked, or why that is in doubt, and what there is to do about it before a repeat. */
+/** What was confirmed; or why that is in doubt, and what to do before repeating. */
 export type Confirmation = { readonly confirmed: Confirmed } | Doubt;
 
 interface Doubt {
@@ -20,124 +21,125 @@ interface Doubt {
   readonly next?: string | undefined;
 }
 
-/** How long Redis itself waits, ms: its answer must be here before the deadline of the call. */
+/** How long Redis itself waits, ms: its reply must arrive before the time limit of the call. */
 const WAIT_MS = DEADLINE_MS - 1_000;
 
-/** How long replicas have to show up before the first write of a connection, ms. */
+/** How long to wait for replicas before the first write on a connection, ms. */
 const SHOW_UP_MS = 1_000;
 
-/** The longest that a wait is put off for more to share it, ms. */
+/** The longest delay before a WAIT, so that more batches can share it, ms. */
 const GATHER_MS = 100;
 
 /**
- * Batches that may be on their way at once. They share a wait, which takes up to a second with `appendfsync everysec`,
- * so their number is what a second brings.
+ * Most batches in flight at once. All of them share one WAITAOF, which takes up to a second with `appendfsync everysec`,
+ * so this limits the batches per second.
  */
 export const DURABLE_IN_FLIGHT = 64;
 
-/** What `options` ask to be confirmed; undefined: nothing. Throws a `usage` error when `replicas` is no count. */
-export function askedFor({ durable = false, replicas }: Durability): Durability | undefined {
+/** Returns what `options` require; undefined for nothing. Throws `usage` if `replicas` is not a whole number from 1. */
+export function requiredBy({ durable = false, replicas }: Durability): Durability | undefined {
   checkCount(replicas, 'replicas');
   return durable || replicas !== undefined ? { durable, replicas } : undefined;
 }
 
 /**
- * The connection over which jobs are to be sent and confirmed, once it is known to be able to. To be called before its
- * first write: throws `config` when it never will, `temporary` when it cannot now, and what Connection.call throws.
+ * Returns a pinned connection, on which to send jobs and then {@link confirm} them. Checks first that the server can
+ * confirm what is required: throws `config` if it never can, `temporary` if it cannot now, and what Connection.call
+ * throws. Call it before the first write.
  */
-export async function ready(redis: Connection, asked: Durability): Promise<Caller> {
-  const line = await redis.pin();
-  await barrierOf(line).able(asked);
-  return line;
+export async function pinFor(redis: Connection, required: Durability): Promise<Caller> {
+  const pinned = await redis.pin();
+  await barrierOf(pinned).check(required);
+  return pinned;
 }
 
 /**
- * Waits until all that was written over `line`, which {@link ready} gave, is confirmed: up to 4 s for each thing asked
- * for. The reply of the write must be here already. Holds up whatever else is sent over the connection. Throws
- * `unknown` when there is no telling yet, as the connection is lost or the server changed its part: ask over another.
+ * Waits until everything written over `pinned` (from {@link pinFor}) is confirmed: up to 4 s for each requirement. The
+ * reply of the write must have arrived. Blocks other calls on this connection. Throws `unknown` if the connection is
+ * lost or the server changes its role: repeat on a new connection.
  *
- * Redis waits for the last write of the connection and with it for all before it, whoever made them. So a repeat that
- * finds its jobs kept confirms the first sending as well: the counter `kept` is written behind it.
+ * WAIT covers the last write of the connection and all writes before it. So if a repeated enqueue finds its jobs kept,
+ * it also confirms the first attempt: Redis writes the counter `kept` after them.
  */
-export async function confirm(line: Caller, asked: Durability): Promise<Confirmation> {
+export async function confirm(pinned: Caller, required: Durability): Promise<Confirmation> {
   try {
-    return await barrierOf(line).confirm(asked);
+    return await barrierOf(pinned).confirm(required);
   } catch (error) {
     if (!isDelayqError(error)) throw error;
-    if (!isPassing(error)) return inDoubt(error);
-    // Whatever it is, the write was carried out: nobody must take this for a call that was turned down.
+    if (!isPassing(error)) return doubtOf(error);
+    // The jobs were written. With the original code it would look as if the call had been rejected.
     throw new DelayqError('unknown', error.message, { why: error.why, next: error.next, cause: error });
   }
 }
 
-/** The doubt of jobs that are there when what should confirm them ended with `error`. */
-export function inDoubt(error: DelayqError, before = ''): Doubt {
+/** Returns the doubt about jobs that were sent when `error` prevented their confirmation. `before` precedes its reason. */
+export function doubtOf(error: DelayqError, before = ''): Doubt {
   const { message, why = message, next } = error;
   return { doubt: `${before}${why}`, next: isPassing(error) ? undefined : next };
 }
 
 /**
- * The doubt of jobs that were all kept when not even their counter in the hash `stats` was written: a wait would be for
- * something older, on a new connection for nothing, and confirm at once.
+ * Returns the doubt about jobs that were all kept when not even their counter in the hash `stats` could be written.
+ * WAIT would then cover only older writes (none on a new connection) and succeed at once.
  */
 export function nothingWritten(stats: string): Doubt {
   return {
     doubt:
-      'nothing could be written for a kept job, so there is nothing to wait for: either Redis takes no writes now, ' +
-      `or the counter kept in ${stats} is spoilt`,
-    next: `look at it (HGET ${stats} kept), and if it is not a number remove it (HDEL)`,
+      'nothing was written for a kept job, so Redis has nothing to confirm: either Redis accepts no writes now, ' +
+      `or the counter kept in ${stats} is not a number`,
+    next: `check it (HGET ${stats} kept), and if it is not a number, remove it (HDEL)`,
   };
 }
 
-/** Of each connection its barrier: gone with it. */
+/** The barrier of each pinned connection. */
 const barriers = new WeakMap<Caller, Barrier>();
 
-function barrierOf(line: Caller): Barrier {
-  let found = barriers.get(line);
+function barrierOf(pinned: Caller): Barrier {
+  let found = barriers.get(pinned);
   if (!found) {
-    found = new Barrier(line);
-    barriers.set(line, found);
+    found = new Barrier(pinned);
+    barriers.set(pinned, found);
   }
   return found;
 }
 
-/** Waits for what one connection has written, one wait at a time: all who ask while one is under way share the next. */
+/** Confirms the writes of one connection, with one WAIT at a time: all callers that come during one share the next. */
 class Barrier {
-  readonly #line: Caller;
-  readonly #able = new Map<string, Promise<void>>();
+  readonly #pinned: Caller;
+  readonly #checks = new Map<string, Promise<void>>();
   readonly #next = new Map<string, Promise<Confirmation>>();
   #last: Promise<unknown> = Promise.resolve();
   #tookMs = 0;
 
-  constructor(line: Caller) {
-    this.#line = line;
+  constructor(pinned: Caller) {
+    this.#pinned = pinned;
   }
 
-  /** Asks the server once whether it can confirm such things. */
-  able(asked: Durability): Promise<void> {
-    const key = JSON.stringify(asked);
-    let found = this.#able.get(key);
+  /** Checks once that the server can confirm what is required. Throws what {@link pinFor} throws. */
+  check(required: Durability): Promise<void> {
+    const key = JSON.stringify(required);
+    let found = this.#checks.get(key);
     if (!found) {
-      found = this.#check(asked);
-      this.#able.set(key, found);
-      found.catch(() => this.#able.delete(key));
+      found = this.#check(required);
+      this.#checks.set(key, found);
+      found.catch(() => this.#checks.delete(key));
     }
     return found;
   }
 
-  /** The next wait that begins, which covers all whose reply came before this call. */
-  confirm(asked: Durability): Promise<Confirmation> {
-    const key = JSON.stringify(asked);
+  /** Joins the next WAIT to start. It covers all writes whose reply arrived before this call. */
+  confirm(required: Durability): Promise<Confirmation> {
+    const key = JSON.stringify(required);
     let next = this.#next.get(key);
     if (!next) {
       next = this.#last
-        // Behind a long wait those it has let go are about to send more. Without them every second batch would miss this
-        // wait and take two.
+        // After a long WAIT, the callers it released are about to send more. Without this pause, every second batch
+        // would miss the WAIT that starts now, and need two.
         .then(() => sleep(Math.min(this.#tookMs / 10, GATHER_MS)))
         .then(async () => {
           this.#next.delete(key);
           const started = performance.now();
-          const confirmation = await this.#wait(asked);
+          const confirmation = await this.#wait(required);
           this.#tookMs = performance.now() - started;
           return confirmation;
         });
@@ -152,14 +154,14 @@ class Barrier {
     if (replicas === undefined) return;
     const there = Number(await this.#ask('WAIT', replicas, SHOW_UP_MS));
     if (there >= replicas) return;
-    throw new DelayqError('temporary', 'too few replicas answer', {
+    throw new DelayqError('temporary', 'too few replicas', {
       why: `${there} of ${replicas} replicas answered within ${SHOW_UP_MS / 1000} s`,
-      // Other jobs may have been sent before, and these as well if this is a repeat.
-      next: 'no job is sent before enough of them do: wait until they are back, or ask for fewer',
+      // Other jobs may have been sent before, and so may these if this is a repeat.
+      next: 'wait until they are back, or require fewer: until then no job is sent',
     });
   }
 
-  // One command behind the other's reply: each has the deadline of a call to itself.
+  // One command after the other, so that each has a full time limit.
   async #wait({ durable, replicas }: Durability): Promise<Confirmation> {
     const within = `within ${WAIT_MS / 1000} s`;
     const confirmed: { disk?: boolean; replicas?: number } = {};
@@ -171,35 +173,35 @@ class Barrier {
     if (durable) {
       const [local] = (await this.#ask('WAITAOF', 1, 0, WAIT_MS)) as number[];
       confirmed.disk = Number(local) >= 1;
-      if (!confirmed.disk) return { doubt: `Redis has not confirmed ${within} that it is on its disk` };
+      if (!confirmed.disk) return { doubt: `Redis has not confirmed ${within} that the job is on its disk` };
     }
     return { confirmed };
   }
 
   async #ask(command: 'WAIT' | 'WAITAOF', ...args: number[]): Promise<Reply> {
     try {
-      return await this.#line.call(command, ...args);
+      return await this.#pinned.call(command, ...args);
     } catch (error) {
-      throw isDelayqError(error) ? explained(error, this.#line.address) : error;
+      throw isDelayqError(error) ? explained(error, this.#pinned.address) : error;
     }
   }
 }
 
-/** What a refusal of WAIT or WAITAOF means. */
+/** Explains why Redis rejected WAIT or WAITAOF. Returns other errors unchanged. */
 function explained(error: DelayqError, address: string): DelayqError {
   const said = error.cause instanceof Error ? error.cause.message : '';
   const what = 'this Redis cannot confirm that a job is on its disk';
   if (/unknown command .?WAITAOF/i.test(said)) {
     return new DelayqError('config', what, {
       why: `Redis at ${address} has no WAITAOF, which needs Redis 7.2 or newer, or Valkey`,
-      next: 'upgrade it; or leave out --durable, and set appendfsync always, or ask for --replicas instead',
+      next: 'upgrade it; or omit --durable and set appendfsync always, or use --replicas instead',
       cause: error,
     });
   }
   if (/appendonly is disabled/.test(said)) {
     return new DelayqError('config', what, {
-      why: `Redis at ${address} writes no AOF (appendonly is off)`,
-      next: 'turn it on: CONFIG SET appendonly yes, and the same in its configuration file',
+      why: `Redis at ${address} has no AOF (appendonly is off)`,
+      next: 'turn it on with CONFIG SET appendonly yes, and also in its configuration file',
       cause: error,
     });
   }
@@ -213,19 +215,15 @@ function explained(error: DelayqError, address: string): DelayqError {
   return error;
 }
 
-/** The error for jobs that are there, as far as anybody knows, but were not confirmed. */
+/** The error for jobs that were stored, as far as is known, but not confirmed. */
 export function unconfirmed(jobs: readonly Enqueued[], { doubt, next }: Doubt): DelayqError {
   const one = jobs.length === 1;
-  return new DelayqError(
-    'unknown',
-    one
-      ? `job ${jobs[0]?.id} is there, but its durability is unknown`
-      : `${jobs.length} jobs are there, but their durability is unknown`,
-    {
-      why: doubt,
-      next: `${next ? `${next}; then ` : ''}repeat with ${one ? `--id ${jobs[0]?.id}` : 'the same ids'} until it is confirmed: that makes no second job while the first is there`,
-      ids: jobs.map(({ id }) => id),
-      stored: true,
-    },
-  );
+  const which = one ? `job ${jobs[0]?.id} is` : `${jobs.length} jobs are`;
+  const repeat = `repeat with ${one ? `--id ${jobs[0]?.id}` : 'the same ids'} until it is confirmed`;
+  return new DelayqError('unknown', `${which} enqueued, but ${one ? 'its' : 'their'} durability is unknown`, {
+    why: doubt,
+    next: `${next ? `${next}; then ` : ''}${repeat}: that makes no second job while the first still exists`,
+    ids: jobs.map(({ id }) => id),
+    stored: true,
+  });
 }

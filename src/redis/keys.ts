@@ -1,13 +1,13 @@
-/** Replaces the namespace of every key; the command line's `--prefix`. */
+/** The default namespace of all keys; the command line's `--prefix` replaces it. */
 export const DEFAULT_PREFIX = 'delayq';
 
-/** The keys of one queue. Each name carries the queue's hash tag, so on Redis Cluster they share one slot. */
+/** The keys of one queue. The hash tag in their names keeps them in one slot of a Redis Cluster. */
 export interface QueueKeys {
   /** zset: id → due, ms */
   readonly pending: string;
-  /** zset: id → time after which its lease may be taken back, ms */
+  /** zset: id → when its lease expires, ms */
   readonly active: string;
-  /** hash: id → receipt, original due, taken at, by whom */
+  /** hash: id → receipt, original due time, taken at, consumer */
   readonly lease: string;
   /** zset: id → when it died, ms */
   readonly dead: string;
@@ -15,13 +15,13 @@ export interface QueueKeys {
   readonly payload: string;
   /** hash: id → JSON record, only for jobs that need one */
   readonly meta: string;
-  /** hash: counters that only grow, and the time of the last drain */
+  /** hash: counters, samples, and the time of the last drain */
   readonly stats: string;
-  /** hash: layout version, paused, defaults */
+  /** hash: layout version, paused, settings */
   readonly config: string;
 }
 
-/** Names of a queue's keys in the order in which every script gets them as KEYS. */
+/** The order in which every script receives the keys of a queue, as KEYS[1] to KEYS[8]. */
 export const KEY_ORDER = [
   'pending',
   'active',
@@ -33,25 +33,31 @@ export const KEY_ORDER = [
   'config',
 ] as const satisfies (keyof QueueKeys)[];
 
-/** The keys of the queue `queue` in the namespace `prefix`. Neither is checked here. */
+/** Returns the keys of the queue `queue` in the namespace `prefix`. Does not check either name. */
 export function queueKeys(prefix: string, queue: string): QueueKeys {
   return Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${queue}}:${name}`])) as unknown as QueueKeys;
 }
 
-/** The longest that a waiting drain sleeps before it looks again, ms. */
+/** The longest time between two polls of a waiting drain, ms. */
 export const POLL_MS = 1_000;
 
-/** Where a queue's watchers hear that something falls due before they look again. */
-export function wakeOf(prefix: string, queue: string): { readonly channel: string; readonly pollMs: number } {
+/** How scripts wake waiting drains: by a message on `channel`, if a job falls due before the next poll in `pollMs`. */
+export interface Wake {
+  readonly channel: string;
+  readonly pollMs: number;
+}
+
+/** Returns the wake channel of a queue and its poll interval. */
+export function wakeOf(prefix: string, queue: string): Wake {
   return { channel: `${prefix}:{${queue}}:wake`, pollMs: POLL_MS };
 }
 
-/** set: the names of the queues that delayq has enqueued to. A hint: a queue works without being in it. */
+/** set: names of the queues that delayq knows. Only a hint: a queue also works if it is not listed. */
 export function queuesKey(prefix: string): string {
   return `${prefix}:queues`;
 }
 
-/** The name of the queue that a key belongs to; undefined for a key that is none of a queue. */
+/** Returns the name of the queue that `key` belongs to; undefined if it is not a key of a queue. */
 export function queueOf(prefix: string, key: string): string | undefined {
   const name = KEY_ORDER.find((one) => key.startsWith(`${prefix}:{`) && key.endsWith(`}:${one}`));
   return name && key.slice(prefix.length + 2, -name.length - 2);

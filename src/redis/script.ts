@@ -4,16 +4,16 @@ import type { Arg, Caller, Reply } from './connection.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 
 /*
- * How a Lua script is read and run. What each takes and returns: src/scripts/, a file for each folder of lua/.
+ * Reads and runs the Lua scripts. Their arguments and replies are in src/scripts/, one file for each folder of lua/.
  */
 
-/** The most jobs that one call of a script takes: with 500, calls come near the 3 ms that nobody else should wait. */
+/** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
 
-/** The most payload bytes that one call returns (one job at least). */
+/** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
 
-/** Every script, by its place in lua/. */
+/** Every script, by its path in lua/. */
 export const SCRIPTS = [
   'jobs/enqueue',
   'jobs/drain',
@@ -42,9 +42,9 @@ export const SCRIPTS = [
 
 type Name = (typeof SCRIPTS)[number];
 
-/** What stands before a script: before all of them, and before some. */
-const BEFORE = ['lib/prelude', 'lib/records'];
-const MORE_BEFORE: Partial<Record<Name, readonly string[]>> = {
+/** The libraries that precede every script, and those that precede some. */
+const LIBRARIES = ['lib/prelude', 'lib/records'];
+const MORE_LIBRARIES: Partial<Record<Name, readonly string[]>> = {
   'jobs/drain': ['lib/ids'],
   'edit/requeue': ['lib/ids'],
   'repair/audit': ['lib/ids', 'lib/faults'],
@@ -52,14 +52,14 @@ const MORE_BEFORE: Partial<Record<Name, readonly string[]>> = {
 };
 
 const read = (name: string) => readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
-const textOf = (name: Name) => [...BEFORE, ...(MORE_BEFORE[name] ?? []), name].map(read).join('\n');
+const textOf = (name: Name) => [...LIBRARIES, ...(MORE_LIBRARIES[name] ?? []), name].map(read).join('\n');
 
-/** By name, known when the command line is bundled: that saves it reading them, and Node its crypto. */
+/** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */
 declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /**
- * By what Redis knows a script.
+ * Returns the SHA-1 by which Redis knows a script.
  * @public for scripts/bundle.js
  */
 export function shaOf(name: Name): string {
@@ -68,14 +68,14 @@ export function shaOf(name: Name): string {
   return sha;
 }
 
-/** The name of the script that Redis knows by `sha`; undefined for one that is not ours. */
+/** Returns the name of the script with this SHA-1; undefined if it is not one of delayq's. */
 export function nameOf(sha: string): string | undefined {
   return SCRIPTS.find((name) => shaOf(name) === sha);
 }
 
 /**
- * Runs a script on the keys of a queue, and on those of other software behind them; its text is sent when Redis does not
- * know it. Throws what `redis` throws.
+ * Runs a script on the keys of a queue, followed by `foreign` keys of other software. Sends its text if Redis does not
+ * know it. Throws what Connection.call throws.
  */
 export async function run(
   redis: Caller,
@@ -88,20 +88,8 @@ export async function run(
   try {
     return (await redis.call('EVALSHA', shaOf(name), ...rest)) as Reply[];
   } catch (error) {
-    // Redis was restarted or its scripts flushed; nothing ran, so sending the text is no repeat.
+    // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
     if (!(error instanceof Error && /^NOSCRIPT/.test(String((error.cause as Error | undefined)?.message)))) throw error;
     return (await redis.call('EVAL', textOf(name), ...rest)) as Reply[];
   }
-}
-
-/** Where sleeping watchers hear of jobs that fall due sooner than they would look again, `pollMs` from now. */
-export interface Wake {
-  readonly channel: string;
-  readonly pollMs: number;
-}
-
-/** Answers in the order of the jobs, and Redis's clock, ms. */
-export interface Answered<A> {
-  readonly now: number;
-  readonly answers: A[];
 }

@@ -2,17 +2,18 @@ import { type Id, idKey, idOf, idWord } from '../model/id.js';
 import type { StoredJob } from '../model/job.js';
 import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import { known, number, pairs, stored, text, time } from '../redis/replies.js';
-import { MAX_BYTES, MAX_CALL, run } from '../redis/script.js';
+import { known, number, pairs, rows, text, time } from '../redis/replies.js';
+import { MAX_CALL, run } from '../redis/script.js';
 import { readSamples, type Sample } from './samples.js';
+import { raw, stored } from './stored.js';
 
 /*
- * How operators look at a queue: one typed function per script, none of which writes.
+ * How operators look at a queue: one typed function for each script of lua/inspect/. None of them writes.
  */
 
 /**
- * Up to `limit` ids of one state, `from` one time `to` another (ms), those whose time comes first first, behind the slice
- * `before`: each and its score, in bytes, for an id that is no text must be found again, too.
+ * Returns up to `limit` ids of one state with times `from` … `to`, ms, in the order of their times; continues behind the
+ * slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same entries.
  */
 export async function list(
   redis: Connection,
@@ -26,16 +27,13 @@ export async function list(
   return run(redis, 'inspect/list', keys, [state, limit, from, to, ...backwards]);
 }
 
-/** All that is known of jobs: of the first of `ids`, as many as fit into a reply; undefined for one that is not there. */
+/** Returns everything stored about the first of `ids`: as many as fit into one reply; undefined for a missing job. */
 export async function show(redis: Connection, keys: QueueKeys, ids: readonly Id[]): Promise<(StoredJob | undefined)[]> {
-  const reply = await run(redis, 'inspect/show', keys, [MAX_BYTES, ...ids]);
-  return Array.from({ length: (reply.length - 1) / 5 }, (_, i) => {
-    const [state, score, held, record, payload] = reply.slice(1 + 5 * i, 6 + 5 * i);
-    return text(state) === '' ? undefined : stored(ids[i] as Id, { state, score, held, record, payload });
-  });
+  const found = await raw(redis, keys, ids);
+  return found.map((job, i) => (text(job.state) === '' ? undefined : stored(ids[i] as Id, job)));
 }
 
-/** The ids, each once, in the order in which their jobs stand in line; those that are not pending behind the others. */
+/** Returns the ids, each once, in the order of their due times. Those that are not pending come last. */
 export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly Id[]): Promise<Id[]> {
   const found: { id: Id; due: number; bytes: Buffer }[] = [];
   const once = [...new Map(ids.map((id) => [idKey(id), id])).values()];
@@ -47,20 +45,20 @@ export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly 
       found.push({ id, due: Number.isNaN(due) ? Number.POSITIVE_INFINITY : due, bytes: Buffer.from(id as string) });
     }
   }
-  // Not by difference: two that never fall due differ by no number.
+  // Not by subtraction: Infinity - Infinity is NaN.
   const order = (a: number, b: number) => (a < b ? -1 : a > b ? 1 : 0);
   return found.sort((a, b) => order(a.due, b.due) || Buffer.compare(a.bytes, b.bytes)).map(({ id }) => id);
 }
 
-/** Whether there is a payload of this id, be there a job or not. */
+/** Whether this id has a payload, even if it is not a job. */
 export async function hasPayload(redis: Connection, keys: QueueKeys, id: Id): Promise<boolean> {
-  return (await run(redis, 'inspect/show', keys, [MAX_BYTES, id]))[5] !== null;
+  return (await raw(redis, keys, [id]))[0]?.payload !== null;
 }
 
-/** Everything that can be counted about a queue at one moment. Times are ms by Redis's clock. */
+/** The counts of a queue at one moment. Times are ms by Redis's clock. */
 export interface Snapshot {
   readonly now: number;
-  /** Sizes of the structures of the same names. */
+  /** Sizes of the keys with these names. */
   readonly pending: number;
   readonly active: number;
   readonly lease: number;
@@ -69,46 +67,49 @@ export interface Snapshot {
   readonly meta: number;
   /** Pending jobs that are due. */
   readonly due: number;
-  /** Leases that have run out and wait to be taken back. */
+  /** Expired leases that no drain has taken back yet. */
   readonly runOut: number;
-  /** Due time of the pending job that is first in line. */
+  /** Due time of the first pending job. */
   readonly oldest: number | undefined;
   /** The next jobs that are not due yet. */
   readonly upcoming: readonly { readonly id: string; readonly due: number }[];
-  /** Counters that only grow, and `drained`, the time of the last drain, unless that cannot be one. */
+  /** Counters that only grow, and `drained`, the time of the last drain (left out if it is not a valid time). */
   readonly stats: Readonly<Record<string, number>>;
-  /** How the queue stood, about once in each of the last minutes in which it was used, the oldest first. */
+  /** Earlier states of the queue, about one for each of the last minutes in which it was used, oldest first. */
   readonly samples: readonly Sample[];
   readonly lateness: Lateness;
-  /** Pending jobs that fall due between the times that were asked for, the first from now on. */
+  /** How many pending jobs fall due in the requested intervals; the first begins now. */
   readonly ahead: readonly Span[];
   readonly config: Readonly<Record<string, string>>;
 }
 
-/** How many jobs fall due after `from` and up to `to`, ms. */
+/** How many jobs fall due after `from` and until `to`, ms. */
 export interface Span {
   readonly from: number;
   readonly to: number;
   readonly count: number;
 }
 
-/** Deliveries by how late they were. */
+/** Deliveries by lateness. */
 interface Lateness {
-  /** All that were up to `upTo` ms late and later than the bucket before; the last bucket has no end (Infinity). */
+  /** Deliveries up to `upTo` ms late that are not in an earlier bucket. The last bucket has no limit (Infinity). */
   readonly buckets: readonly { readonly upTo: number; readonly count: number }[];
-  /** The lateness of all of them together, ms. */
+  /** The sum of all latenesses, ms. */
   readonly sum: number;
 }
 
-/** So far a clock may go back without anybody minding, ms. */
+/** Tolerated clock skew, ms. */
 const SKEW_MS = 60_000;
 
 const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
 
-/** The field of a bucket in stats. */
+/** The field of a bucket in the hash `stats`. */
 const bucketName = (upTo: number) => `late:${upTo === Number.POSITIVE_INFINITY ? 'inf' : upTo}`;
 
-/** Counts everything of a queue, with up to `upcoming` of the next due times, and what falls due up to each of `ahead`, ms from now, ascending. */
+/**
+ * Returns the counts of a queue, up to `upcoming` of the next due times, and how many jobs fall due until each of
+ * `ahead`, ms from now, ascending.
+ */
 export async function inspect(
   redis: Connection,
   keys: QueueKeys,
@@ -116,21 +117,11 @@ export async function inspect(
   ahead: readonly number[] = [],
 ): Promise<Snapshot> {
   const reply = await run(redis, 'inspect/inspect', keys, [upcoming, ...ahead]);
-  const soon = reply[10] as Reply[];
   const dueBy = (reply[13] as Reply[]).map(number);
-  const [now, pending, active, lease, dead, payload, meta, due, runOut] = reply.slice(0, 9).map(number) as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
+  const counts = reply.slice(0, 9).map(number) as number[] & Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8, number>;
+  const [now, pending, active, lease, dead, payload, meta, due, runOut] = counts;
   const stats = new Map(pairs(reply[11]));
-  // Of a clock that went back, or of other software: it would hide that nobody drains.
+  // A time from other software, or in the future, would hide that nobody drains.
   const drained = known(stats.get('drained')) ?? 0;
   if (drained <= 0 || drained > now + SKEW_MS) stats.delete('drained');
   const counter = (name: string) => known(stats.get(name)) ?? 0;
@@ -145,15 +136,11 @@ export async function inspect(
     due,
     runOut,
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
-    upcoming: Array.from({ length: soon.length / 2 }, (_, i) => ({
-      id: idWord(idOf(soon[2 * i] as Buffer)),
-      due: time(soon[2 * i + 1]),
-    })),
+    upcoming: rows(reply[10], 0, 2).map(([id, due]) => ({ id: idWord(idOf(id as Buffer)), due: time(due) })),
     stats: Object.fromEntries(
       [...stats.keys()]
         .filter((name) => !/^(at|late):|^sampled$/.test(name))
         .map((name) => [name, counter(name)] as const)
-        // A time that cannot be read is none.
         .filter(([name, value]) => name !== 'drained' || value > 0),
     ),
     samples: readSamples(stats),
@@ -170,18 +157,21 @@ export async function inspect(
   };
 }
 
-/** Who holds leases: one consumer, or one `move`. Times are ms. */
+/** A consumer, or a move, that holds leases. Times are ms. */
 export interface Holder {
-  /** host:pid of a drain, or `move:` and where to; empty: not known. */
+  /** host:pid of a drain, or `move:` and the destination queue; empty if unknown. */
   readonly by: string;
   readonly jobs: number;
   /** Since when it has held the oldest of its jobs. */
   readonly since: number | undefined;
-  /** When the first of its leases ends. */
+  /** When the first of its leases expires. */
   readonly ends: number;
 }
 
-/** Who holds the first `limit` active jobs, those whose lease ends first; how many jobs were looked at, and are active. */
+/**
+ * Returns who holds the first `limit` active jobs, in the order in which their leases expire; `seen` is how many jobs
+ * were looked at, `active` how many there are.
+ */
 export async function holders(
   redis: Connection,
   keys: QueueKeys,
@@ -189,15 +179,11 @@ export async function holders(
 ): Promise<{ now: number; active: number; seen: number; holders: Holder[] }> {
   const reply = await run(redis, 'inspect/holders', keys, [limit]);
   const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
-  const found: Holder[] = [];
-  for (let i = 3; i < reply.length; i += 4) {
-    const since = text(reply[i + 2]);
-    found.push({
-      by: text(reply[i]),
-      jobs: number(reply[i + 1]),
-      since: since === '' ? undefined : time(reply[i + 2]),
-      ends: time(reply[i + 3]),
-    });
-  }
-  return { now, active, seen, holders: found };
+  const holders = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({
+    by: text(by),
+    jobs: number(jobs),
+    since: text(since) === '' ? undefined : time(since),
+    ends: time(ends),
+  }));
+  return { now, active, seen, holders };
 }

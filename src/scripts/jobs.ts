@@ -10,21 +10,20 @@ import {
   type ReadyJob,
 } from '../model/job.js';
 import type { Caller, Connection } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
-import { number, text, time, words } from '../redis/replies.js';
-import { type Answered, MAX_BYTES, run, type Wake } from '../redis/script.js';
+import type { QueueKeys, Wake } from '../redis/keys.js';
+import { number, text, time } from '../redis/replies.js';
+import { MAX_BYTES, run } from '../redis/script.js';
+import { type Answered, answered, LEASES, words } from './answers.js';
 
 /*
- * The life of a job: one typed function for each script. Only the files of this folder decode the replies of scripts.
+ * The life of a job: one typed function for each script of lua/jobs/.
  */
 
-const ANSWERS: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' };
 const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
-const NACK_ANSWERS: Record<string, NackAnswer> = { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' };
 
 /**
- * Puts jobs into pending, all or none. At most {@link MAX_CALL}. Not even a counter was `written` when all were kept
- * and Redis takes no writes now. The queue has `begun` when this may have made its first key.
+ * Puts jobs into pending, all or none. At most {@link MAX_CALL}. `written` is false if Redis wrote nothing, not even a
+ * counter. `begun` is true if the queue may be new, so that its name must be listed.
  */
 export async function enqueue(
   redis: Caller,
@@ -33,7 +32,7 @@ export async function enqueue(
   { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
 ): Promise<{ now: number; outcomes: Outcome[]; written: boolean; begun: boolean }> {
   const times = unlessAlike(jobs, 'at', 'in').map(({ at, in: delay }) => (at === undefined ? `+${delay}` : at));
-  const records = unlessAlike(jobs, 'record', 'tries', 'maxLost', 'ttl').map(recordOf);
+  const records = unlessAlike(jobs, 'record', 'tries', 'maxLost', 'ttl').map(packRecord);
   const head = [ifExists, wake.channel, wake.pollMs, jobs.length, times.length, records.length];
   const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => sendable(json)), ...times, ...records];
   const [now, letters, written] = await run(redis, 'jobs/enqueue', keys, args);
@@ -45,46 +44,50 @@ export async function enqueue(
   };
 }
 
-/** Longer texts are sent as bytes: of a text ioredis and Node make two more copies, one of them up to three times as large. */
+/** Longer texts are sent as bytes: ioredis and Node would copy a text twice, once to up to three times its size. */
 const LONG = 64 * 1024;
 
 const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
 
-/** The jobs, or only the first when all are alike in these: most batches share a time, and have no records. */
-function unlessAlike(jobs: readonly ReadyJob[], ...names: (keyof ReadyJob)[]): readonly ReadyJob[] {
-  const alike = jobs.every((job) => names.every((name) => job[name] === jobs[0]?.[name]));
+/** Returns all jobs, or only the first if all have the same `fields`: most batches share a due time and have no records. */
+function unlessAlike(jobs: readonly ReadyJob[], ...fields: (keyof ReadyJob)[]): readonly ReadyJob[] {
+  const alike = jobs.every((job) => fields.every((field) => job[field] === jobs[0]?.[field]));
   return alike ? jobs.slice(0, 1) : jobs;
 }
 
-function recordOf({ record, tries, maxLost, ttl }: ReadyJob): string | Buffer {
+/** The record of a new job; empty if it needs none. */
+function packRecord({ record, tries, maxLost, ttl }: ReadyJob): string | Buffer {
   const plain = tries === undefined && maxLost === undefined && ttl === undefined;
   return record ?? (plain ? '' : JSON.stringify({ tries, maxLost, ttl }));
 }
 
-/** What one drain call took, and what it says of the queue. */
+/** The jobs that one call of drain took, and the state of the queue. */
 export interface Drained {
-  /** `more`: call again · `idle`: nothing is left to take now · `paused`: nothing may be taken. */
+  /** `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused. */
   readonly state: 'more' | 'idle' | 'paused';
-  /** Redis's clock, ms. */
+  /** The time of Redis's clock, ms. */
   readonly now: number;
-  /** The earliest time at which there can be something to take, ms. */
+  /** The earliest time at which there may be something to take, ms. */
   readonly next: number | undefined;
   readonly jobs: Job[];
-  /** Dropped, as they were too late to be worth anything. */
+  /** Jobs dropped because their time to live had passed. */
   readonly expired: number;
-  /** Ids whose payload was missing, moved to dead. */
+  /** Ids moved to dead because their payload was missing. */
   readonly orphaned: number;
-  /** Jobs with an id that is not UTF-8, or has a NUL byte, so that no handler could be given it: moved to dead. */
+  /** Jobs moved to dead because their id is not UTF-8 or contains NUL, so that no handler could receive it. */
   readonly badIds: number;
-  /** Leases that had run out and were taken back. */
+  /** Expired leases that were taken back. */
   readonly lost: number;
-  /** Of those, jobs that are dead now. */
+  /** Jobs that died because they were lost too often; included in `lost`. */
   readonly died: number;
-  /** How long the jobs are hidden from other drains, ms. */
+  /** For how long the jobs are hidden from other drains, ms. */
   readonly leaseMs: number;
 }
 
-/** Takes up to `limit` due jobs under one lease of `leaseMs` (0: removes them; left out: the queue's), due at `cutoff` at the latest. */
+/**
+ * Takes up to `limit` due jobs under a lease of `leaseMs` (0: removes them; undefined: the queue's), only those due by
+ * `cutoff`, ms, if it is given.
+ */
 export async function drain(
   redis: Connection,
   keys: QueueKeys,
@@ -93,9 +96,10 @@ export async function drain(
   const { limit, leaseMs, receipt, by, cutoff } = options;
   const reply = await run(redis, 'jobs/drain', keys, [limit, leaseMs ?? '', receipt, by, cutoff ?? '', MAX_BYTES]);
   const jobs: Job[] = [];
-  const step = leaseMs === 0 ? 5 : 4;
+  const width = leaseMs === 0 ? 5 : 4;
   const queueTries = number(reply[8]);
-  for (let i = 10; i < reply.length; i += step) {
+  // Not by rows(): this loop runs more than 100,000 times a second.
+  for (let i = 10; i < reply.length; i += width) {
     const counts = reply[i + 2];
     const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
     const id = text(reply[i]);
@@ -119,20 +123,19 @@ export async function drain(
   };
 }
 
-/** Removes jobs whose receipt is current. At most {@link MAX_CALL}. */
+/** Ids and receipts, as ack and renew take them. */
+const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
+
+/** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
 export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]): Promise<Answered<Answer>> {
-  const reply = await run(
-    redis,
-    'jobs/ack',
-    keys,
-    jobs.flatMap(({ id, receipt }) => [id, receipt]),
-  );
-  return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
+  return answered(await run(redis, 'jobs/ack', keys, receiptsOf(jobs)), LEASES);
 }
 
+const NACK_ANSWERS: Record<string, NackAnswer> = { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' };
+
 /**
- * Gives jobs back: `retry` counts a failure, `dead` ends them, `release` counts nothing. `backoff` as text ('': the
- * queue's); `jitter` from 0 to 1 spreads an exponential one. At most {@link MAX_CALL}.
+ * Gives jobs back whose lease is still held: `retry` counts a failure, `dead` ends them, `release` counts nothing.
+ * `backoff` as text ('': the queue's); `jitter`, 0 to 1, varies an exponential one. At most {@link MAX_CALL}.
  */
 export async function nack(
   redis: Connection,
@@ -148,20 +151,16 @@ export async function nack(
     error.slice(0, MAX_ERROR).toWellFormed(),
   ]);
   const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, wake.channel, wake.pollMs, ...args]);
-  const answers = words(reply[1], NACK_ANSWERS);
-  return { now: number(reply[0]), answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
+  const { now, answers } = answered(reply, NACK_ANSWERS);
+  return { now, answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
 }
 
-/** Extends leases that are still held to `leaseMs` (left out: the queue's) from now. At most {@link MAX_CALL}. */
+/** Extends leases that are still held to `leaseMs` from now (undefined: the queue's). At most {@link MAX_CALL}. */
 export async function renew(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly Held[],
   leaseMs: number | undefined,
 ): Promise<Answered<Answer>> {
-  const reply = await run(redis, 'jobs/renew', keys, [
-    leaseMs ?? '',
-    ...jobs.flatMap(({ id, receipt }) => [id, receipt]),
-  ]);
-  return { now: number(reply[0]), answers: words(reply[1], ANSWERS) };
+  return answered(await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]), LEASES);
 }

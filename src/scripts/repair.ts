@@ -1,153 +1,37 @@
 import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import { number, text } from '../redis/replies.js';
+import { number, rows, text } from '../redis/replies.js';
 import { MAX_CALL, run } from '../redis/script.js';
 
 /*
- * What can be wrong with single ids of a queue: how that is looked for and mended (lua/lib/faults.lua), and how it is told.
+ * Finding and mending faults in single ids of a queue: one typed function for each script of lua/repair/.
  */
 
-/** The structures of a queue that hold ids. */
+/** The keys of a queue that contain ids. */
 export const PLACES = ['pending', 'active', 'dead', 'payload', 'meta', 'lease'] as const;
 export type Place = (typeof PLACES)[number];
 
-/** A kind of fault, as the scripts call it. */
-export type Letter = keyof typeof FAULTS;
+/** A fault, as lua/lib/faults.lua names it. */
+export type Letter = 'o' | 'f' | 't' | 'n' | 'e' | 'b' | 'h' | 'u' | 'v' | 'l' | 'm' | 'r' | 's' | 'i';
 
-/** An id, as bytes (other software may have made it of anything), and what is wrong with it. */
+/** An id with a fault. It is bytes, because other software may use any bytes as an id. */
 export interface Suspect {
   readonly id: Buffer;
   readonly letter: Letter;
 }
 
-interface Fault {
-  /** For programs. */
-  readonly check: string;
-  readonly level: 'warn' | 'fail';
-  /** Follows the number of ids, as in "3 jobs …". */
-  readonly what: string;
-  readonly why: string;
-  /** What mending did to them, behind their number; none: nothing can be done by itself. */
-  readonly mended?: string;
-  /** What to do, if mending is not it. */
-  readonly next?: string;
-}
-
-/** All kinds of faults, the worst first. */
-export const FAULTS = {
-  o: {
-    check: 'no-payload',
-    level: 'fail',
-    what: 'without a payload',
-    why: 'nothing can be delivered for such an id: its payload was deleted behind the back of delayq, or never written',
-    mended: 'moved to dead as orphaned',
-  },
-  f: {
-    check: 'no-id',
-    level: 'fail',
-    what: 'lost from all sets: only their payload is there',
-    why: 'they will never be delivered: their id was removed, or never added, by other software',
-    mended: 'moved to dead as found: requeue or cancel them',
-  },
-  t: {
-    check: 'two-sets',
-    level: 'fail',
-    what: 'in two states at once',
-    why: 'whichever is done first deletes the payload of the other',
-    mended: 'left where they are handled soonest',
-  },
-  n: {
-    check: 'never-due',
-    level: 'fail',
-    what: 'due after the year 9999, or never',
-    why: 'they will not be delivered: a producer wrote microseconds, or inf, instead of milliseconds since 1970',
-    mended: 'moved to dead (bad due): requeue or cancel them',
-  },
-  e: {
-    check: 'early-due',
-    level: 'fail',
-    what: 'due before 1973',
-    why: 'they are delivered at once, not when they were meant to be: most likely a producer wrote seconds instead of milliseconds',
-    mended: 'moved to dead (bad due): requeue or cancel them',
-  },
-  b: {
-    check: 'bad-id',
-    level: 'fail',
-    what: 'with an id that is not UTF-8, or has a NUL byte',
-    why: 'no handler can be given such an id: the drain that would take them moves them to dead',
-    mended: 'moved to dead (bad id): cancel them, or export and import them under another id',
-  },
-  h: {
-    check: 'endless-lease',
-    level: 'fail',
-    what: 'held by a lease without end',
-    why: 'should their handler die, no drain will ever take them back',
-    mended: 'made to be taken back by the next drain',
-  },
-  u: {
-    check: 'no-lease',
-    level: 'fail',
-    what: 'active without a lease that can be read',
-    why: 'nobody can ack them',
-    mended: 'put back into pending, due now',
-  },
-  v: {
-    check: 'unfinished-move',
-    level: 'warn',
-    what: 'held by a move that was not finished',
-    why: 'they are out of reach of every drain until it is',
-  },
-  l: {
-    check: 'stray-lease',
-    level: 'warn',
-    what: 'with a lease although they are not active',
-    why: 'whoever holds it could ack, and so delete, a job that waits or is dead',
-    mended: 'lost their lease',
-  },
-  m: {
-    check: 'stray-record',
-    level: 'warn',
-    what: 'of which only a record is left',
-    why: 'it takes memory, and a new job with the same id would inherit its failures',
-    mended: 'removed',
-  },
-  r: {
-    check: 'bad-record',
-    level: 'warn',
-    what: 'with a record that cannot be read',
-    why: 'their own tries, failures and time to live count as not there',
-    mended: 'had their record removed',
-  },
-  s: {
-    check: 'old-superseded',
-    level: 'warn',
-    what: 'replaced or cancelled over a day ago, whose handler never came back',
-    why: 'the note for it takes memory',
-    mended: 'forgotten',
-  },
-  i: {
-    check: 'odd-id',
-    level: 'warn',
-    what: 'with an id that delayq would not make or take',
-    why: 'they are delivered, but hard to name in a shell or in a list of ids; base64:… names any',
-    next: 'let their producer use printable ASCII without spaces, up to 256 characters',
-  },
-} as const satisfies Record<string, Fault>;
-
-/** A kind of fault as it is told. */
-export const faultOf = (letter: Letter): Fault => FAULTS[letter];
-
-/** A slice of a structure that was looked at. */
+/** The result of auditing a part of a structure. */
 export interface Slice {
   readonly suspects: Suspect[];
-  /** Where to go on; undefined: this was the end. */
+  /** The cursor of the next part; undefined after the last one. */
   readonly next: string | undefined;
+  /** How many ids were checked. */
   readonly looked: number;
-  /** This Redis does not know how to leave out the values in HSCAN. */
+  /** Whether this Redis is too old for HSCAN without values. */
   readonly refused: boolean;
 }
 
-/** Looks at about `count` ids of a structure from `cursor` on. With `lean` HSCAN is to leave out the values, if it can. */
+/** Checks about `count` ids of a structure, from `cursor` on. `lean`: HSCAN should leave out the values if it can. */
 export async function audit(
   redis: Connection,
   keys: QueueKeys,
@@ -163,7 +47,7 @@ export async function audit(
   };
 }
 
-/** Looks again at ids of a structure, and answers with those that still have a fault. At most {@link MAX_CALL}. */
+/** Checks ids of a structure again, and returns those that still have a fault. At most {@link MAX_CALL}. */
 export async function recheck(
   redis: Connection,
   keys: QueueKeys,
@@ -173,14 +57,14 @@ export async function recheck(
   return suspects(await run(redis, 'repair/audit', keys, [place, '', 1, 0, ...ids]));
 }
 
-function suspects(reply: readonly Reply[]): Suspect[] {
-  return Array.from({ length: (reply.length - 4) / 2 }, (_, i) => ({
-    id: reply[4 + 2 * i] as Buffer,
-    letter: text(reply[5 + 2 * i]) as Letter,
-  }));
+function suspects(reply: Reply[]): Suspect[] {
+  return rows(reply, 4, 2).map(([id, letter]) => ({ id: id as Buffer, letter: text(letter) as Letter }));
 }
 
-/** Mends what is wrong with ids of a structure; undefined for each with which nothing was, or nothing can be done. At most {@link MAX_CALL}. */
+/**
+ * Mends ids of a structure. Returns the fault that was mended for each id; undefined if there was none, or none that can
+ * be mended. At most {@link MAX_CALL}.
+ */
 export async function mend(
   redis: Connection,
   keys: QueueKeys,

@@ -1,27 +1,29 @@
 import { time } from '../redis/replies.js';
 
 /*
- * The samples that enqueue, drain and ack take about once a minute, of which Redis keeps sixteen.
+ * Enqueue, drain and ack store a sample about once a minute. Redis keeps the last sixteen.
  */
 
-/** How a queue stood at one moment. Counters count from the queue's beginning, without the call
- * of a script that took the sample. Times are ms by Redis's clock. */
+/**
+ * The state of a queue at one moment. Counters count from the queue's beginning and exclude the call that took the
+ * sample. Times are ms by Redis's clock.
+ */
 export interface Sample {
   readonly at: number;
   readonly enqueued: number;
   readonly delivered: number;
-  /** Acked, or removed as they were taken. */
+  /** Acked, or removed on delivery. */
   readonly done: number;
   readonly retried: number;
   readonly dead: number;
   /** Pending jobs that were due. */
   readonly due: number;
-  /** How long the job first in line had been due, ms; 0 when none was. */
+  /** How long the first pending job had been due, ms; 0 if none was due. */
   readonly lag: number;
   readonly pending: number;
 }
 
-/** The samples among the fields of the hash `stats`, the oldest first. What cannot be one is left out. */
+/** Returns the samples in the hash `stats`, oldest first. Leaves out invalid ones. */
 export function readSamples(stats: ReadonlyMap<string, string>): Sample[] {
   const samples: Sample[] = [];
   for (const [name, value] of stats) {

@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Answer, Given, Job, Nacked } from '../model/job.js';
 import type { NackOptions, Queue } from '../queue/queue.js';
-import { type RetryLimits, settleWithRetries, withRetries } from '../queue/retry.js';
+import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { type OnTrouble, Outages } from './outages.js';
 

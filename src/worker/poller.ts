@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Queue } from '../queue/queue.js';
-import { answerBy } from '../queue/retry.js';
 import { POLL_MS } from '../redis/keys.js';
+import { answerBy } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import type { Drained } from '../scripts/jobs.js';
 import type { Leases, Taken } from './leases.js';

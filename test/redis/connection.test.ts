@@ -128,7 +128,7 @@ describe('a lost reply', () => {
       ['enqueue', '--id', 'a', '--if-exists', 'replace', queue.name, '"new"'],
       via(through.url),
     );
-    expect(replace).toMatchObject({ code: 75, stderr: expect.stringContaining('perhaps the earlier') });
+    expect(replace).toMatchObject({ code: 75, stderr: expect.stringContaining('may be the earlier') });
   });
 
   it('in the middle of bulk is survived, line for line (failures 2)', async () => {

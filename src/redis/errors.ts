@@ -1,0 +1,90 @@
+import { DelayqError } from '../model/errors.js';
+
+/*
+ * What errors of Redis and of the connection mean for delayq.
+ */
+
+/** The time limit of a connection attempt and of each call, ms. A reply that arrives later is ignored. */
+export const DEADLINE_MS = 5_000;
+
+/** What to do about an error of Redis, by its first word. An unknown word means a bug in delayq. */
+const TEMPORARY: Record<string, string> = {
+  LOADING: 'wait until Redis has loaded its data, then try again',
+  BUSY: 'another script blocks Redis: wait, or stop it with SCRIPT KILL',
+  READONLY: 'this is a replica: connect to the primary',
+  MASTERDOWN: 'this replica has lost its primary: connect to the primary',
+  OOM: 'Redis is out of memory, nothing was changed: drain or cancel jobs, or raise maxmemory',
+  CLUSTERDOWN: 'wait until the cluster serves all its slots again',
+  TRYAGAIN: 'the cluster is moving slots: try again',
+  NOREPLICAS: 'Redis requires more replicas than are connected (min-replicas-to-write)',
+  MISCONF: 'Redis cannot save its data to disk: check its log',
+  UNBLOCKED: 'the role of this server has changed: try again',
+};
+const REFUSED: Record<string, string> = {
+  NOAUTH: 'put the password into the Redis URL (DELAYQ_REDIS_URL)',
+  WRONGPASS: 'check the user and password in the Redis URL (DELAYQ_REDIS_URL)',
+  NOPERM: "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
+  DENIED: "Redis runs in protected mode: set a password, or bind it to this client's network",
+};
+const OTHER_NODE =
+  'this node of a Redis Cluster does not serve the slot of this queue: connect to a server that is not clustered';
+const CONFIG: Record<string, string> = {
+  LAYOUT: 'install a newer delayq on this machine',
+  WRONGTYPE: 'other software uses this key: rename it, or choose another --prefix',
+  MOVED: OTHER_NODE,
+  ASK: OTHER_NODE,
+  CROSSSLOT: 'this Redis Cluster does not keep the keys of a queue together',
+  NOPROTO: 'use Redis 6.2 or newer, or Valkey',
+};
+
+/** Converts an error reply of Redis. `address` is what people may see: without user and password. */
+export function errorFromReply(error: Error, address: string): DelayqError {
+  // For AUTH it contains the password, and whoever logs an error also logs its cause.
+  if ('command' in error) delete error.command;
+  // Errors inside scripts are wrapped: "… script: <sha>, on @user_script:3." or, in Redis 6, "ERR Error running script
+  // (call to f_<sha>): @user_script:3: @user_script: 3: -OOM …".
+  const text = error.message
+    .replace(/ script: [0-9a-f]{40}.*$/s, '')
+    .replace(/^ERR Error running script .*@user_script: ?\d+: -?/s, '')
+    .replace(/^ERR (?=[A-Z]{3,} )/, '');
+  const word = /^[A-Z]+/.exec(text)?.[0] ?? '';
+  const make = (code: 'temporary' | 'refused' | 'config', next: string | undefined) =>
+    new DelayqError(code, `Redis at ${address} refused the call`, { why: text, next, cause: error });
+  if (TEMPORARY[word]) return make('temporary', TEMPORARY[word]);
+  if (REFUSED[word]) return make('refused', REFUSED[word]);
+  // Before authentication Redis accepts only short commands, and reports longer ones as a protocol error.
+  if (/unauthenticated/.test(text)) return make('refused', REFUSED.NOAUTH);
+  // Redis 7.0 reports NOPERM of a command inside a script like this.
+  if (/user executing the script/.test(text)) return make('refused', REFUSED.NOPERM);
+  if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text)) return make('refused', REFUSED.WRONGPASS);
+  if (CONFIG[word]) return make('config', CONFIG[word]);
+  if (/DB index|unknown command|unknown Redis command/i.test(text)) {
+    return make('config', 'check the database number in the Redis URL, and that Redis is 6.2 or newer');
+  }
+  return new DelayqError('internal', `Redis at ${address} did not understand a call of delayq`, {
+    why: text,
+    next: 'please report this as a bug, with the version of Redis',
+    cause: error,
+  });
+}
+
+const REASONS: Record<string, string> = {
+  ECONNREFUSED: 'nothing listens there (ECONNREFUSED)',
+  ENOENT: 'the socket does not exist (ENOENT)',
+  ENOTFOUND: 'unknown host name (ENOTFOUND)',
+  EAI_AGAIN: 'the host name could not be looked up (EAI_AGAIN)',
+  EACCES: 'no permission to open the socket (EACCES)',
+  ETIMEDOUT: `no answer within ${DEADLINE_MS / 1000} s (ETIMEDOUT)`,
+  ECONNRESET: 'Redis closed the connection (ECONNRESET)',
+  EPIPE: 'Redis closed the connection (EPIPE)',
+};
+
+/** Says why a connection failed, for the second part of an error. */
+export function connectionFault(error: Error): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code && REASONS[code]) return REASONS[code];
+  if (error.message === 'Connection is closed.' || /connection close/.test(error.message)) {
+    return 'the connection was closed';
+  }
+  return code && !error.message.includes(code) ? `${error.message} (${code})` : error.message;
+}
