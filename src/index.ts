@@ -48,5 +48,6 @@ export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from '.
 export type { Holder, Snapshot } from './scripts/inspect.js';
 export type { Drained } from './scripts/jobs.js';
 export type { Sample } from './scripts/samples.js';
+export type { WorkerOptions } from './worker/options.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
-export { BatchWorker, type Summary, Worker, type WorkerOptions } from './worker/worker.js';
+export { BatchWorker, type Summary, Worker } from './worker/worker.js';

@@ -3,98 +3,98 @@ import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import type { Taken } from './leases.js';
 
-/** The most jobs that wait in line behind the running handlers: while one call's are handled the next call's come. */
-const MOST_AHEAD = 2 * MAX_CALL;
+/** The most jobs to prefetch: handlers work through those of one fetch while the next fetch is under way. */
+const MAX_PREFETCH = 2 * MAX_CALL;
 
-/** With so many bytes of payload the line is long enough, and so is a batch that is made of it. */
-const ENOUGH_BYTES = 16 * 1024 * 1024;
+/** With this many bytes of payloads the buffer is full, and a batch is large enough. */
+const MAX_BYTES = 16 * 1024 * 1024;
 
-/** How long jobs may wait in line before all but the next ones are given back for others to take, ms. */
+/** How long a job may wait in the buffer before it is given back to other drains, unless it is about to start, ms. */
 export const SURPLUS_MS = 1_000;
 
-/** Jobs that were taken and wait for a handler, and how many of them there should be. */
-export class Line {
+/** Jobs that were prefetched and wait for a handler. Adapts how many to prefetch to the speed of the handlers. */
+export class JobBuffer {
   readonly #waiting: { readonly job: Job; readonly queue: Queue; readonly since: number }[] = [];
-  /** How large their payloads are. */
+  /** Size of the waiting payloads. */
   #bytes = 0;
-  /** Jobs for one call of the handler, and calls at once. */
+  /** Jobs per handler call. */
   readonly #batch: number;
   readonly #concurrency: number;
-  /** Calls of the handler that may be in line: grows while handlers wait for jobs that are there to be taken. */
-  #ahead: number;
-  /** A handler was done, and nobody was in line although jobs were on their way: too few were asked for, maybe. */
-  #hungry = false;
+  /** How many handler calls to prefetch jobs for, beyond the running ones. */
+  #prefetch: number;
+  /** A handler became free and found the buffer empty while a fetch was under way: the fetch was too small, perhaps. */
+  #ranDry = false;
 
   constructor(concurrency: number, batch: number) {
     this.#concurrency = concurrency;
     this.#batch = batch;
-    this.#ahead = concurrency;
+    this.#prefetch = concurrency;
   }
 
   get length(): number {
     return this.#waiting.length;
   }
 
-  /** How many more jobs there should be while `busy` handlers run. */
-  wanted(busy: number): number {
-    if (this.#bytes >= ENOUGH_BYTES) return 0;
-    return (this.#concurrency - busy + this.#ahead) * this.#batch - this.#waiting.length;
+  /** How many more jobs to fetch while `busy` handlers run. */
+  room(busy: number): number {
+    if (this.#bytes >= MAX_BYTES) return 0;
+    return (this.#concurrency - busy + this.#prefetch) * this.#batch - this.#waiting.length;
   }
 
-  /** How many must be wanted for a call of Redis to be worth it. */
-  get worthAsking(): number {
-    return Math.max(1, Math.min((this.#ahead * this.#batch) / 2, MAX_CALL));
+  /** How much room makes a call of Redis worth it. */
+  get worthFetching(): number {
+    return Math.max(1, Math.min((this.#prefetch * this.#batch) / 2, MAX_CALL));
   }
 
-  /** A handler is done while jobs are on their way. */
+  /** Call this when a handler becomes free while a fetch is under way. */
   handlerFree(): void {
-    this.#hungry ||= this.#waiting.length === 0;
+    this.#ranDry ||= this.#waiting.length === 0;
   }
 
-  /** Lines up what a call for `asked` jobs has brought, and learns from it how many to ask for. */
+  /** Adds what a fetch of up to `asked` jobs brought, and adapts the prefetch. */
   add({ queue, jobs, since }: Taken, asked: number, busy: number): void {
-    const most = Math.max(this.#concurrency, Math.ceil(MOST_AHEAD / this.#batch));
-    if (this.#hungry && jobs.length >= asked) this.#ahead = Math.min(this.#ahead * 2, most);
+    const most = Math.max(this.#concurrency, Math.ceil(MAX_PREFETCH / this.#batch));
+    if (this.#ranDry && jobs.length >= asked) this.#prefetch = Math.min(this.#prefetch * 2, most);
     else if (this.#waiting.length > 0 && busy === this.#concurrency)
-      this.#ahead = Math.max(this.#concurrency, Math.floor(this.#ahead * 0.75));
-    this.#hungry = false;
+      this.#prefetch = Math.max(this.#concurrency, Math.floor(this.#prefetch * 0.75));
+    this.#ranDry = false;
     for (const job of jobs) {
       this.#waiting.push({ job, queue, since });
       this.#bytes += job.payload.length;
     }
   }
 
-  /** How many jobs make the next call of the handler: those of one queue; 0 for none yet. `more` are on their way. */
+  /** Size of the next handler call, whose jobs are all of one queue; 0: none yet. `more`: a fetch will bring more jobs. */
   nextSize(more: boolean): number {
     const queue = this.#waiting[0]?.queue;
     let size = 0;
     while (size < this.#batch && size < this.#waiting.length && this.#waiting[size]?.queue === queue) size += 1;
-    // A batch waits to be full only while more is coming.
+    // Wait for a full batch only if more jobs are coming.
     return more && size === this.#waiting.length && size < this.#batch ? 0 : size;
   }
 
-  /** Takes the first jobs out of the line. */
+  /** Removes and returns the first `size` jobs. */
   take(size: number): { queue: Queue; jobs: Job[] } {
     const { queue } = this.#waiting[0] as { queue: Queue };
-    return { queue, jobs: this.#cut(0, size) };
+    return { queue, jobs: this.#remove(0, size) };
   }
 
-  /** Takes all jobs out of the line. */
+  /** Removes and returns all jobs. */
   clear(): Job[] {
-    return this.#cut(0);
+    return this.#remove(0);
   }
 
-  /** Takes jobs out of the line that have waited long and will not start soon, as handlers have become slow. */
-  surplus(busy: number): Job[] {
-    // What would be taken in any case stays.
-    const next = (2 * this.#concurrency - busy) * this.#batch;
-    const first = this.#waiting[next];
+  /** Removes and returns jobs that have waited too long and will not start soon, because handlers have become slow. */
+  takeSurplus(busy: number): Job[] {
+    // These would be fetched again at once.
+    const keep = (2 * this.#concurrency - busy) * this.#batch;
+    const first = this.#waiting[keep];
     if (!first || performance.now() - first.since < SURPLUS_MS) return [];
-    this.#ahead = this.#concurrency;
-    return this.#cut(next);
+    this.#prefetch = this.#concurrency;
+    return this.#remove(keep);
   }
 
-  #cut(start: number, size = this.#waiting.length): Job[] {
+  #remove(start: number, size = this.#waiting.length): Job[] {
     const jobs = this.#waiting.splice(start, size).map(({ job }) => job);
     for (const { payload } of jobs) this.#bytes -= payload.length;
     return jobs;

@@ -1,75 +1,78 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Answer, Given, Job, Nacked } from '../model/job.js';
+import { many } from '../model/text.js';
 import type { NackOptions, Queue } from '../queue/queue.js';
 import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { type OnTrouble, Outages } from './outages.js';
 
-/** The longest that a timer of Node takes, ms. */
+/** The longest delay that Node's timers accept, ms. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** What holds leases is told, and how long it tries to settle. */
+/** Callbacks and retry limit for {@link Leases}. */
 export interface LeasesOptions {
-  /** Hears of each job whose lease another drain has taken back. */
+  /** Called when a lease has expired and another drain has taken the job. */
   readonly onLost?: (job: Job) => void;
-  /** Hears that jobs cannot be settled now, and, with undefined, that they can again. */
+  /** Called with an error when jobs cannot be settled, and with undefined when they can again. */
   readonly onTrouble?: OnTrouble | undefined;
-  /** How long settling is tried while Redis is in trouble, ms; default: until {@link Leases.giveUpAfter}. */
+  /** How long to retry settling while Redis is in trouble, ms; default: until {@link Leases.giveUpAfter}. */
   readonly retryMs?: number | undefined;
 }
 
-/** Jobs of one queue that were asked for at `since`, ms by the monotonic clock: their leases count from there. */
+/** Jobs of one queue that one drain call took. */
 export interface Taken {
   readonly queue: Queue;
   readonly jobs: readonly Job[];
+  /** When the call was sent, by the monotonic clock, ms. The leases are counted from here, to be on the safe side. */
   readonly since: number;
   readonly leaseMs: number;
 }
 
-/** How a job is given back. */
+/** A job to give back. */
 export interface GiveBack {
   readonly job: Job;
+  /** Delay until it is due again, ms. */
   readonly delayMs?: number | undefined;
   readonly error?: string | undefined;
 }
 
-/** Of jobs that were taken or renewed by one call, the same object. */
-interface Holding {
+/** A lease. All jobs that one call took or renewed share one object. */
+interface Lease {
   readonly queue: Queue;
   readonly leaseMs: number;
-  /** When the lease was taken or renewed last, by the process's monotonic clock, ms. */
+  /** When it was taken or last renewed, by the monotonic clock, ms. */
   readonly since: number;
 }
 
 /**
- * The jobs that this process holds: renews their leases until they are settled, and settles them, with retries, when
- * Redis is in trouble. Monotonic time throughout, as the wall clock may jump.
+ * The leases that this process holds. Renews them until their jobs are settled, and settles jobs, with retries while
+ * Redis is in trouble. Uses the monotonic clock, because the wall clock may jump.
  */
 export class Leases {
-  readonly #held = new Map<Job, Holding>();
-  /** What became of leases that ended before their jobs were settled. */
+  readonly #held = new Map<Job, Lease>();
+  /** Why leases ended before their jobs were settled. */
   readonly #ended = new WeakMap<Job, 'lost' | 'superseded'>();
   readonly #options: LeasesOptions;
   #timer: NodeJS.Timeout | undefined;
   #tickMs = Number.POSITIVE_INFINITY;
   readonly #renewing = new Set<Queue>();
   #giveUpAt = Number.POSITIVE_INFINITY;
-  /** Queues of the run that holds these leases which cannot be used now. */
+  /** Queues that cannot be used for now. */
   readonly outages = new Outages();
 
   constructor(options: LeasesOptions = {}) {
     this.#options = options;
   }
 
-  /** How many jobs are held. */
+  /** How many leases are held. */
   get size(): number {
     return this.#held.size;
   }
 
-  /** Takes over jobs: holds and renews their leases from now on. */
+  /** Adds jobs: from now on their leases are renewed, once a third of their time has passed. */
   hold({ queue, jobs, since, leaseMs }: Taken): void {
-    const holding: Holding = { queue, since, leaseMs };
-    for (const job of jobs) this.#held.set(job, holding);
+    const lease: Lease = { queue, since, leaseMs };
+    for (const job of jobs) this.#held.set(job, lease);
     const tickMs = Math.min(Math.max(leaseMs / 9, 10), LONGEST_TIMER_MS);
     if (tickMs >= this.#tickMs) return;
     clearInterval(this.#timer);
@@ -78,47 +81,47 @@ export class Leases {
   }
 
   #tick(): void {
-    for (const [queue, spent] of this.#spent(1 / 3)) {
-      // A queue that is slow must not keep the others from being renewed.
+    for (const [queue, due] of this.#olderThan(1 / 3)) {
+      // Each queue on its own: a slow one must not delay the renewal of others.
       if (this.#renewing.has(queue)) continue;
       this.#renewing.add(queue);
-      // What fails now is tried again at the next tick; that Redis is in trouble those say who wait for it.
-      this.#renew(queue, spent)
+      // The next tick retries. Trouble with Redis is reported by the calls that wait for it.
+      this.#renew(queue, due)
         .catch(() => {})
         .finally(() => this.#renewing.delete(queue));
     }
   }
 
-  /** Whether a job is still ours. */
+  /** Whether this process still holds the lease of a job. */
   holds(job: Job): boolean {
     return this.#held.has(job);
   }
 
-  /** Lets go of jobs without settling them: their leases run on. */
+  /** Drops jobs without settling them. Their leases expire in their own time. */
   forget(jobs: Iterable<Job>): void {
     for (const job of jobs) this.#held.delete(job);
   }
 
-  /** Whether all of `jobs` are ours with less than half of their leases spent. */
+  /** Whether all leases of `jobs` are held and less than half of their time has passed. */
   areFresh(jobs: readonly Job[]): boolean {
     const now = performance.now();
     return jobs.every((job) => {
-      const holding = this.#held.get(job);
-      return holding !== undefined && now - holding.since < holding.leaseMs / 2;
+      const lease = this.#held.get(job);
+      return lease !== undefined && now - lease.since < lease.leaseMs / 2;
     });
   }
 
   /**
-   * Of `jobs`, those still ours: renews what is half spent first, as the process may have been suspended. While others
-   * of the run's queues can be used, those of one that cannot are no longer ours.
+   * Returns those of `jobs` whose leases are still held. First renews leases that are half over, because the process
+   * may have been suspended. If a queue fails while others work, its jobs are dropped; otherwise this throws its error.
    */
   async fresh(jobs: readonly Job[]): Promise<readonly Job[]> {
     if (this.areFresh(jobs)) return jobs;
     const queues = new Set(jobs.map((job) => this.#held.get(job)?.queue));
     const renew = async (queue: Queue) => {
-      const renewed = () => this.#renew(queue, this.#spent(1 / 2).get(queue) ?? []);
-      await this.#trying(() => withRetries(renewed, this.#retryLimits())).catch((error: unknown) => {
-        if (!this.#goesOn(queue, error)) throw error;
+      const renewed = () => this.#renew(queue, this.#olderThan(1 / 2).get(queue) ?? []);
+      await this.#explain(() => withRetries(renewed, this.#retryLimits())).catch((error: unknown) => {
+        if (!this.#canContinue(queue, error)) throw error;
         this.forget(jobs.filter((job) => this.#held.get(job)?.queue === queue));
       });
     };
@@ -126,22 +129,22 @@ export class Leases {
     return jobs.filter((job) => this.#held.has(job));
   }
 
-  /** Whether a run can go on without a queue that has failed: others are well, and it is not all of Redis. */
-  #goesOn(queue: Queue, error: unknown, settling?: boolean): boolean {
+  /** Whether the run can continue with other queues after this one has failed. */
+  #canContinue(queue: Queue, error: unknown, settling?: boolean): boolean {
     return isDelayqError(error) && !isPassing(error) && this.outages.failed(queue, error, settling);
   }
 
-  /** Marks the end: from here on settling is tried for `ms` more and then given up, whatever Redis does. */
+  /** Gives up settling `ms` from now, whatever the state of Redis. */
   giveUpAfter(ms: number): void {
     this.#giveUpAt = Math.min(this.#giveUpAt, performance.now() + ms);
   }
 
-  /** When to stop waiting for Redis, by the monotonic clock, ms. */
+  /** When to give up, by the monotonic clock, ms. */
   get giveUpAt(): number {
     return this.#giveUpAt;
   }
 
-  /** Removes jobs that are done. Answers come in the order of the jobs. */
+  /** Removes jobs that are done. The answers are in the order of the jobs. */
   async ack(jobs: readonly Job[]): Promise<Answer[]> {
     const items = jobs.map((job) => ({ job }));
     return this.#settle<Answer>(
@@ -151,7 +154,7 @@ export class Leases {
     );
   }
 
-  /** Gives jobs back, counting nothing unless `options` say so. Answers come in the order of the jobs. */
+  /** Gives jobs back; by default without counting a failure. The answers are in the order of the jobs. */
   async nack(jobs: readonly GiveBack[], options: NackOptions = { mode: 'release' }): Promise<Nacked[]> {
     return this.#settle<Nacked>(
       jobs,
@@ -165,7 +168,7 @@ export class Leases {
     return this.nack([...jobs].map((job) => ({ job })));
   }
 
-  /** Gives back everything still held, counting nothing. */
+  /** Gives back all jobs that are still held. */
   async releaseAll(): Promise<void> {
     await this.release(this.#held.keys());
   }
@@ -176,43 +179,43 @@ export class Leases {
     this.#tickMs = 0;
   }
 
-  /** Settles jobs, a queue at a time; `gone` is the answer for a job whose lease had ended before. */
+  /** Settles jobs, each queue on its own. `gone` makes the answer for a job whose lease has already ended. */
   async #settle<A extends Answer | Nacked>(
     items: readonly GiveBack[],
     call: (queue: Queue, some: Given[]) => Promise<A[]>,
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
     const answers: A[] = [];
-    const settleOf = async (queue: Queue | undefined, places: number[]): Promise<void> => {
-      // In calls of their own, so that what was answered need not be asked again when a later one fails.
-      for (let i = 0; queue && i < places.length; i += MAX_CALL) {
-        const some = places.slice(i, i + MAX_CALL);
-        const given = some.map((place) => {
-          const { job, delayMs, error } = items[place] as GiveBack;
+    const settleOf = async (queue: Queue | undefined, indexes: number[]): Promise<void> => {
+      // Each call is retried on its own, so that answered calls are not repeated.
+      for (let i = 0; queue && i < indexes.length; i += MAX_CALL) {
+        const some = indexes.slice(i, i + MAX_CALL);
+        const given = some.map((index) => {
+          const { job, delayMs, error } = items[index] as GiveBack;
           return { id: job.id, receipt: job.receipt, delayMs, error };
         });
-        const told = await this.#trying(() => settleWithRetries(() => call(queue, given), this.#retryLimits())).catch(
-          (error: unknown) => {
-            if (!this.#goesOn(queue, error, true)) throw error;
-          },
-        );
-        if (!told) {
-          // They come again when their leases end.
-          this.forget(places.slice(i).map((place) => (items[place] as GiveBack).job));
+        const settled = await this.#explain(() =>
+          settleWithRetries(() => call(queue, given), this.#retryLimits()),
+        ).catch((error: unknown) => {
+          if (!this.#canContinue(queue, error, true)) throw error;
+        });
+        if (!settled) {
+          // They are delivered again when their leases expire.
+          this.forget(indexes.slice(i).map((index) => (items[index] as GiveBack).job));
           return;
         }
         this.outages.settled(queue);
-        some.forEach((place, n) => {
-          answers[place] = told[n] as A;
-          this.#held.delete((items[place] as GiveBack).job);
+        some.forEach((index, n) => {
+          answers[index] = settled[n] as A;
+          this.#held.delete((items[index] as GiveBack).job);
         });
       }
     };
-    // One queue that is in trouble must not keep the jobs of others.
-    const groups = groupBy(items.keys(), (place) => this.#held.get((items[place] as GiveBack).job)?.queue);
+    // All queues at once: one that is in trouble must not delay the jobs of others.
+    const groups = groupBy(items.keys(), (index) => this.#held.get((items[index] as GiveBack).job)?.queue);
     const ended = await Promise.allSettled([...groups].map(([queue, some]) => settleOf(queue, some)));
     for (const one of ended) if (one.status === 'rejected') throw one.reason;
-    return items.map(({ job }, place) => answers[place] ?? gone(this.#ended.get(job) ?? 'lost'));
+    return items.map(({ job }, index) => answers[index] ?? gone(this.#ended.get(job) ?? 'lost'));
   }
 
   #retryLimits(): RetryLimits {
@@ -221,34 +224,35 @@ export class Leases {
     return { until: () => Math.min(end, this.#giveUpAt), giveUpAt, onTrouble: this.#options.onTrouble };
   }
 
-  async #trying<T>(call: () => Promise<T>): Promise<T> {
+  /** Adds what happens to the jobs to an error that did not pass in time. */
+  async #explain<T>(call: () => Promise<T>): Promise<T> {
     try {
       return await call();
     } catch (error) {
       if (!isPassing(error)) throw error;
-      const what = `${this.#held.size} jobs could not be settled; they come again when their leases end`;
+      const what = `could not settle ${many(this.#held.size, 'job')}: delivered again when their leases expire`;
       throw new DelayqError('temporary', what, { why: error.why ?? error.message, next: error.next, cause: error });
     }
   }
 
-  /** What is held of which `share` of the lease is spent, by queue. */
-  #spent(share: number): Map<Queue, [Job, Holding][]> {
+  /** Leases of which this share of the time has passed, by queue. */
+  #olderThan(share: number): Map<Queue, [Job, Lease][]> {
     const now = performance.now();
-    const spent = [...this.#held].filter(([, { since, leaseMs }]) => now - since >= leaseMs * share);
-    return groupBy(spent, ([, { queue }]) => queue);
+    const old = [...this.#held].filter(([, { since, leaseMs }]) => now - since >= leaseMs * share);
+    return groupBy(old, ([, { queue }]) => queue);
   }
 
-  async #renew(queue: Queue, spent: readonly [Job, Holding][]): Promise<void> {
-    for (const [leaseMs, some] of groupBy(spent, ([, holding]) => holding.leaseMs)) {
+  async #renew(queue: Queue, leases: readonly [Job, Lease][]): Promise<void> {
+    for (const [leaseMs, some] of groupBy(leases, ([, lease]) => lease.leaseMs)) {
       const jobs = some.map(([job]) => job);
-      const renewed: Holding = { queue, leaseMs, since: performance.now() };
+      const renewed: Lease = { queue, leaseMs, since: performance.now() };
       const answers = await queue.renew(jobs, leaseMs);
       for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, renewed);
     }
   }
 
-  #renewed(job: Job, answer: Answer, renewed: Holding): void {
-    // Settled while the answer was on its way.
+  #renewed(job: Job, answer: Answer, renewed: Lease): void {
+    // Settled in the meantime.
     if (!this.#held.has(job)) return;
     if (answer === 'held') {
       this.#held.set(job, renewed);
@@ -257,7 +261,7 @@ export class Leases {
     this.#held.delete(job);
     this.#ended.set(job, answer);
     if (answer === 'lost') this.#options.onLost?.(job);
-    // Removes the mark by which superseded is told from lost: we know now, and nobody else will ask.
+    // Removes the mark in Redis that tells superseded from lost. Nobody else will ask for it.
     else renewed.queue.ack([job]).catch(() => {});
   }
 }

@@ -2,30 +2,42 @@ import type { DelayqError } from '../model/errors.js';
 import type { Queue } from '../queue/queue.js';
 import { POLL_MS } from '../redis/keys.js';
 
-/** Hears of trouble, and, with undefined, that it is over. With `queue` only that one is concerned; others go on. */
+/**
+ * Called with an error when there is trouble, and with undefined when it is over. With `queue`, only that queue is
+ * concerned and the others go on.
+ */
 export type OnTrouble = (error: DelayqError | undefined, queue?: Queue) => void;
 
+/** The state of a queue that cannot be used for now. */
+interface Outage {
+  readonly error: DelayqError;
+  /** When to try the queue again, by the monotonic clock, ms. */
+  readonly retryAt: number;
+  /** Jobs could not be settled, rather than not be taken. */
+  readonly settling: boolean;
+}
+
 /**
- * The queues of a run that cannot be used for now, because a key has the wrong type, say. The run goes on with the
- * others and tries these again; it ends when none is left.
+ * The queues of a run that cannot be used for now, for example because a key has the wrong type. The run continues with
+ * the other queues and tries these again. It ends when no queue is left.
  */
 export class Outages {
-  readonly #out = new Map<Queue, { readonly error: DelayqError; readonly again: number; readonly settling: boolean }>();
-  /** Jobs could be taken again, after others could not be settled. */
+  readonly #out = new Map<Queue, Outage>();
+  /** Queues whose jobs could not be settled, and from which jobs could be taken again since. */
   readonly #doubtful = new Set<Queue>();
   #queues: readonly Queue[] = [];
   #watch = false;
   #over = false;
   #onTrouble: OnTrouble | undefined;
 
-  /** Begins a run. Without `watch` a queue that failed once is left out for good. */
+  /** Begins a run. Without `watch`, a queue that has failed once is not tried again. */
   begin(queues: readonly Queue[], how: { watch?: boolean | undefined; onTrouble?: OnTrouble | undefined }): void {
     this.#queues = queues;
     this.#watch = how.watch ?? false;
     this.#onTrouble = how.onTrouble;
   }
 
-  /** Ends the run: from now on nothing goes on without a queue that fails. */
+  /** Ends the run: from now on, a failure of any queue is an error. */
   end(): void {
     this.#over = true;
   }
@@ -35,31 +47,31 @@ export class Outages {
     return this.#out.size >= this.#queues.length;
   }
 
-  /** Why the first of the queues that are out cannot be used. */
+  /** Why the first of these queues cannot be used. */
   get error(): DelayqError | undefined {
     for (const { error } of this.#out.values()) return error;
     return undefined;
   }
 
-  /** Whether a queue is not to be asked now. */
+  /** Whether a queue should not be tried now. */
   has(queue: Queue): boolean {
     const out = this.#out.get(queue);
-    return out !== undefined && (!this.#watch || performance.now() < out.again);
+    return out !== undefined && (!this.#watch || performance.now() < out.retryAt);
   }
 
-  /** A queue has failed. Returns whether the run can go on with others. */
+  /** Records that a queue has failed. Returns whether the run can continue with others. */
   failed(queue: Queue, error: DelayqError, settling = false): boolean {
     const known = this.#out.get(queue);
-    // Half a poll: one look a second when idle, and not one for each batch of the others.
-    const again = performance.now() + POLL_MS / 2;
-    this.#out.set(queue, { error, again, settling: settling || known?.settling === true });
-    // Where jobs can be taken but never settled, they would be handled again and again.
+    // Half a poll interval: about one try a second when idle, instead of one for each batch of the other queues.
+    const retryAt = performance.now() + POLL_MS / 2;
+    this.#out.set(queue, { error, retryAt, settling: settling || known?.settling === true });
+    // If jobs can be taken but never settled, they would be handled again and again.
     if (this.#over || this.all || (settling && this.#doubtful.has(queue))) return false;
     if (!known && this.#watch) this.#onTrouble?.(error, queue);
     return true;
   }
 
-  /** Jobs of a queue could be asked for. */
+  /** Records that a drain call of a queue succeeded. */
   drained(queue: Queue): void {
     const out = this.#out.get(queue);
     if (!out) return;
@@ -68,7 +80,7 @@ export class Outages {
     if (this.#watch) this.#onTrouble?.(undefined, queue);
   }
 
-  /** Jobs of a queue could be settled. */
+  /** Records that jobs of a queue were settled. */
   settled(queue: Queue): void {
     this.#doubtful.delete(queue);
   }

@@ -1,67 +1,85 @@
 import type { Backoff } from '../model/backoff.js';
-import type { Job } from '../model/job.js';
+import { type Job, MAX_ERROR } from '../model/job.js';
+import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 import type { GiveBack, Leases } from './leases.js';
-import type { Call, Kind, TaskOutcome } from './task.js';
+import type { Call } from './runner.js';
+import { Dead, Release, Retry, type TaskOutcome } from './task.js';
 
-/** What is to become of a job that its handler was done with. */
-export interface Verdict extends GiveBack {
-  readonly call: Call;
-  readonly kind: Kind;
+/** Delay of a job that its handler gives back without naming one, ms: without it, the job would come back at once. */
+const RELEASE_MS = 1_000;
+
+/** What Redis is asked to do with a job whose handler has ended. */
+export type Action = 'ack' | 'retry' | 'dead' | 'release';
+
+/** A job whose handler has ended, and what to do with it. */
+export interface Settlement extends GiveBack {
+  readonly queue: Queue;
+  readonly action: Action;
   /** How long the handler ran, ms. */
   readonly ms: number;
 }
 
-/** What a settler tells of. */
+/** What to do with the jobs of a call that threw `error`; undefined: the handler succeeded. */
+export function actionOf(call: Call, error: unknown): Action {
+  if (error === undefined) return 'ack';
+  if (call.cause === 'timeout') return 'retry';
+  if (call.cause !== undefined || error instanceof Release) return 'release';
+  return error instanceof Dead ? 'dead' : 'retry';
+}
+
+/** Called as jobs are settled. */
 interface Listener {
-  /** A job is settled; `delayMs` is how long one that is tried again waits. */
-  onSettled(verdict: Verdict, outcome: TaskOutcome, delayMs: number | undefined): void;
-  /** Some jobs are out of our hands. */
+  /** A job is settled; `delayMs` is how long a retried job waits. */
+  onSettled(settlement: Settlement, outcome: TaskOutcome, delayMs: number | undefined): void;
+  /** Some leases have ended, so there may be room for new jobs. */
   onRoom(): void;
-  /** Jobs could not be settled, and trying on is of no use. */
+  /** Jobs could not be settled, and retries are over or useless. */
   onFailed(error: unknown): void;
 }
 
-const GIVEN_BACK = ['retry', 'dead', 'release'] as const;
+const NACKED = ['retry', 'dead', 'release'] as const;
 
-/**
- * Tells Redis what has become of jobs, of each queue apart: while one call is under way, what is to be said next gathers.
- */
+/** Settles jobs in Redis. While a call for a queue is under way, what is to be settled next in that queue gathers. */
 export class Settler {
   readonly #leases: Leases;
-  readonly #backoff: Backoff | undefined;
+  readonly #backoff: Backoff | ((failures: number, error: unknown) => number) | undefined;
   readonly #listener: Listener;
-  /** What is to be said next, of queues of which something is said now. */
-  readonly #verdicts = new Map<Queue, Verdict[]>();
+  /** What waits for the call under way of its queue. */
+  readonly #waiting = new Map<Queue, Settlement[]>();
   readonly #underWay = new Set<Promise<void>>();
 
-  /** `backoff` left out: as each queue's config says. */
-  constructor(leases: Leases, backoff: Backoff | undefined, listener: Listener) {
+  /** Without `backoff` that of each queue applies. */
+  constructor(
+    leases: Leases,
+    backoff: Backoff | ((failures: number, error: unknown) => number) | undefined,
+    listener: Listener,
+  ) {
     this.#leases = leases;
     this.#backoff = backoff;
     this.#listener = listener;
   }
 
-  /** Settles what a call of a handler was done with. */
-  settle(queue: Queue, verdicts: readonly Verdict[]): void {
-    const waiting = this.#verdicts.get(queue);
+  /** Settles the jobs of a call that has ended. */
+  settle({ queue, jobs, started }: Call, action: Action, error: unknown, stopping: boolean): void {
+    const ms = performance.now() - started;
+    const message = action === 'retry' || action === 'dead' ? messageOf(error) : undefined;
+    const settlements = jobs.map((job) => {
+      return { queue, job, action, ms, error: message, delayMs: this.#delayOf(job, action, error, stopping) };
+    });
+    const waiting = this.#waiting.get(queue);
     if (waiting) {
-      waiting.push(...verdicts);
+      waiting.push(...settlements);
       return;
     }
-    this.#verdicts.set(queue, [...verdicts]);
-    this.#track(this.#tell(queue));
+    this.#waiting.set(queue, settlements);
+    this.#track(this.#send(queue));
   }
 
-  /** Gives jobs back that no handler has seen, as if they had never been taken. */
+  /** Gives back jobs that no handler was called with, as if they had never been taken. */
   release(jobs: readonly Job[]): void {
     if (jobs.length === 0) return;
     this.#track(this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error)));
-  }
-
-  #track(work: Promise<unknown>): void {
-    const tracked: Promise<void> = work.then(() => void this.#underWay.delete(tracked));
-    this.#underWay.add(tracked);
   }
 
   /** Resolves when nothing is under way. */
@@ -69,39 +87,70 @@ export class Settler {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay);
   }
 
-  async #tell(queue: Queue): Promise<void> {
-    // Handlers that end in the same moment are told of together.
+  #track(work: Promise<unknown>): void {
+    const tracked: Promise<void> = work.then(() => void this.#underWay.delete(tracked));
+    this.#underWay.add(tracked);
+  }
+
+  /** The delay of a job that is given back, ms; undefined: by its backoff, or none. */
+  #delayOf(job: Job, action: Action, error: unknown, stopping: boolean): number | undefined {
+    // A worker that stops will not take the job again, so it need not wait.
+    if (error instanceof Release) return error.delayMs ?? (stopping ? undefined : RELEASE_MS);
+    if (action !== 'retry') return undefined;
+    if (error instanceof Retry) return error.delayMs;
+    if (typeof this.#backoff !== 'function') return undefined;
+    try {
+      return Math.round(checkMs(this.#backoff(job.failures + 1, error), 'backoff'));
+    } catch {
+      // An invalid delay must not stop the worker: use the backoff of the queue.
+      return undefined;
+    }
+  }
+
+  async #send(queue: Queue): Promise<void> {
+    // Handlers that end at the same moment are settled together.
     await new Promise((resolve) => setImmediate(resolve));
-    for (let verdicts = this.#next(queue); verdicts.length > 0; verdicts = this.#next(queue)) {
-      const of = (kind: Kind) => verdicts.filter((verdict) => verdict.kind === kind);
-      const told = [this.#ack(of('ack')), ...GIVEN_BACK.map((mode) => this.#giveBack(of(mode), mode))];
-      for (const one of await Promise.allSettled(told))
-        if (one.status === 'rejected') this.#listener.onFailed(one.reason);
+    for (let some = this.#next(queue); some.length > 0; some = this.#next(queue)) {
+      const of = (action: Action) => some.filter((settlement) => settlement.action === action);
+      const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
+      for (const call of await Promise.allSettled(calls))
+        if (call.status === 'rejected') this.#listener.onFailed(call.reason);
       this.#listener.onRoom();
     }
-    this.#verdicts.delete(queue);
+    this.#waiting.delete(queue);
   }
 
-  #next(queue: Queue): Verdict[] {
-    return this.#verdicts.get(queue)?.splice(0) ?? [];
+  #next(queue: Queue): Settlement[] {
+    return this.#waiting.get(queue)?.splice(0) ?? [];
   }
 
-  async #ack(verdicts: Verdict[]): Promise<void> {
-    if (verdicts.length === 0) return;
-    const answers = await this.#leases.ack(verdicts.map(({ job }) => job));
-    for (const [i, verdict] of verdicts.entries()) {
+  async #ack(settlements: Settlement[]): Promise<void> {
+    if (settlements.length === 0) return;
+    const answers = await this.#leases.ack(settlements.map(({ job }) => job));
+    for (const [i, settlement] of settlements.entries()) {
       const answer = answers[i] ?? 'lost';
-      this.#listener.onSettled(verdict, answer === 'held' ? 'acked' : answer, undefined);
+      this.#listener.onSettled(settlement, answer === 'held' ? 'acked' : answer, undefined);
     }
   }
 
-  async #giveBack(verdicts: Verdict[], mode: Exclude<Kind, 'ack'>): Promise<void> {
-    if (verdicts.length === 0) return;
-    const nacked = await this.#leases.nack(verdicts, { mode, backoff: this.#backoff });
-    for (const [i, verdict] of verdicts.entries()) {
+  async #nack(settlements: Settlement[], mode: Exclude<Action, 'ack'>): Promise<void> {
+    if (settlements.length === 0) return;
+    const backoff = typeof this.#backoff === 'function' ? undefined : this.#backoff;
+    const nacked = await this.#leases.nack(settlements, { mode, backoff });
+    for (const [i, settlement] of settlements.entries()) {
       const { answer, delayMs } = nacked[i] ?? { answer: 'lost', delayMs: 0 };
       const outcome = answer === 'pending' ? (mode === 'release' ? 'released' : 'retried') : answer;
-      this.#listener.onSettled(verdict, outcome, outcome === 'retried' ? delayMs : undefined);
+      this.#listener.onSettled(settlement, outcome, outcome === 'retried' ? delayMs : undefined);
     }
+  }
+}
+
+/** The text of what a handler threw, which may be anything. */
+function messageOf(error: unknown): string {
+  try {
+    const text = error instanceof Error ? error.message || error.name : error;
+    return String(text).slice(0, MAX_ERROR);
+  } catch {
+    return 'the handler threw something that has no text';
   }
 }

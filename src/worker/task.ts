@@ -1,30 +1,36 @@
-import { type Job, MAX_ERROR } from '../model/job.js';
+import type { Job } from '../model/job.js';
 import { parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 
-/** Thrown by a handler: this job is dead, trying it again has no use. */
+/** A handler throws this to move its job to the dead set at once, without further retries. */
 export class Dead extends Error {
   override readonly name = 'Dead';
 }
 
-/** Thrown by a handler: a failure, to be tried again after `delay` (ms, or text such as `5m`) instead of the backoff. */
+/**
+ * A handler throws this to fail its job and retry it after `delay` (ms, or text such as `5m`) instead of the backoff.
+ * The failure counts. The constructor throws a `usage` error for an invalid delay.
+ */
 export class Retry extends Error {
   override readonly name = 'Retry';
+  /** How long the job waits, ms. */
   readonly delayMs: number;
 
-  constructor(delay: number | string, message = 'the handler asked for another try') {
+  constructor(delay: number | string, message = 'the handler asked for a retry') {
     super(message);
     this.delayMs = msOf(delay);
   }
 }
 
 /**
- * Thrown by a handler: not now. The job is given back and nothing is counted; due after `delay` (ms, or text such as
- * `5m`), by default a second, or as it was when the worker is being stopped.
+ * A handler throws this to give its job back without counting a failure. The job is due again after `delay` (ms, or
+ * text such as `5m`): by default after a second, or at once if the worker is stopping. The constructor throws a `usage`
+ * error for an invalid delay.
  */
 export class Release extends Error {
   override readonly name = 'Release';
+  /** How long the job waits, ms. */
   readonly delayMs: number | undefined;
 
   constructor(delay?: number | string) {
@@ -37,9 +43,9 @@ function msOf(delay: number | string): number {
   return typeof delay === 'string' ? parseDuration(delay) : checkMs(delay, 'delay');
 }
 
-/** A job in the hands of a handler. */
+/** A job as a handler gets it. */
 export class Task implements Job {
-  /** The name of its queue. */
+  /** Name of its queue. */
   readonly queue: string;
   readonly id: string;
   readonly due: number;
@@ -48,9 +54,10 @@ export class Task implements Job {
   readonly tries: number;
   readonly receipt: string;
   readonly payload: Buffer;
-  readonly #call: Call;
+  readonly #call: { readonly signal: AbortSignal };
 
-  constructor(queue: string, job: Job, call: Call) {
+  /** Made by the worker. */
+  constructor(queue: string, job: Job, call: { readonly signal: AbortSignal }) {
     this.queue = queue;
     this.id = job.id;
     this.due = job.due;
@@ -62,84 +69,35 @@ export class Task implements Job {
     this.#call = call;
   }
 
-  /** The payload as a value. Throws a SyntaxError when it is not JSON, as only other software could have stored it. */
+  /** Parses the payload. Throws a SyntaxError if it is not JSON, which only other software can have stored. */
   json(): unknown {
     return JSON.parse(this.payload.toString('utf8'));
   }
 
-  /** Aborts when the lease was lost, the time is up, or the worker stops and grace is over; its reason is an Error. */
+  /**
+   * Aborts when the lease is lost, when `timeoutMs` is over, or when the worker was stopped and `graceMs` is over. Its
+   * reason is an Error that says which.
+   */
   get signal(): AbortSignal {
     return this.#call.signal;
   }
 }
 
-/** What became of a job. `lost`: its lease was taken back meanwhile, so it comes or came again. */
+/**
+ * What became of a job: `acked` (done), `retried` (failed, waits for its next attempt), `dead`, `released` (given back,
+ * not counted), `lost` (its lease expired and another drain took it) or `superseded` (it was cancelled or replaced).
+ */
 export type TaskOutcome = 'acked' | 'retried' | 'dead' | 'released' | 'lost' | 'superseded';
 
-/** What a worker tells of each job that its handler was done with. */
+/** The result of one job, reported to `onResult` of a worker. */
 export interface TaskResult {
   readonly queue: Queue;
   readonly job: Job;
   readonly outcome: TaskOutcome;
   /** How long the handler ran, ms. */
   readonly ms: number;
-  /** What the handler said when it failed. */
+  /** The message of what the handler threw, if it failed. */
   readonly error: string | undefined;
-  /** How long a job that is tried again waits, ms. */
+  /** How long a retried job waits, ms. */
   readonly delayMs: number | undefined;
-}
-
-/** Why a call was cut short. */
-export type Cause = 'lost' | 'timeout' | 'stopped';
-
-/** One call of a handler: its jobs, and the means to end it. */
-export class Call {
-  readonly queue: Queue;
-  jobs: readonly Job[];
-  started = 0;
-  cause: Cause | undefined;
-  over = false;
-  timeout: NodeJS.Timeout | undefined;
-  abandon: NodeJS.Timeout | undefined;
-  #controller: AbortController | undefined;
-  #reason: Error | undefined;
-
-  constructor(queue: Queue, jobs: readonly Job[]) {
-    this.queue = queue;
-    this.jobs = jobs;
-  }
-
-  // Made when asked for: most handlers never look, and it costs more than all the rest.
-  get signal(): AbortSignal {
-    this.#controller ??= new AbortController();
-    if (this.#reason && !this.#controller.signal.aborted) this.#controller.abort(this.#reason);
-    return this.#controller.signal;
-  }
-
-  abort(cause: Cause, message: string): void {
-    this.cause = cause;
-    this.#reason = new Error(message);
-    this.#controller?.abort(this.#reason);
-  }
-}
-
-/** What a handler's end means for its jobs. */
-export type Kind = 'ack' | 'retry' | 'dead' | 'release';
-
-/** What becomes of the jobs of a call that ended so; `error` undefined: they are done. */
-export function kindOf(call: Call, error: unknown): Kind {
-  if (error === undefined) return 'ack';
-  if (call.cause === 'timeout') return 'retry';
-  if (call.cause !== undefined || error instanceof Release) return 'release';
-  return error instanceof Dead ? 'dead' : 'retry';
-}
-
-/** The text of what a handler threw, which may be anything. */
-export function messageOf(error: unknown): string {
-  try {
-    const text = error instanceof Error ? error.message || error.name : error;
-    return String(text).slice(0, MAX_ERROR);
-  } catch {
-    return 'the handler threw something without a text';
-  }
 }

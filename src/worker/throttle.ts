@@ -1,47 +1,44 @@
 import { LONGEST_TIMER_MS } from './leases.js';
 
-/** How late a start may be without the ones after it being put off as well, ms: timers fire late. */
+/** A start may be this late without delaying the starts after it, ms: timers fire late. */
 const SLACK_MS = 10;
 
-/** Says when a handler may be started: so many a second, and none while somebody holds them up. */
-export class Pace {
+/** Decides when the next handler may start: at most so many a second, and none while {@link BeforeStart} says wait. */
+export class Throttle {
   readonly #intervalMs: number;
-  readonly #hold: (() => Promise<unknown> | undefined) | undefined;
-  readonly #again: () => void;
+  readonly #beforeStart: BeforeStart;
+  readonly #onReady: () => void;
+  /** Earliest time of the next start, by the monotonic clock, ms. */
   #next = 0;
-  #held = false;
+  #waiting = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `hold` is asked before each start: none while it returns a promise. `again` is called when to ask anew. */
-  constructor(
-    ratePerSecond: number | undefined,
-    hold: (() => Promise<unknown> | undefined) | undefined,
-    again: () => void,
-  ) {
+  /** After {@link Throttle.mayStart} has returned false, `onReady` is called when it is time to ask again. */
+  constructor(ratePerSecond: number | undefined, beforeStart: BeforeStart, onReady: () => void) {
     this.#intervalMs = ratePerSecond === undefined ? 0 : 1_000 / ratePerSecond;
-    this.#hold = hold;
-    this.#again = again;
+    this.#beforeStart = beforeStart;
+    this.#onReady = onReady;
   }
 
-  /** Whether one may be started now, which then counts as started. */
+  /** Whether a handler may start now. If so, the start counts against the rate. */
   mayStart(): boolean {
-    return !this.#isHeld() && this.#isTime();
+    return !this.#mustWait() && this.#isTime();
   }
 
-  /** Stops asking. */
+  /** Cancels the timer. */
   close(): void {
     clearTimeout(this.#timer);
   }
 
-  #isHeld(): boolean {
-    const held = this.#held ? undefined : this.#hold?.();
-    if (!held) return this.#held;
-    this.#held = true;
-    const letGo = () => {
-      this.#held = false;
-      this.#again();
+  #mustWait(): boolean {
+    const wait = this.#waiting ? undefined : this.#beforeStart();
+    if (!wait) return this.#waiting;
+    this.#waiting = true;
+    const ready = () => {
+      this.#waiting = false;
+      this.#onReady();
     };
-    held.then(letGo, letGo);
+    wait.then(ready, ready);
     return true;
   }
 
@@ -50,10 +47,13 @@ export class Pace {
     const now = performance.now();
     if (now < this.#next) {
       clearTimeout(this.#timer);
-      this.#timer = setTimeout(this.#again, Math.min(Math.ceil(this.#next - now), LONGEST_TIMER_MS));
+      this.#timer = setTimeout(this.#onReady, Math.min(Math.ceil(this.#next - now), LONGEST_TIMER_MS));
       return false;
     }
     this.#next = Math.max(this.#next, now - SLACK_MS) + this.#intervalMs;
     return true;
   }
 }
+
+/** Called before each start of a handler. While the promise it returns is pending, no handler starts. */
+export type BeforeStart = () => Promise<unknown> | undefined;

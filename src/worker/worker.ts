@@ -1,162 +1,99 @@
-import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError, isPassing } from '../model/errors.js';
-import type { Job } from '../model/job.js';
-import { formatDuration } from '../model/time.js';
-import { checkCount, checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
-import { Line, SURPLUS_MS } from './buffer.js';
+import { JobBuffer, SURPLUS_MS } from './buffer.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
-import { type PollOptions, poll } from './poller.js';
-import { Settler, type Verdict } from './settler.js';
-import {
-  Call,
-  type Cause,
-  type Kind,
-  kindOf,
-  messageOf,
-  Release,
-  Retry,
-  Task,
-  type TaskOutcome,
-  type TaskResult,
-} from './task.js';
-import { Pace } from './throttle.js';
+import { type CheckedOptions, checkOptions, type WorkerOptions } from './options.js';
+import { poll } from './poller.js';
+import { type Call, Runner } from './runner.js';
+import { actionOf, type Settlement, Settler } from './settler.js';
+import type { Task, TaskOutcome } from './task.js';
+import { Throttle } from './throttle.js';
 
-/** The most jobs that may be in hand, those whose outcome is on its way to Redis included. */
-const MOST_IN_HAND = 5_000;
+/** The most leases a worker holds besides those of running handlers, jobs that are being settled included. */
+const MAX_HELD = 5_000;
 
-/** How long a job waits that a handler gives back without a delay, ms: it would come again at once, and again. */
-const RELEASE_MS = 1_000;
-
-/** How many jobs had which outcome, and whether too many failures in a row ended the run. */
+/** How many jobs had each outcome, and whether too many failures in a row stopped the run. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
   readonly circuitOpen: boolean;
 }
 
-/** How a worker works. Durations are ms. */
-export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
-  /** Go on waiting for jobs; default true. Otherwise the run ends when none that was due at its start is left. */
-  readonly watch?: boolean | undefined;
-  /** Handlers at once; default 1. */
-  readonly concurrency?: number | undefined;
-  /** How long a failed job waits: ms, text such as `30s,1m`, or a function of the failures so far, this one included. */
-  readonly backoff?: Backoff | string | ((failures: number, error: unknown) => number) | undefined;
-  /** After so many failures in a row the run stops; default 20. */
-  readonly maxFailures?: number | undefined;
-  /** The most handlers to start in a second. */
-  readonly ratePerSecond?: number | undefined;
-  /** A handler that takes longer fails, and its signal aborts. */
-  readonly timeoutMs?: number | undefined;
-  /** How long running handlers may go on when the worker is stopped; default 30 s. */
-  readonly graceMs?: number | undefined;
-  /** How long a handler may take to end after its signal has aborted before it is left alone; default 5 s. */
-  readonly abandonMs?: number | undefined;
-  /** Stops the run. */
-  readonly signal?: AbortSignal | undefined;
-  /** Asked before each start: while it returns a promise, no handler is started. */
-  readonly hold?: (() => Promise<unknown> | undefined) | undefined;
-  /** Hears of each job that its handler was done with, once Redis knows. */
-  readonly onResult?: ((result: TaskResult) => void) | undefined;
-}
-
 /**
- * Drains queues into a handler that takes up to `batch` jobs of one queue at a time and answers for them together.
- * Jobs are taken only for what can start now or is next in line, and held for as long as the handler runs.
+ * Drains queues into a handler that is called with up to `batch` jobs of one queue and decides for all of them. Fetches
+ * only the jobs that can start now or next, and renews their leases for as long as the handler runs.
  *
- * A handler that returns is done with its jobs; one that throws has failed, unless it throws {@link Dead},
+ * If the handler returns, its jobs are done. If it throws, they have failed, unless it throws {@link Dead},
  * {@link Retry} or {@link Release}.
  */
 export class BatchWorker {
   readonly #queues: readonly Queue[];
-  readonly #handler: (tasks: Task[]) => unknown;
-  readonly #options: WorkerOptions;
-  readonly #batch: number;
-  readonly #concurrency: number;
-  readonly #maxFailures: number;
-  readonly #backoff: Backoff | undefined;
+  readonly #options: CheckedOptions;
   readonly #leases: Leases;
+  readonly #buffer: JobBuffer;
+  readonly #throttle: Throttle;
+  readonly #runner: Runner;
   readonly #settler: Settler;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
 
-  readonly #line: Line;
-  readonly #pace: Pace;
-  readonly #running = new Set<Call>();
-  #starting = 0;
-  #batches: AsyncGenerator<Taken> | undefined;
-  /** How many jobs the call under way asked for; 0 when there is none. */
-  #asked = 0;
+  #fetches: AsyncGenerator<Taken> | undefined;
+  /** How many jobs the fetch under way has asked for; 0: none is under way. */
+  #fetching = 0;
+  /** The last fetch said that there are more jobs to take. */
   #more = false;
+  /** There is nothing left to fetch. */
   #drained = false;
-  readonly #enough = new AbortController();
+  readonly #fetchEnd = new AbortController();
+  /** Handler calls that wait until the leases of their jobs are renewed. */
+  #starting = 0;
+  #failuresInRow = 0;
   #stopping = false;
-  #failedInRow = 0;
-  #graceOver: NodeJS.Timeout | undefined;
+  #graceTimer: NodeJS.Timeout | undefined;
   #problem: unknown;
   #finish: (() => void) | undefined;
 
-  /** Throws a `usage` error for options that cannot be. Takes nothing before {@link BatchWorker.run}. */
+  /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
   constructor(
     queues: Queue | readonly Queue[],
     handler: (tasks: Task[]) => unknown,
-    { batch = 100, ...options }: WorkerOptions & { batch?: number | undefined } = {},
+    options: WorkerOptions & { batch?: number | undefined } = {},
   ) {
     this.#queues = Array.isArray(queues) ? queues : [queues as Queue];
-    this.#handler = handler;
-    this.#options = options;
-    this.#batch = checkCount(batch, 'batch');
-    this.#concurrency = checkCount(options.concurrency ?? 1, 'concurrency');
-    checkCount(options.limit, 'limit');
-    this.#maxFailures = checkCount(options.maxFailures ?? 20, 'maxFailures');
-    this.#line = new Line(this.#concurrency, this.#batch);
-    this.#pace = new Pace(
-      options.ratePerSecond,
-      () => this.#heldBy(options.hold),
+    this.#options = checkOptions(options);
+    const { concurrency, batch, ratePerSecond, backoff, watch, graceMs, onTrouble } = this.#options;
+    this.#buffer = new JobBuffer(concurrency, batch);
+    this.#throttle = new Throttle(
+      ratePerSecond,
+      () => this.#beforeStart(),
       () => this.#advance(),
     );
-    if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
-    for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
-      if (options[name] !== undefined) checkMs(options[name], name);
-    if (options.ratePerSecond !== undefined && !(options.ratePerSecond > 0)) {
-      throw new DelayqError('usage', 'ratePerSecond must be more than 0');
-    }
-    const { backoff } = options;
-    this.#backoff =
-      typeof backoff === 'string' ? parseBackoff(backoff) : typeof backoff === 'function' ? undefined : backoff;
-    if (this.#backoff) packBackoff(this.#backoff);
+    this.#runner = new Runner(handler, this.#options, (call, error) => this.#ended(call, error));
     this.#leases = new Leases({
-      onLost: (job) => {
-        const call = [...this.#running].find(({ jobs }) => jobs.includes(job));
-        if (call) this.#abort(call, 'lost', 'its lease was lost: another drain has taken the job');
-      },
-      onTrouble: options.onTrouble,
-      // A run that ends by itself must not wait for a Redis that is gone for ever.
-      ...(options.watch === false ? { retryMs: this.#graceMs } : {}),
+      onLost: (job) => this.#runner.leaseLost(job),
+      onTrouble,
+      // A run that ends by itself must not wait forever for a Redis that is gone.
+      ...(watch ? {} : { retryMs: graceMs }),
     });
-    this.#settler = new Settler(this.#leases, this.#backoff, {
-      onSettled: (verdict, outcome, delayMs) => this.#settled(verdict, outcome, delayMs),
+    this.#settler = new Settler(this.#leases, backoff, {
+      onSettled: (settlement, outcome, delayMs) => this.#settled(settlement, outcome, delayMs),
       onRoom: () => this.#advance(),
-      onFailed: (error) => this.#unsettled(error),
+      onFailed: (error) => this.#notSettled(error),
     });
-  }
-
-  get #graceMs(): number {
-    return this.#options.graceMs ?? 30_000;
   }
 
   /**
-   * Works until it is stopped, or, without `watch`, until no job is left that was due at the start. Returns how many jobs
-   * had which outcome. Throws what Redis answers when that does not pass; what had not started is given back first, and
-   * what could not be told comes again when its lease ends.
+   * Runs until it is stopped or, without `watch`, until all jobs that were due at the start are handled. Returns how
+   * many jobs had each outcome. Can be called once; a second call throws `usage`.
+   *
+   * Errors that pass (a lost connection, Redis loading) are retried. Throws any other error of Redis after jobs that
+   * have not started were given back; jobs that could not be settled are delivered again when their leases expire.
    */
   async run(): Promise<Summary> {
-    if (this.#batches) throw new DelayqError('usage', 'this worker has run', { next: 'make a new one' });
-    const { signal, watch = true, onDrained } = this.#options;
-    this.#batches = poll(this.#queues, {
+    if (this.#fetches) throw new DelayqError('usage', 'this worker has already run', { next: 'create a new one' });
+    const { signal, forMs, graceMs, onDrained } = this.#options;
+    this.#fetches = poll(this.#queues, {
       ...this.#options,
-      watch,
       batch: () => Math.max(this.#room(), 1),
-      signal: this.#enough.signal,
+      signal: this.#fetchEnd.signal,
       leases: this.#leases,
       onDrained: (queue, drained) => {
         this.#more = drained.state === 'more';
@@ -166,18 +103,18 @@ export class BatchWorker {
     const stop = () => this.stop();
     if (signal?.aborted) stop();
     signal?.addEventListener('abort', stop);
-    // A run that ends by itself must do so even if Redis is gone by then.
-    if (this.#options.forMs !== undefined) this.#leases.giveUpAfter(this.#options.forMs + this.#graceMs);
-    const surplus = setInterval(() => this.#giveBackSurplus(), SURPLUS_MS).unref();
+    // A run with a time limit must end even if Redis is gone by then.
+    if (forMs !== undefined) this.#leases.giveUpAfter(forMs + graceMs);
+    const surplus = setInterval(() => this.#releaseSurplus(), SURPLUS_MS).unref();
     await new Promise<void>((resolve) => {
       this.#finish = resolve;
       this.#advance();
     });
-    await this.#batches.return(undefined);
+    await this.#fetches.return(undefined);
     await this.#settler.idle();
     clearInterval(surplus);
-    this.#pace.close();
-    clearTimeout(this.#graceOver);
+    this.#throttle.close();
+    clearTimeout(this.#graceTimer);
     signal?.removeEventListener('abort', stop);
     this.#leases.close();
     const problem = this.#problem ?? this.#leases.outages.error;
@@ -186,115 +123,104 @@ export class BatchWorker {
   }
 
   /**
-   * Takes nothing more and gives back what has not started, counting nothing. Running handlers may end within grace;
-   * after that their signals abort, and their jobs are given back as well.
+   * Stops the run: takes no more jobs and gives back those that have not started, without counting anything. Running
+   * handlers may finish within `graceMs`; then their signals abort and their jobs are given back, too.
    */
   stop(): void {
     if (this.#stopping) return;
     this.#stopping = true;
-    this.#enough.abort();
-    this.#leases.giveUpAfter(this.#graceMs);
-    this.#settler.release(this.#line.clear());
-    const abort = () => {
-      for (const call of [...this.#running]) this.#abort(call, 'stopped', 'the worker was stopped');
-    };
-    if (this.#busy > 0) this.#graceOver = setTimeout(abort, Math.min(this.#graceMs, LONGEST_TIMER_MS));
+    this.#fetchEnd.abort();
+    const { graceMs } = this.#options;
+    this.#leases.giveUpAfter(graceMs);
+    this.#settler.release(this.#buffer.clear());
+    if (this.#busy > 0) this.#graceTimer = setTimeout(() => this.#runner.stop(), Math.min(graceMs, LONGEST_TIMER_MS));
     this.#advance();
   }
 
-  get #abandonMs(): number {
-    return this.#options.abandonMs ?? 5_000;
+  /** Handler calls that run or are about to. */
+  get #busy(): number {
+    return this.#runner.size + this.#starting;
   }
 
-  /** How many more jobs may be taken. */
+  /** How many more jobs may be fetched. */
   #room(): number {
-    const most = MOST_IN_HAND + this.#concurrency * this.#batch - this.#leases.size;
-    return Math.min(this.#line.wanted(this.#busy), most, MAX_CALL);
+    const { concurrency, batch } = this.#options;
+    const most = MAX_HELD + concurrency * batch - this.#leases.size;
+    return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
   }
 
-  #heldBy(hold: WorkerOptions['hold']): Promise<unknown> | undefined {
+  /** Does everything that can be done now. Called after every event. */
+  #advance(): void {
+    // Fetch first: a batch that is not full waits for jobs that are on their way.
+    this.#fetchIfWorthIt();
+    while (!this.#stopping && this.#busy < this.#options.concurrency) {
+      const size = this.#buffer.nextSize(this.#more && this.#fetching > 0);
+      if (size === 0 || !this.#throttle.mayStart()) break;
+      this.#start(size);
+    }
+    // Again, because jobs have left the buffer, which may have been full of large payloads.
+    this.#fetchIfWorthIt();
+    const idle = this.#busy === 0 && this.#buffer.length === 0 && this.#fetching === 0;
+    if (idle && (this.#drained || this.#stopping)) this.#finish?.();
+  }
+
+  #fetchIfWorthIt(): void {
+    const over = this.#drained || this.#stopping;
+    if (!over && this.#fetching === 0 && this.#room() >= this.#buffer.worthFetching) this.#fetch();
+  }
+
+  #fetch(): void {
+    const asked = this.#room();
+    this.#fetching = asked;
+    (this.#fetches as AsyncGenerator<Taken>).next().then(
+      ({ value, done }) => {
+        this.#fetching = 0;
+        if (done) this.#drained = true;
+        else if (this.#stopping) this.#settler.release(value.jobs);
+        else this.#buffer.add(value, asked, this.#busy);
+        this.#advance();
+      },
+      (error: unknown) => {
+        this.#fetching = 0;
+        this.#drained = true;
+        // If other queues work, the jobs that were taken from them are handled first.
+        const { outages } = this.#leases;
+        if (error !== outages.error || outages.all) this.#fail(error);
+        else this.#failAtEnd(error);
+      },
+    );
+  }
+
+  /** Gives back jobs that will not start soon, so that other drains can take them. */
+  #releaseSurplus(): void {
+    // A run that has drained its queues would not fetch them again, and one with a limit has counted them.
+    if (this.#drained || this.#options.limit !== undefined) return;
+    this.#settler.release(this.#buffer.takeSurplus(this.#busy));
+  }
+
+  #beforeStart(): Promise<unknown> | undefined {
     try {
-      return hold?.();
+      return this.#options.beforeStart?.();
     } catch (error) {
       this.#fail(error);
       return Promise.resolve();
     }
   }
 
-  get #busy(): number {
-    return this.#running.size + this.#starting;
-  }
-
-  /** Does whatever can be done now; called after everything that happens. */
-  #advance(): void {
-    // Asked for first: a batch that could still be filled waits for what is on its way.
-    this.#askIfWorthIt();
-    while (!this.#stopping && this.#busy < this.#concurrency) {
-      const size = this.#line.nextSize(this.#more && this.#asked > 0);
-      if (size === 0 || !this.#pace.mayStart()) break;
-      this.#start(size);
-    }
-    // And again: what has started has left the line, which may have been full of large payloads.
-    this.#askIfWorthIt();
-    const idle = this.#busy === 0 && this.#line.length === 0 && this.#asked === 0;
-    if (idle && (this.#drained || this.#stopping)) this.#finish?.();
-  }
-
-  #askIfWorthIt(): void {
-    const over = this.#drained || this.#stopping;
-    if (!over && this.#asked === 0 && this.#room() >= this.#line.worthAsking) this.#ask();
-  }
-
-  #ask(): void {
-    this.#asked = this.#room();
-    const before = this.#asked;
-    (this.#batches as AsyncGenerator<Taken>).next().then(
-      ({ value, done }) => {
-        this.#asked = 0;
-        if (done) this.#drained = true;
-        else this.#took(value, before);
-        this.#advance();
-      },
-      (error: unknown) => {
-        this.#asked = 0;
-        this.#drained = true;
-        // What was taken of queues that are well is handled first.
-        if (error !== this.#leases.outages.error || this.#leases.outages.all) this.#fail(error);
-        else this.#note(error);
-      },
-    );
-  }
-
-  #took(taken: Taken, asked: number): void {
-    if (this.#stopping) {
-      this.#settler.release(taken.jobs);
-      return;
-    }
-    this.#line.add(taken, asked, this.#busy);
-  }
-
-  /** Gives back what will not start soon, for others to take. */
-  #giveBackSurplus(): void {
-    // A run that ends would not come back for them, and one with a limit has counted them.
-    if (this.#drained || this.#options.limit !== undefined) return;
-    this.#settler.release(this.#line.surplus(this.#busy));
-  }
-
+  /** Calls the handler with the next `size` jobs, whose leases are renewed first if need be. */
   #start(size: number): void {
-    const { queue, jobs } = this.#line.take(size);
-    const call = new Call(queue, jobs);
-    if (this.#leases.areFresh(call.jobs)) {
-      this.#call(call);
+    const { queue, jobs } = this.#buffer.take(size);
+    if (this.#leases.areFresh(jobs)) {
+      this.#runner.start(queue, jobs);
       return;
     }
     this.#starting += 1;
     this.#leases
-      .fresh(call.jobs)
+      .fresh(jobs)
       .then(
-        (ours) => {
-          call.jobs = ours;
-          if (this.#stopping) this.#settler.release(ours);
-          else if (ours.length > 0) this.#call(call);
+        (held) => {
+          if (this.#stopping) this.#settler.release(held);
+          else if (held.length > 0) this.#runner.start(queue, held);
         },
         (error: unknown) => this.#fail(error),
       )
@@ -304,104 +230,47 @@ export class BatchWorker {
       });
   }
 
-  #call(call: Call): void {
-    call.started = performance.now();
-    this.#running.add(call);
-    const { timeoutMs } = this.#options;
-    if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
-      const late = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
-      // A turn later: after a suspension timers come before the news of what has ended meanwhile.
-      call.timeout = setTimeout(() => setImmediate(late), timeoutMs);
-    }
-    this.#handle(call);
-  }
-
-  async #handle(call: Call): Promise<void> {
-    try {
-      await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
-    } catch (error) {
-      // A turn later: handlers that throw at once would start one inside the other, as deep as the line is long.
-      await undefined;
-      this.#ended(call, error ?? new Error('the handler threw nothing'));
-      return;
-    }
-    this.#ended(call, undefined);
-  }
-
-  #abort(call: Call, cause: Cause, message: string): void {
-    if (call.over || call.cause !== undefined) return;
-    call.abort(cause, message);
-    call.abandon = setTimeout(
-      () => this.#ended(call, new Error(`${message}, and did not end`)),
-      Math.min(this.#abandonMs, LONGEST_TIMER_MS),
-    );
-  }
-
   #ended(call: Call, error: unknown): void {
-    if (call.over) return;
-    call.over = true;
-    clearTimeout(call.timeout);
-    clearTimeout(call.abandon);
-    this.#running.delete(call);
-    const ms = performance.now() - call.started;
-    const kind = kindOf(call, error);
-    // Only what a handler said itself counts: neither a stop nor a lost lease is its failure.
-    if (kind === 'ack') this.#failedInRow = 0;
-    else if (kind !== 'release' && ++this.#failedInRow >= this.#maxFailures) {
+    const action = actionOf(call, error);
+    // A stop or a lost lease is not a failure of the handler.
+    if (action === 'ack') this.#failuresInRow = 0;
+    else if (action !== 'release' && ++this.#failuresInRow >= this.#options.maxFailures) {
       this.#counts.circuitOpen = true;
       this.stop();
     }
-    const message = error === undefined || kind === 'release' ? undefined : messageOf(error);
-    this.#settler.settle(
-      call.queue,
-      call.jobs.map((job) => ({ call, job, kind, ms, error: message, delayMs: this.#delayOf(job, kind, error) })),
-    );
-    if (this.#asked > 0) this.#line.handlerFree();
+    this.#settler.settle(call, action, error, this.#stopping);
+    if (this.#fetching > 0) this.#buffer.handlerFree();
     this.#advance();
   }
 
-  #delayOf(job: Job, kind: Kind, error: unknown): number | undefined {
-    // A worker that is being stopped will not take it again, so it keeps its place in line.
-    if (error instanceof Release) return error.delayMs ?? (this.#stopping ? undefined : RELEASE_MS);
-    if (kind !== 'retry') return undefined;
-    if (error instanceof Retry) return error.delayMs;
-    const { backoff } = this.#options;
-    if (typeof backoff !== 'function') return undefined;
-    try {
-      return Math.round(checkMs(backoff(job.failures + 1, error), 'backoff'));
-    } catch {
-      // What is no delay must not stop the worker: the queue's own backoff serves.
-      return undefined;
-    }
-  }
-
-  #settled({ call, job, ms, error }: Verdict, outcome: TaskOutcome, delayMs: number | undefined): void {
+  #settled({ queue, job, ms, error }: Settlement, outcome: TaskOutcome, delayMs: number | undefined): void {
     this.#counts[outcome] += 1;
-    this.#options.onResult?.({ queue: call.queue, job, outcome, ms, error, delayMs });
+    this.#options.onResult?.({ queue, job, outcome, ms, error, delayMs });
   }
 
-  /** Jobs of a queue could not be settled. When nothing more is taken anyway, what others have in hand is finished. */
-  #unsettled(error: unknown): void {
-    if (this.#drained && !isPassing(error)) this.#note(error);
+  /** Jobs of a queue could not be settled. If nothing more is fetched anyway, the jobs of other queues are finished. */
+  #notSettled(error: unknown): void {
+    if (this.#drained && !isPassing(error)) this.#failAtEnd(error);
     else this.#fail(error);
   }
 
-  /** Something that does not pass by itself: ends the run in good order, and is thrown at the end. */
+  /** Stops the run, which then throws `error`. */
   #fail(error: unknown): void {
     this.#problem ??= error;
     this.stop();
     this.#advance();
   }
 
-  /** Something to throw at the end. */
-  #note(error: unknown): void {
+  /** Lets the run finish, which then throws `error`. */
+  #failAtEnd(error: unknown): void {
     this.#problem ??= error;
     this.#advance();
   }
 }
 
-/** A {@link BatchWorker} whose handler takes one job at a time. */
+/** A {@link BatchWorker} whose handler is called with one job at a time. */
 export class Worker extends BatchWorker {
+  /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
   constructor(queues: Queue | readonly Queue[], handler: (task: Task) => unknown, options: WorkerOptions = {}) {
     super(queues, ([task]) => handler(task as Task), { ...options, batch: 1 });
   }

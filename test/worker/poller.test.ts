@@ -91,7 +91,7 @@ describe('a drain loop', () => {
     const taken = loop.next();
     stop.abort();
     leases.giveUpAfter(0);
-    await expect(taken).rejects.toMatchObject({ code: 'unknown', next: expect.stringContaining('come again') });
+    await expect(taken).rejects.toMatchObject({ code: 'unknown', next: expect.stringContaining('delivered again') });
     own.signal('SIGCONT');
     await until(async () => (await queue.counts()).stats.delivered === 3);
     await until(async () => (await queue.counts()).pending === 3);

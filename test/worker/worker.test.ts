@@ -242,22 +242,23 @@ describe('a worker', () => {
     expect((await low.counts()).pending).toBe(3);
   });
 
-  it('whose hold throws says so, and gives everything back', async () => {
+  it('whose beforeStart throws fails with that error, and gives everything back', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
-    const hold = () => {
+    const beforeStart = () => {
       throw new Error('no idea');
     };
-    await expect(workOff(queue, () => {}, { hold })).rejects.toThrow('no idea');
+    await expect(workOff(queue, () => {}, { beforeStart })).rejects.toThrow('no idea');
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0 });
   });
 
-  it('starts no handler while it is held up', async () => {
+  it('starts no handler while the promise of beforeStart is pending', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const { opened, open } = gate();
     let n = 0;
-    const running = workOff(queue, () => n++, { hold: () => (n === 1 ? opened.then(() => n++) : undefined) });
+    const beforeStart = () => (n === 1 ? opened.then(() => n++) : undefined);
+    const running = workOff(queue, () => n++, { beforeStart });
     await until(async () => (await queue.counts()).stats.acked === 1);
     expect(n).toBe(1);
     open();
@@ -388,7 +389,7 @@ describe('a lease', () => {
       { leaseMs: 1_000, limit: 1 },
     );
     expect(summary).toMatchObject({ lost: 1, acked: 0, retried: 0, released: 0 });
-    expect(reason).toContain('lease was lost');
+    expect(reason).toContain('lease lost');
     expect(await queue.counts()).toMatchObject({ active: 1, pending: 0, payload: 1 });
   });
 

@@ -68,7 +68,7 @@ export async function drainIntoHandlers(
     backoff: how.backoff,
     signal: AbortSignal.any([drain.stop, verdict.signal, unread.signal]),
     // A reader that is slow slows down the run, not the handlers that have ended.
-    hold: () => relay.room(),
+    beforeStart: () => relay.room(),
     onTrouble: (error?: DelayqError, queue?: Queue) => notes.trouble(error, queue),
     onDrained: (queue, drained) => notes.drained(queue, drained),
     onResult: (result) => notes.result(result),

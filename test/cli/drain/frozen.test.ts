@@ -45,7 +45,10 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
   ])('with %s: exit 75, and their jobs come again', async (_, form, held) => {
     const setup = await frozen(form, 3, active(held));
     const { code, stderr } = await stopped(setup);
-    expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/come again when their leases end/) });
+    expect({ code, stderr }).toEqual({
+      code: 75,
+      stderr: expect.stringMatching(/delivered again when their leases expire/),
+    });
     setup.own.signal('SIGCONT');
     expect(await setup.own.admin.hlen(key('q', 'payload'))).toBe(3);
   });
@@ -53,7 +56,10 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
   it('with a handler that ends meanwhile', async () => {
     const setup = await frozen(['--grace', '3s', 'q', '--', 'sleep', '1'], 1, active(1));
     const { code, stderr } = await stopped(setup);
-    expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/come again when their leases end/) });
+    expect({ code, stderr }).toEqual({
+      code: 75,
+      stderr: expect.stringMatching(/delivered again when their leases expire/),
+    });
   });
 
   it('with nothing to do but a call under way: exit 75, as that may take jobs', async () => {
@@ -62,7 +68,10 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
     const running = begin(['drain', '--watch', '--grace', '1s', freshName(), '--', 'true'], via(through.url));
     await until(() => through.struck > 0);
     const { code, stderr } = await stopped({ running });
-    expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/come again when their leases end/) });
+    expect({ code, stderr }).toEqual({
+      code: 75,
+      stderr: expect.stringMatching(/delivered again when their leases expire/),
+    });
   });
 
   it('after it was noticed that Redis does not answer', async () => {

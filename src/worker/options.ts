@@ -1,0 +1,54 @@
+import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
+import { DelayqError } from '../model/errors.js';
+import { checkCount, checkMs } from '../model/validate.js';
+import type { PollOptions } from './poller.js';
+import type { TaskResult } from './task.js';
+import type { BeforeStart } from './throttle.js';
+
+/** How a worker works. Durations are ms. */
+export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
+  /** Keep waiting for new jobs; default true. If false, the run ends once all jobs that were due at its start are handled. */
+  readonly watch?: boolean | undefined;
+  /** How many handlers run at the same time; default 1. */
+  readonly concurrency?: number | undefined;
+  /**
+   * Delay before a failed job is retried: ms, text such as `30s,1m`, or a function of the number of failures, this one
+   * included, that returns ms. Default: the backoff of the queue.
+   */
+  readonly backoff?: Backoff | string | ((failures: number, error: unknown) => number) | undefined;
+  /** Stop after this many failures in a row; default 20. */
+  readonly maxFailures?: number | undefined;
+  /** The most handlers to start per second; default: no limit. */
+  readonly ratePerSecond?: number | undefined;
+  /** A handler that runs longer than this has failed, and its signal aborts; default: no limit. */
+  readonly timeoutMs?: number | undefined;
+  /** How long running handlers may continue after a stop; default 30 s. */
+  readonly graceMs?: number | undefined;
+  /** How long a handler may run on after its signal was aborted, before it is no longer waited for; default 5 s. */
+  readonly abandonMs?: number | undefined;
+  /** Aborting this stops the run. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called before each start of a handler. While the promise it returns is pending, no handler starts. */
+  readonly beforeStart?: BeforeStart | undefined;
+  /** Called with the result of each job once Redis has confirmed it. */
+  readonly onResult?: ((result: TaskResult) => void) | undefined;
+}
+
+/** Options with their defaults. */
+export type CheckedOptions = ReturnType<typeof checkOptions>;
+
+/** Fills in defaults. Throws a `usage` error for an invalid option. */
+export function checkOptions(options: WorkerOptions & { readonly batch?: number | undefined }) {
+  for (const name of ['concurrency', 'batch', 'limit', 'maxFailures'] as const) checkCount(options[name], name);
+  if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
+  for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
+    if (options[name] !== undefined) checkMs(options[name], name);
+  if (options.ratePerSecond !== undefined && !(options.ratePerSecond > 0)) {
+    throw new DelayqError('usage', 'ratePerSecond must be greater than zero', { next: 'leave it out for no limit' });
+  }
+  const { watch = true, concurrency = 1, batch = 100, maxFailures = 20, graceMs = 30_000, abandonMs = 5_000 } = options;
+  const { backoff: given } = options;
+  const backoff = typeof given === 'string' ? parseBackoff(given) : given;
+  if (backoff !== undefined && typeof backoff !== 'function') packBackoff(backoff);
+  return { ...options, watch, concurrency, batch, maxFailures, graceMs, abandonMs, backoff };
+}

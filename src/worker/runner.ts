@@ -1,0 +1,120 @@
+import type { Job } from '../model/job.js';
+import { formatDuration } from '../model/time.js';
+import type { Queue } from '../queue/queue.js';
+import { LONGEST_TIMER_MS } from './leases.js';
+import { Task } from './task.js';
+
+/** Why a handler call was aborted. */
+type AbortCause = 'lost' | 'timeout' | 'stopped';
+
+/** One call of the handler, with the jobs it was given. */
+export class Call {
+  readonly queue: Queue;
+  readonly jobs: readonly Job[];
+  readonly started = performance.now();
+  cause: AbortCause | undefined;
+  ended = false;
+  timeout: NodeJS.Timeout | undefined;
+  abandon: NodeJS.Timeout | undefined;
+  #controller: AbortController | undefined;
+  #reason: Error | undefined;
+
+  constructor(queue: Queue, jobs: readonly Job[]) {
+    this.queue = queue;
+    this.jobs = jobs;
+  }
+
+  // Made on first use: most handlers never look at it, and it costs more than the rest of a call.
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#reason && !this.#controller.signal.aborted) this.#controller.abort(this.#reason);
+    return this.#controller.signal;
+  }
+
+  abort(cause: AbortCause, message: string): void {
+    this.cause = cause;
+    this.#reason = new Error(message);
+    this.#controller?.abort(this.#reason);
+  }
+}
+
+/**
+ * Runs the handler. Aborts a call that times out, whose lease was lost, or which runs on after a stop, and abandons an
+ * aborted call that does not end.
+ */
+export class Runner {
+  readonly #handler: (tasks: Task[]) => unknown;
+  readonly #timeoutMs: number | undefined;
+  readonly #abandonMs: number;
+  readonly #onEnd: (call: Call, error: unknown) => void;
+  readonly #running = new Set<Call>();
+
+  /** `onEnd` is called once per call; `error` is what the handler threw, or undefined. */
+  constructor(
+    handler: (tasks: Task[]) => unknown,
+    { timeoutMs, abandonMs }: { timeoutMs?: number | undefined; abandonMs: number },
+    onEnd: (call: Call, error: unknown) => void,
+  ) {
+    this.#handler = handler;
+    this.#timeoutMs = timeoutMs;
+    this.#abandonMs = Math.min(abandonMs, LONGEST_TIMER_MS);
+    this.#onEnd = onEnd;
+  }
+
+  /** How many calls are running. */
+  get size(): number {
+    return this.#running.size;
+  }
+
+  /** Calls the handler with jobs of one queue. */
+  start(queue: Queue, jobs: readonly Job[]): void {
+    const call = new Call(queue, jobs);
+    this.#running.add(call);
+    const timeoutMs = this.#timeoutMs;
+    if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
+      const abort = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
+      // A turn later: after the process was suspended, timers fire before the ends of handlers are seen.
+      call.timeout = setTimeout(() => setImmediate(abort), timeoutMs);
+    }
+    this.#run(call);
+  }
+
+  /** Aborts the call that holds `job`, if any: its lease was lost. */
+  leaseLost(job: Job): void {
+    for (const call of this.#running) {
+      if (call.jobs.includes(job)) this.#abort(call, 'lost', 'lease lost: another drain has taken the job');
+    }
+  }
+
+  /** Aborts all calls because the worker stops. */
+  stop(): void {
+    for (const call of [...this.#running]) this.#abort(call, 'stopped', 'the worker was stopped');
+  }
+
+  async #run(call: Call): Promise<void> {
+    try {
+      await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
+    } catch (error) {
+      // A turn later: handlers that throw at once would otherwise start each other recursively.
+      await undefined;
+      this.#end(call, error ?? new Error('the handler threw nothing'));
+      return;
+    }
+    this.#end(call, undefined);
+  }
+
+  #abort(call: Call, cause: AbortCause, message: string): void {
+    if (call.ended || call.cause !== undefined) return;
+    call.abort(cause, message);
+    call.abandon = setTimeout(() => this.#end(call, new Error(`${message}, and did not end`)), this.#abandonMs);
+  }
+
+  #end(call: Call, error: unknown): void {
+    if (call.ended) return;
+    call.ended = true;
+    clearTimeout(call.timeout);
+    clearTimeout(call.abandon);
+    this.#running.delete(call);
+    this.#onEnd(call, error);
+  }
+}
