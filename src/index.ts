@@ -12,8 +12,9 @@ export async function connect(url?: string): Promise<Connection> {
 
 export type { AdoptOptions, ForeignQueue } from './admin/adopt.js';
 export { type Filter, Inspector } from './admin/inspector.js';
+export type { Moved } from './admin/move.js';
 export { Operator } from './admin/operator.js';
-export { type Moved, Transfer } from './admin/transfer.js';
+export { Transfer } from './admin/transfer.js';
 export { type Trend, trend } from './admin/trend.js';
 export { type AuditOptions, Auditor } from './health/audit.js';
 export { type Checked, check, type Thresholds } from './health/check.js';

@@ -3,8 +3,8 @@
  */
 
 export type { LeftReason } from './admin/adopt.js';
-export { exists, LATE_MS, lag, orphans, pausedUntil, stalled, standing } from './admin/inspector.js';
-export { type Exported, SCORE } from './admin/transfer.js';
+export { type Exported, SCORE } from './admin/export.js';
+export { exists, LATE_MS, lag, orphans, pausedUntil, sampleOf, stalled } from './admin/snapshot.js';
 export type { Found } from './health/audit.js';
 export { CHECK_STATES, DEFAULT_THRESHOLDS, type Limits } from './health/check.js';
 export { worst } from './health/finding.js';

@@ -10,56 +10,57 @@ import { MAX_BYTES } from '../redis/script.js';
 import { raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
 
-/** Where other software keeps its jobs: a sorted set (id → time) and a hash (id → value). */
+/** The keys in which other software keeps its jobs. */
 export interface ForeignQueue {
+  /** Key of a sorted set: id → due time. */
   readonly zset: string;
+  /** Key of a hash: id → value. */
   readonly hash: string;
-  /** Of the times in the sorted set. */
+  /** Unit of the times in the sorted set, since 1970. */
   readonly unit: 's' | 'ms';
 }
 
-/** How to adopt. */
+/** What to adopt, and how. */
 export interface AdoptOptions extends ForeignQueue {
-  /** Values that are not JSON become JSON strings; else they are left. */
+  /** Turn values that are not JSON into JSON strings; default: leave them where they are. */
   readonly wrap?: boolean | undefined;
-  /** Only say what would become of them. */
+  /** Change nothing, and only report what would become of the jobs. */
   readonly dryRun?: boolean | undefined;
 }
 
 /**
- * Why a job was left where it is: it has no value (perhaps not yet), an id or a time that cannot be, a value that is no
- * payload, there is another job of its id in the queue, or it changed just now.
+ * Why a job was left where it is: it has no value (perhaps not yet), its id, time or value is not valid for a job
+ * (`id`, `time`, `payload`), the queue has another job of its id (`exists`), or its producer has just changed it
+ * (`changed`).
  */
 export type LeftReason = 'no-value' | 'id' | 'time' | 'payload' | 'exists' | 'changed';
 
 /** What became of some jobs. */
 export interface AdoptedSlice {
-  /** Whoever writes meanwhile is followed by looking again: in which look this is, from 1. */
+  /** The pass over the sorted set, from 1. Passes are repeated while producers still write. */
   readonly pass: number;
+  /** How many jobs were taken over. */
   readonly adopted: number;
-  /** Dropped there, as they stand in the queue just so. */
+  /** How many were removed from the other software's keys because the same job was already in the queue. */
   readonly kept: number;
+  /** Jobs that were left where they are. */
   readonly left: readonly { readonly id: string; readonly reason: LeftReason; readonly why?: string | undefined }[];
 }
 
-/** So many jobs go into a call: it holds Redis for about a millisecond. */
+/** Jobs per call: it blocks Redis for about 1 ms. */
 const SLICE = 100;
 
-/** Somebody who changes jobs faster than they are taken over must not keep this from ending. */
-const MOST_PASSES = 10;
+/** Ends the run even if producers change jobs faster than they are taken over. */
+const MAX_PASSES = 10;
 
-/** Times from here on are of the year 5138 in seconds, of 1973 in ms. */
+/** Numbers from here on are times in ms (from 1973 on): in seconds they would be after the year 5138. */
 const LEAST_MS = 1e11;
 
-/** Times from here on are of 1973 in seconds; smaller ones may stand for "at once". */
+/** Numbers from here on are times in seconds (from 1973 on); smaller ones may mean "now". */
 const LEAST_S = 1e8;
 
-/**
- * Takes over the jobs of a sorted set and a hash, earliest first, while their producers write: each whole, and only if
- * it is still as it was read. Throws a `usage` error, before anything is changed, when most times look like those of the
- * other unit.
- */
-export async function* adoption(
+/** Takes over jobs of other software; see {@link Transfer.adopt}. */
+export async function* adoptJobs(
   redis: Connection,
   keys: QueueKeys,
   options: AdoptOptions,
@@ -70,35 +71,33 @@ export async function* adoption(
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);
   let again = true;
-  for (let pass = 1; again && pass <= MOST_PASSES; pass++) {
+  for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
     let changed = 0;
     let passed = 0;
     for (;;) {
       const members = (await redis.call('ZRANGE', zset, passed, passed + SLICE - 1, 'WITHSCORES')) as Buffer[];
       if (members.length === 0) break;
-      const ids = await affordable(
+      const ids = await firstThatFit(
         redis,
         hash,
         members.filter((_, i) => i % 2 === 0),
       );
       const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
-      const found = ids.map((id, i) => foreign(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
-      const good = found.filter((job) => 'value' in job);
-      const answers = dryRun
-        ? await foreseen(redis, keys, good)
-        : good.length === 0
-          ? []
-          : await moves.adopt(redis, keys, { zset, hash }, good, wake).catch((error) => {
-              throw crossing(error, zset, hash);
-            });
-      const left: AdoptedSlice['left'][number][] = found.filter((job) => 'reason' in job);
+      const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
+      const valid = read.filter((job) => 'value' in job);
+      const adopt = () =>
+        moves.adopt(redis, keys, { zset, hash }, valid, wake).catch((error) => {
+          throw explainSlots(error, zset, hash);
+        });
+      const answers = dryRun ? await predict(redis, keys, valid) : valid.length > 0 ? await adopt() : [];
+      const left: AdoptedSlice['left'][number][] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
-        if (answer === 'exists' || answer === 'changed') left.push({ id: good[i]?.id ?? '', reason: answer });
+        if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
         if (answer === 'changed') changed += 1;
       }
       const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
-      moved += good.length;
+      moved += valid.length;
       passed += dryRun ? ids.length : left.length;
       yield { pass, adopted: count('adopted'), kept: count('kept'), left };
     }
@@ -106,8 +105,8 @@ export async function* adoption(
   }
 }
 
-/** The first of `ids`, as many as have values of {@link MAX_BYTES} together, one at least. */
-async function affordable(redis: Connection, hash: string, ids: readonly Buffer[]): Promise<readonly Buffer[]> {
+/** The first of `ids` whose values have {@link MAX_BYTES} together; at least one. */
+async function firstThatFit(redis: Connection, hash: string, ids: readonly Buffer[]): Promise<readonly Buffer[]> {
   const sizes = await Promise.all(ids.map((id) => redis.call('HSTRLEN', hash, id)));
   let bytes = 0;
   const full = sizes.findIndex((size, i) => {
@@ -117,7 +116,7 @@ async function affordable(redis: Connection, hash: string, ids: readonly Buffer[
   return full < 0 ? ids : ids.slice(0, full);
 }
 
-/** What is left of a sorted set and a hash: sizes, and some of the hash's fields that are not in the set. */
+/** What is left of a sorted set and a hash: their sizes, and some fields of the hash that are not in the set. */
 export async function foreignRest(
   redis: Connection,
   foreign: ForeignQueue,
@@ -133,8 +132,8 @@ export async function foreignRest(
   return { members, fields, strays };
 }
 
-/** What adopt would do to jobs, as their queue stands now. */
-async function foreseen(redis: Connection, keys: QueueKeys, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
+/** What adopting these jobs would do, as their queue is now. */
+async function predict(redis: Connection, keys: QueueKeys, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
   const answers: moves.Adopted[] = [];
   while (answers.length < jobs.length) {
     const some = jobs.slice(answers.length);
@@ -150,7 +149,7 @@ async function foreseen(redis: Connection, keys: QueueKeys, jobs: readonly moves
 }
 
 /** A job as it was read, or why it cannot be taken over. */
-function foreign(
+function readJob(
   member: Buffer,
   score: Buffer,
   value: Buffer | null,
@@ -193,7 +192,7 @@ function checkKeys(keys: QueueKeys, { zset, hash }: ForeignQueue): void {
   const own = [zset, hash].find((name) => Object.values(keys).includes(name));
   if (own === undefined) return;
   throw new DelayqError('usage', `${printable(own)} is a key of the queue itself`, {
-    next: 'name the keys that the other software writes',
+    next: 'name the keys of the other software',
   });
 }
 
@@ -205,8 +204,8 @@ async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Prom
     const type = text(await redis.call('TYPE', name));
     if (type === want || type === 'none') continue;
     throw new DelayqError('usage', `${printable(name)} is not a ${want === 'zset' ? 'sorted set' : want}`, {
-      why: `Redis says that it is a ${type}`,
-      next: 'give --zset the key that holds ids and times, --hash the one that holds ids and values',
+      why: `its type is ${type}`,
+      next: 'use --zset for the key with ids and times, --hash for the key with ids and values',
     });
   }
 }
@@ -220,17 +219,18 @@ async function checkUnit(redis: Connection, zset: string, unit: 's' | 'ms'): Pro
   const [, sample] = (await redis.call('ZRANGEBYSCORE', zset, first, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)) as Reply[];
   throw new DelayqError('usage', `the times in ${printable(zset)} do not look like ${UNITS[unit]}`, {
     why: `${odd} of ${ms + s} would be ${unit === 's' ? 'after the year 5138' : 'in 1970 to 1973'}, such as ${text(sample)}`,
-    next: `if they are ${UNITS[other]} give --unit ${other}; nothing was changed`,
+    next: `nothing was changed; if they are ${UNITS[other]}, use --unit ${other}`,
   });
 }
 
 const UNITS = { s: 'seconds', ms: 'milliseconds' };
 
-function crossing(error: unknown, zset: string, hash: string): unknown {
+/** Explains the error of a Redis Cluster whose keys are in different slots. */
+function explainSlots(error: unknown, zset: string, hash: string): unknown {
   if (!isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) return error;
   return new DelayqError('config', `${printable(zset)} and ${printable(hash)} are not in the queue's slot`, {
-    why: 'on a Redis Cluster one step can only change keys that share a slot',
-    next: 'where both keys have one hash tag, {tag}, adopt into a queue of that name; nothing was changed',
+    why: 'a script of Redis Cluster can only change keys of one slot',
+    next: 'nothing was changed; if both keys share a hash tag, {tag}, adopt into a queue with the name of that tag',
     cause: error,
   });
 }

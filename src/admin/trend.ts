@@ -1,58 +1,59 @@
 import type { Sample } from '../scripts/samples.js';
 
 /*
- * How a queue moves: what its samples, taken about once a minute by the scripts, tell beyond the counts of a moment.
+ * How a queue changes over time, from its samples, which scripts take about once a minute.
  */
 
-/** How a queue moves. Rates are jobs a second. */
+/** How a queue changes. Rates are jobs per second. */
 export interface Trend {
-  /** What the rates are drawn from: the time from then until now, ms. */
+  /** The time that the rates cover, up to now, ms. */
   readonly spanMs: number;
+  /** Jobs enqueued. */
   readonly in: number;
-  /** Done: acked, or removed as they were taken. */
+  /** Jobs done: acked, or removed as they were taken. */
   readonly out: number;
   readonly delivered: number;
   readonly retried: number;
   readonly dead: number;
-  /** How much longer the lag gets in a ms: 1 when nothing is taken, 0 when it stays, less when it falls. */
+  /** Growth of the lag, ms per ms: 1 if nothing is taken, 0 if it is steady, negative if it falls. */
   readonly lag: number;
-  /** How many more jobs are due after a second. */
+  /** Growth of the number of due jobs, per second. */
   readonly due: number;
-  /** When nothing will be due any more, at the pace of the last minute: ms from now. Undefined: not at this pace. */
+  /** When no job will be due any more, at the pace of the last minute, ms from now. Undefined: never at this pace. */
   readonly emptyInMs: number | undefined;
 }
 
-/** Rates are told over so long, ms: long enough for queues that cron drains once a minute. */
+/** The time that rates cover, ms: long enough for queues that cron drains once a minute. */
 const RATES_MS = 5 * 60_000;
 
-/** Where it goes is told by so long, ms: whoever has just mended something wants to see it. */
+/** The time that the growth of lag and due jobs covers, ms: short, so that the effect of a repair shows soon. */
 const COURSE_MS = 60_000;
 
-/** Less than this tells nothing, ms. */
+/** The shortest time that says anything, ms. */
 const LEAST_MS = 10_000;
 
 /**
- * How a queue that stands as `now` moves, by its samples (the oldest first). Where it goes is told from `from` on, if the
- * caller has seen that itself, else by the last minute. Undefined when the queue is too young to tell.
- * Samples are taken only when jobs come, are taken or done: where none is, all counters stood still.
+ * Works out the trend of a queue from its samples (the oldest first) and its present state `now`. Growth is measured
+ * since `from`, an earlier state that the caller has seen, or else over the last minute. Returns undefined if the queue
+ * is too young. Samples are taken only when jobs are enqueued, taken or done: without a sample, the counters stood still.
  */
 export function trend(samples: readonly Sample[], now: Sample, from?: Sample): Trend | undefined {
-  // Counters that somebody removed: what was before does not compare.
+  // If the counters were removed, samples from before that do not compare.
   const comparable = samples.filter((sample) => upTo(sample, now));
-  // A clock that went back: what was before its jump is further away than it says.
+  // If the clock went back, samples from before that are older than they seem.
   const ahead = comparable.filter(({ at }) => at > now.at);
   const past = comparable.filter((sample) => sample.at <= now.at && ahead.every((later) => upTo(later, sample)));
-  const rates = standing(past, now, RATES_MS);
+  const rates = stateAt(past, now, RATES_MS);
   if (!rates) return undefined;
-  // Of a pace that began within the last minute, nothing but that pace counts.
+  // A pace that began within the last minute is measured from its beginning.
   const begun = past.find(({ at }) => at > now.at - COURSE_MS);
-  const before = standing(past, now, COURSE_MS) ?? rates;
+  const before = stateAt(past, now, COURSE_MS) ?? rates;
   const seen = from && now.at - from.at >= LEAST_MS ? from : undefined;
   const course = seen ?? (begun && now.at - begun.at >= LEAST_MS && before.at === now.at - COURSE_MS ? begun : before);
   const spanMs = now.at - rates.at;
   const perSecond = (name: (typeof COUNTERS)[number]) => ((now[name] - rates[name]) / spanMs) * 1_000;
   const fallen = course.due - now.due;
-  // As many as chance alone brings more or less of tell nothing: a queue that is kept at its length does not catch up.
+  // Ignore a fall that chance explains: otherwise a queue of constant length would seem to catch up.
   const newcomers = Math.max(0, now.delivered - course.delivered - fallen);
   const falls = fallen > 2 * Math.sqrt(newcomers);
   return {
@@ -75,15 +76,15 @@ function upTo(a: Sample, b: Sample): boolean {
   return COUNTERS.every((name) => a[name] <= b[name]);
 }
 
-/** How the queue stood `ms` before `now` or within a minute of that, or, when it is younger, at its beginning. */
-function standing(samples: readonly Sample[], now: Sample, ms: number): Sample | undefined {
+/** The state of the queue `ms` before `now`, to the minute, or its first state if it is younger. */
+function stateAt(samples: readonly Sample[], now: Sample, ms: number): Sample | undefined {
   const edge = now.at - ms;
   const before = samples.findLast(({ at }) => at <= edge);
   const after = samples.find(({ at }) => at > edge);
   if (!before) return after && now.at - after.at >= LEAST_MS ? after : undefined;
-  // The minute that it speaks for has gone on beyond the edge.
+  // The edge is within the minute of this sample.
   if (Math.floor(before.at / 60_000) === Math.floor(edge / 60_000)) return before;
-  // Nothing was done from the end of that minute to the next sample, so all stood as it stands there.
+  // Nothing was done from the end of that minute to the next sample, so the state was that of the next sample.
   const next = after ?? now;
   return { ...next, at: edge, lag: next.lag > 0 ? Math.max(0, edge - (next.at - next.lag)) : 0 };
 }

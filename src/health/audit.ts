@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { exists, Inspector } from '../admin/inspector.js';
+import { Inspector } from '../admin/inspector.js';
+import { exists } from '../admin/snapshot.js';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, idOf, idWord } from '../model/id.js';
 import { many, printable, shellWord } from '../model/text.js';

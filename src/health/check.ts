@@ -1,4 +1,4 @@
-import { drainAge, LATE_MS, lag, pausedUntil } from '../admin/inspector.js';
+import { drainAge, LATE_MS, lag, pausedUntil } from '../admin/snapshot.js';
 import { grouped } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../scripts/inspect.js';

@@ -1,4 +1,4 @@
-import { lag, pausedUntil } from '../admin/inspector.js';
+import { lag, pausedUntil } from '../admin/snapshot.js';
 import type { Snapshot } from '../scripts/inspect.js';
 
 /** A queue as `metrics` tells of it: without a snapshot it could not be read. */

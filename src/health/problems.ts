@@ -1,4 +1,4 @@
-import { LATE_MS, lag, pausedUntil, stalled } from '../admin/inspector.js';
+import { LATE_MS, lag, pausedUntil, stalled } from '../admin/snapshot.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
 import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';

@@ -5,7 +5,7 @@ import {
   type Inspector,
   idWord,
   printable,
-  standing,
+  sampleOf,
   timeOfId,
 } from '../../internal.js';
 import { grouped } from '../terminal/output.js';
@@ -45,7 +45,7 @@ export async function storyOf(inspector: Inspector, queue: string, id: Id, zone:
     lines.push(`its id says that it was made ${formatTime(made, zone)}, ${formatDuration(now - made)} ago`);
     const before = samples.findLast(({ at }) => at <= made);
     if (before) {
-      const after = standing(snapshot);
+      const after = sampleOf(snapshot);
       const [delivered, done, dead] = (['delivered', 'done', 'dead'] as const).map(
         (name) => after[name] - before[name],
       );

@@ -5,7 +5,7 @@ import {
   isDelayqError,
   type Sample,
   type Snapshot,
-  standing,
+  sampleOf,
   type Trend,
   trend,
 } from '../../internal.js';
@@ -63,7 +63,7 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
       const snapshot = await inspector.inspect(queue, full ? UPCOMING : 1, full ? AHEAD : []);
       const held = full && snapshot.active > 0 ? await inspector.holders(queue) : undefined;
       const old = before?.rows.find((row) => row.queue === queue);
-      const now = standing(snapshot);
+      const now = sampleOf(snapshot);
       const seen = [...(old?.seen ?? []), now].slice(-LOOKS);
       found.rows.push({
         queue,
@@ -98,7 +98,7 @@ export function aheadOf({ now, ahead }: Snapshot): { hour: Snapshot['ahead']; da
 
 function ratesOf(now: Snapshot, before: Snapshot): Rates | undefined {
   const seconds = (now.now - before.now) / 1000;
-  const [after, old] = [standing(now), standing(before)];
+  const [after, old] = [sampleOf(now), sampleOf(before)];
   return seconds > 0
     ? { in: (after.enqueued - old.enqueued) / seconds, out: (after.done - old.done) / seconds }
     : undefined;

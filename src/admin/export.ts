@@ -1,0 +1,76 @@
+import { type Id, idOf } from '../model/id.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
+import { text } from '../redis/replies.js';
+import * as looks from '../scripts/inspect.js';
+import { type Raw, raw, stored } from '../scripts/stored.js';
+import type * as moves from '../scripts/transfer.js';
+import { containsText, type Filter } from './inspector.js';
+
+/** Jobs per call: few enough to keep other clients from waiting. */
+const SLICE = 100;
+
+/** A score as Redis writes it. */
+export const SCORE = /^-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)$/;
+
+/** An exported job. */
+export interface Exported extends moves.Parcel {
+  /** Who held an active job, which is exported in the state it was taken from; undefined for other jobs. */
+  readonly held: 'consumer' | 'move' | undefined;
+}
+
+/** Some jobs of a queue, and the ids that cannot be exported because they have no payload. */
+export interface ExportSlice {
+  readonly jobs: readonly Exported[];
+  readonly orphans: readonly Id[];
+}
+
+/** Yields the selected jobs of a queue, byte for byte; see {@link Transfer.export}. */
+export async function* exportJobs(redis: Connection, keys: QueueKeys, filter: Filter): AsyncGenerator<ExportSlice> {
+  const now = await redis.now();
+  let left = filter.limit ?? Number.POSITIVE_INFINITY;
+  for (const state of filter.states) {
+    const list = (before: readonly Reply[]) => {
+      const listed = looks.list(redis, keys, state, filter, { limit: SLICE, before });
+      listed.catch(() => {});
+      return listed;
+    };
+    let next = list([]);
+    for (let found = await next; found.length > 0 && left > 0; found = await next) {
+      // Ask for the next slice while this one is read and written.
+      next = list(found);
+      const ids = found.filter((_, i) => i % 2 === 0) as Buffer[];
+      for (let at = 0; at < ids.length && left > 0; ) {
+        const rows = await raw(redis, keys, ids.slice(at));
+        const jobs: Exported[] = [];
+        const orphans: Id[] = [];
+        for (const [i, row] of rows.entries()) {
+          const id = ids[at + i] as Buffer;
+          const letter = text(row.state);
+          const inState = letter !== '' && state.startsWith(letter);
+          const matches = filter.text === undefined || containsText(stored(idOf(id), row), filter.text);
+          if (!inState || !matches || left <= 0) continue;
+          left -= 1;
+          if (row.payload) jobs.push(exported(id, state, row, now));
+          else orphans.push(idOf(id));
+        }
+        at += rows.length;
+        yield { jobs, orphans };
+      }
+    }
+  }
+}
+
+/** A job in its state, or, if it is active, in the state it was taken from. */
+function exported(id: Buffer, state: string, row: Raw, now: number): Exported {
+  const record = (row.record as Buffer | null) ?? undefined;
+  const payload = row.payload as Buffer;
+  if (state !== 'active') {
+    return { id, state: state as 'pending' | 'dead', score: text(row.score), record, payload, held: undefined };
+  }
+  const { moving } = stored('', row);
+  const due = text(row.held).split(' ')[1] ?? '';
+  // An unreadable due time means due now, as it does when a lease is taken back.
+  const score = SCORE.test(due) ? due : String(now);
+  return { id, state: moving?.from ?? 'pending', score, record, payload, held: moving ? 'move' : 'consumer' };
+}
