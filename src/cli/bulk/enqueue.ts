@@ -16,8 +16,8 @@ import {
 import { type Context, cannotWrite, type Globals } from '../host/context.js';
 import { jobOf } from '../lines/job-line.js';
 import { lines } from '../lines/reader.js';
-import { Meter } from '../terminal/meter.js';
 import { document, many, say } from '../terminal/output.js';
+import { Meter } from '../terminal/progress.js';
 
 /** What `delayq enqueue` can be told. */
 export interface EnqueueOptions extends Globals {

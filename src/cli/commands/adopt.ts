@@ -2,8 +2,8 @@ import { Command, Option } from 'commander';
 import { DelayqError, type LeftReason, Transfer } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
-import { Meter } from '../terminal/meter.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';
+import { Meter } from '../terminal/progress.js';
 
 interface Options extends Globals {
   readonly zset?: string;

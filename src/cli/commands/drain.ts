@@ -11,10 +11,9 @@ import {
   statuses,
 } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
-import type { Drain } from '../drain/report.js';
+import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
-import { Notes } from '../terminal/notes.js';
 import { say } from '../terminal/output.js';
 
 interface Options extends Globals {
@@ -177,7 +176,7 @@ async function drain(
   if (options.mustExist) {
     for (const { name } of queues) await requireQueue(redis, prefix, name);
   }
-  const notes = new Notes(context, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal');
+  const report = new DrainReport(context, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal');
   const handled = hasHandler(handler, options);
   const envelope = options.envelope || (options.lease !== undefined && !handled);
   const stop = context.stopSignal();
@@ -196,12 +195,12 @@ async function drain(
       );
     }),
     form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
-    notes,
+    report,
   };
   const well = handled ? await intoHandlers(context, drain, handler, options) : await toStdout(context, drain, options);
-  const died = notes.end();
+  const died = report.end();
   if (!well || died) context.exitCode = 1;
-  if (options.failIfEmpty && notes.taken === 0) context.exitCode = 3;
+  if (options.failIfEmpty && report.taken === 0) context.exitCode = 3;
 }
 
 async function intoHandlers(

@@ -5,8 +5,8 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
 import { headOf, lineOf } from '../lines/export-line.js';
-import { Meter } from '../terminal/meter.js';
 import { many, say, shownId, visibleJson } from '../terminal/output.js';
+import { Meter } from '../terminal/progress.js';
 
 interface Options extends FilterOptions {
   readonly config?: boolean;

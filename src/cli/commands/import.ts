@@ -16,8 +16,8 @@ import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { importedOf, isBadLine } from '../lines/export-line.js';
 import { type Line, lines } from '../lines/reader.js';
-import { Meter } from '../terminal/meter.js';
 import { document, many, say, shownId } from '../terminal/output.js';
+import { Meter } from '../terminal/progress.js';
 
 interface Options extends Globals {
   readonly config?: boolean;

@@ -5,8 +5,8 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import { type ActOptions, actOn, addAct } from '../bulk/edit.js';
 import type { Context } from '../host/context.js';
-import { Meter } from '../terminal/meter.js';
 import { document, many, say, shownId } from '../terminal/output.js';
+import { Meter } from '../terminal/progress.js';
 
 interface Options extends ActOptions {
   readonly into?: string;

@@ -18,8 +18,8 @@ import {
 import { addGlobals, details, duration, examples, longerThanNone } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { type Line, lines } from '../lines/reader.js';
-import { Notes } from '../terminal/notes.js';
 import { document, say, shownId } from '../terminal/output.js';
+import { troubleReporter } from '../terminal/trouble.js';
 
 /*
  * ack, nack and renew: the three answers to a job that a drain has handed out.
@@ -148,7 +148,7 @@ class Answers {
   readonly #context: Context;
   readonly #options: Options;
   readonly #settle: Settle;
-  readonly #notes: Notes;
+  readonly #onTrouble: (error?: DelayqError) => void;
   readonly #redis: Connection;
   readonly #queues = new Map<string, Queue>();
   readonly #flying = new Set<Promise<void>>();
@@ -161,7 +161,7 @@ class Answers {
     this.#context = context;
     this.#options = options;
     this.#settle = settle;
-    this.#notes = new Notes(context, 'normal');
+    this.#onTrouble = troubleReporter(context);
     this.#redis = context.redis(options);
   }
 
@@ -221,7 +221,7 @@ class Answers {
 
   async #send(queue: Queue, items: readonly Item[]): Promise<void> {
     const end = performance.now() + RETRY_FOR_MS;
-    const limits = { until: () => end, onTrouble: (error?: DelayqError) => this.#notes.trouble(error) };
+    const limits = { until: () => end, onTrouble: this.#onTrouble };
     try {
       const answers = await this.#settle(queue, items, limits);
       for (const [i, item] of items.entries()) this.#answered(item, answers[i] as Answer | NackAnswer);

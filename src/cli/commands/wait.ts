@@ -12,9 +12,9 @@ import {
 import { addGlobals, details, duration, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { Notes } from '../terminal/notes.js';
 import { document, grouped, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
+import { troubleReporter } from '../terminal/trouble.js';
 
 interface Options extends Globals {
   readonly idle?: boolean;
@@ -65,11 +65,10 @@ async function wait(context: Context, queues: readonly string[], options: Option
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   for (const queue of queues) await requireQueue(redis, prefix, queue);
-  const notes = new Notes(context, 'quiet');
   const look = () => Promise.all(queues.map(async (queue) => leftOf(queue, await inspector.inspect(queue))));
   const limits = {
     until: () => (stop.aborted ? 0 : end),
-    onTrouble: (error: DelayqError | undefined) => notes.trouble(error),
+    onTrouble: troubleReporter(context),
   };
   const progress = new Progress(context, !options.quiet);
   let left = await look();

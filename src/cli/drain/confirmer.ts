@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Leases } from '../../internal.js';
+import type { Drain } from './drain.js';
 import type { Reader } from './reader.js';
-import type { Drain } from './report.js';
 import { Unconfirmed } from './unconfirmed.js';
 
 /** How often to look whether the reader is still there, ms. */
@@ -139,7 +139,7 @@ export class Confirmer {
     if (this.#unconfirmed.size === 0 || (await this.#reader.look()) === 'gone') return;
     const closed = await this.#reader.close();
     clearInterval(this.#looks);
-    const hint = closed ? undefined : setTimeout(() => this.#drain.notes.waiting(NO_END), HINT_MS);
+    const hint = closed ? undefined : setTimeout(() => this.#drain.report.waiting(NO_END), HINT_MS);
     try {
       await this.#untilRead(closed);
     } finally {

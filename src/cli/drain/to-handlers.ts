@@ -1,10 +1,10 @@
-import { type Backoff, BatchWorker, type DelayqError, type Queue, type Task } from '../../internal.js';
+import { type Backoff, BatchWorker, type Task } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
+import type { Drain } from './drain.js';
 import { Verdict } from './exit-status.js';
 import { Relay } from './output.js';
 import { Processes, type Program } from './process.js';
-import type { Drain } from './report.js';
 
 /** What to run for some jobs of one queue. */
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
@@ -40,7 +40,7 @@ export async function drainIntoHandlers(
   recipe: Recipe,
   how: Handling,
 ): Promise<boolean> {
-  const { queues, notes } = drain;
+  const { queues, report } = drain;
   const verdict = new Verdict(how.name, how.parallel, how.deadOn, drain.stop);
   const unread = new AbortController();
   const relay = new Relay(context, { live: how.parallel === 1, onStop: () => unread.abort() });
@@ -69,16 +69,16 @@ export async function drainIntoHandlers(
     signal: AbortSignal.any([drain.stop, verdict.signal, unread.signal]),
     // A reader that is slow slows down the run, not the handlers that have ended.
     beforeStart: () => relay.room(),
-    onTrouble: (error?: DelayqError, queue?: Queue) => notes.trouble(error, queue),
-    onDrained: (queue, drained) => notes.drained(queue, drained),
-    onResult: (result) => notes.result(result),
+    onTrouble: report.trouble,
+    onDrained: (queue, drained) => report.drained(queue, drained),
+    onResult: (result) => report.result(result),
   });
   const { circuitOpen, ...counts } = await worker.run().finally(async () => {
     await Promise.race([relay.flushed(), drain.graceOver]);
     processes.close();
   });
   const { acked: done, retried: failed, dead, lost, superseded, released } = counts;
-  notes.sum({ done, 'failed, to be tried again': failed, dead, lost, superseded, 'given back': released });
+  report.summary({ done, 'failed, to be retried': failed, dead, lost, superseded, 'given back': released });
   if (verdict.problem) throw verdict.problem;
   if (relay.problem) throw relay.problem;
   if (circuitOpen)

@@ -3,8 +3,8 @@ import { type Context, cannotWrite, readerGone } from '../host/context.js';
 import { lineOf } from '../lines/drain-line.js';
 import { say } from '../terminal/output.js';
 import { Confirmer } from './confirmer.js';
+import type { Drain } from './drain.js';
 import { readerOf } from './reader.js';
-import type { Drain } from './report.js';
 
 /** When a job counts as delivered: `behind` the pipe, by whoever acks its `lease`, or `once`, as it was taken. */
 export type Delivery = 'behind' | 'lease' | 'once';
@@ -19,11 +19,11 @@ const LAST_RETRY_MS = 5_000;
 
 /** Writes due jobs to stdout, one a line. Returns how many lines are out although their leases had ended before. */
 export async function drainToStdout(context: Context, drain: Drain, delivery: Delivery): Promise<number> {
-  const { queues, stop, notes, graceMs, watch } = drain;
+  const { queues, stop, report, graceMs, watch } = drain;
   const reader = readerOf(context);
   const leases = new Leases({
     onLost: (job) => confirmer.leaseLost(job),
-    onTrouble: (error, queue) => notes.trouble(error, queue),
+    onTrouble: report.trouble,
     // A run of cron's must not wait for a Redis that is gone while the next runs start.
     retryMs: watch ? undefined : LAST_RETRY_MS,
   });
@@ -42,8 +42,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     signal: AbortSignal.any([over, enough.signal]),
     leases,
     ahead: true,
-    onTrouble: (error, queue) => notes.trouble(error, queue),
-    onDrained: (queue, drained) => notes.drained(queue, drained),
+    onTrouble: report.trouble,
+    onDrained: (queue, drained) => report.drained(queue, drained),
   });
   const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
   if (watch) confirmer.watchReader();

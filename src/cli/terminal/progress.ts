@@ -1,40 +1,71 @@
+import { formatDuration } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { visible } from './output.js';
+import { grouped, many, say, visible } from './output.js';
 
-/** How often progress is told of, ms. */
-const PROGRESS_MS = 200;
+/** How often the line is redrawn, ms. */
+const REDRAW_MS = 200;
 
-/** A line at the bottom of a terminal that tells how far something has got. */
+/** A status line at the bottom of a terminal that is redrawn in place. */
 export class Progress {
-  readonly #context: Context;
+  protected readonly context: Context;
   /** Whether anything is shown at all. */
   readonly wanted: boolean;
-  #told = performance.now();
+  #drawn = performance.now();
   #shown = false;
 
-  /** Silent unless `wanted`, and on anything but a terminal. */
+  /** Silent unless `wanted` and stderr is a terminal. */
   constructor(context: Context, wanted = true) {
-    this.#context = context;
+    this.context = context;
     this.wanted = wanted && context.stderr.isTTY;
   }
 
-  /** Now and then puts `text` in place of what is shown. */
+  /** Shows `text`, unless the line was redrawn a moment ago. */
   tell(text: () => string): void {
-    if (this.wanted && performance.now() - this.#told >= PROGRESS_MS) this.show(text());
+    if (this.wanted && performance.now() - this.#drawn >= REDRAW_MS) this.show(text());
   }
 
-  /** Puts `text` in place of what is shown. */
+  /** Shows `text` in place of the line before. */
   show(text: string): void {
     if (!this.wanted) return;
-    this.#told = performance.now();
+    this.#drawn = performance.now();
     this.#shown = true;
-    this.#context.stderr.write(`\r${visible(text)}\x1b[K`);
+    this.context.stderr.write(`\r${visible(text)}\x1b[K`);
   }
 
-  /** Takes the line away, for something else to be said. */
+  /** Removes the line, so that something else can be printed. */
   clear(): void {
-    if (this.#shown) this.#context.stderr.write('\r\x1b[K');
+    if (this.#shown) this.context.stderr.write('\r\x1b[K');
     this.#shown = false;
-    this.#told = performance.now();
+    this.#drawn = performance.now();
+  }
+}
+
+/** A status line that counts jobs and shows their rate. */
+export class Meter extends Progress {
+  readonly #verb: string;
+  readonly #started = performance.now();
+  #count = 0;
+
+  /** `verb` is the word in "3 jobs exported". Silent unless `wanted` and stderr is a terminal. */
+  constructor(context: Context, verb: string, wanted = true) {
+    super(context, wanted);
+    this.#verb = verb;
+  }
+
+  /** Counts `n` more jobs. */
+  add(n: number): void {
+    this.#count += n;
+    this.tell(() => {
+      const rate = Math.round(this.#count / ((performance.now() - this.#started) / 1000));
+      return `${grouped(this.#count)} ${this.#verb}, ${grouped(rate)}/s`;
+    });
+  }
+
+  /** Prints how many jobs there were, and how long they took. */
+  end(): void {
+    this.clear();
+    if (!this.wanted) return;
+    const took = formatDuration(performance.now() - this.#started);
+    say(this.context, `${many(this.#count, 'job')} ${this.#verb} in ${took}`);
   }
 }

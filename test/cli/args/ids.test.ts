@@ -37,9 +37,7 @@ describe('a job whose id no handler can be given', () => {
     expect(stdout).toBe(expected);
     // Of a pipeline sh tells the status of the last.
     expect(code).toBe(form === '--lease' ? 0 : 1);
-    const said = [
-      ...stderr.matchAll(/: (\d) jobs? with an id that no handler can be given moved to dead \(reason: bad id\)\n/g),
-    ];
+    const said = [...stderr.matchAll(/: (\d) jobs? with an invalid id moved to dead \(reason: bad id\)\n/g)];
     expect(said.reduce((sum, [, n]) => sum + Number(n), 0)).toBe(3);
     expect(ranked(await standing(name, 'dead'))).toEqual(ranked(latin1));
     expect(await delayq(['drain', name])).toMatchObject({ code: 0, stdout: '', stderr: '' });

@@ -117,7 +117,7 @@ describe('delayq pause', () => {
     await operator.pause(queue.name);
     const line = `script -qec 'delayq drain --watch -n 1 ${queue.name} -- echo done' /dev/null`;
     const running = beginSh(line, { env: { TERM: 'xterm' } });
-    await until(() => running.stdout.includes(`${queue.name} is paused: nothing is taken`));
+    await until(() => running.stdout.includes(`${queue.name} is paused: no jobs are taken`));
     await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 1);
     const messages: string[] = [];
     const listener = connection.listen([queue.wakeChannel], (message) => messages.push(message));

@@ -1,0 +1,23 @@
+import { type DelayqError, formatDuration, type Queue } from '../../internal.js';
+import type { Context } from '../host/context.js';
+import { complain, say } from './output.js';
+
+/**
+ * Makes a listener for the trouble of a connection: it reports once on stderr that Redis, or only `queue`, cannot be used
+ * (`error`), and once that it works again (undefined).
+ */
+export function troubleReporter(context: Context): (error: DelayqError | undefined, queue?: Queue) => void {
+  /** When the trouble began, by the monotonic clock; undefined stands for Redis as a whole. */
+  const began = new Map<Queue | undefined, number>();
+  return (error, queue) => {
+    const since = began.get(queue);
+    if (error && since === undefined) {
+      began.set(queue, performance.now());
+      complain(context, error);
+      say(context, queue ? `going on without ${queue.name}, retrying it every second` : 'still trying');
+    } else if (!error && since !== undefined) {
+      began.delete(queue);
+      say(context, `${queue?.name ?? 'Redis'} is back after ${formatDuration(performance.now() - since)}`);
+    }
+  };
+}
