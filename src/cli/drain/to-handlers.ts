@@ -78,7 +78,7 @@ export async function drainIntoHandlers(
     processes.close();
   });
   const { acked: done, retried: failed, dead, lost, superseded, released } = counts;
-  report.summary({ done, 'failed, to be retried': failed, dead, lost, superseded, 'given back': released });
+  report.summary({ done, 'will be retried': failed, dead, lost, superseded, 'given back': released });
   if (verdict.problem) throw verdict.problem;
   if (relay.problem) throw relay.problem;
   if (circuitOpen)

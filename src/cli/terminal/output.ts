@@ -5,10 +5,10 @@ export { grouped, many } from '../../internal.js';
 
 import type { Context } from '../host/context.js';
 
-/** Colours text, or leaves it as it is. */
+/** Colours text, or returns it unchanged. */
 export type Paint = ChalkInstance;
 
-/** `text` with every character made visible that a terminal would obey, or that could make one row look like two. */
+/** Escapes the control and format characters of `text`: it cannot control the terminal or break a row in two. */
 export function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => {
     const code = c.codePointAt(0) as number;
@@ -16,13 +16,13 @@ export function visible(text: string): string {
   });
 }
 
-/** An id as it is, or quoted when it is not one that delayq would take. */
+/** An id as it is, or quoted if it has characters that delayq does not accept in an id. */
 export function shownId(id: Id = ''): string {
   const word = idWord(id);
   return /^[!-~]+$/.test(word) ? word : printable(word);
 }
 
-/** `json` for a terminal: the same value, with every character escaped that a terminal would obey. */
+/** Escapes the control and format characters of JSON text. Its value stays the same. */
 export function visibleJson(json: string): string {
   return json.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
     c === '\n'
@@ -31,12 +31,12 @@ export function visibleJson(json: string): string {
   );
 }
 
-/** Writes one line for people to stderr. */
+/** Writes a line to stderr, without Redis logins. */
 export function say(context: Context, text: string): void {
   context.stderr.write(`delayq: ${visible(context.withoutLogins(text))}\n`);
 }
 
-/** Writes an error to stderr in its three parts. */
+/** Writes an error to stderr in three parts: what failed, why, what to do next. */
 export function complain(context: Context, error: unknown): void {
   const known = isDelayqError(error)
     ? error
@@ -52,7 +52,7 @@ export function complain(context: Context, error: unknown): void {
   context.stderr.write(`${lines.join('\n')}\n`);
 }
 
-/** Colours for `stream`: none unless it is a terminal that wants them (NO_COLOR, FORCE_COLOR and TERM=dumb obeyed). */
+/** Returns the colours for `stream`: none unless it is a terminal. Respects NO_COLOR, FORCE_COLOR and TERM=dumb. */
 export async function colours(context: Context, stream: NodeJS.WriteStream): Promise<Paint> {
   const { Chalk } = await import('chalk');
   const { NO_COLOR, FORCE_COLOR, TERM } = context.env;
@@ -60,7 +60,7 @@ export async function colours(context: Context, stream: NodeJS.WriteStream): Pro
   return new Chalk({ level: NO_COLOR || TERM === 'dumb' || !stream.isTTY ? 0 : 1 });
 }
 
-/** What a terminal draws two columns wide. Rather too much than too little: a line that is too long would wrap. */
+/** Characters that are two columns wide. Errs on the wide side: a line that is too long would wrap. */
 const WIDE =
   /^(?:\ufe0f|[\p{Emoji_Presentation}\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe10-\ufe19\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{16fe0}-\u{18dff}\u{1aff0}-\u{1b2ff}\u{1f000}-\u{1fbff}\u{20000}-\u{3fffd}])$/u;
 const NARROW = /^[\p{Mn}\p{Me}]$/u;
@@ -72,12 +72,12 @@ function widthOf(piece: string): number {
   return WIDE.test(piece) ? 2 : NARROW.test(piece) ? 0 : 1;
 }
 
-/** How many columns of a terminal a line takes that may be coloured. */
+/** Returns how many columns a line takes on a terminal. It may be coloured. */
 export function columns(line: string): number {
   return /^[ -~]*$/.test(line) ? line.length : (line.match(PIECES) ?? []).reduce((sum, c) => sum + widthOf(c), 0);
 }
 
-/** A line that may be coloured, cut to `room` columns: what is cut off becomes an ellipsis, colours end. */
+/** Cuts a line to `room` columns and ends it with an ellipsis. It may be coloured; all colour codes are kept. */
 export function clip(line: string, room: number): string {
   if (room === Number.POSITIVE_INFINITY || columns(line) <= room) return line;
   let left = room - 1;
@@ -93,22 +93,28 @@ export function clip(line: string, room: number): string {
   return text;
 }
 
-/** A line with spaces behind it up to `room` columns. */
+/** Pads a line with spaces to `room` columns. */
 export function padded(line: string, room: number): string {
   return line + ' '.repeat(Math.max(0, room - columns(line)));
 }
 
-/** How large the terminal is: 80 by 24 when it does not say. */
+/** Returns the size of the terminal: 80 by 24 if it is unknown. */
 export function sizeOf(stream: NodeJS.WriteStream): { width: number; height: number } {
   return { width: stream.columns || 80, height: stream.rows || 24 };
 }
 
-/** No meaning, one column wide: cli-table3 counts columns by an old table of Unicode, so it lays out these. */
-const STAND_IN = '\ue000';
+/** The parts of a border that cli-table3 would draw. */
+const BORDERS = [
+  ...['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right'],
+  ...['left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid'],
+];
 
 /**
- * A table for a terminal: no lines, columns two spaces apart, all but the first flush right unless `left` names them.
- * Cells may be coloured. Without `head` only the rows.
+ * Formats a table for a terminal: no borders, two spaces between columns. Columns are aligned to the right, but for those
+ * in `left`. Cells may be coloured. Without `head` there are only rows.
+ *
+ * cli-table3 measures cells by an old version of Unicode. So it lays out placeholders, an x for each column that we
+ * measured, and the cells then take their places.
  */
 export async function table(
   head: string[] | undefined,
@@ -116,30 +122,27 @@ export async function table(
   left: readonly number[] = [0],
 ): Promise<string> {
   const { default: Table } = await import('cli-table3');
-  const last = (head ?? rows[0] ?? []).length - 1;
-  // Nothing stands behind the last column, so its cells, which may be long, need no measuring when they are flush left.
-  const wide = (cell: string, i: number) =>
+  const names = head ?? rows[0] ?? [];
+  const last = names.length - 1;
+  // The last column may hold large payloads. If it is aligned to the left, its width does not matter.
+  const width = (cell: string, i: number) =>
     i === last && left.includes(i) ? Math.min(1, columns(cell.slice(0, 100))) : columns(cell);
-  const standIns = (row: string[]) => row.map((cell, i) => STAND_IN.repeat(wide(cell, i)));
-  const none = ['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right'];
-  const lines = [...none, 'left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid'];
-  const made = new Table({
-    chars: { ...Object.fromEntries(lines.map((name) => [name, ''])), middle: '  ' },
+  const placeholders = (row: string[]) => row.map((cell, i) => 'x'.repeat(width(cell, i)));
+  const layout = new Table({
+    chars: { ...Object.fromEntries(BORDERS.map((name) => [name, ''])), middle: '  ' },
     style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
-    colAligns: (head ?? rows[0] ?? []).map((_, i) => (left.includes(i) ? 'left' : 'right')),
-    head: standIns(head ?? []),
+    colAligns: names.map((_, i) => (left.includes(i) ? 'left' : 'right')),
+    head: placeholders(head ?? []),
   });
-  made.push(...rows.map(standIns));
-  const cells = [head ?? [], ...rows].flatMap((row) => row.filter((cell, i) => wide(cell, i) > 0));
-  return made
+  layout.push(...rows.map(placeholders));
+  const cells = [head ?? [], ...rows].flatMap((row) => row.filter((cell, i) => width(cell, i) > 0));
+  return layout
     .toString()
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .join('\n')
-    .replaceAll(new RegExp(`${STAND_IN}+`, 'g'), () => cells.shift() as string);
+    .replace(/ +$/gm, '')
+    .replace(/x+/g, () => cells.shift() as string);
 }
 
-/** `value` as one JSON document with its schema number. */
+/** Formats `value` as a JSON document with its schema number. */
 export function document(value: object): string {
   return `${JSON.stringify({ schema: 1, ...value })}\n`;
 }

@@ -1,18 +1,18 @@
 import type { Context } from '../host/context.js';
 import { clip, columns, sizeOf } from './output.js';
 
-/** The other screen, no cursor, and no wrapping: a line that was measured wrongly must not push the others down. */
+/** The alternate screen, no cursor, and no wrapping: a line that is wider than measured must not push others down. */
 const ENTER = '\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J';
 const LEAVE = '\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l';
 
-/** A terminal that is drawn on as a whole, and is as it was before when the process ends, however it does. */
+/** The whole terminal as a drawing area. It is restored however the process ends, but for SIGKILL. */
 export class Screen {
   readonly #context: Context;
   readonly #redraw: () => void;
   readonly #quit: () => void;
   #leave: (() => void) | undefined;
 
-  /** `redraw` is called when the size has changed, or what was drawn has gone; `quit` when q or Ctrl-C is pressed. */
+  /** Calls `redraw` after the size changed or the process was suspended, `quit` when q or Ctrl-C is pressed. */
   constructor(context: Context, { redraw, quit }: { redraw: () => void; quit: () => void }) {
     this.#context = context;
     this.#redraw = redraw;
@@ -23,16 +23,16 @@ export class Screen {
 
   #enter(): void {
     const { stdout } = this.#context;
-    const unhear = this.#context.keys((key) => {
+    const stopKeys = this.#context.keys((key) => {
       if (key === 'q' || key === 'Q' || key === '\x03') this.#quit();
       if (key === '\x1a') void this.#suspend();
     });
-    const stay = this.#context.suspended(() => void this.#suspend());
+    const stopSuspend = this.#context.suspended(() => void this.#suspend());
     stdout.on('resize', this.#redraw);
     stdout.write(ENTER);
     this.#leave = () => {
-      unhear();
-      stay();
+      stopKeys();
+      stopSuspend();
       stdout.off('resize', this.#redraw);
       stdout.write(LEAVE);
     };
@@ -46,19 +46,19 @@ export class Screen {
     this.#redraw();
   }
 
-  /** Draws lines over those before, from the top, cut to the terminal; what they leave free is cleared. */
+  /** Draws lines from the top, cut to the size of the terminal, and clears the rest. */
   async draw(lines: readonly string[]): Promise<void> {
     if (!this.#leave) return;
     const { width, height } = sizeOf(this.#context.stdout);
     const shown = lines.slice(0, height).map((line) => {
-      // Behind a full line the cursor stands on its last character, which clearing would take away.
+      // After a full line the cursor stays on its last character: clearing would erase it.
       const clear = columns(line) < width ? '\x1b[K' : '';
       return `${clip(line, width)}\x1b[0m${clear}`;
     });
     await this.#context.write(`\x1b[H${shown.join('\r\n')}${lines.length < height ? '\r\n\x1b[J' : ''}`);
   }
 
-  /** Gives the terminal back as it was. */
+  /** Restores the terminal. */
   close(): void {
     this.#leave?.();
     this.#leave = undefined;

@@ -5,32 +5,32 @@ import type { Context } from '../host/context.js';
 import { complain, say } from './output.js';
 import { Screen } from './screen.js';
 
-/** So often is looked, ms; and no more than a fifth of the time, should it take long. */
-const EVERY_MS = 1_000;
+/** The interval between looks, ms. If a look takes long, the pause after it is four times as long. */
+const INTERVAL_MS = 1_000;
 const REST = 4;
 
-/** When Redis has answered for the last time, ms by our own clock, and what is the trouble since. */
+/** Redis does not answer: the error, and when it last did (`since`, ms, by the local clock). */
 export interface Trouble {
   readonly since: number;
   readonly error: DelayqError;
 }
 
-/** What is looked at again and again, and how it is shown. */
+/** What to look at repeatedly, and how to show it. */
 export interface Watched<S> {
   readonly first: S;
   readonly look: (before: S) => Promise<S>;
-  /** As lines for a screen, seen `at` ms by our own clock, the last of which belongs to the bottom; undefined: there is none, `text` goes out. */
+  /** Formats a look made `at` ms (local clock) for the screen. Undefined if there is no screen: `text` is printed. */
   readonly lines: ((seen: S, when: { at: number; trouble: Trouble | undefined }) => Promise<string[]>) | undefined;
   readonly text: (seen: S) => Promise<string>;
 }
 
-/** Shows what is seen every second until it is stopped. While Redis is in trouble, what was seen last stays. */
+/** Looks and shows the result each second until stopped. While Redis does not answer, the last result stays. */
 export async function watch<S>(context: Context, { first, look, lines, text }: Watched<S>): Promise<void> {
   const quit = new AbortController();
   const stop = AbortSignal.any([context.stopSignal(), quit.signal]);
   let seen = first;
   let trouble: Trouble | undefined;
-  // What is shown is as old as this, also while an answer is waited for.
+  // When `seen` was read. A redraw while the next look is under way must not show it as newer.
   let at = Date.now();
   const draw = async () => {
     if (screen) await screen.draw((await lines?.(seen, { at, trouble })) ?? []);
@@ -41,10 +41,10 @@ export async function watch<S>(context: Context, { first, look, lines, text }: W
   let took = 0;
   try {
     for (;;) {
-      // What a broken output throws is thrown here, by the next drawing at the latest.
+      // Errors of the output are thrown here, even if a redraw in between ran into them first.
       await draw();
       if (context.outputClosed) return;
-      await sleep(Math.max(EVERY_MS - took, REST * took), undefined, { signal: stop }).catch(() => {});
+      await sleep(Math.max(INTERVAL_MS - took, REST * took), undefined, { signal: stop }).catch(() => {});
       if (stop.aborted) return;
       const began = performance.now();
       const next = look(seen).then(
@@ -60,7 +60,7 @@ export async function watch<S>(context: Context, { first, look, lines, text }: W
           trouble = { since: at, error };
         },
       );
-      // Whoever wants to leave does not wait for a Redis that does not answer.
+      // Quitting does not wait for a Redis that does not answer.
       await Promise.race([next, ended]);
       if (stop.aborted) {
         next.catch(() => {});

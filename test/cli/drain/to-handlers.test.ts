@@ -79,7 +79,7 @@ describe('delayq drain -- command', () => {
         new RegExp(`^delayq: ${queue.name} b: attempt 1, \\d+ms: failed, retry in 1\\ds: exit 1: no 1$`),
       ),
       expect.stringMatching(new RegExp(`^delayq: ${queue.name} c: attempt 1, \\d+ms: dead: exit 65: no 65$`)),
-      expect.stringMatching(/^delayq: 1 done, 1 failed, to be tried again, 1 dead in \d+ms$/),
+      expect.stringMatching(/^delayq: 1 done, 1 will be retried, 1 dead in \d+ms$/),
     ]);
   });
 
@@ -214,7 +214,7 @@ describe('the exit status of a handler', () => {
     const handler = script(`date +%s%N >> ${log}; [ $(wc -l < ${log}) -ge 3 ] || exit 75`);
     const { code, stderr } = await delayq(['drain', '--for', '6s', '--backoff', '1s,2s', queue.name, '--', handler]);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/1 done, 2 failed, to be retried in 6/);
+    expect(stderr).toMatch(/1 done, 2 will be retried in 6/);
     const [first = 0, second = 0, third = 0] = linesOf(read(log)).map((line) => Number(line) / 1e6);
     expect(second - first).toBeGreaterThanOrEqual(995);
     expect(third - second).toBeGreaterThanOrEqual(1_995);
