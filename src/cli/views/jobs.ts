@@ -4,12 +4,12 @@ import { clip, columns, type Paint, table, visible } from '../terminal/output.js
 import { FAR_MS } from './problems.js';
 
 /*
- * Stored jobs as they are told of: a line of JSON, or rows of a table.
+ * Stored jobs as output: lines of JSON, or rows of a table.
  */
 
 const NEWLINE = Buffer.from('\n');
 
-/** A job as a whole line of JSON, its payload byte for byte, `more` before everything else. What is not there is null. */
+/** Formats a job as a line of JSON, `more` first, its payload unchanged at the end. Missing values are null. */
 export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffer {
   const { payload, lease, ...rest } = job;
   const { by, since, ends } = lease ?? {};
@@ -24,49 +24,49 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
 const REASONS: Record<string, string> = {
   failed: 'failed too often',
   refused: 'refused by its handler',
-  lost: 'lost too often',
+  lost: 'lease expired too often',
   buried: 'buried by an operator',
-  orphaned: 'without a payload',
-  'bad id': 'with an id no handler can be given',
-  found: 'found without an id',
-  'bad due': 'due at no sane time',
+  orphaned: 'has no payload',
+  'bad id': 'has an invalid id',
+  found: 'payload found without an id',
+  'bad due': 'has an invalid due time',
 };
 
 /** Why a job is dead, in words. */
 export function reasonOf({ reason }: StoredJob): string {
-  return reason === undefined ? 'no reason known' : (REASONS[reason] ?? reason);
+  return reason === undefined ? 'reason unknown' : (REASONS[reason] ?? reason);
 }
 
-/** The least that errors and payloads are given of a line together, columns, unless all of them is asked for. */
-const LEAST = 24;
+/** The least room for error and payload together, columns, when lines are cut. */
+const MIN_REST = 24;
 
-/** The least that ids are given: those of delayq are no longer. */
-const ID_LEAST = 13;
+/** The least room for ids, columns: those that delayq makes fit. */
+const MIN_ID = 13;
 
-/** A job with no more of its payload than can be seen on a line of `width` columns: to be kept until its row is drawn. */
+/** A copy of a job with only as much of its payload as a line of `width` columns may show. Saves memory until then. */
 export function brief(job: StoredJob, width: number): StoredJob {
   return { ...job, payload: job.payload && Buffer.from(job.payload.subarray(0, 16 * width + 1024)) };
 }
 
-/** Rows of a table, cut to `width` columns if that is given, below a head when they are the `first`. */
+/** Formats jobs as rows of a table, cut to `width` columns if given. The `first` rows get a head. */
 export async function jobTable(
   rows: readonly StoredJob[],
   how: { now: number; paint: Paint; first: boolean; width: number | undefined; states: readonly string[] },
 ): Promise<string> {
   const { now, paint, first, width, states } = how;
-  // The state is left out when all have the same.
+  // No column for the state if all jobs have the same.
   const several = states.length > 1;
   const others = rows.map((job) => [...(several ? [job.state] : []), whenOf(job, now), String(job.attempts)]);
   const head = ['id', ...(several ? ['state'] : []), several ? 'since or due' : 'when', 'attempts'];
-  /** The width of a column with the space behind it. */
+  /** The width of a column and the space after it. */
   const wide = (name: string, cells: readonly string[]) => Math.max(...[name, ...cells].map(columns)) + 2;
   const column = (i: number) => others.map((row) => row[i] as string);
   const taken = head.slice(1).reduce((sum, name, i) => sum + wide(name, column(i)), 0);
-  // An id that leaves no room for anything else is cut: `--full` and JSON have all of it.
-  const idRoom = width === undefined ? Number.POSITIVE_INFINITY : Math.max(ID_LEAST, width - taken - LEAST - 4);
+  // Long ids are cut too. --full and JSON show all of an id.
+  const idRoom = width === undefined ? Number.POSITIVE_INFINITY : Math.max(MIN_ID, width - taken - MIN_REST - 4);
   const ids = rows.map((job) => clip(visible(job.id), idRoom));
   const used = wide('id', ids) + taken;
-  const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(LEAST, width - used - 2);
+  const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(MIN_REST, width - used - 2);
   const why = rows.map((job) => cut(whyOf(job), Math.ceil(room * 0.6)));
   const payloadRoom = room - Math.max('why'.length, ...why.map(columns));
   const cells = rows.map((job, i) => [
@@ -88,16 +88,16 @@ function whenOf({ due, died, lease }: StoredJob, now: number): string {
   return due > now ? `in ${formatDuration(due - now)}` : `${formatDuration(now - due)} late`;
 }
 
-/** Why a job stands where it does, as far as there is more to say than its state. */
+/** Why a job is dead, or its last error. */
 function whyOf(job: StoredJob): string {
   const error = job.error?.split('\n')[0];
   if (job.state === 'dead') return error && job.reason !== 'lost' ? error : reasonOf(job);
   return error ?? '';
 }
 
-/** `text` on one line, cut to `room` columns. */
+/** Fits `text` on one line of `room` columns. */
 function cut(text: string, room: number): string {
-  // No more of it is looked at than can be seen: payloads may be large.
+  // Payloads may be large: only the part that may be visible is processed.
   const some = room === Number.POSITIVE_INFINITY ? text : text.slice(0, 4 * room + 8);
   return clip(`${visible(some)}${some.length < text.length ? '…' : ''}`, room);
 }

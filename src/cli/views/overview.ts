@@ -3,14 +3,14 @@ import { clip, columns, grouped, type Paint, table, visible } from '../terminal/
 import { arrowOf, bad, faultsOf, late, NONE, paceOf, signLine, signsOf } from './problems.js';
 import type { Look, Row } from './snapshot.js';
 
-/** How much room a picture has. A length of Infinity: as many lines as it takes. */
+/** The size of the terminal. A height of Infinity: no limit. */
 export interface Room {
   readonly width: number;
   readonly height: number;
 }
 
-/** The least that is kept of a queue's name, columns. */
-const NAME_LEAST = 12;
+/** The least room for a queue's name, columns. */
+const MIN_NAME = 12;
 
 interface Column {
   readonly name: string;
@@ -50,10 +50,10 @@ const COLUMNS: readonly Column[] = [
   { name: 'dead', cell: ({ snapshot }, paint) => bad(snapshot.dead, paint) },
 ];
 
-/** What goes first when the terminal is too narrow. */
+/** The order in which columns are left out if the terminal is too narrow. */
 const EXPENDABLE = ['run out', 'empty in', 'next', 'in', 'out', 'drained', 'active'];
 
-/** All queues as lines for a terminal: what is wrong, a table, and what cannot be read. */
+/** Formats all queues as lines for a terminal: problems, a table, and damage. */
 export async function overview(
   { rows, broken }: Look,
   how: { address: string; prefix: string; zone: string; paint: Paint; room: Room },
@@ -61,11 +61,11 @@ export async function overview(
   const { address, prefix, zone, paint, room } = how;
   if (rows.length + broken.length === 0)
     return [
-      `No queues at ${address} with the prefix ${prefix} yet. Put a job into one:`,
+      `No queues at ${address} with the prefix ${prefix} yet. Enqueue a first job:`,
       `  delayq enqueue --in 15m order-close '{"orderId":42}'`,
-      'Queues that only other software has put jobs into are found by name, and by delayq doctor.',
+      'Queues filled only by other software are not listed: give their names, or run delayq doctor.',
     ];
-  // What is cut off must not be the worst: where most jobs are due comes first.
+  // Problems come first, those of the queues with most due jobs at the top: the rest may be cut off.
   const signs = rows
     .flatMap((row) => signsOf(row, zone).map((sign) => ({ sign, row })))
     .sort((a, b) => Number(b.sign.bad) - Number(a.sign.bad) || b.row.snapshot.due - a.row.snapshot.due);
@@ -77,13 +77,13 @@ export async function overview(
   const above = cut(
     signs.map(({ sign, row }) => signLine(sign, paint, visible(row.queue))),
     third,
-    'signs',
+    'warnings',
   );
-  const below = cut(faults, third, 'faults');
+  const below = cut(faults, third, 'problems');
   const left = room.height - above.length - below.length - 1;
   const wrong = [...new Set(signs.filter(({ sign }) => sign.bad).map(({ row }) => row))];
   const chosen = [...wrong, ...rows.filter((row) => !wrong.includes(row))].slice(0, Math.max(1, left - 1));
-  // In the order of their names all the same, so that they can be found again.
+  // Still ordered by name, so that a queue keeps its place.
   const shown = rows.length > left ? rows.filter((row) => chosen.includes(row)) : rows;
   const more = rows.length > shown.length ? [`… and ${grouped(rows.length - shown.length)} more queues`] : [];
   return [...above, ...(await tableOf(shown, room.width, paint)), ...more, ...below];
@@ -94,13 +94,13 @@ function cut(lines: string[], most: number, things: string): string[] {
   return [...lines.slice(0, most - 1), `… and ${grouped(lines.length - most + 1)} more ${things}`];
 }
 
-/** The widest table that fits: first columns are left out, then names are cut. */
+/** Fits the table to `width`: leaves out columns first, then cuts names. */
 async function tableOf(rows: readonly Row[], width: number, paint: Paint): Promise<string[]> {
   if (rows.length === 0) return [];
   const names = rows.map((row) => nameOf(row, paint));
   const cells = COLUMNS.map(({ cell }) => rows.map((row) => cell(row, paint)));
   const widths = COLUMNS.map(({ name }, i) => 2 + Math.max(name.length, ...(cells[i] ?? []).map(columns)));
-  // A column that says nothing of any queue is no loss, however wide the terminal is.
+  // Columns that are empty for every queue are never shown.
   const kept = new Set(COLUMNS.map(({ name }) => name));
   if (rows.every(({ snapshot }) => snapshot.runOut === 0)) kept.delete('run out');
   if (rows.every(({ trend }) => trend?.emptyInMs === undefined)) kept.delete('empty in');
@@ -108,7 +108,7 @@ async function tableOf(rows: readonly Row[], width: number, paint: Paint): Promi
   const room = () => width - used();
   const longest = Math.max('queue'.length, ...names.map(columns));
   for (const name of EXPENDABLE) if (room() < longest) kept.delete(name);
-  const nameRoom = Math.max(NAME_LEAST, room());
+  const nameRoom = Math.max(MIN_NAME, room());
   const wanted = COLUMNS.map(({ name }, i) => ({ name, cells: cells[i] ?? [] })).filter(({ name }) => kept.has(name));
   const text = await table(
     ['queue', ...wanted.map(({ name }) => name)].map((name) => paint.underline(name)),

@@ -13,29 +13,29 @@ import { grouped, many, type Paint, visible } from '../terminal/output.js';
 import type { Row } from './snapshot.js';
 
 /*
- * What is out of order with a queue, in words, the worst first; and the words for what moves.
+ * The problems of a queue in words, the worst first, and the words and colours for its figures.
  */
 
-/** What is not there, or not known. */
+/** Stands for a figure that does not exist or is unknown. */
 export const NONE = '–';
 
-/** A sign that somebody should look at a queue: `bad`, or only worth knowing. */
+/** Something to know about a queue: a problem (`bad`), or a notice. */
 export interface Sign {
   readonly bad: boolean;
   readonly text: string;
 }
 
-/** A lag that grows by less than this, ms in a ms, stays as it is. */
+/** A lag that changes by less than this (ms per ms) counts as steady. */
 const STEADY = 0.05;
 
-/** What is out of order with a queue. Times are told as in `zone`. */
+/** The problems and notices of a queue. Times are shown in `zone`. */
 export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
   const signs: Sign[] = [];
   const { now, due } = snapshot;
   const waiting =
     due > 0
       ? `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`
-      : `${many(snapshot.runOut, 'lease')} ${snapshot.runOut === 1 ? 'has' : 'have'} run out`;
+      : `${many(snapshot.runOut, 'lease')} ${snapshot.runOut === 1 ? 'has' : 'have'} expired`;
   const idle = stalled(snapshot);
   const until = pausedUntil(snapshot);
   if (idle !== undefined)
@@ -44,30 +44,33 @@ export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
       text: `${idle === Number.POSITIVE_INFINITY ? 'never drained' : `no drain for ${formatDuration(idle)}`}: ${waiting}`,
     });
   if (until !== undefined) {
-    const end = until === Number.POSITIVE_INFINITY ? 'until it is resumed' : `until ${timeOf(until, now, zone)}`;
+    const end = until === Number.POSITIVE_INFINITY ? 'until resumed' : `until ${timeOf(until, now, zone)}`;
     signs.push({ bad: due > 0 && lag(snapshot) >= LATE_MS, text: `paused ${end}${due > 0 ? `: ${waiting}` : ''}` });
   }
   if (trend && trend.out === 0 && trend.retried + trend.dead > 0) {
     const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
     const fates = [
-      ...(trend.retried > 0 ? [`${times(trend.retried)} to be tried again`] : []),
+      ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
       ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
     ];
-    signs.push({ bad: true, text: `handlers fail: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}` });
+    signs.push({
+      bad: true,
+      text: `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`,
+    });
   }
   if (trend && idle === undefined && until === undefined && lag(snapshot) >= LATE_MS) {
-    // Jobs that all fell due at once are as late as ever until the last of them is taken.
+    // If many jobs fell due at once, the lag stays until the last of them is taken, even if drains keep up.
     if (trend.emptyInMs !== undefined)
-      signs.push({ bad: false, text: `catches up: ${waiting}; empty in ${formatDuration(trend.emptyInMs)}` });
-    else if (trend.lag > STEADY) signs.push({ bad: true, text: `falls behind: ${waiting}, ${courseOf(trend)}` });
+      signs.push({ bad: false, text: `catching up: ${waiting}; empty in ${formatDuration(trend.emptyInMs)}` });
+    else if (trend.lag > STEADY) signs.push({ bad: true, text: `falling behind: ${waiting}, ${courseOf(trend)}` });
   }
   return signs;
 }
 
-/** What cannot be in order in what is stored, in words. */
+/** Damage in the stored data, in words. */
 export function faultsOf(snapshot: Snapshot): string[] {
   const { ids, payloads } = orphans(snapshot);
-  // Where doctor or a drain has put them; of those alone nothing is wrong any more.
+  // A drain or doctor moves orphans to dead, where they do no harm.
   const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
   return [
     ...(ids > 0 ? [`${many(ids, 'id')} without a payload (${ids === 1 ? 'orphan' : 'orphans'})${dead}`] : []),
@@ -75,22 +78,22 @@ export function faultsOf(snapshot: Snapshot): string[] {
   ];
 }
 
-/** Where a lag goes, in words: growing by 2m a minute; nothing of one that goes once a heap of equally late jobs is taken. */
+/** How the lag changes, such as "growing by 2m per minute"; empty if it is unknown, or will end with the backlog. */
 export function courseOf(trend: Trend | undefined): string {
   if (!trend || (trend.lag > STEADY && trend.emptyInMs !== undefined)) return '';
   const slope = trend.lag;
-  const each = `${formatDuration(Math.abs(slope) * 60_000)} a minute`;
+  const each = `${formatDuration(Math.abs(slope) * 60_000)} per minute`;
   return slope > STEADY ? `growing by ${each}` : slope < -STEADY ? `falling by ${each}` : 'steady';
 }
 
-/** The same in one character. */
+/** How the lag changes, as one character. */
 export function arrowOf(trend: Trend | undefined): string {
   if (!trend) return ' ';
   if (trend.emptyInMs !== undefined) return '↓';
   return Math.abs(trend.lag) <= STEADY ? ' ' : trend.lag > 0 ? '↑' : '↓';
 }
 
-/** Jobs a second, in the unit in which they can be read: 1,200/s, 12/min, 3/h. */
+/** A rate in a readable unit: 1,200/s, 12/min, 3/h. */
 export function paceOf(perSecond: number | undefined): string {
   if (perSecond === undefined) return NONE;
   const [n, unit] =
@@ -99,38 +102,38 @@ export function paceOf(perSecond: number | undefined): string {
   return `${n >= 9.95 ? grouped(Math.round(n)) : (Math.round(n * 10) / 10).toString()}/${unit}`;
 }
 
-/** The lag, in colour when it is out of order. */
+/** `text`, the lag; red if it is too long. */
 export function late(snapshot: Snapshot, text: string, paint: Paint): string {
   if (snapshot.due === 0) return NONE;
   return lag(snapshot) >= LATE_MS ? paint.red.bold(text) : text;
 }
 
-/** A count of what should not be. */
+/** A count that should be 0; red if it is not. */
 export function bad(n: number, paint: Paint): string {
   return n > 0 ? paint.red.bold(grouped(n)) : grouped(n);
 }
 
-/** A time in full, or of today its time of day alone. */
+/** Formats a time; without the date if it is today. */
 export function timeOf(ms: number, now: number, zone: string): string {
   const text = formatTime(ms, zone);
   return text.slice(0, 10) === formatTime(now, zone).slice(0, 10) ? text.slice(11, 19) : text.slice(0, 19);
 }
 
-/** A time further away than this was not meant as one, ms: a thousand years. */
+/** A time further away than this is not a real time, ms: a thousand years. */
 export const FAR_MS = 1_000 * 365 * 86_400_000;
 
-/** A time, and how far away it is. */
+/** Formats a time and how far away it is. */
 export function momentOf(ms: number, now: number, zone: string): string {
   if (Math.abs(ms - now) > FAR_MS) return ms > now ? 'never' : 'long ago';
   return `${formatTime(ms, zone)}  ${ms > now ? `in ${formatDuration(ms - now)}` : `${formatDuration(now - ms)} ago`}`;
 }
 
-/** Who holds a lease, by what the lease says of it. */
+/** The consumer that holds a lease, from what the lease says. */
 export function holderOf(by: string): string {
-  return by === '' ? 'somebody unknown' : visible(by);
+  return by === '' ? 'unknown consumer' : visible(by);
 }
 
-/** A sign as a line for a terminal. */
+/** Formats a problem or notice as a line for a terminal. */
 export function signLine(sign: Sign, paint: Paint, queue?: string): string {
   const text = `${queue === undefined ? '' : `${queue}: `}${sign.text}`;
   return sign.bad ? paint.red.bold(`! ${text}`) : `${paint.bold('·')} ${text}`;

@@ -26,13 +26,13 @@ import {
 } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
-/** How many consumers are named. */
+/** How many consumers are listed. */
 const HOLDERS = 5;
 
-/** How much of a consumer's name is shown, columns. */
+/** The widest that a consumer's name is shown, columns. */
 const WHO = 40;
 
-/** One queue as lines for a terminal: what is wrong first, what is dear to know next. */
+/** Formats one queue as lines for a terminal: problems first, then the figures, then what falls due next. */
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
@@ -60,10 +60,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   if (rates) lines.push(line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`));
   lines.push(
     line('last drain', drained === undefined ? (due > 0 ? paint.red.bold('never') : 'never') : at(drained)),
-    line(
-      'active',
-      `${grouped(active)}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with a lease that ran out` : ''}`,
-    ),
+    line('active', `${grouped(active)}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : ''}`),
     ...heldBy(row, zone).map((text) => line('', text)),
     line('dead', bad(dead, paint)),
     line('stored', `payload ${grouped(payload)}, lease ${grouped(lease)}, meta ${grouped(meta)}`),
@@ -88,12 +85,12 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
 }
 
 function notFalling({ trend, snapshot }: Row): string {
-  if (stalled(snapshot) !== undefined) return 'never: nobody drains it';
-  if (!trend) return 'not known yet: look again in a minute';
-  return `never at this pace${trend.out > 0 ? '' : `: nothing was done in ${formatDuration(trend.spanMs)}`}`;
+  if (stalled(snapshot) !== undefined) return 'never: nothing drains it';
+  if (!trend) return 'not known yet: check again in a minute';
+  return `never at this rate${trend.out > 0 ? '' : `: nothing was done in ${formatDuration(trend.spanMs)}`}`;
 }
 
-/** Who holds leases, and since when. */
+/** The consumers that hold leases, since when and until when. */
 function heldBy({ held, snapshot }: Row, zone: string): string[] {
   if (!held) return [];
   const { now } = snapshot;
@@ -101,24 +98,24 @@ function heldBy({ held, snapshot }: Row, zone: string): string[] {
     .sort((a, b) => (a.since ?? now) - (b.since ?? now))
     .map(({ by, jobs, since, ends }: Holder) => {
       const moving = by.startsWith('move:');
-      const who = moving ? `on the way to ${visible(by.slice(5))}` : holderOf(by);
+      const who = moving ? `moving to ${visible(by.slice(5))}` : holderOf(by);
       const long = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
       const end =
         ends - now > FAR_MS
           ? moving
-            ? 'until that is done'
-            : 'a lease never ends: delayq doctor'
+            ? 'until the move is done'
+            : 'a lease never expires: run delayq doctor'
           : ends > now
-            ? `first lease ends in ${formatDuration(ends - now)}`
-            : `first lease ran out ${formatDuration(now - ends)} ago`;
+            ? `first lease expires in ${formatDuration(ends - now)}`
+            : `first lease expired ${formatDuration(now - ends)} ago`;
       return `${clip(who, WHO)}: ${many(jobs, 'job')}${long}, ${end}`;
     });
   const more = lines.length > HOLDERS ? [`… and ${grouped(lines.length - HOLDERS)} more`] : [];
-  const part = held.seen < held.active ? [`(of the ${grouped(held.seen)} whose leases end first)`] : [];
+  const part = held.seen < held.active ? [`(among the ${grouped(held.seen)} leases that expire first)`] : [];
   return [...lines.slice(0, HOLDERS), ...more, ...part];
 }
 
-/** When jobs fall due, below each other, or beside each other where there is room for that. */
+/** Charts of when jobs fall due: side by side if the terminal is wide enough. */
 function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   const { hour, day } = aheadOf(snapshot);
   if (snapshot.pending === snapshot.due) return [];
@@ -145,7 +142,7 @@ function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   );
 }
 
-/** A queue's config as people write it. */
+/** A queue's config in the notation of `delayq config`. */
 function settingsOf(config: Readonly<Record<string, string>>): [string, string][] {
   const settings = readSettings(config);
   return Object.entries(config).map(([name, text]) => {

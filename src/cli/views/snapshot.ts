@@ -10,50 +10,53 @@ import {
   trend,
 } from '../../internal.js';
 
-/** Jobs a second into and out of a queue, between two looks. */
+/** Jobs per second into and out of a queue, between two looks. */
 interface Rates {
   readonly in: number;
   readonly out: number;
 }
 
-/** A queue as it was seen. */
+/** A queue at one moment. */
 export interface Row {
   readonly queue: string;
   readonly snapshot: Snapshot;
   readonly trend: Trend | undefined;
-  /** Since the look before. */
+  /** Since the look before; undefined at the first look. */
   readonly rates: Rates | undefined;
-  /** How it stood at the last looks, the oldest first. */
+  /** Its counters at the last looks, oldest first. */
   readonly seen: readonly Sample[];
-  /** Who holds leases, `seen` of `active` of them; only of a queue that was asked for by its name. */
+  /** The consumers that hold leases; only if one queue was asked for by name. */
   readonly held?: Awaited<ReturnType<Inspector['holders']>>;
 }
 
-/** All queues as they are at one moment; one that cannot be read does not hide the others. */
+/** All queues at one moment. Those that cannot be read are listed apart. */
 export interface Look {
   readonly rows: Row[];
   readonly broken: { readonly queue: string; readonly error: DelayqError }[];
 }
 
-/** How many of the next due times are shown for one queue. */
+/** How many of the next jobs are shown of a single queue. */
 const UPCOMING = 5;
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** What falls due is counted up to these times, ms from now: an hour in twelfths, a day in hours. */
+/** The bounds of the charts, ms from now: the next hour in steps of 5 minutes, then the next day in hours. */
 const AHEAD = [
   ...Array.from({ length: 12 }, (_, i) => (i + 1) * 5 * MINUTE_MS),
   ...Array.from({ length: 23 }, (_, i) => (i + 2) * HOUR_MS),
 ];
 
-/** By so many of the last looks is told where a queue goes. */
+/** How many looks the trend of a live view is computed from. */
 const LOOKS = 16;
 
-/** How many queues are asked at once. */
+/** How many queues are read at once. */
 const AT_ONCE = 50;
 
-/** Looks at all queues, or in full at the one called `name`. */
+/**
+ * Reads all queues, or only the one called `name`, with more detail. Throws if that one cannot be read, or if Redis does
+ * not answer.
+ */
 export async function lookAt(inspector: Inspector, name: string | undefined, before?: Look): Promise<Look> {
   const names = name === undefined ? await inspector.queues() : [name];
   const found: Look = { rows: [], broken: [] };
@@ -79,17 +82,17 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
     }
   };
   for (let i = 0; i < names.length; i += AT_ONCE) await Promise.all(names.slice(i, i + AT_ONCE).map(one));
-  // Replies come in the order of the calls, but for scripts that Redis had to be told anew.
+  // Usually in order already, but a script that Redis did not know is sent again and answered later.
   found.rows.sort((a, b) => (a.queue < b.queue ? -1 : 1));
   return found;
 }
 
-/** Whether anything of the queues is there. */
+/** Whether none of the queues exists. */
 export function nothingThere({ rows, broken }: Look): boolean {
   return broken.length === 0 && !rows.some(({ snapshot }) => exists(snapshot));
 }
 
-/** What falls due in the coming hour and in the coming day. */
+/** How many jobs fall due in each part of the next hour and of the next day. */
 export function aheadOf({ now, ahead }: Snapshot): { hour: Snapshot['ahead']; day: Snapshot['ahead'] } {
   const hour = ahead.slice(0, 12);
   const all = { from: now, to: now + HOUR_MS, count: hour.reduce((sum, { count }) => sum + count, 0) };

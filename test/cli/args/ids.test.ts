@@ -59,7 +59,7 @@ describe('a job whose id no handler can be given', () => {
     });
     expect(linesOf((await delayq(['list', '--grep', 'ller-42', name])).stdout)).toHaveLength(1);
     const seen = await onTerminal(`delayq list ${name}; delayq show ${name} ${word}`);
-    expect(seen).toMatch(/base64:\/xs= +.*an id no handler can be given[\s\S]* id +\ufffd\\x1b\n/);
+    expect(seen).toMatch(/base64:\/xs= +.*has an invalid id[\s\S]* id +\ufffd\\x1b\n/);
     expect(seen).not.toContain('\x1b');
     expect(await delayq(['show', name, 'base64:AP8='])).toMatchObject({
       code: 3,

@@ -163,7 +163,7 @@ describe('delayq inspect', () => {
     // Who has paused a queue wants no drain; what then waits is told with that.
     await admin.hset(`${prefix}:{order-close}:config`, 'paused', 'inf');
     const shown = await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' });
-    expect(shown).toMatch(/^! paused until it is resumed: 1 job is due, the oldest for 1h/);
+    expect(shown).toMatch(/^! paused until resumed: 1 job is due, the oldest for 1h/);
     const paused = JSON.parse((await delayq(['inspect', '--prefix', prefix])).stdout).queues[0];
     expect(paused).toMatchObject({ stalled: false, paused: { until: null } });
     await admin.hset(`${prefix}:{order-close}:config`, 'paused', Date.now() + 600_000);
@@ -184,7 +184,7 @@ describe('delayq inspect', () => {
     await timePasses(queue.name, 600_000);
     await admin.hset(key(queue.name, 'stats'), 'drained', Date.now() - 600_000);
     const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
-    expect(shown).toMatch(/^! no drain for 10m: 1 lease has run out/);
+    expect(shown).toMatch(/^! no drain for 10m: 1 lease has expired/);
   });
 
   it.each(['never', '-1', String(Date.now() + 3_600_000)])(
@@ -220,10 +220,10 @@ describe('delayq inspect', () => {
     expect(trend.lagMsPerMinute).toBeGreaterThan(50_000);
     expect(trend.emptyInMs).toBeGreaterThan(0);
     const catching = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
-    expect(catching).toMatch(/^· catches up: 1 job is due, the oldest for 10m.*; empty in \d+ms$/m);
+    expect(catching).toMatch(/^· catching up: 1 job is due, the oldest for 10m.*; empty in \d+ms$/m);
     for (const ago of [60_000, 30_000]) await sample(ago, 0, 700, 700, 0, 0, 1, now - 600_000, 201);
     const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
-    expect(shown).toMatch(/^! falls behind: 1 job is due, the oldest for 10m.*, growing by (1m|[56]\d.*s)/);
+    expect(shown).toMatch(/^! falling behind: 1 job is due, the oldest for 10m.*, growing by (1m|[56]\d.*s)/);
     expect(shown).toMatch(/rates +in (2|1\.\d)\/s, out (3|2\.\d)\/s over the last 5m/);
   });
 
@@ -237,7 +237,7 @@ describe('delayq inspect', () => {
     await queue.nack(jobs, { backoff: [600_000] });
     await admin.hset(stats, 'dead', 1);
     expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
-      /^! handlers fail: 3 to be tried again, 1 dead, none done in 1m 4\ds/,
+      /^! handlers are failing: 3 will be retried, 1 dead, none done in 1m 4\ds/,
     );
   });
 
@@ -272,11 +272,11 @@ describe('delayq inspect', () => {
       expect.arrayContaining([{ by: 'web-1:312', jobs: 1, since, ends: expect.any(Number) }]),
     );
     const shown = await onTerminal(`delayq inspect --tz UTC ${queue.name}`, { NO_COLOR: '1' });
-    expect(shown).toMatch(/^ +web-1:312: 1 job since .*\(2m( \ds)?\), first lease ends in \d+s$/m);
-    expect(shown).toMatch(/^ +on the way to other: 1 job since .*, until that is done$/m);
+    expect(shown).toMatch(/^ +web-1:312: 1 job since .*\(2m( \ds)?\), first lease expires in \d+s$/m);
+    expect(shown).toMatch(/^ +moving to other: 1 job since .*, until the move is done$/m);
     await admin.zadd(key(queue.name, 'active'), ...Array.from({ length: 600 }, (_, i) => [i + 1, `x${i}`]).flat());
     expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
-      /^ +somebody unknown: 250 jobs, .*\n +\(of the 250 whose leases end first\)$/m,
+      /^ +unknown consumer: 250 jobs, .*\n +\(among the 250 leases that expire first\)$/m,
     );
   });
 
@@ -287,11 +287,11 @@ describe('delayq inspect', () => {
     await admin.zadd(active, 'inf', 'kept');
     const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
     expect(shown).toMatch(/^ {2}next due +never {2}never$/m);
-    expect(shown).toMatch(/^ +somebody unknown: 1 job, a lease never ends: delayq doctor$/m);
+    expect(shown).toMatch(/^ +unknown consumer: 1 job, a lease never expires: run delayq doctor$/m);
     const story = async (id: string) => onTerminal(`delayq show ${queue.name} ${id}`, { NO_COLOR: '1' });
     expect(await story('ever')).toMatch(/^ {2}due +long ago$/m);
     expect(await story('never')).toMatch(/^ {2}due +never$/m);
-    expect(await story('kept')).toMatch(/^ {2}held by +somebody unknown since[\s\S]*lease ends +never$/m);
+    expect(await story('kept')).toMatch(/^ {2}held by +unknown consumer since[\s\S]*lease ends +never$/m);
   });
 
   it('with --watch goes on, with rates, until it is stopped', async () => {
