@@ -2,24 +2,31 @@ import type { Argument, Command, Option } from 'commander';
 import { SETTING_NAMES } from '../../internal.js';
 
 /*
- * What can stand at the cursor of a command line that is being typed, found by walking the tree of commands.
+ * Finds what can be typed at the cursor of a command line, from commander's tree of commands.
  */
 
-/** A word that may stand there, and what it means. */
-type Candidate = readonly [word: string, meaning: string];
+/** A word to offer, and its description. */
+type Candidate = readonly [word: string, description: string];
 
-/** What may stand there: words; names of queues behind what is there already; files, behind `before`; or another command line. */
+/** What to offer: words; queue names or files, each with `before` in front; or the completions of another command. */
 export type Candidates =
   | { readonly kind: 'words'; readonly words: readonly Candidate[] }
   | { readonly kind: 'queues'; readonly before: string; readonly redis?: string; readonly prefix?: string }
   | { readonly kind: 'files'; readonly before: string }
-  | { readonly kind: 'command'; readonly from: number };
+  | {
+      readonly kind: 'command';
+      /** How many words come before that command. */
+      readonly from: number;
+    };
+
+/** An option with its value: --redis=redis://host */
+const ASSIGNMENT = /^(--[^=]+)=(.*)$/;
 
 const NOTHING: Candidates = { kind: 'words', words: [] };
 
-/** What is meant by the placeholders of options and arguments, such as queue in <queue>. */
+/** What to offer for the placeholder of an option or argument, such as queue in <queue>. */
 const SOURCES: Readonly<Record<string, (current: string) => Candidates>> = {
-  // drain takes several: high,low
+  // drain accepts several: high,low
   queue: (current) => ({ kind: 'queues', before: current.replace(/[^,]*$/, '') }),
   file: () => ({ kind: 'files', before: '' }),
   payload: (current) => (current.startsWith('@') ? { kind: 'files', before: '@' } : NOTHING),
@@ -27,28 +34,28 @@ const SOURCES: Readonly<Record<string, (current: string) => Candidates>> = {
   'name=value': () => words(SETTING_NAMES.map((name) => `${name}=`)),
 };
 
-/** Where the words before the cursor have led. */
-interface Place {
+/** What the words before the cursor mean. */
+interface Cursor {
   readonly command: Command;
-  /** How many arguments of the command stand before. */
+  /** How many arguments of the command come before the cursor. */
   readonly args: number;
-  /** What must stand here: the value of this option. */
+  /** The cursor is at the value of this option. */
   readonly option?: Option | undefined;
-  /** How many words stand up to `--`, with it. */
+  /** How many words there are up to and including `--`. */
   readonly dashes?: number | undefined;
-  /** Values of options that choose the Redis and the namespace. */
+  /** The values of --redis and --prefix. */
   readonly given: { redis?: string; prefix?: string };
 }
 
-/** What may stand in place of `current`, behind the words `before` it, none of which is the program's name. */
+/** Returns what to offer in place of `current`. `before` are the words before it, without the program's name. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
-  const { command, args, option, dashes, given } = placeOf(program, before);
+  const { command, args, option, dashes, given } = cursorAfter(program, before);
   if (option) return { ...valuesOf(placeholder(option.flags), current), ...given };
-  const assigned = /^(--[^=]+)=(.*)$/.exec(current);
+  const assigned = ASSIGNMENT.exec(current);
   if (dashes === undefined && assigned) {
     const [, flag = '', value = ''] = assigned;
     const found = optionOf(command, flag);
-    return found ? behind(`${flag}=`, { ...valuesOf(placeholder(found.flags), value), ...given }) : NOTHING;
+    return found ? prefixed(`${flag}=`, { ...valuesOf(placeholder(found.flags), value), ...given }) : NOTHING;
   }
   if (dashes === undefined && current.startsWith('-')) return options(command);
   if (command === program) return commands(program);
@@ -58,12 +65,12 @@ export function candidatesFor(program: Command, before: readonly string[], curre
   return argument ? { ...valuesOf(argument.name(), current), ...given } : NOTHING;
 }
 
-function placeOf(program: Command, before: readonly string[]): Place {
+function cursorAfter(program: Command, before: readonly string[]): Cursor {
   let command = program;
   let args = 0;
   let option: Option | undefined;
   let dashes: number | undefined;
-  const given: Place['given'] = {};
+  const given: Cursor['given'] = {};
   for (const [i, word] of before.entries()) {
     if (option) {
       keep(given, option, word);
@@ -71,30 +78,30 @@ function placeOf(program: Command, before: readonly string[]): Place {
     } else if (dashes !== undefined) args += 1;
     else if (word === '--') dashes = i + 1;
     else if (word.startsWith('--')) {
-      const [, flag = word, value] = /^(--[^=]+)=(.*)$/.exec(word) ?? [];
+      const [, flag = word, value] = ASSIGNMENT.exec(word) ?? [];
       const found = optionOf(command, flag);
       if (found && value !== undefined) keep(given, found, value);
       else option = takesValue(found) ? found : undefined;
-    } else if (word.length > 1 && word.startsWith('-')) option = lastOf(command, word.slice(1));
+    } else if (word.length > 1 && word.startsWith('-')) option = valueOption(command, word.slice(1));
     else if (command === program) command = commandOf(program, word);
     else args += 1;
   }
   return { command, args, option, dashes, given };
 }
 
-function keep(given: Place['given'], option: Option, value: string): void {
+function keep(given: Cursor['given'], option: Option, value: string): void {
   const name = option.attributeName();
   if (name === 'redis' || name === 'prefix') given[name] = value;
 }
 
 function commandOf(program: Command, name: string): Command {
   const found = visible(program).find((command) => command.name() === name || command.aliases().includes(name));
-  // Behind a word that is no command nothing can be told.
+  // After an unknown command there is nothing to offer.
   return found ?? program.createCommand(name);
 }
 
-/** Of letters such as qn in -qn the option that takes the next word as its value. */
-function lastOf(command: Command, letters: string): Option | undefined {
+/** In letters such as qn of -qn, the last option, if the next word is its value. */
+function valueOption(command: Command, letters: string): Option | undefined {
   for (const [i, letter] of [...letters].entries()) {
     const option = optionOf(command, `-${letter}`);
     if (takesValue(option)) return i === letters.length - 1 ? option : undefined;
@@ -110,13 +117,13 @@ function takesValue(option: Option | undefined): boolean {
   return Boolean(option && (option.required || option.optional));
 }
 
-function argumentAt(command: Command, place: number): Argument | undefined {
+function argumentAt(command: Command, index: number): Argument | undefined {
   const all = command.registeredArguments;
   const last = all[all.length - 1];
-  return all[place] ?? (last?.variadic ? last : undefined);
+  return all[index] ?? (last?.variadic ? last : undefined);
 }
 
-/** queue of <queue>, name=value of [name=value...]. */
+/** Returns queue for <queue>, name=value for [name=value...]. */
 function placeholder(flags: string): string {
   return /[<[](.*?)(?:\.{3})?[>\]]/.exec(flags)?.[1] ?? '';
 }
@@ -125,11 +132,11 @@ function valuesOf(name: string, current: string): Candidates {
   return name.includes('|') ? words(name.split('|')) : (SOURCES[name]?.(current) ?? NOTHING);
 }
 
-/** The same candidates with `prefix` before each. */
-function behind(prefix: string, candidates: Candidates): Candidates {
+/** The same candidates with `prefix` in front of each. */
+function prefixed(prefix: string, candidates: Candidates): Candidates {
   switch (candidates.kind) {
     case 'words':
-      return { kind: 'words', words: candidates.words.map(([word, meaning]) => [`${prefix}${word}`, meaning]) };
+      return { kind: 'words', words: candidates.words.map(([word, description]) => [`${prefix}${word}`, description]) };
     case 'command':
       return candidates;
     default:

@@ -1,11 +1,14 @@
 /*
- * What shells run when the tab key is pressed: each asks "delayq completion --words -- word… current", whose answer begins
- * with a line that says what may stand there (words, "files" with what stands before the name, "command" with the
- * number of words before another command's line), followed by the words, each with its meaning behind a tab.
+ * The completion scripts of the shells. When the tab key is pressed, each runs
+ *   delayq completion --words -- WORD… CURRENT
+ * The first line of the answer says what to offer:
+ *   words           the lines that follow: a word, a tab and its description
+ *   files BEFORE    names of files, with BEFORE in front
+ *   command N       the completions of the command that begins after N words
  */
 
-// COMP_WORDS is broken at the characters of COMP_WORDBREAKS, : and = among them: pieces that stand side by side in the line are
-// one word. What is put in takes the place of the last piece alone.
+// Bash splits words at the characters of COMP_WORDBREAKS, such as : and =. So the script joins neighbouring pieces of the
+// line to words again. What it offers replaces only the last piece.
 export const bash = `# Completes delayq in bash.
 _delayq() {
   local program=\${COMP_WORDS[0]/#\\~\\//$HOME/} line=\${COMP_LINE:0:COMP_POINT} words=() reply part tail word i

@@ -4,26 +4,29 @@ import type { Recipe } from './to-handlers.js';
 
 const NEWLINE = Buffer.from('\n');
 
-/** Lines are handed on when they have so many bytes together. */
+/** Lines are written to the input file of a handler in pieces of this size, bytes. */
 const CHUNK = 64 * 1024;
 
-/** One process a job: `command` as it is, no shell, the payload on stdin, the rest in DELAYQ_*. */
+/**
+ * `drain Q -- command`: a process for each job, without a shell. The payload is on stdin, the rest in DELAYQ_…
+ * variables.
+ */
 export function execRecipe(
   command: readonly string[],
   form: Form,
   env: NodeJS.ProcessEnv,
-  odd: (notice: string) => void,
+  warn: (text: string) => void,
 ): Recipe {
   const [file = '', ...args] = command;
   return ([task]) => {
     const { queue, id, attempt, tries, due, receipt } = task as Task;
-    // Whole arguments only, and never the payload: nothing of a job can become part of another word, or code of a shell.
-    const whole: Record<string, string> = { '{id}': id, '{queue}': queue };
+    // Only whole arguments are replaced, and never by the payload: no job can inject options or shell code.
+    const placeholders: Record<string, string> = { '{id}': id, '{queue}': queue };
     return {
       file,
-      args: args.map((arg) => whole[arg] ?? arg),
-      // A child of ours rather than a copy, which would be much garbage: the more memory a process has touched, the longer
-      // it takes to start another. spawn reads what is inherited, too.
+      args: args.map((arg) => placeholders[arg] ?? arg),
+      // Inherits from `env` instead of copying it: copies are garbage, and the more memory this process uses, the
+      // longer it takes to start another. spawn() reads inherited properties too.
       env: Object.assign(Object.create(env), {
         DELAYQ_ID: id,
         DELAYQ_QUEUE: queue,
@@ -32,32 +35,34 @@ export function execRecipe(
         DELAYQ_DUE: String(due),
         DELAYQ_RECEIPT: receipt,
       }),
-      input: [lineOf(form, queue, task as Task, odd), NEWLINE],
+      input: [lineOf(form, queue, task as Task, warn), NEWLINE],
     };
   };
 }
 
-/** One shell command a batch, the jobs on its stdin, one a line. No shell sees a payload but as input of a command. */
-export function pipeRecipe(command: string, form: Form, env: NodeJS.ProcessEnv, odd: (notice: string) => void): Recipe {
+/**
+ * `drain Q --pipe 'command'`: a shell command for each batch. The jobs are lines on its stdin, so no shell parses them.
+ */
+export function pipeRecipe(command: string, form: Form, env: NodeJS.ProcessEnv, warn: (text: string) => void): Recipe {
   return (tasks) => ({
     file: '/bin/sh',
     args: ['-c', command],
     env: { ...env, DELAYQ_QUEUE: (tasks[0] as Task).queue },
-    input: chunks(tasks, (task) => lineOf(form, task.queue, task, odd)),
+    input: chunks(tasks, (task) => lineOf(form, task.queue, task, warn)),
   });
 }
 
 function* chunks(tasks: readonly Task[], line: (task: Task) => Buffer): Generator<Buffer> {
-  let pile: Buffer[] = [];
+  let piece: Buffer[] = [];
   let size = 0;
   for (const task of tasks) {
     const text = line(task);
-    pile.push(text, NEWLINE);
+    piece.push(text, NEWLINE);
     size += text.length;
     if (size < CHUNK) continue;
-    yield Buffer.concat(pile);
-    pile = [];
+    yield Buffer.concat(piece);
+    piece = [];
     size = 0;
   }
-  yield Buffer.concat(pile);
+  yield Buffer.concat(piece);
 }

@@ -2,41 +2,51 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Leases } from '../../internal.js';
 import type { Drain } from './drain.js';
 import type { Reader } from './reader.js';
-import { Unconfirmed } from './unconfirmed.js';
+import { UnconfirmedLines } from './unconfirmed.js';
 
-/** How often to look whether the reader is still there, ms. */
-const LOOK_MS = 500;
+/*
+ * Decides when a job that was written to a pipe counts as handled, and then removes it (ack).
+ *
+ * A pipe does not tell what its reader has handled, only how much nobody has read yet. So a line counts as handled when
+ *   1. the reader has read so much more that it cannot still have the line in its buffers (Reader.readAhead), or
+ *   2. it was read a lease ago, and the reader still lives, or
+ *   3. nothing more is written, and the reader has read everything and closed the pipe.
+ * The leases of all other jobs are renewed meanwhile. If the reader dies, or the drain is stopped, they are given back.
+ */
 
-/** A pause between two looks that is longer shows that the process was stopped, or the machine asleep, ms. */
+/** How often to check that the reader is still there, ms. */
+const CHECK_MS = 500;
+
+/** If two checks are further apart than this, ms, the process was suspended or the machine asleep. */
 const SUSPENDED_MS = 2_000;
 
-/** So many calls that confirm jobs may be under way before more is written. */
-const MOST_ACKS = 2;
+/** How many calls to Redis may be under way before more lines are written. */
+const MAX_ACKS = 2;
 
-/** Pauses between looks at a reader that comes to its end, ms: the last is the longest. */
+/** Pauses between checks while the reader reads the end of its input, ms: at first, and the longest. */
 const ENDING_MS = [5, 250] as const;
 
-/** When to say why a drain waits although it has written everything, ms. */
+/** How long everything may be written before the drain reports why it has not ended, ms. */
 const HINT_MS = 2_000;
 const NO_END =
-  'waiting until the last lines are a lease old: the end of their reader cannot be seen while others hold the pipe open ' +
-  'for writing (2>&1, a shell loop, a wrapper such as timeout)';
+  'waiting until the last lines are a lease old: the end of their reader cannot be detected while another process has ' +
+  'the pipe open for writing (2>&1, a shell loop, or a wrapper such as timeout)';
 
-/** Removes the jobs whose lines were written, as soon as their reader counts as done with them. */
+/** Removes the jobs whose lines were written once their reader counts as done with them. */
 export class Confirmer {
   readonly #leases: Leases;
   readonly #reader: Reader;
   readonly #drain: Drain;
-  readonly #unconfirmed = new Unconfirmed();
+  readonly #unconfirmed = new UnconfirmedLines();
   readonly #gone = new AbortController();
-  /** Under way, or failed. */
+  /** Calls under way, and those that failed. */
   readonly #acks = new Set<Promise<void>>();
   #writing = false;
-  #looks: NodeJS.Timeout | undefined;
-  #firstLook: Promise<void> | undefined;
-  #looked = 0;
-  #readAt = 0;
-  /** Jobs that were lost before they were confirmed. */
+  #checks: NodeJS.Timeout | undefined;
+  #firstCheck: Promise<void> | undefined;
+  #checkedAt = 0;
+  #readCheckedAt = 0;
+  /** How many jobs were written, but their leases were lost before they were confirmed. */
   lost = 0;
 
   constructor(leases: Leases, reader: Reader, drain: Drain) {
@@ -45,25 +55,28 @@ export class Confirmer {
     this.#drain = drain;
   }
 
-  /** Aborts when the reader has gone before its end. */
+  /** Aborts when the reader has closed the pipe early. */
   get readerGone(): AbortSignal {
     return this.#gone.signal;
   }
 
-  /** Looks from now on whether the reader is still there. Resolves when it was looked for: only who was seen is missed. */
+  /**
+   * Starts to check that the reader is still there. Resolves after the first check: a reader must have been seen once,
+   * or its end cannot be noticed.
+   */
   async watchReader(): Promise<void> {
-    if (this.#reader.ahead === 0 || this.#looks) return this.#firstLook;
-    const look = async () => {
-      const presence = await this.#reader.look();
+    if (this.#reader.readAhead === 0 || this.#checks) return this.#firstCheck;
+    const check = async () => {
+      const presence = await this.#reader.check();
       if (presence === 'gone') this.#gone.abort();
       if (presence === 'reads' && !this.#writing) this.#confirmRead();
     };
-    this.#looks = setInterval(look, LOOK_MS).unref();
-    this.#firstLook = look();
-    return this.#firstLook;
+    this.#checks = setInterval(check, CHECK_MS).unref();
+    this.#firstCheck = check();
+    return this.#firstCheck;
   }
 
-  /** While something is being written nobody can tell what was read. */
+  /** Must be given each write: what was read cannot be determined while one is under way. */
   async whileWriting<T>(written: Promise<T>): Promise<T> {
     this.#writing = true;
     const result = await written;
@@ -71,42 +84,41 @@ export class Confirmer {
     return result;
   }
 
-  /** Adds lines that were accepted, each with its length in bytes, its end included. */
+  /** Adds lines that stdout accepted, with their lengths in bytes, line end included. */
   add(lines: readonly { readonly job: Job; readonly bytes: number }[], leaseMs: number): void {
     this.#unconfirmed.add(lines, leaseMs);
-    // Those that were lost while they were being written.
+    // Leases that were lost during the write.
     for (const { job } of lines) if (!this.#leases.holds(job)) this.leaseLost(job);
-    const { ahead, most } = this.#reader;
-    if (this.#unconfirmed.bytes > ahead)
-      this.#confirm(this.#unconfirmed.takeBehind(ahead + (this.#reader.unread() ?? most)));
+    const { readAhead, maxInFlight } = this.#reader;
+    if (this.#unconfirmed.bytes > readAhead)
+      this.#confirm(this.#unconfirmed.takeFollowedBy(readAhead + (this.#reader.unread() ?? maxInFlight)));
   }
 
-  /** Resolves when few enough calls are under way. */
+  /** Resolves when few enough calls to Redis are under way. */
   async room(): Promise<void> {
     const [first] = this.#acks;
-    if (this.#acks.size > MOST_ACKS) await first;
+    if (this.#acks.size > MAX_ACKS) await first;
   }
 
-  /** Hears of a job whose lease was lost: if its line is out already, it may come a second time. */
+  /** Must be told of each lost lease: if the job's line was written, it may be delivered twice. */
   leaseLost(job: Job): void {
     if (this.#unconfirmed.delete(job)) this.lost += 1;
   }
 
-  /** Confirms what its reader has had for a lease. */
+  /** Confirms the lines that were read a lease ago. */
   #confirmRead(): void {
     const now = performance.now();
-    // We did not run for a while, and nor did the reader, maybe.
-    if (now - this.#looked > SUSPENDED_MS) this.#unconfirmed.forgetReads();
-    this.#looked = now;
-    if (this.#unconfirmed.size > 0 && now - this.#readAt >= this.#unconfirmed.lookMs) {
-      this.#readAt = now;
+    if (now - this.#checkedAt > SUSPENDED_MS) this.#unconfirmed.forgetReads();
+    this.#checkedAt = now;
+    if (this.#unconfirmed.size > 0 && now - this.#readCheckedAt >= this.#unconfirmed.checkMs) {
+      this.#readCheckedAt = now;
       const unread = this.#reader.unread();
       if (unread !== undefined) this.#unconfirmed.noteRead(unread);
     }
-    this.#confirm(this.#unconfirmed.takeRead());
+    this.#confirm(this.#unconfirmed.takeReadALeaseAgo());
   }
 
-  /** That it failed is reported to whoever waits for it, at the latest by {@link Confirmer.settled}. */
+  /** Starts an ack. Its error is thrown by {@link room} or {@link settled}. */
   #confirm(jobs: Job[]): void {
     if (jobs.length === 0) return;
     const ack = this.#ack(jobs);
@@ -122,23 +134,26 @@ export class Confirmer {
     this.lost += answers.filter((answer) => answer === 'lost').length;
   }
 
-  /** Called when nothing more is written: confirms what can be, unless something has failed or a stop tells otherwise. */
+  /**
+   * Nothing more is written: confirms what can be confirmed. `complete`: everything was written, and nothing failed.
+   */
   async end(complete: boolean): Promise<void> {
     const { stop } = this.#drain;
     if (complete && !stop.aborted && !this.#gone.signal.aborted) await this.#readToTheEnd();
-    // Whoever stopped us may have stopped our reader, too: a service is told as a whole.
+    // A service is stopped as a whole: the reader may be ending, too, and would not handle what it has not read.
     if (stop.aborted && this.#unconfirmed.size > 0)
-      this.#reader.takeOut((unread) => this.#unconfirmed.partRead(unread));
+      this.#reader.takeOut((unread) => this.#unconfirmed.restOfPartlyRead(unread));
   }
 
   /**
-   * Gives the reader its end and waits until it has ended, or all lines are confirmed. One that read everything and then
-   * ended has done it all; one that left something may have done none of what it had read ahead.
+   * Closes the pipe and waits until the reader has ended, or all lines are confirmed. A reader that read everything
+   * before it ended has handled it all; if it left something unread, it may not have handled what it had read ahead
+   * either.
    */
   async #readToTheEnd(): Promise<void> {
-    if (this.#unconfirmed.size === 0 || (await this.#reader.look()) === 'gone') return;
+    if (this.#unconfirmed.size === 0 || (await this.#reader.check()) === 'gone') return;
     const closed = await this.#reader.close();
-    clearInterval(this.#looks);
+    clearInterval(this.#checks);
     const hint = closed ? undefined : setTimeout(() => this.#drain.report.waiting(NO_END), HINT_MS);
     try {
       await this.#untilRead(closed);
@@ -150,27 +165,27 @@ export class Confirmer {
   async #untilRead(closed: boolean): Promise<void> {
     const { stop } = this.#drain;
     for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !stop.aborted; ) {
-      const presence = await this.#reader.look();
+      const presence = await this.#reader.check();
       if (stop.aborted) return;
       if (presence === 'gone') {
-        if (closed && this.#reader.unread() === 0) this.#confirm(this.#unconfirmed.takeBehind(0));
+        if (closed && this.#reader.unread() === 0) this.#confirm(this.#unconfirmed.takeFollowedBy(0));
         return;
       }
       if (closed) this.#confirmRead();
-      // While others may write into the pipe, too, nobody can tell what was read.
-      else this.#confirm(this.#unconfirmed.takeAccepted());
+      // Others may write into the pipe: what was read of ours cannot be determined.
+      else this.#confirm(this.#unconfirmed.takeAcceptedALeaseAgo());
       await sleep(pauseMs, undefined, { signal: stop }).catch(() => {});
       pauseMs = Math.min(2 * pauseMs, ENDING_MS[1]);
     }
   }
 
-  /** Resolves when Redis knows of all that was confirmed. Throws what kept it from that. */
+  /** Resolves when all calls to Redis have ended. Throws if one failed. */
   async settled(): Promise<void> {
     await Promise.all(this.#acks);
   }
 
-  /** Looks no more. */
+  /** Stops checking the reader. */
   close(): void {
-    clearInterval(this.#looks);
+    clearInterval(this.#checks);
   }
 }

@@ -1,7 +1,11 @@
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 
-/** So many descriptors are looked at before others get a turn: less than a ms. A busy host has 100,000. */
+/*
+ * What /proc (Linux) tells about the open files of processes: who has a pipe open, and how. Elsewhere nothing is found.
+ */
+
+/** How many descriptors are checked before other work gets a turn: under 1 ms. A busy host has 100,000 of them. */
 const SLICE = 200;
 
 /** How a descriptor was opened. */
@@ -10,23 +14,23 @@ interface Mode {
   readonly writes: boolean;
 }
 
-/** A descriptor of some process. */
+/** A file descriptor of some process. */
 export interface Descriptor extends Mode {
   readonly pid: number;
   readonly fd: string;
 }
 
-/** What a descriptor of ours leads to, such as `pipe:[4711]` (proc(5)); undefined where there is no /proc. */
+/** What a descriptor of this process refers to, such as `pipe:[4711]` (proc(5)). Undefined without /proc. */
 export function targetOf(fd: number): string | undefined {
   return linkOf(process.pid, String(fd));
 }
 
-/** How a descriptor of ours was opened; undefined where there is no /proc. */
+/** How a descriptor of this process was opened. Undefined without /proc. */
 export function modeOf(fd: number): Mode | undefined {
   return modeAt(process.pid, String(fd));
 }
 
-/** Descriptors of processes other than this one that lead to `target`, as far as this user may see them. */
+/** Finds the descriptors of other processes that refer to `target`: those that this user is allowed to see. */
 export async function descriptorsOf(target: string): Promise<Descriptor[]> {
   const found: Descriptor[] = [];
   let looked = 0;
@@ -43,10 +47,10 @@ export async function descriptorsOf(target: string): Promise<Descriptor[]> {
   return found;
 }
 
-/** Parent and group of a process; undefined when it has ended, be it a zombie. */
+/** The parent and process group of a process. Undefined if it has ended, even if it is still a zombie. */
 export function statOf(pid: number): { readonly parent: number; readonly group: number } | undefined {
   try {
-    // Behind the name in parentheses: state, parent, group (proc(5)).
+    // After the name in parentheses follow state, parent and group (proc(5)).
     const [state = '', parent, group] = readFileSync(`/proc/${pid}/stat`, 'latin1')
       .replace(/^.*\) /s, '')
       .split(' ');
@@ -56,7 +60,7 @@ export function statOf(pid: number): { readonly parent: number; readonly group: 
   }
 }
 
-/** Whether a descriptor that was found earlier still leads to `target` and can be read from. */
+/** Whether a descriptor found earlier still refers to `target` and can be read from. */
 export function stillReads({ pid, fd }: Descriptor, target: string): boolean {
   return linkOf(pid, fd) === target && (modeAt(pid, fd)?.reads ?? false);
 }
@@ -71,7 +75,7 @@ function linkOf(pid: number, fd: string): string | undefined {
 
 function modeAt(pid: number, fd: string): Mode | undefined {
   try {
-    // The permissions of the link tell it (proc(5)).
+    // The permissions of the link are those of the descriptor (proc(5)).
     const { mode } = lstatSync(`/proc/${pid}/fd/${fd}`);
     return { reads: (mode & 0o400) !== 0, writes: (mode & 0o200) !== 0 };
   } catch {
@@ -79,7 +83,7 @@ function modeAt(pid: number, fd: string): Mode | undefined {
   }
 }
 
-/** Nothing for processes that have ended, or belong to another user. */
+/** Lists a directory of /proc. Empty if the process has ended or belongs to another user. */
 function namesIn(directory: string): string[] {
   try {
     return readdirSync(directory);

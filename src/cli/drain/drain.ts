@@ -70,7 +70,7 @@ export class DrainReport {
       retried: `failed, retry in ${formatDuration(delayMs ?? 0)}`,
       dead: 'dead',
       released: 'given back, not counted as a failure',
-      lost: 'lease lost: the job will be delivered again',
+      lost: 'lease lost: the job is delivered again',
       superseded: 'the job was replaced or cancelled meanwhile',
     }[outcome];
     const why = error === undefined ? '' : `: ${firstLine(error)}`;

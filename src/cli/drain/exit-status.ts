@@ -4,39 +4,51 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Dead, DelayqError, isDelayqError, Release } from '../../internal.js';
 import type { Ended } from './process.js';
 
-/** Of the errors of spawn(2), those that pass: the machine has no room for one more process now. */
-const NO_ROOM = new Set(['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE']);
+/*
+ * What the exit status of a handler means for its job, and for the run:
+ *   0               done
+ *   --dead-on       dead at once
+ *   255             failed, and the run stops
+ *   126, 127        before any other status: the handler cannot be run. The run stops, and nothing is counted
+ *   128 + signal    around a stop by SIGTERM, SIGINT or SIGHUP: the job is given back, and nothing is counted
+ *   anything else   failed
+ */
 
-/** The signals that stop a service or a terminal's jobs, as statuses. Whoever sends them to all may reach delayq last. */
+/** Errors of spawn(2) that may pass: the machine has no resources for another process now. */
+const NO_RESOURCES = new Set(['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE']);
+
+/** Exit statuses of processes that were stopped by a service manager or by Ctrl-C. */
 const STOPPED = new Set((['SIGHUP', 'SIGINT', 'SIGTERM'] as const).map((name) => 128 + constants.signals[name]));
 
-/** How long a handler that ended so waits for its verdict, ms: Node hears of its end before it hears of its own signal. */
+/**
+ * How long to wait, ms, whether the signal that ended a handler was meant for us too: it may reach us after its exit.
+ */
 const STOP_MS = 1_000;
 
-/** Exit statuses by which a shell says that a command is not there or cannot be run. */
-const NOT_RUN = new Set([126, 127]);
+/** The statuses by which a shell reports that a command was not found or cannot be executed. */
+const CANNOT_RUN = new Set([126, 127]);
 
-/** Says by a handler's exit status what becomes of its job, in the words of a worker. */
-export class Verdict {
+/** Decides by a handler's exit status what happens to its job, and when no more handlers should be started. */
+export class ExitPolicy {
   readonly #command: string;
   readonly #parallel: number;
   readonly #deadOn: ReadonlySet<number>;
   readonly #stop: AbortSignal;
   readonly #halt = new AbortController();
-  /** A handler has ended in another way than "not found": it can be run. */
-  #proven = false;
-  #notRun = 0;
-  /** The handler asked to stop the run. */
+  /** A handler has exited with another status than 126 or 127: so it can be run. */
+  #hasRun = false;
+  #couldNotRun = 0;
+  /** A handler asked to stop the run (exit 255). */
   halted = false;
   #problem: DelayqError | undefined;
 
-  /** `parallel` handlers run at once: so many may end before one that was started earlier. `stop` stops the run. */
+  /** `parallel` handlers run at once. `stop` aborts when the run is stopped. */
   constructor(command: string, parallel: number, deadOn: ReadonlySet<number>, stop: AbortSignal) {
     this.#command = command;
     this.#parallel = parallel;
     this.#deadOn = deadOn;
     this.#stop = stop;
-    // As many handlers may wait for it as run at once: that is no leak.
+    // Each running handler may wait for it: many listeners are no leak.
     setMaxListeners(0, stop);
   }
 
@@ -45,33 +57,33 @@ export class Verdict {
     return this.#halt.signal;
   }
 
-  /** Why no handler can be run at all. */
+  /** Why the handler cannot be run at all. */
   get problem(): DelayqError | undefined {
-    // One that could not be run, with no other to compare it with, is no failure of its job.
-    if (!this.#problem && this.#notRun > 0 && !this.#proven) this.#problem = this.#cannotRun();
+    // Few jobs, and none of their handlers could be run.
+    if (!this.#problem && this.#couldNotRun > 0 && !this.#hasRun) this.#problem = this.#cannotRun();
     return this.#problem;
   }
 
-  /** Resolves when the job is done; throws what becomes of it otherwise. */
-  async ended({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
-    const because = (what: string) => (tail === '' ? what : `${what}: ${tail}`);
-    // Whatever status it ends with when it is told to: it was not let finish.
-    if (aborted) throw new Error(because((signal.reason as Error).message));
-    if (NOT_RUN.has(status) && !this.#proven) {
-      this.#notRun += 1;
-      // The first ones may be these jobs' own fault: they go behind the others, and the next one tells.
-      if (this.#notRun <= this.#parallel) throw new Release(0);
+  /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */
+  async check({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
+    const withTail = (text: string) => (tail === '' ? text : `${text}: ${tail}`);
+    // It was told to end before it was done, so its status means nothing.
+    if (aborted) throw new Error(withTail((signal.reason as Error).message));
+    if (CANNOT_RUN.has(status) && !this.#hasRun) {
+      this.#couldNotRun += 1;
+      // Perhaps only these jobs cause it: other jobs are tried first.
+      if (this.#couldNotRun <= this.#parallel) throw new Release(0);
       this.#problem ??= this.#cannotRun();
       this.#halt.abort();
       throw new Release();
     }
-    this.#proven = true;
+    this.#hasRun = true;
     if (status === 0) return;
     if (STOPPED.has(status)) {
       await sleep(STOP_MS, undefined, { signal: this.#stop }).catch(() => {});
       if (this.#stop.aborted) throw new Release();
     }
-    const text = because(by ? `killed by ${by}` : `exit ${status}`);
+    const text = withTail(by ? `killed by ${by}` : `exit ${status}`);
     if (this.#deadOn.has(status)) throw new Dead(text);
     if (status === 255) {
       this.halted = true;
@@ -80,11 +92,11 @@ export class Verdict {
     throw new Error(text);
   }
 
-  /** Throws what becomes of jobs whose handler could not be started. */
-  notStarted(error: NodeJS.ErrnoException): never {
+  /** Throws what a worker expects for jobs whose handler could not be started. */
+  startFailed(error: NodeJS.ErrnoException): never {
     const { code = '' } = error;
-    if (code === 'E2BIG')
-      throw new Error(`${this.#command} could not be started: arguments and environment are too large`);
+    // This depends on the job: the run goes on.
+    if (code === 'E2BIG') throw new Error(`cannot start ${this.#command}: arguments and environment are too large`);
     this.#problem ??= isDelayqError(error) ? error : this.#cannotStart(error);
     this.#halt.abort();
     throw new Release();
@@ -92,27 +104,27 @@ export class Verdict {
 
   #cannotStart(cause: NodeJS.ErrnoException): DelayqError {
     const { code = '', message } = cause;
-    const room = NO_ROOM.has(code);
-    const next = room
-      ? 'lower -P, or raise the limit (ulimit -u, ulimit -n)'
-      : 'name a program that is there and executable; under cron the PATH is short, so write it in full';
-    return new DelayqError(room ? 'temporary' : 'config', `cannot start ${this.#command}`, {
+    const passing = NO_RESOURCES.has(code);
+    const next = passing
+      ? 'lower -P, or raise the limits (ulimit -u, ulimit -n)'
+      : 'check that the program exists and is executable; cron has a short PATH, so give the full path there';
+    return new DelayqError(passing ? 'temporary' : 'config', `cannot start ${this.#command}`, {
       why: REASONS[code] ?? message,
-      next: `${next}. The jobs were given back, nothing was counted`,
+      next: `${next}. The jobs were given back and not counted as failures`,
       cause,
     });
   }
 
   #cannotRun(): DelayqError {
-    return new DelayqError('config', `${this.#command} does not run`, {
-      why: 'its first outcome was exit 126 or 127: by custom, a command was not found or cannot be run',
-      next: 'run it by hand; under cron the PATH is short. The jobs were given back, nothing was counted',
+    return new DelayqError('config', `cannot run ${this.#command}`, {
+      why: 'it exited with 126 or 127 at first: shells use these when a command is not found or not executable',
+      next: 'run it by hand; cron has a short PATH. The jobs were given back and not counted as failures',
     });
   }
 }
 
 const REASONS: Record<string, string> = {
-  ENOENT: 'there is no such program (ENOENT)',
-  EACCES: 'it is not executable, or not for this user (EACCES)',
-  EAGAIN: 'no more processes may be started (EAGAIN)',
+  ENOENT: 'the program does not exist (ENOENT)',
+  EACCES: 'no permission to execute it (EACCES)',
+  EAGAIN: 'no more processes can be started (EAGAIN)',
 };

@@ -1,18 +1,28 @@
 import { MAX_PAYLOAD } from '../../internal.js';
 import { type Context, cannotWrite, readerGone } from '../host/context.js';
 
-type Channel = 'stdout' | 'stderr';
+/*
+ * Passes the output of handlers on to our stdout and stderr.
+ *
+ * One handler at a time: output is passed on as it comes. Several: each handler's output is buffered until it ends, so
+ * that the outputs do not mix; if it is too much for memory, its whole lines are passed on earlier.
+ */
 
-/** How much of a handler's output waits for its end, bytes, before its whole lines go out ahead of it. */
-const MOST_HELD = 1024 * 1024;
+/** The two outputs of a handler. */
+export type Channel = 'stdout' | 'stderr';
 
-/** How long a line without an end may become, bytes, before a part of it goes out: twice the largest payload. */
-const MOST_LINE = 2 * MAX_PAYLOAD;
+/** How much output of a handler is buffered before its whole lines are passed on, bytes. */
+const MAX_BUFFERED = 1024 * 1024;
+
+/**
+ * How much of a line without an end is buffered before a part of it is passed on, bytes: two of the largest payloads.
+ */
+const MAX_LINE = 2 * MAX_PAYLOAD;
 
 const LF = 10;
 
-/** Passes on what handlers write: as it comes while only one runs, each handler's in one piece when several do. */
-export class Relay {
+/** Writes what handlers print to our stdout and stderr. */
+export class OutputRelay {
   readonly #context: Context;
   readonly #live: boolean;
   readonly #onStop: () => void;
@@ -20,30 +30,30 @@ export class Relay {
   /** Why stdout cannot be written. */
   problem: Error | undefined;
 
-  /** `onStop` hears that nobody takes stdout any more. */
+  /** `live`: pass output on at once. `onStop` is called when stdout cannot be written any more. */
   constructor(context: Context, { live, onStop }: { live: boolean; onStop: () => void }) {
     this.#context = context;
     this.#live = live;
     this.#onStop = onStop;
   }
 
-  /** Opens the output of one handler. */
-  open(): Output {
-    return new Output((channel, bytes) => this.#pass(channel, bytes), this.#live);
+  /** Starts the output of a handler. */
+  open(): HandlerOutput {
+    return new HandlerOutput((channel, bytes) => this.#write(channel, bytes), this.#live);
   }
 
-  /** When somebody reads too slowly, resolves once there is room again. */
+  /** If stdout or stderr is full: resolves once there is room again. */
   room(): Promise<unknown> | undefined {
     return this.#context.room(this.#context.stdout) ?? this.#context.room(this.#context.stderr);
   }
 
-  /** Resolves when all is out. */
+  /** Resolves when everything is written. */
   async flushed(): Promise<void> {
     await Promise.all(this.#writing);
   }
 
-  /** Resolves when the bytes are out, or nobody wants them any more. */
-  #pass(channel: Channel, bytes: Buffer): Promise<void> {
+  /** Resolves when the bytes are written, or nobody reads them any more. */
+  #write(channel: Channel, bytes: Buffer): Promise<void> {
     const stream = this.#context[channel];
     if (stream.destroyed || (channel === 'stdout' && this.#context.outputClosed)) return Promise.resolve();
     const written = new Promise<void>((resolve) => {
@@ -61,29 +71,29 @@ export class Relay {
   }
 }
 
-/** What one handler writes. */
-export class Output {
-  readonly #pass: (channel: Channel, bytes: Buffer) => Promise<void>;
-  readonly #held: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };
+/** The output of one handler. */
+export class HandlerOutput {
+  readonly #write: (channel: Channel, bytes: Buffer) => Promise<void>;
+  readonly #buffered: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };
   #live: boolean;
   #size = 0;
-  /** From which size on to look for whole lines. */
-  #enough = MOST_HELD;
+  /** The buffer is searched for whole lines when it is larger than this, bytes. */
+  #flushAt = MAX_BUFFERED;
 
-  constructor(pass: (channel: Channel, bytes: Buffer) => Promise<void>, live: boolean) {
-    this.#pass = pass;
+  constructor(write: (channel: Channel, bytes: Buffer) => Promise<void>, live: boolean) {
+    this.#write = write;
     this.#live = live;
   }
 
-  /** Takes what was written; when it returns a promise, there is room for more only after that. */
+  /** Takes output. If it returns a promise, wait for it before giving more. */
   take(channel: Channel, bytes: Buffer): Promise<unknown> | undefined {
-    if (this.#live) return this.#pass(channel, bytes);
-    this.#held[channel].push(bytes);
+    if (this.#live) return this.#write(channel, bytes);
+    this.#buffered[channel].push(bytes);
     this.#size += bytes.length;
-    return this.#size > this.#enough ? this.#flush(true) : undefined;
+    return this.#size > this.#flushAt ? this.#flush(true) : undefined;
   }
 
-  /** Writes what is still held. What others go on writing into its pipes is passed on as it comes. */
+  /** The handler has ended: writes the buffer. Later output, of processes it left behind, is passed on as it comes. */
   end(): void {
     this.#flush(false);
     this.#live = true;
@@ -93,16 +103,15 @@ export class Output {
     this.#size = 0;
     const written: Promise<void>[] = [];
     for (const channel of ['stdout', 'stderr'] as const) {
-      const bytes = Buffer.concat(this.#held[channel]);
+      const bytes = Buffer.concat(this.#buffered[channel]);
       const end = wholeLines ? bytes.lastIndexOf(LF) + 1 : bytes.length;
-      // A line without an end would be held for ever.
-      const cut = end === 0 && bytes.length > MOST_LINE ? bytes.length : end;
-      this.#held[channel] = cut < bytes.length ? [bytes.subarray(cut)] : [];
+      const cut = end === 0 && bytes.length > MAX_LINE ? bytes.length : end;
+      this.#buffered[channel] = cut < bytes.length ? [bytes.subarray(cut)] : [];
       this.#size += bytes.length - cut;
-      if (cut > 0) written.push(this.#pass(channel, bytes.subarray(0, cut)));
+      if (cut > 0) written.push(this.#write(channel, bytes.subarray(0, cut)));
     }
-    // What is one long line is not looked through again with every piece of it.
-    this.#enough = Math.max(MOST_HELD, 2 * this.#size);
+    // The rest of a long line is not searched again with each piece of it.
+    this.#flushAt = Math.max(MAX_BUFFERED, 2 * this.#size);
     return Promise.all(written);
   }
 }

@@ -7,19 +7,27 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { DelayqError } from '../../internal.js';
-import type { Output } from './output.js';
+import type { Channel, HandlerOutput } from './output.js';
 
-/** How much of what a process last wrote to stderr is kept, bytes. */
+/*
+ * The stdin, stdout and stderr of handlers.
+ *
+ *   stdin            a file without a name that holds the payloads: it is complete however little of it is read
+ *   stdout, stderr   named pipes, unlinked once they are open. Node would use socket pairs, in which scripts cannot
+ *                    open /dev/stdout, and it cannot make pipes itself: the command mkfifo does
+ *
+ * Output never goes into a file: a handler that prints for days must not fill the disk.
+ */
+
+/** How much of the last output to stderr is kept for error messages, bytes. */
 const TAIL = 1_500;
 
-/** After a process has ended, the most bytes that are still waited for: others may go on writing into its pipes. */
-const MOST_AFTER_END = 4 * 1024 * 1024;
-
-const CHANNELS = ['stdout', 'stderr'] as const;
+/** How much is still read after a process has ended, bytes: processes that it left behind may write for ever. */
+const MAX_AFTER_END = 4 * 1024 * 1024;
 
 /**
- * A file without a name that holds `input`, which is asked for one piece at a time. A file rather than a pipe: it is there
- * whole however little of it is read, and a handler may open /dev/stdin. Throws `temporary` when it cannot be stored.
+ * Stores `input` in a file without a name and returns its descriptor, at position 0. Throws `temporary` if it cannot be
+ * stored.
  */
 export function inputFile(input: Iterable<Buffer>): number {
   let fd: number | undefined;
@@ -27,7 +35,7 @@ export function inputFile(input: Iterable<Buffer>): number {
     const name = join(tmpdir(), `delayq-${randomUUID()}`);
     fd = openSync(name, 'wx+', 0o600);
     unlinkSync(name);
-    // With a position: the offset at which the process will read stays at the beginning.
+    // Writing at explicit positions leaves the file offset, at which the handler will read, at 0.
     let at = 0;
     for (const piece of input)
       for (let from = 0; from < piece.length; ) {
@@ -38,7 +46,7 @@ export function inputFile(input: Iterable<Buffer>): number {
     return fd;
   } catch (cause) {
     if (fd !== undefined) closeSync(fd);
-    throw new DelayqError('temporary', 'cannot hand payloads to handlers', {
+    throw new DelayqError('temporary', 'cannot store payloads for handlers', {
       why: (cause as Error).message,
       next: `free space in ${tmpdir()}, or set TMPDIR to another directory`,
       cause,
@@ -47,26 +55,30 @@ export function inputFile(input: Iterable<Buffer>): number {
 }
 
 /**
- * Makes pipes for `n` processes. Named ones, unlinked once open: Node makes socket pairs for its children, in which
- * /dev/stdout cannot be opened, and it cannot make pipes itself.
+ * Makes the pipes for `n` processes at a time. Throws `temporary` if there are too many open files or mkfifo was
+ * killed, `config` if pipes cannot be made here.
  */
-export async function makeChannels(n: number): Promise<Channels[]> {
+export async function makePipes(n: number): Promise<OutputPipes[]> {
   let directory: string | undefined;
-  const made: Channels[] = [];
+  const made: OutputPipes[] = [];
   try {
     directory = mkdtempSync(join(tmpdir(), 'delayq-'));
     const names = Array.from({ length: 2 * n }, (_, i) => join(directory as string, String(i)));
     await makeFifos(names);
-    for (let i = 0; i < names.length; i += 2) made.push(new Channels(names[i] as string, names[i + 1] as string));
+    for (let i = 0; i < names.length; i += 2) made.push(new OutputPipes(names[i] as string, names[i + 1] as string));
     return made;
   } catch (cause) {
-    for (const channels of made) channels.close();
+    for (const pipes of made) pipes.close();
     const full = 'lower -P, or raise the limit of open files (ulimit -n)';
-    const passing: Record<string, string> = { EMFILE: full, ENFILE: full, EINTR: 'repeat: nothing was handled' };
+    const passing: Record<string, string> = {
+      EMFILE: full,
+      ENFILE: full,
+      EINTR: 'run drain again: no job was handled',
+    };
     const next = passing[(cause as NodeJS.ErrnoException).code ?? ''];
     throw new DelayqError(next ? 'temporary' : 'config', 'cannot make pipes for handlers', {
       why: (cause as Error).message,
-      next: next ?? 'set TMPDIR to a directory that can be written; the command mkfifo is needed, too',
+      next: next ?? 'set TMPDIR to a writable directory, and check that the command mkfifo exists',
       cause,
     });
   } finally {
@@ -81,14 +93,14 @@ async function makeFifos(names: readonly string[]): Promise<void> {
     text += data;
   });
   const [status, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
-  // Memory may have run short, or somebody killed what they took for a handler: that says nothing about the next time.
-  if (signal) throw Object.assign(new Error(`mkfifo was ended by ${signal}`), { code: 'EINTR' });
-  if (status !== 0) throw new Error(text.trim() || `mkfifo ended with ${status}`);
+  // Killed because memory ran short, or mistaken for a handler: it may work the next time.
+  if (signal) throw Object.assign(new Error(`mkfifo was killed by ${signal}`), { code: 'EINTR' });
+  if (status !== 0) throw new Error(text.trim() || `mkfifo exited with ${status}`);
 }
 
-/** A pipe that we hold at both ends: the reader then sees no end between two processes. */
+/** Opens both ends of a pipe: as we keep the write end open, reading sees no end between two processes. */
 function openPipe(name: string): { reader: number; writer: number } {
-  // Read first: without a reader a pipe cannot be opened for writing.
+  // The read end first: opening the write end would wait for a reader.
   const reader = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     return { reader, writer: openSync(name, constants.O_WRONLY) };
@@ -98,14 +110,14 @@ function openPipe(name: string): { reader: number; writer: number } {
   }
 }
 
-/** A pipe each for stdout and stderr of one process after another. */
-export class Channels {
-  /** What a process gets as its file descriptors. */
+/** The pipes for stdout and stderr of a process. They are reused by one process after another. */
+export class OutputPipes {
+  /** The descriptors for the process. */
   readonly stdout: number;
   readonly stderr: number;
   readonly #readers: Socket[];
-  #output: Output | undefined;
-  /** What an ended process has left is being read, and waits for nobody. */
+  #output: HandlerOutput | undefined;
+  /** The process has ended: the rest of its output is read without waiting for a slow reader of ours. */
   #finishing = false;
   #bytes = 0;
   #tail = Buffer.alloc(0);
@@ -124,33 +136,36 @@ export class Channels {
     this.#readers = [out, err].map(({ reader }, i) => {
       const socket = new Socket({ fd: reader, readable: true, writable: false });
       socket.on('error', () => {});
-      socket.on('data', (data: Buffer) => this.#read(socket, CHANNELS[i] as 'stdout' | 'stderr', data));
+      socket.on('data', (data: Buffer) => this.#read(socket, i === 0 ? 'stdout' : 'stderr', data));
       return socket;
     });
   }
 
-  /** Begins to read for a process. */
-  open(output: Output): void {
+  /** From now on, passes what is read to `output`, that of the next process. */
+  open(output: HandlerOutput): void {
     this.#output = output;
     this.#tail = Buffer.alloc(0);
   }
 
-  #read(socket: Socket, channel: 'stdout' | 'stderr', data: Buffer): void {
+  #read(socket: Socket, channel: Channel, data: Buffer): void {
     this.#bytes += data.length;
     if (channel === 'stderr') this.#tail = Buffer.concat([this.#tail, data.subarray(-TAIL)]).subarray(-TAIL);
     const room = this.#output?.take(channel, data);
-    // Whoever writes is slowed down to what can be passed on.
+    // Slows the process down to the speed of our own reader.
     if (!room || this.#finishing) return;
     socket.pause();
     room.then(() => socket.resume());
   }
 
-  /** After the end of a process: reads what it left, until a turn of the event loop brings nothing more. */
+  /**
+   * After the end of a process: reads the rest of its output, until two turns of the event loop bring nothing more.
+   * Returns its last lines on stderr.
+   */
   async rest(): Promise<string> {
     this.#finishing = true;
     for (const socket of this.#readers) socket.resume();
-    const most = this.#bytes + MOST_AFTER_END;
-    for (let before = -1; before !== this.#bytes && this.#bytes < most; ) {
+    const limit = this.#bytes + MAX_AFTER_END;
+    for (let before = -1; before !== this.#bytes && this.#bytes < limit; ) {
       before = this.#bytes;
       await turn();
       await turn();
@@ -159,7 +174,7 @@ export class Channels {
     return lastLines(this.#tail);
   }
 
-  /** Leaves the pipes to whoever still writes into them: what comes is passed on, and nobody waits for it. */
+  /** Leaves the pipes to processes that still write into them: their output is passed on, but not waited for. */
   leave(): void {
     for (const socket of this.#readers) socket.unref();
     closeSync(this.stdout);
@@ -173,7 +188,7 @@ export class Channels {
   }
 }
 
-/** The text of the last bytes of an output, from the beginning of a line where there is one. */
+/** The last lines of an output, without a line that was cut. */
 function lastLines(tail: Buffer): string {
   const text = tail.toString('utf8').trimEnd();
   const cut = tail.length >= TAIL ? text.indexOf('\n') + 1 : 0;

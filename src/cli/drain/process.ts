@@ -6,45 +6,46 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LONGEST_TIMER_MS } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { statOf } from './descriptors.js';
-import type { Output } from './output.js';
-import { type Channels, inputFile, makeChannels } from './pipes.js';
+import type { HandlerOutput } from './output.js';
+import { inputFile, makePipes, type OutputPipes } from './pipes.js';
 
-/** How often a group of processes that was told to end is looked at, ms. */
-const LOOK_MS = 20;
+/** How often to check whether a process group has ended, ms. */
+const CHECK_MS = 20;
 
-/** For how many processes pipes are made at once. */
-const AT_ONCE = 8;
+/** Pipes are made for this many processes at a time. */
+const PIPES_AT_ONCE = 8;
 
 /** A process to run. */
 export interface Program {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** What it finds on its stdin. */
+  /** Its stdin. */
   readonly input: Iterable<Buffer>;
-  /** Ends it when it aborts. */
+  /** Ends the process when it aborts. */
   readonly signal: AbortSignal;
-  readonly output: Output;
+  readonly output: HandlerOutput;
 }
 
-/** How a process ended, with the last it wrote to stderr. */
+/** How a process ended. */
 export interface Ended {
-  /** As a shell tells it: 128 + n after signal n. */
+  /** The exit status; 128 + n after signal n, as in a shell. */
   readonly status: number;
   readonly signal: NodeJS.Signals | null;
-  /** It had been told to end before it did. */
+  /** It was told to end before it did. */
   readonly aborted: boolean;
+  /** Its last lines on stderr. */
   readonly tail: string;
 }
 
 /**
- * Runs processes, each in a session and process group of its own, so that those it started can be ended with it, and a
- * Ctrl-C on the terminal reaches them only through us. None outlives us, unless we are killed by SIGKILL.
+ * Runs processes, each in its own session and process group: so the processes that it starts can be ended with it, and
+ * Ctrl-C on the terminal does not reach them directly. None outlives this process, unless it is killed by SIGKILL.
  */
 export class Processes {
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
-  readonly #free: Channels[] = [];
+  readonly #free: OutputPipes[] = [];
   #making: Promise<void> | undefined;
 
   constructor(context: Context, killAfterMs: number) {
@@ -55,12 +56,12 @@ export class Processes {
   }
 
   /**
-   * Runs a program to its end. Throws the error of spawn(2), with its `code`, when it cannot be started; `temporary` when
-   * its input cannot be stored or there are too many open files; and `config` where pipes cannot be made.
+   * Runs a program to its end. Throws the error of spawn(2), with its `code`, if it cannot be started; `temporary` if
+   * its input cannot be stored or too many files are open; `config` if pipes cannot be made.
    */
   async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
-    const channels = await this.#channels();
-    channels.open(output);
+    const pipes = await this.#pipes();
+    pipes.open(output);
     let pid: number | undefined;
     let kill: NodeJS.Timeout | undefined;
     const end = () => {
@@ -70,7 +71,7 @@ export class Processes {
       const stdin = inputFile(input);
       const child = (() => {
         try {
-          return spawn(file, args, { env, detached: true, stdio: [stdin, channels.stdout, channels.stderr] });
+          return spawn(file, args, { env, detached: true, stdio: [stdin, pipes.stdout, pipes.stderr] });
         } finally {
           closeSync(stdin);
         }
@@ -83,7 +84,7 @@ export class Processes {
       this.#groups.add(pid);
       if (signal.aborted) end();
       signal.addEventListener('abort', end);
-      // Not 'close': whoever inherited the pipes may hold them open for ever.
+      // Not 'close': a process that inherited the pipes may keep them open for ever.
       const ended = await new Promise<Omit<Ended, 'tail'>>((resolve) =>
         child.once('exit', (code, by) => {
           signal.removeEventListener('abort', end);
@@ -91,30 +92,30 @@ export class Processes {
           resolve({ status, signal: by, aborted: signal.aborted });
         }),
       );
-      const tail = await channels.rest();
+      const tail = await pipes.rest();
       if (ended.aborted) await groupGone(pid, this.#killAfterMs);
       return { ...ended, tail };
     } finally {
       clearTimeout(kill);
       signal.removeEventListener('abort', end);
       output.end();
-      // Pipes in which somebody is left who may write are not for the next process.
-      if (pid !== undefined && signalGroup(pid, 0)) channels.leave();
-      else this.#free.push(channels);
+      // If processes of the group are left, they may still write into the pipes: the next program gets others.
+      if (pid !== undefined && signalGroup(pid, 0)) pipes.leave();
+      else this.#free.push(pipes);
       if (pid !== undefined) this.#groups.delete(pid);
     }
   }
 
-  /** Lets go of the pipes. */
+  /** Closes the pipes. */
   close(): void {
-    for (const channels of this.#free.splice(0)) channels.close();
+    for (const pipes of this.#free.splice(0)) pipes.close();
   }
 
-  async #channels(): Promise<Channels> {
+  async #pipes(): Promise<OutputPipes> {
     for (;;) {
-      const channels = this.#free.pop();
-      if (channels) return channels;
-      this.#making ??= makeChannels(AT_ONCE)
+      const pipes = this.#free.pop();
+      if (pipes) return pipes;
+      this.#making ??= makePipes(PIPES_AT_ONCE)
         .then((made) => void this.#free.push(...made))
         .finally(() => {
           this.#making = undefined;
@@ -123,16 +124,16 @@ export class Processes {
     }
   }
 
-  /** SIGTERM, and SIGKILL for whatever is left a while later, unless the timer that it returns is cleared. */
+  /** Sends SIGTERM to a group, and SIGKILL later unless the returned timer is cleared. */
   #endGroup(pid: number): NodeJS.Timeout {
     signalGroup(pid, 'SIGTERM');
-    // One that is stopped would not hear of it.
+    // A stopped process would not act on SIGTERM.
     signalGroup(pid, 'SIGCONT');
     return setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
   }
 }
 
-/** Waits until no process of a group is left, and kills them when that takes longer than `ms`. */
+/** Waits until no process of a group is left; kills them after `ms`. */
 async function groupGone(pid: number, ms: number): Promise<void> {
   const end = performance.now() + ms;
   while (signalGroup(pid, 0) && livesIn(pid)) {
@@ -140,20 +141,20 @@ async function groupGone(pid: number, ms: number): Promise<void> {
       signalGroup(pid, 'SIGKILL');
       return;
     }
-    await sleep(LOOK_MS);
+    await sleep(CHECK_MS);
   }
 }
 
 /**
- * Whether a process of the group is more than a zombie. Where process 1 does not wait for orphans, as in many
- * containers, they stay that for ever. Where there is no /proc: yes.
+ * Whether a group has a process that is not a zombie. In many containers process 1 does not wait for orphans, which
+ * stay zombies for ever. Always true without /proc.
  */
 function livesIn(group: number): boolean {
   if (process.platform !== 'linux') return true;
   return readdirSync('/proc').some((name) => /^\d+$/.test(name) && statOf(Number(name))?.group === group);
 }
 
-/** Whether there was anybody in the group to be told. */
+/** Sends a signal to a process group; 0 only checks. Returns whether the group has processes. */
 function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(-pid, signal);

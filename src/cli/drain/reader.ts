@@ -5,56 +5,71 @@ import { DelayqError } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { type Descriptor, descriptorsOf, modeOf, statOf, stillReads, targetOf } from './descriptors.js';
 
-/** Whether somebody reads: `gone` is only said of a reader that was seen before. */
+/*
+ * What the system tells about the reader of our stdout. Node has no call for it, so it depends on what stdout is:
+ *
+ *   a pipe on Linux   /proc/PID/fd shows which processes have it open. To count the bytes that nobody has read, they are
+ *                     read out of the pipe and written back: safe only while nobody else writes into it.
+ *   a pipe elsewhere  nothing is known: a line counts as handled after enough more output, or after a lease at the end.
+ *   a socket          its end is noticed by reading from it.
+ *   a file, a device  a line is done once it is written.
+ */
+
+/** Whether the reader is there. `gone` is only reported of a reader that was seen before. */
 type Presence = 'reads' | 'gone' | 'unknown';
 
-/** Whoever reads our stdout, as far as the system tells. */
+/** The reader of our stdout. */
 export interface Reader {
   /**
-   * How many bytes it may have read ahead of the line it is at: a line counts as handled once so many more were read.
-   * 0: a line is done when it was written.
+   * How many bytes it may have read, but not handled yet: a line counts as handled once so many more bytes were read
+   * after it. 0: a line is done once it is written.
    */
-  readonly ahead: number;
-  /** How many bytes may be on their way to it at most, for when {@link Reader.unread} does not know. */
-  readonly most: number;
-  /** Whether it is still there. */
-  look(): Promise<Presence>;
-  /** How many bytes nobody has read yet; undefined: unknown. Not to be called while a write is under way. */
+  readonly readAhead: number;
+  /** The most bytes that were written but not read, for when {@link Reader.unread} is unknown. */
+  readonly maxInFlight: number;
+  /** Checks whether it is still there. */
+  check(): Promise<Presence>;
+  /** How many bytes nobody has read yet; undefined if unknown. Must not be called during a write. */
   unread(): number | undefined;
-  /** Takes out what nobody has read yet, but for its first bytes, as many as `keep` says. As {@link Reader.unread}. */
+  /**
+   * Removes what nobody has read yet, but for the first `keep(unread)` bytes. Returns the number of unread bytes
+   * before, undefined if unknown. Must not be called during a write.
+   */
   takeOut(keep: (unread: number) => number): number | undefined;
-  /** Gives the reader its end. False: others may write to it, too, so it sees none before they end. */
+  /**
+   * Ends the reader's input. Returns false if others may still write to it: then it sees no end before they close it.
+   */
   close(): Promise<boolean>;
 }
 
 const KIB = 1024;
 
-/** As large as an unprivileged process can make a pipe, bytes (pipe(7)). */
+/** The largest pipe that an unprivileged process can make, bytes (pipe(7)). */
 const LARGEST_PIPE = 1024 * KIB;
 
-/** Streams of Node and asyncio hold 64 KiB in hand, and as much or twice as much in their buffers; most others less. */
-const AHEAD = 256 * KIB;
+/** Streams of Node and asyncio process 64 KiB at a time and buffer up to 128 KiB more; most other readers less. */
+const READ_AHEAD = 256 * KIB;
 
-/** A second look follows so much later: a process may have been born and its parent gone during the first, ms. */
+/** The pause before a second search, ms: during the first, a process may have started another and ended. */
 const AGAIN_MS = 100;
 
-/** Pauses between searches for a reader that was never seen: another user's, or one in another container, ms. */
+/** Pauses between searches for a reader never seen, which may belong to another user or container, ms. */
 const SEARCH_MS = [1_000, 60_000] as const;
 
-/** Who reads our stdout. Throws an `output` error when nobody can, as it is closed. */
+/** Returns the reader of our stdout. Throws `output` if stdout is closed. */
 export function readerOf({ stdout }: Context): Reader {
   const stat = fstatSync(1);
   if (stat.isFIFO()) return new PipeReader();
   if (stat.isSocket()) return new SocketReader(stdout);
-  // Node opens /dev/null for reading and writing where there was no stdout; shells open it for writing.
+  // If stdout was closed, Node has opened /dev/null for reading and writing instead; a shell opens it for writing only.
   if (stat.isCharacterDevice() && stat.rdev === nullDevice() && modeOf(1)?.reads) {
-    throw new DelayqError('output', 'there is no stdout to write jobs to', {
-      why: 'it is closed, or is /dev/null and was not opened by a shell',
-      next: 'give drain a reader, a handler after --, or > /dev/null to throw the jobs away. Nothing was taken',
+    throw new DelayqError('output', 'cannot write jobs to stdout', {
+      why: 'it is closed, or is a /dev/null that was not opened by a shell',
+      next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
     });
   }
-  const look = async (): Promise<Presence> => 'unknown';
-  return { ahead: 0, most: 0, look, unread: () => 0, takeOut: () => 0, close: async () => false };
+  const check = async (): Promise<Presence> => 'unknown';
+  return { readAhead: 0, maxInFlight: 0, check, unread: () => 0, takeOut: () => 0, close: async () => false };
 }
 
 function nullDevice(): number | undefined {
@@ -62,31 +77,31 @@ function nullDevice(): number | undefined {
 }
 
 /**
- * The reader of a pipe. Node has neither poll(2) for a pipe's reader nor FIONREAD; on Linux /proc tells who has the pipe
- * open, and opens it once more for us (proc(5), pipe(7)). Elsewhere nothing is known.
+ * The reader of a pipe. Node offers neither poll(2) on a pipe nor FIONREAD. On Linux, /proc shows which processes have
+ * the pipe open, and lets us open it a second time (proc(5), pipe(7)).
  */
 class PipeReader implements Reader {
-  readonly ahead = AHEAD;
-  readonly most = LARGEST_PIPE;
+  readonly readAhead = READ_AHEAD;
+  readonly maxInFlight = LARGEST_PIPE;
   readonly #target = targetOf(1);
-  /** Those that have no reader as parent: what these start may outlive them, with the pipe open. */
+  /** The readers whose parents are no readers. Processes that they start may outlive them, with the pipe open. */
   #readers: readonly Descriptor[] = [];
-  /** Nobody else can write into the pipe: what we take out and put back stays in order, and closing it ends it. */
-  #alone = false;
-  /** The read end, once our write end is closed. */
+  /** Only we can write into the pipe: bytes that we take out and write back stay in order, and closing it ends it. */
+  #soleWriter = false;
+  /** Our own read end, opened when our write end is closed. */
   #readEnd: number | undefined;
-  #looking: Promise<Presence> | undefined;
+  #checking: Promise<Presence> | undefined;
   #searchAt = 0;
   #searchMs: number = SEARCH_MS[0];
 
-  look(): Promise<Presence> {
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined;
+  check(): Promise<Presence> {
+    this.#checking ??= this.#check().finally(() => {
+      this.#checking = undefined;
     });
-    return this.#looking;
+    return this.#checking;
   }
 
-  async #look(): Promise<Presence> {
+  async #check(): Promise<Presence> {
     const target = this.#target;
     if (target === undefined) return 'unknown';
     const before = this.#readers;
@@ -98,7 +113,7 @@ class PipeReader implements Reader {
       return 'unknown';
     }
     if (before.every((reader) => stillReads(reader, target))) return 'reads';
-    // One that has let go of the pipe may have handed it to another; one that has died has not.
+    // A reader that closed the pipe but lives may have passed it on to another process. One that died cannot have.
     const lives = before.every(({ pid }) => statOf(pid) !== undefined);
     if (lives && (await this.#search(target))) return 'reads';
     await sleep(AGAIN_MS);
@@ -108,10 +123,10 @@ class PipeReader implements Reader {
 
   async #search(target: string): Promise<boolean> {
     const found = await descriptorsOf(target);
-    this.#alone = isAlone(found, target);
+    this.#soleWriter = isSoleWriter(found, target);
     const readers = found.filter(({ reads }) => reads);
     const pids = new Set(readers.map(({ pid }) => pid));
-    // Those that were seen last are the ones that are missed.
+    // If none is found, keep the last ones: their end is what has to be noticed.
     if (readers.length > 0) this.#readers = readers.filter(({ pid }) => !pids.has(statOf(pid)?.parent ?? 0));
     return readers.length > 0;
   }
@@ -121,17 +136,17 @@ class PipeReader implements Reader {
   }
 
   takeOut(keep: (unread: number) => number): number | undefined {
-    if (!this.#alone) return undefined;
+    if (!this.#soleWriter) return undefined;
     const ends: number[] = [];
     const open = (fd: number, flags: number) => {
       ends.push(openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK));
       return ends.at(-1) as number;
     };
     try {
-      // Opened before the pipe is emptied: without a writer its reader would take that for the end.
+      // Open the write end before emptying the pipe: an empty pipe without a writer is the end for its reader.
       const writeEnd = this.#readEnd === undefined ? 1 : open(this.#readEnd, constants.O_WRONLY);
       const content = contentOf(this.#readEnd ?? open(1, constants.O_RDONLY));
-      // What was just taken out fits in again.
+      // It fits: it was just taken out.
       const kept = content.subarray(0, keep(content.length));
       for (let at = 0; at < kept.length; ) at += writeSync(writeEnd, kept, at);
       return content.length;
@@ -143,28 +158,28 @@ class PipeReader implements Reader {
   }
 
   async close(): Promise<boolean> {
-    if (!this.#alone && this.#target !== undefined) await this.#search(this.#target);
-    if (!this.#alone) return false;
+    if (!this.#soleWriter && this.#target !== undefined) await this.#search(this.#target);
+    if (!this.#soleWriter) return false;
     try {
       this.#readEnd = openSync('/proc/self/fd/1', constants.O_RDONLY | constants.O_NONBLOCK);
     } catch {
       return false;
     }
     closeSync(1);
-    // Else the next connection would be made on 1, where whatever still prints to stdout would write.
+    // Keep descriptor 1 in use: a new connection would get it, and anything printed to stdout would go there.
     openSync('/dev/null', 'w');
     return true;
   }
 }
 
-/** Whether nobody but this process, and it only as stdout, can write to `target`, which others have `found` open. */
-function isAlone(found: readonly Descriptor[], target: string): boolean {
+/** Whether only our stdout can write to `target`: no other process in `found`, and not our stderr. */
+function isSoleWriter(found: readonly Descriptor[], target: string): boolean {
   return !found.some(({ writes }) => writes) && targetOf(2) !== target;
 }
 
 let scratch: Buffer | undefined;
 
-/** All that is in a pipe, taken out: by one read, unless root has made it larger than others may (pipe(7)). */
+/** Reads everything out of a pipe. One read is enough, unless root has made the pipe larger (pipe(7)). */
 function contentOf(readEnd: number): Buffer {
   scratch ??= Buffer.allocUnsafe(LARGEST_PIPE);
   const pieces: Buffer[] = [];
@@ -182,20 +197,21 @@ function contentOf(readEnd: number): Buffer {
 }
 
 /**
- * The peer of a socket, such as a program in Node that has started us: it has gone when there is an end to read (an error
- * if it left something unread). What others write to as well counts as read at the end, while the peer is there.
+ * The peer of a socket, such as a Node program that has started us. When it closes the socket, we read an end if it has
+ * read everything, else an error. A socket that others write to as well counts as read once everything is written, if
+ * the peer is still there: nothing else is known.
  */
 class SocketReader implements Reader {
-  readonly ahead = AHEAD;
-  // A Unix socket takes up to 208 KiB, and the chunk that goes over it; TCP's buffers grow to 6 and 4 MiB (tcp(7)).
-  readonly most: number;
+  readonly readAhead = READ_AHEAD;
+  // A Unix socket buffers up to 208 KiB, and the chunk that exceeds it; TCP's buffers grow to 6 and 4 MiB (tcp(7)).
+  readonly maxInFlight: number;
   readonly #stdout: NodeJS.WriteStream;
   #gone = false;
   #readAll = false;
 
   constructor(stdout: NodeJS.WriteStream) {
     this.#stdout = stdout;
-    this.most = (stdout as unknown as Socket).remoteAddress === undefined ? 320 * KIB : 16 * 1024 * KIB;
+    this.maxInFlight = (stdout as unknown as Socket).remoteAddress === undefined ? 320 * KIB : 16 * 1024 * KIB;
     const gone = (readAll: boolean) => {
       this.#readAll = readAll && !this.#gone;
       this.#gone = true;
@@ -204,7 +220,7 @@ class SocketReader implements Reader {
     stdout.resume();
   }
 
-  async look(): Promise<Presence> {
+  async check(): Promise<Presence> {
     return this.#gone ? 'gone' : 'reads';
   }
 
@@ -216,10 +232,10 @@ class SocketReader implements Reader {
 
   async close(): Promise<boolean> {
     const target = targetOf(1);
-    const alone = target !== undefined && isAlone(await descriptorsOf(target), target);
-    // To end it would end it for others, and nothing else tells what was read.
-    if (!alone && !this.#gone) this.#gone = this.#readAll = true;
-    if (alone) this.#stdout.end();
+    const soleWriter = target !== undefined && isSoleWriter(await descriptorsOf(target), target);
+    // Ending the socket would end it for the others, and nothing else tells what was read.
+    if (!soleWriter && !this.#gone) this.#gone = this.#readAll = true;
+    if (soleWriter) this.#stdout.end();
     return true;
   }
 }

@@ -2,56 +2,61 @@ import { type Backoff, BatchWorker, type Task } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 import type { Drain } from './drain.js';
-import { Verdict } from './exit-status.js';
-import { Relay } from './output.js';
+import { ExitPolicy } from './exit-status.js';
+import { OutputRelay } from './output.js';
 import { Processes, type Program } from './process.js';
 
-/** What to run for some jobs of one queue. */
+/*
+ * drain with a handler: a worker takes jobs and calls `handle` for each batch. That runs a process (process.ts) and
+ * passes on its output (output.ts); its exit status decides what happens to the jobs (exit-status.ts).
+ */
+
+/** Returns the program to run for some jobs of one queue. */
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
 
-/** How handlers are run. Durations are ms. */
-export interface Handling {
-  /** What the handler is called in messages. */
+/** How to run handlers. Durations are ms. */
+export interface HandlerOptions {
+  /** The handler's name in messages. */
   readonly name: string;
   /** The most jobs for one handler. */
   readonly batch: number;
-  /** Handlers at once. */
+  /** How many handlers run at once. */
   readonly parallel: number;
   readonly timeoutMs: number | undefined;
   readonly killAfterMs: number;
-  /** Exit statuses that mean: dead at once. */
+  /** Exit statuses after which a job is dead at once. */
   readonly deadOn: ReadonlySet<number>;
   readonly ratePerSecond: number | undefined;
   readonly maxFailures: number;
-  /** Left out: as the queue's config says. */
+  /** Undefined: the queue's own setting. */
   readonly backoff: Backoff | undefined;
 }
 
-/** After SIGKILL a handler needs a moment to be seen gone, ms. */
+/** How long after SIGKILL the end of a handler is waited for, ms. */
 const AFTER_KILL_MS = 5_000;
 
 /**
- * Runs a process for each batch of due jobs; its exit status decides. Returns whether all went well: false when a job
- * died or was lost, or the run was cut short. Throws what keeps handlers from being run at all.
+ * Runs a process for each batch of due jobs. Returns false if a job died or was lost, or if the run stopped early
+ * because of failures. Throws if the handler cannot be run at all, or stdout cannot be written.
  */
 export async function drainIntoHandlers(
   context: Context,
   drain: Drain,
   recipe: Recipe,
-  how: Handling,
+  how: HandlerOptions,
 ): Promise<boolean> {
   const { queues, report } = drain;
-  const verdict = new Verdict(how.name, how.parallel, how.deadOn, drain.stop);
-  const unread = new AbortController();
-  const relay = new Relay(context, { live: how.parallel === 1, onStop: () => unread.abort() });
+  const exitPolicy = new ExitPolicy(how.name, how.parallel, how.deadOn, drain.stop);
+  const outputClosed = new AbortController();
+  const relay = new OutputRelay(context, { live: how.parallel === 1, onStop: () => outputClosed.abort() });
   const processes = new Processes(context, how.killAfterMs);
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;
     const ended = await processes
       .run({ ...recipe(tasks), signal, output: relay.open() })
-      .catch((error: NodeJS.ErrnoException) => verdict.notStarted(error));
-    await verdict.ended(ended, signal);
+      .catch((error: NodeJS.ErrnoException) => exitPolicy.startFailed(error));
+    await exitPolicy.check(ended, signal);
   };
   const worker = new BatchWorker(queues, handle, {
     batch: how.batch,
@@ -66,8 +71,8 @@ export async function drainIntoHandlers(
     ratePerSecond: how.ratePerSecond,
     maxFailures: how.maxFailures,
     backoff: how.backoff,
-    signal: AbortSignal.any([drain.stop, verdict.signal, unread.signal]),
-    // A reader that is slow slows down the run, not the handlers that have ended.
+    signal: AbortSignal.any([drain.stop, exitPolicy.signal, outputClosed.signal]),
+    // A slow reader of our output slows down the start of handlers. Those that have ended are settled at once.
     beforeStart: () => relay.room(),
     onTrouble: report.trouble,
     onDrained: (queue, drained) => report.drained(queue, drained),
@@ -79,10 +84,10 @@ export async function drainIntoHandlers(
   });
   const { acked: done, retried: failed, dead, lost, superseded, released } = counts;
   report.summary({ done, 'will be retried': failed, dead, lost, superseded, 'given back': released });
-  if (verdict.problem) throw verdict.problem;
+  if (exitPolicy.problem) throw exitPolicy.problem;
   if (relay.problem) throw relay.problem;
   if (circuitOpen)
-    say(context, `${how.maxFailures} failures in a row: stopped, the rest was given back (--max-failures)`);
-  if (verdict.halted) say(context, 'a handler exited with 255: stopped, the rest was given back');
-  return dead === 0 && lost === 0 && !circuitOpen && !verdict.halted;
+    say(context, `${how.maxFailures} failures in a row: stopped and gave back the remaining jobs (--max-failures)`);
+  if (exitPolicy.halted) say(context, 'a handler exited with 255: stopped and gave back the remaining jobs');
+  return dead === 0 && lost === 0 && !circuitOpen && !exitPolicy.halted;
 }

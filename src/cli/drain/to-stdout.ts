@@ -6,28 +6,42 @@ import { Confirmer } from './confirmer.js';
 import type { Drain } from './drain.js';
 import { readerOf } from './reader.js';
 
-/** When a job counts as delivered: `behind` the pipe, by whoever acks its `lease`, or `once`, as it was taken. */
+/*
+ * drain without a handler: writes jobs to stdout, one a line.
+ *
+ *   poll ──batch──▶ renew leases that are half over ──▶ write a chunk of lines ──▶ hand its jobs over
+ *
+ * The next batch is requested while one is written. What cannot be written is given back. A job is handed over to
+ *   behind   the confirmer, which removes it once the reader of the pipe counts as done with it (confirmer.ts)
+ *   lease    whoever acks it (drain --lease | … | delayq ack): this process no longer renews its lease
+ *   once     nobody: the call that took it removed it (--at-most-once)
+ */
+
+/** Who removes a job, see above. */
 export type Delivery = 'behind' | 'lease' | 'once';
 
-/** Lines are written in chunks of about this many bytes: a pipe takes that at once. */
+/** The size of a write, bytes: as much as an empty pipe takes at once. */
 const CHUNK = 64 * 1024;
 
 const LF = 10;
 
-/** How long a drain that ends tries to settle what it holds while Redis is in trouble, ms. */
+/** How long a drain that ends keeps trying to settle its jobs while Redis does not answer, ms. */
 const LAST_RETRY_MS = 5_000;
 
-/** Writes due jobs to stdout, one a line. Returns how many lines are out although their leases had ended before. */
+/**
+ * Writes due jobs to stdout. Returns how many lines were written although their leases were lost: these jobs may be
+ * delivered twice. Throws the first failure, after it has given back what was not written.
+ */
 export async function drainToStdout(context: Context, drain: Drain, delivery: Delivery): Promise<number> {
   const { queues, stop, report, graceMs, watch } = drain;
   const reader = readerOf(context);
   const leases = new Leases({
     onLost: (job) => confirmer.leaseLost(job),
     onTrouble: report.trouble,
-    // A run of cron's must not wait for a Redis that is gone while the next runs start.
+    // Runs of cron must not pile up while Redis is down.
     retryMs: watch ? undefined : LAST_RETRY_MS,
   });
-  // A run that ends by itself must do so even if Redis is gone by then.
+  // A run with --for must end in time even if Redis is down by then.
   if (drain.forMs !== undefined) leases.giveUpAfter(drain.forMs + LAST_RETRY_MS);
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
   const confirmer = new Confirmer(leases, reader, drain);
@@ -51,13 +65,13 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   let failure: unknown;
   const failed = (error: unknown) => {
     failure ??= error;
-    // What Redis cannot be told now it learns from the leases' end; there is no use in waiting long. One queue that fails
-    // is no reason to give back what came from the others.
+    // Leases that cannot be settled now expire by themselves, so there is no point in trying for long. If only one
+    // queue has failed, jobs of the others are still confirmed.
     if (error !== leases.outages.error) leases.giveUpAfter(Math.min(graceMs, LAST_RETRY_MS));
   };
   try {
     for (let taken = await ahead; taken; taken = await ahead) {
-      // The next batch is asked for while this one is written.
+      // Request the next batch while this one is written.
       ahead = next();
       ahead.catch(() => {});
       if (over.aborted) await sink.giveBack(taken.queue, taken.jobs);
@@ -68,7 +82,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   }
   enough.abort();
   const unwanted = (batch: Promise<Taken | undefined>) => batch.catch(() => undefined);
-  // A batch that cannot be given back must not keep the next one, nor what was written from being confirmed.
+  // If a batch cannot be given back, the next one still is, and written jobs are still confirmed.
   for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
     await sink.giveBack(taken.queue, taken.jobs).catch(failed);
   const complete = failure === undefined || failure === leases.outages.error;
@@ -78,21 +92,22 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   return sink.lost;
 }
 
-interface Ready {
+/** A job and its line, without the line end. */
+interface JobLine {
   readonly job: Job;
   readonly line: Buffer;
 }
 
-/** Takes jobs and writes them, as far as stdout accepts them. */
+/** Writes jobs as far as stdout accepts them, and hands them over. */
 class StdoutSink {
   readonly #context: Context;
   readonly #drain: Drain;
   readonly #delivery: Delivery;
   readonly #leases: Leases;
   readonly #confirmer: Confirmer;
-  /** Everything that was given to stdout was accepted. */
+  /** stdout has accepted everything so far. */
   #open = true;
-  /** Jobs whose lines are out although their leases were lost before. */
+  /** How many jobs were written although their leases were lost before. */
   #lost = 0;
 
   constructor(
@@ -106,18 +121,18 @@ class StdoutSink {
     this.#confirmer = confirmer;
   }
 
-  /** How many lines are out although their leases had ended before: they may come a second time. */
+  /** How many jobs were written although their leases were lost: they may be delivered twice. */
   get lost(): number {
     return this.#lost + this.#confirmer.lost;
   }
 
-  /** Takes a batch; resolves when there is room for the next. False: the reader has gone, no more are wanted. */
+  /** Writes a batch. Resolves when there is room for the next one; with false if the reader has gone. */
   async take({ queue, jobs, leaseMs }: Taken): Promise<boolean> {
     await this.#confirmer.watchReader();
-    const odd = (notice: string) => say(this.#context, notice);
-    let rest: readonly Ready[] = jobs.map((job) => ({
+    const warn = (text: string) => say(this.#context, text);
+    let rest: readonly JobLine[] = jobs.map((job) => ({
       job,
-      line: lineOf(this.#drain.form, queue.name, job, odd),
+      line: lineOf(this.#drain.form, queue.name, job, warn),
     }));
     try {
       while (rest.length > 0) {
@@ -130,7 +145,7 @@ class StdoutSink {
         const chunk = chunkOf(rest);
         this.#open = false;
         const written = this.#write(chunk);
-        // Of what may be in the pipe in part nothing may come again when nothing may come twice.
+        // At most once: do not give back lines that may be in the pipe already, even in part.
         if (this.#delivery === 'once') rest = rest.slice(chunk.length);
         this.#open = await written;
         if (!this.#open) break;
@@ -148,13 +163,13 @@ class StdoutSink {
     return this.#open;
   }
 
-  /** Makes jobs that were not taken pending again. */
+  /** Gives jobs back that were not written. */
   async giveBack(queue: Queue, jobs: readonly Job[]): Promise<void> {
     if (this.#delivery === 'once') await queue.putBack(jobs);
     else await this.#leases.release(jobs);
   }
 
-  #delivered(chunk: readonly Ready[], leaseMs: number): void {
+  #delivered(chunk: readonly JobLine[], leaseMs: number): void {
     if (this.#delivery === 'once') return;
     if (this.#delivery === 'behind') {
       this.#confirmer.add(
@@ -169,8 +184,8 @@ class StdoutSink {
     }
   }
 
-  /** Resolves when the chunk was accepted; false when the reader has gone, or grace was over before. */
-  async #write(chunk: readonly Ready[]): Promise<boolean> {
+  /** Resolves when stdout has accepted the chunk; with false if the reader has gone or grace is over. */
+  async #write(chunk: readonly JobLine[]): Promise<boolean> {
     if (this.#context.outputClosed) return false;
     const written = new Promise<boolean>((resolve, reject) => {
       this.#context.stdout.write(textOf(chunk), (error) => {
@@ -183,8 +198,8 @@ class StdoutSink {
   }
 
   /**
-   * Called once, when no batch follows: because all was taken (`complete`), because the drain was told to stop, because
-   * its reader has gone, or because it failed. Whatever is not known to be done by then is given back.
+   * Ends the output, after the last batch, a stop, the end of the reader or a failure. Gives back whatever is not
+   * confirmed. `complete`: everything was written, and nothing failed.
    */
   async end(complete: boolean): Promise<void> {
     try {
@@ -197,8 +212,8 @@ class StdoutSink {
   }
 }
 
-/** The first of the lines, up to a chunk's size, at least one. */
-function chunkOf(lines: readonly Ready[]): readonly Ready[] {
+/** The first lines, up to the size of a chunk, but at least one. */
+function chunkOf(lines: readonly JobLine[]): readonly JobLine[] {
   let size = 0;
   const end = lines.findIndex(({ line }, i) => {
     size += line.length + 1;
@@ -207,8 +222,8 @@ function chunkOf(lines: readonly Ready[]): readonly Ready[] {
   return end < 0 ? lines : lines.slice(0, end);
 }
 
-/** The lines as they are written, each with its end. */
-function textOf(lines: readonly Ready[]): Buffer {
+/** The lines with their line ends, as one buffer. */
+function textOf(lines: readonly JobLine[]): Buffer {
   let size = lines.length;
   for (const { line } of lines) size += line.length;
   const text = Buffer.allocUnsafe(size);

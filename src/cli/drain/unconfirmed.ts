@@ -1,91 +1,97 @@
 import type { Job } from '../../internal.js';
 
-interface Line {
+/** A line with its job. Positions are bytes of all output so far. */
+interface WrittenLine {
   readonly job: Job;
-  /** Where it begins and ends in all that was written, bytes. */
   readonly start: number;
   readonly end: number;
-  /** When it was accepted, ms by the monotonic clock. */
+  /** When stdout accepted it, ms by the monotonic clock. */
   readonly accepted: number;
 }
 
-/** Lines that were accepted and do not count as handled yet, in the order in which they were written. */
-export class Unconfirmed {
-  #lines: readonly Line[] = [];
-  /** All that was written, bytes. */
-  #bytes = 0;
-  /** When all up to a byte was found read, ms, oldest first. */
+/**
+ * The lines that stdout has accepted, but that do not count as handled yet, in the order of writing. Each `take…`
+ * removes and returns the jobs of the lines at the front that count as handled by one rule.
+ */
+export class UnconfirmedLines {
+  #lines: readonly WrittenLine[] = [];
+  /** All output so far, bytes. */
+  #written = 0;
+  /** When everything up to a position was found to be read, ms, oldest first. */
   #reads: { readonly at: number; readonly upTo: number }[] = [];
-  /** The longest lease of them, ms. */
+  /** The longest lease of these jobs, ms. */
   #leaseMs = 0;
 
+  /** How many lines there are. */
   get size(): number {
     return this.#lines.length;
   }
 
   /** How many bytes they have. */
   get bytes(): number {
-    return this.#bytes - (this.#lines[0]?.start ?? this.#bytes);
+    return this.#written - (this.#lines[0]?.start ?? this.#written);
   }
 
-  /** How often to look what was read, ms: lines are confirmed at most a quarter of a lease later than they could be. */
-  get lookMs(): number {
+  /** How often to check what was read, ms: often enough to confirm a line at most a quarter of a lease late. */
+  get checkMs(): number {
     return Math.max(this.#leaseMs / 4, 250);
   }
 
-  /** Adds lines that were accepted, each with its length in bytes, its end included. */
+  /** Adds lines that stdout accepted, with their lengths in bytes, line end included. */
   add(lines: readonly { readonly job: Job; readonly bytes: number }[], leaseMs: number): void {
     const accepted = performance.now();
     this.#leaseMs = Math.max(this.#leaseMs, leaseMs);
-    const added = lines.map(({ job, bytes }): Line => {
-      const start = this.#bytes;
-      this.#bytes += bytes;
-      return { job, start, end: this.#bytes, accepted };
+    const added = lines.map(({ job, bytes }): WrittenLine => {
+      const start = this.#written;
+      this.#written += bytes;
+      return { job, start, end: this.#written, accepted };
     });
     this.#lines = this.#lines.concat(added);
   }
 
-  /** Forgets a job; whether it was here. */
+  /** Removes a job. Returns whether it was here. */
   delete(job: Job): boolean {
     const before = this.#lines.length;
     this.#lines = this.#lines.filter((line) => line.job !== job);
     return this.#lines.length < before;
   }
 
-  /** Takes out the jobs behind whose lines `behind` more bytes were accepted. */
-  takeBehind(behind: number): Job[] {
-    return this.#takeUpTo(this.#bytes - behind);
+  /** Takes the jobs whose lines have at least `bytes` of output after them. */
+  takeFollowedBy(bytes: number): Job[] {
+    return this.#takeUpTo(this.#written - bytes);
   }
 
-  /** Notes that by now all but the last `unread` bytes were read. */
+  /** Records that all output but the last `unread` bytes has been read by now. */
   noteRead(unread: number): void {
-    this.#reads.push({ at: performance.now(), upTo: this.#bytes - unread });
+    this.#reads.push({ at: performance.now(), upTo: this.#written - unread });
   }
 
-  /** Forgets what was found read: the process did not run, and its reader may not have either. */
+  /**
+   * Forgets what {@link noteRead} recorded: while this process was suspended, its reader may have been suspended too.
+   */
   forgetReads(): void {
     this.#reads = [];
   }
 
-  /** Takes out the jobs whose lines were found read a lease ago. */
-  takeRead(): Job[] {
+  /** Takes the jobs whose lines were recorded as read a lease ago. */
+  takeReadALeaseAgo(): Job[] {
     const now = performance.now();
-    const old = this.#reads.findLastIndex(({ at }) => now - at >= this.#leaseMs);
-    const upTo = this.#reads[old]?.upTo ?? 0;
-    this.#reads.splice(0, old + 1);
+    const last = this.#reads.findLastIndex(({ at }) => now - at >= this.#leaseMs);
+    const upTo = this.#reads[last]?.upTo ?? 0;
+    this.#reads.splice(0, last + 1);
     return this.#takeUpTo(upTo);
   }
 
-  /** Takes out the jobs whose lines were accepted a lease ago. */
-  takeAccepted(): Job[] {
+  /** Takes the jobs whose lines were accepted a lease ago. */
+  takeAcceptedALeaseAgo(): Job[] {
     const now = performance.now();
     return this.#takeUpTo(this.#lines.findLast(({ accepted }) => now - accepted >= this.#leaseMs)?.end ?? 0);
   }
 
-  /** Of `unread` bytes, how many end a line that was read in part. */
-  partRead(unread: number): number {
-    const read = this.#bytes - unread;
-    const next = this.#lines.find(({ start }) => start >= read)?.start ?? this.#bytes;
+  /** If the last `unread` bytes begin in the middle of a line: how many of them belong to that line. */
+  restOfPartlyRead(unread: number): number {
+    const read = this.#written - unread;
+    const next = this.#lines.find(({ start }) => start >= read)?.start ?? this.#written;
     return next - read;
   }
 

@@ -110,8 +110,8 @@ const BORDERS = [
 ];
 
 /**
- * Formats a table for a terminal: no borders, two spaces between columns. Columns are aligned to the right, but for those
- * in `left`. Cells may be coloured. Without `head` there are only rows.
+ * Formats a table for a terminal: no borders, two spaces between columns. Columns are aligned to the right, but for
+ * those in `left`. Cells may be coloured. Without `head` there are only rows.
  *
  * cli-table3 measures cells by an old version of Unicode. So it lays out placeholders, an x for each column that we
  * measured, and the cells then take their places.

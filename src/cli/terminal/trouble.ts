@@ -3,8 +3,8 @@ import type { Context } from '../host/context.js';
 import { complain, say } from './output.js';
 
 /**
- * Makes a listener for the trouble of a connection: it reports once on stderr that Redis, or only `queue`, cannot be used
- * (`error`), and once that it works again (undefined).
+ * Makes a listener for the trouble of a connection: it reports once on stderr that Redis, or only `queue`, cannot be
+ * used (`error`), and once that it works again (undefined).
  */
 export function troubleReporter(context: Context): (error: DelayqError | undefined, queue?: Queue) => void {
   /** When the trouble began, by the monotonic clock; undefined stands for Redis as a whole. */

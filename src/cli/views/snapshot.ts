@@ -54,8 +54,8 @@ const LOOKS = 16;
 const AT_ONCE = 50;
 
 /**
- * Reads all queues, or only the one called `name`, with more detail. Throws if that one cannot be read, or if Redis does
- * not answer.
+ * Reads all queues, or only the one called `name`, with more detail. Throws if that one cannot be read, or if Redis
+ * does not answer.
  */
 export async function lookAt(inspector: Inspector, name: string | undefined, before?: Look): Promise<Look> {
   const names = name === undefined ? await inspector.queues() : [name];

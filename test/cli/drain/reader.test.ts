@@ -147,7 +147,7 @@ describe('drain | reader', () => {
     const queue = await queueOf(3);
     for (const form of ['', '--watch', '--at-most-once', '--lease 1m']) {
       const { code, stderr } = await sh(`delayq drain ${form} ${queue.name} >&-`);
-      expect({ code, stderr }).toEqual({ code: 74, stderr: expect.stringContaining('there is no stdout') });
+      expect({ code, stderr }).toEqual({ code: 74, stderr: expect.stringContaining('cannot write jobs to stdout') });
     }
     expect(await queue.counts()).toMatchObject({ pending: 3, stats: { enqueued: 3 } });
     expect((await queue.counts()).stats.delivered).toBe(undefined);

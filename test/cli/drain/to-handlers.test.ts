@@ -259,11 +259,11 @@ describe('the exit status of a handler', () => {
 
 describe('a handler that cannot be run', () => {
   it.each([
-    ['missing', ['--', './missing'], 'there is no such program'],
-    ['not executable', ['--', '/etc/passwd'], 'it is not executable'],
-    ['always 127', shell('exit 127'), 'command was not found'],
-    ['always 126', shell('exit 126'), 'command was not found'],
-    ['missing in the pipe', ['--pipe', 'missing-command'], 'command was not found'],
+    ['missing', ['--', './missing'], 'the program does not exist'],
+    ['not executable', ['--', '/etc/passwd'], 'no permission to execute it'],
+    ['always 127', shell('exit 127'), 'a command is not found'],
+    ['always 126', shell('exit 126'), 'a command is not found'],
+    ['missing in the pipe', ['--pipe', 'missing-command'], 'a command is not found'],
   ])('(%s) is said, exit 78, nothing is counted and everything stays (failures 10)', async (_, handler, why) => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n, at: 1_000 + n })));
@@ -291,7 +291,7 @@ describe('a handler that cannot be run', () => {
     const env = { PATH: `${bin}:${cronEnv().PATH}` };
     expect(await delayq(['drain', '-q', queue.name, '--', 'cat'], { env })).toMatchObject({
       code: 75,
-      stderr: expect.stringContaining('mkfifo was ended by SIGKILL'),
+      stderr: expect.stringContaining('mkfifo was killed by SIGKILL'),
     });
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
     expect(await delayq(['drain', '-q', queue.name, '--', 'cat'])).toMatchObject({ code: 0, stdout: '1\n2\n' });
@@ -319,7 +319,7 @@ describe('a handler that cannot be run', () => {
     await queue.enqueue(upTo(5).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + n })));
     const handler = shell('read x; [ $x = 0 ] && { missing-command; exit; }; [ $x = 3 ] && exit 126; exit 0');
     // The first one is given the benefit of the doubt and goes behind; 126 after that is a failure like any other.
-    expect((await delayq(['drain', queue.name, ...handler])).stderr).toMatch(/4 done|3 done, 1 failed/);
+    expect((await delayq(['drain', queue.name, ...handler])).stderr).toMatch(/4 done|3 done, 1 will be retried/);
     expect(await show(queue, 'j3')).toMatchObject({ state: 'pending', failures: 1 });
     expect(await show(queue, 'j0')).toMatchObject({ state: 'pending', failures: 0 });
     await queue.enqueue({ payload: 5, at: 1 });
@@ -340,7 +340,10 @@ describe('a handler that cannot be run', () => {
     await until(() => existsSync(go));
     unlinkSync(handler);
     unlinkSync(go);
-    expect(await running.ended).toMatchObject({ code: 78, stderr: expect.stringContaining('no such program') });
+    expect(await running.ended).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining('the program does not exist'),
+    });
     expect(await queue.counts()).toMatchObject({ pending: 3, active: 0, meta: 0, stats: { acked: 3 } });
   });
 });
@@ -679,7 +682,7 @@ describe('leases of handlers', () => {
     frozen.child.kill('SIGCONT');
     const { code, stderr } = await frozen.ended;
     expect(code).toBe(1);
-    expect(stderr).toMatch(/its lease was lost/);
+    expect(stderr).toMatch(/lease lost: /);
     expect(read(log)).toBe('1\n2\n');
     expect(await queue.counts()).toMatchObject({ payload: 0, active: 0, pending: 0, stats: { acked: 1, lost: 1 } });
   });
@@ -694,7 +697,7 @@ describe('leases of handlers', () => {
     await until(async () => (await queue.drain()).jobs.length === 1 || Promise.reject(new Error('renewed in between')));
     const { code, stderr } = await running.ended;
     expect({ code, alive: alive(Number(read(log))) }).toEqual({ code: 1, alive: false });
-    expect(stderr).toContain('its lease was lost');
+    expect(stderr).toContain('lease lost: ');
     expect(await queue.counts()).toMatchObject({ active: 1, payload: 1 });
   });
 
