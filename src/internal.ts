@@ -6,7 +6,7 @@ export type { LeftReason } from './admin/adopt.js';
 export { type Exported, SCORE } from './admin/export.js';
 export { exists, LATE_MS, lag, orphans, pausedUntil, sampleOf, stalled } from './admin/snapshot.js';
 export type { Found } from './health/audit.js';
-export { CHECK_STATES, DEFAULT_THRESHOLDS, type Limits } from './health/check.js';
+export { DEFAULT_THRESHOLDS, type Limits } from './health/check.js';
 export { worst } from './health/finding.js';
 export type { Measured } from './health/metrics.js';
 export * from './index.js';

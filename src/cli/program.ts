@@ -1,65 +1,65 @@
 import { Command } from 'commander';
-import { addGlobals, examples } from './args/options.js';
+import { addGlobals, details, examples } from './args/options.js';
 import type { Context } from './host/context.js';
 import { COMMANDS } from './registry.js';
 
 declare const DELAYQ_VERSION: string;
 
 /**
- * The program with the commands for which `isLoaded` returns true, each loaded. `listOthers` adds the other commands
- * by name and summary only, as the help of the program needs no more of them.
+ * The program with the commands for which `isLoaded` returns true. `listOthers` adds the other commands by name and
+ * summary only: the help of the program needs no more of them.
  */
 export async function programOf(
   context: Context,
   isLoaded: (name: string) => boolean,
   { listOthers = false }: { listOthers?: boolean } = {},
 ): Promise<Command> {
-  const made = addGlobals(new Command('delayq'))
-    // What stands behind the name of a command is the command's: a handler's own options, too.
+  const program = addGlobals(new Command('delayq'))
+    // Options after the name of a command belong to the command, even if they have the name of a global one.
     .enablePositionalOptions()
     .description('The delay queue for people who already run Redis and live in a shell.')
-    .version(DELAYQ_VERSION)
+    .version(DELAYQ_VERSION, '-V, --version', 'print the version')
     .configureHelp({ subcommandTerm: (command) => command.name() });
   for (const [group, commands] of Object.entries(COMMANDS)) {
-    made.commandsGroup(`${group}:`);
+    program.commandsGroup(`${group}:`);
     for (const [name, { summary, load }] of Object.entries(commands)) {
-      const command = isLoaded(name)
-        ? (await load())(context, () => programOf(context, () => true))
-        : new Command(name);
-      if (isLoaded(name) || listOthers) made.addCommand(command.summary(summary));
+      const all = () => programOf(context, () => true);
+      const command = isLoaded(name) ? (await load())(context, all) : new Command(name);
+      if (isLoaded(name) || listOthers) program.addCommand(command.summary(summary));
     }
   }
-  made
-    .addCommand(helpOf(made))
-    .addHelpText('after', '\nstdout carries data only; everything else goes to stderr. Try: delayq demo');
-  examples(made, [
+  program.addCommand(helpCommand(program));
+  details(program, ['Data goes to stdout, everything else to stderr. To see delayq at work: delayq demo']);
+  examples(program, [
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
     'delayq drain order-close -- ./close-order',
     'delayq inspect',
   ]);
-  for (const command of [made, ...made.commands]) {
-    command.exitOverride().configureOutput({
-      outputError: (text, write) => write(`delayq: ${context.withoutLogins(text).replace(/^error: /, '')}`),
-    });
+  for (const command of [program, ...program.commands]) {
+    command
+      .helpOption('-h, --help', 'show this help')
+      .exitOverride()
+      .configureOutput({
+        outputError: (text, write) => write(`delayq: ${context.withoutLogins(text).replace(/^error: /, '')}`),
+      });
   }
-  // Options of the program may stand after the command as well; there they win.
-  return made.hook('preAction', (_, action) => {
-    for (const [name, value] of Object.entries(made.opts())) {
+  // Global options may also stand before the command; those after it win.
+  return program.hook('preAction', (_, action) => {
+    for (const [name, value] of Object.entries(program.opts())) {
       if (action.getOptionValue(name) === undefined) action.setOptionValue(name, value);
     }
   });
 }
 
-/** commander's own ends with the exit code that stands while the program runs: that of a bug. */
-function helpOf(made: Command): Command {
+/** `delayq help`. commander's own would exit with process.exitCode, which is 70 until main() has ended. */
+function helpCommand(program: Command): Command {
   return new Command('help')
-    .summary('show help for a command')
+    .summary('show the help of a command')
     .argument('[command]')
-    .helpOption(false)
     .action(async (name?: string) => {
-      const command = name === undefined ? made : made.commands.find((command) => command.name() === name);
-      // For what it says of an unknown command.
-      if (command === undefined) await made.parseAsync([name as string], { from: 'user' });
+      const command = name === undefined ? program : program.commands.find((command) => command.name() === name);
+      // commander's message about an unknown command names similar ones.
+      if (command === undefined) await program.parseAsync([name as string], { from: 'user' });
       else command.outputHelp();
     });
 }

@@ -28,9 +28,8 @@ export interface Thresholds {
 /** What holds when nobody says anything: late by two minutes, or a dead job, is worth a look; late by five is an incident. */
 export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
 
-/** Exit codes of a Nagios plugin are the places in this list. */
-export const CHECK_STATES = ['OK', 'WARNING', 'CRITICAL', 'UNKNOWN'] as const;
-type CheckState = (typeof CHECK_STATES)[number];
+/** The states of a Nagios plugin. */
+type CheckState = 'OK' | 'WARNING' | 'CRITICAL' | 'UNKNOWN';
 
 /** How a queue was found. */
 export interface Checked {

@@ -153,8 +153,9 @@ export async function actOn<A extends string>(context: Context, act: Act<A>): Pr
       if (!named && sum && n > 0) say(context, `${grouped(n)} of them ${sum}`);
     }
   }
-  if (sum(counts, (answer) => !answers[answer].good && (named || !answers[answer].elsewhere)) > 0) context.exitCode = 1;
-  if (stop.aborted) context.exitCode = 130;
+  if (sum(counts, (answer) => !answers[answer].good && (named || !answers[answer].elsewhere)) > 0)
+    context.outcomes.add('incomplete');
+  if (stop.aborted) context.outcomes.add('interrupted');
 }
 
 /** The same ids, few at a time. */
@@ -201,7 +202,7 @@ async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerato
     for await (const some of lines(context.stdin)) {
       for (const { number, error } of some.filter((line) => line.error)) {
         say(context, `line ${number}: ${error?.message}`);
-        context.exitCode = 1;
+        context.outcomes.add('incomplete');
       }
       yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
     }
@@ -277,7 +278,7 @@ async function agreed<A extends string>(
   const answer = await context.ask(`${verb} ${many(count, 'job')} of ${queue}${detail}? [y/N] `, stop);
   if (/^y(es)?$/i.test(answer.trim())) return true;
   say(context, `nothing ${done}`);
-  context.exitCode = stop.aborted ? 130 : 1;
+  context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
   return false;
 }
 
@@ -299,7 +300,7 @@ async function dryRun<A extends string>(
     }
     at += some.length;
   }
-  if (there < ids.length) context.exitCode = 1;
+  if (there < ids.length) context.outcomes.add('incomplete');
   if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));
   const detail = there > 0 ? (act.detail?.(there) ?? '') : '';
   say(context, `${many(there, 'job')} would be ${done} ${whereOf(act)}${detail}`);

@@ -13,7 +13,8 @@ import {
   type NewJob,
   type Queue,
 } from '../../internal.js';
-import { type Context, cannotWrite, type Globals } from '../host/context.js';
+import type { Context, Globals } from '../host/context.js';
+import { cannotWrite } from '../host/stdout.js';
 import { jobOf } from '../lines/job-line.js';
 import { lines } from '../lines/reader.js';
 import { document, many, say } from '../terminal/output.js';
@@ -80,7 +81,7 @@ export async function enqueueLines(
       file = await spool(context.stdin, stop);
       if (!file) {
         say(context, 'nothing was enqueued');
-        context.exitCode = 130;
+        context.outcomes.add('interrupted');
         return;
       }
       for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
@@ -101,7 +102,7 @@ export async function enqueueLines(
   } finally {
     await file?.close();
   }
-  if (refused > 0 && context.exitCode === 0) context.exitCode = 1;
+  if (refused > 0) context.outcomes.add('incomplete');
 }
 
 /** Reads lines into jobs, as many at a time as arrive. Ends early when `stop` aborts; calls `ended` when there are no more. */
@@ -256,11 +257,11 @@ class Sender {
         document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused, ...this.#doubts, confirmed }),
       );
     }
-    if (keptDead > 0) this.#context.exitCode = 1;
+    if (keptDead > 0) this.#context.outcomes.add('incomplete');
     for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
     if (this.#more && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
     if (this.#failure) throw this.#whole(this.#failure);
-    if (interrupted) this.#context.exitCode = 130;
+    if (interrupted) this.#context.outcomes.add('interrupted');
   }
 }
 

@@ -94,8 +94,8 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   const rest = await transfer.foreignRest({ zset, hash, unit });
   const total = [...left.values()].reduce((sum, { count }) => sum + count, 0);
   await summary(context, queue, options, { ...counts, left, rest, total, stopped: stop.aborted });
-  if (total > 0) context.exitCode = 1;
-  if (stop.aborted) context.exitCode = 130;
+  if (total > 0) context.outcomes.add('incomplete');
+  if (stop.aborted) context.outcomes.add('interrupted');
 }
 
 async function summary(

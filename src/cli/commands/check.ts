@@ -1,6 +1,5 @@
 import { Command, CommanderError } from 'commander';
 import {
-  CHECK_STATES,
   type Checked,
   check,
   DEFAULT_THRESHOLDS,
@@ -97,7 +96,7 @@ async function run(context: Context, names: readonly string[], options: Options)
   const severity = (one: (typeof checked)[0]) => ORDER.indexOf(one.result.state);
   const order = [...checked].sort((a, b) => severity(b) - severity(a));
   const worst = (order[0] as (typeof order)[0]).result.state;
-  context.exitCode = CHECK_STATES.indexOf(worst);
+  context.outcomes.add(worst);
   const several = checked.length > 1;
   const told = several ? order.filter(({ result }) => result.state !== 'OK') : order;
   const says = told.map(({ queue, result }) => `${queue}: ${result.says}`).join('; ') || `${checked.length} queues`;
@@ -113,16 +112,16 @@ function limitsOf(options: Options, kind: 'max' | 'warn'): Limits {
   return { lag: pick('Lag'), drainAge: pick('DrainAge'), dead: pick('Dead'), pending: pick('Pending') };
 }
 
-/** Tells monitoring that the state is not known, and why; what the process ends with. */
-export async function unknownState(context: Context, error: unknown): Promise<number> {
+/** Reports an error to monitoring: the state is unknown. */
+export async function reportUnknown(context: Context, error: unknown): Promise<void> {
   const says =
     error instanceof CommanderError
       ? error.message.replace(/^error: /, '')
       : isDelayqError(error)
         ? sentence(error)
         : `delayq itself failed: ${String(error)}`;
+  context.outcomes.add('UNKNOWN');
   await line(context, 'UNKNOWN', says, []).catch(() => {});
-  return CHECK_STATES.indexOf('UNKNOWN');
 }
 
 function sentence({ message, why, next }: DelayqError): string {

@@ -68,7 +68,7 @@ async function demo(context: Context): Promise<void> {
         const child = spawn('/bin/sh', ['-c', line], { cwd: directory, env, stdio: ['ignore', 'inherit', 'inherit'] });
         const [status] = (await once(child, 'exit')) as [number | null];
         if (stop.aborted) {
-          context.exitCode = 130;
+          context.outcomes.add('interrupted');
           return;
         }
         if (status !== 0)

@@ -23,8 +23,6 @@ interface Options extends Globals {
   readonly quiet?: boolean;
 }
 
-const EXIT = { ok: 0, warn: 1, fail: 2 } as const;
-
 export function doctorCommand(context: Context): Command {
   const command = new Command('doctor')
     .description(
@@ -87,7 +85,7 @@ async function run(context: Context, names: readonly string[], options: Options)
     }
   }
   await report.end(redis.address, prefix);
-  if (stop.aborted) context.exitCode = 130;
+  if (stop.aborted) context.outcomes.add('interrupted');
 }
 
 /** As if these were all there are. */
@@ -155,7 +153,7 @@ class Report {
 
   async end(redis: string, prefix: string): Promise<void> {
     const status = worst(this.#findings);
-    this.#context.exitCode = EXIT[status];
+    this.#context.outcomes.add(status);
     if (!this.#options.json) return;
     const json = document({ redis, prefix, status, findings: this.#findings });
     await this.#context.write(this.#context.stdout.isTTY ? visibleJson(json) : json);

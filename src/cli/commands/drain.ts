@@ -199,8 +199,8 @@ async function drain(
   };
   const well = handled ? await intoHandlers(context, drain, handler, options) : await toStdout(context, drain, options);
   const died = report.end();
-  if (!well || died) context.exitCode = 1;
-  if (options.failIfEmpty && report.taken === 0) context.exitCode = 3;
+  if (!well || died) context.outcomes.add('incomplete');
+  if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
 }
 
 async function intoHandlers(

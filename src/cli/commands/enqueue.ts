@@ -121,7 +121,7 @@ async function report(context: Context, queue: Queue, done: Enqueued, options: E
   if (options.json) await context.write(document({ queue: queue.name, id, outcome, due, confirmed }));
   else if (!options.quiet) await context.write(`${id}\n`);
   if (outcome === 'kept-dead') {
-    context.exitCode = 1;
+    context.outcomes.add('incomplete');
     say(context, `kept: job ${id} is dead in ${queue.name} and stays so; --if-exists replace makes it anew`);
   } else if (outcome === 'kept') {
     say(context, `kept: job ${id} is in ${queue.name} already and stays as it is; --if-exists replace changes it`);

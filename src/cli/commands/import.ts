@@ -177,8 +177,8 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     const done = `${many(created, 'job')} ${options.dryRun ? 'would be imported' : 'imported'} into ${queue}`;
     say(context, [done, ...parts, ...(stop.aborted ? ['stopped: repeat the command for the rest'] : [])].join('; '));
   }
-  if (refused + differs + keptDead + held > 0) context.exitCode = 1;
-  if (stop.aborted) context.exitCode = 130;
+  if (refused + differs + keptDead + held > 0) context.outcomes.add('incomplete');
+  if (stop.aborted) context.outcomes.add('interrupted');
 }
 
 async function* linesUntil(stop: AbortSignal, input: Readable): AsyncGenerator<Line[]> {

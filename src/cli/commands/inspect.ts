@@ -63,7 +63,7 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   await redis.connect();
   const first = await lookAt(inspector, name);
   if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
-  if (first.broken.length > 0) context.exitCode = 1;
+  if (first.broken.length > 0) context.outcomes.add('incomplete');
   const paint = await colours(context, context.stdout);
   const picture = (seen: Look, room: Room) =>
     pictureOf(seen, { name, address: redis.address, prefix, zone, paint, room });

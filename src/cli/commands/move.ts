@@ -85,7 +85,6 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
     if (options.json) await context.write(document({ queue, into, finished }));
     return;
   }
-  const before = context.exitCode;
   await actOn(context, {
     queue,
     ids,
@@ -98,7 +97,6 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
     also: { into, finished },
     act: (some, states) => transfer.move(queue, some, { to: into, states: STATES.filter((s) => states.includes(s)) }),
   });
-  context.exitCode ||= before;
 }
 
 async function count(transfer: Transfer, queue: string, into: string): Promise<number> {
@@ -122,7 +120,7 @@ async function finish(
       if (good || answer === 'missing' || answer === 'active') continue;
       meter.clear();
       say(context, `${shownId(slice.ids[i])} ${says}`);
-      context.exitCode = 1;
+      context.outcomes.add('incomplete');
     }
     ended += slice.ids.length;
     meter.add(slice.ids.length);

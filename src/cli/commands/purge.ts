@@ -88,9 +88,9 @@ async function purge(context: Context, queue: string, options: Options): Promise
     say(context, 'handlers that ran are not stopped: their acks remove nothing');
   if (options.forget && !forgotten && !stop.aborted) {
     say(context, `${queue} is not forgotten: jobs came meanwhile; stop its producers, then repeat the command`);
-    context.exitCode = 1;
+    context.outcomes.add('incomplete');
   }
-  if (stop.aborted) context.exitCode = 130;
+  if (stop.aborted) context.outcomes.add('interrupted');
 }
 
 type Counts = Readonly<Record<State, number>>;
@@ -128,6 +128,6 @@ async function agreed(
   const answer = await context.ask(`type the queue's name to go on: `, stop);
   if (answer.trim() === queue) return true;
   say(context, 'nothing removed');
-  context.exitCode = stop.aborted ? 130 : 1;
+  context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
   return false;
 }

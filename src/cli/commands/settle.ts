@@ -255,7 +255,7 @@ class Answers {
       await this.#context.write(document({ settled: held + pending + dead, dead, lost, superseded, refused }));
     }
     for (const error of this.#failures.values()) throw error;
-    if (lost > 0 || refused > 0 || (dead > 0 && !this.#options.dead)) this.#context.exitCode = 1;
+    if (lost > 0 || refused > 0 || (dead > 0 && !this.#options.dead)) this.#context.outcomes.add('incomplete');
   }
 }
 

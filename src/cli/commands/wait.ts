@@ -84,7 +84,7 @@ async function wait(context: Context, queues: readonly string[], options: Option
   const waitedMs = Math.round(performance.now() - started);
   if (options.json) await context.write(document({ idle, waitedMs, queues: left }));
   else if (!idle && !options.quiet) say(context, `after ${formatDuration(waitedMs)} not idle: ${inWords(left)}`);
-  if (!idle) context.exitCode = stop.aborted ? 130 : 1;
+  if (!idle) context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
 }
 
 function leftOf(queue: string, snapshot: Snapshot): Left {

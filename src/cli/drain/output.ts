@@ -1,5 +1,6 @@
 import { MAX_PAYLOAD } from '../../internal.js';
-import { type Context, cannotWrite, readerGone } from '../host/context.js';
+import type { Context } from '../host/context.js';
+import { cannotWrite, readerGone } from '../host/stdout.js';
 
 /*
  * Passes the output of handlers on to our stdout and stderr.

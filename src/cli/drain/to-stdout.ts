@@ -1,5 +1,6 @@
 import { type Job, Leases, poll, type Queue, type Taken } from '../../internal.js';
-import { type Context, cannotWrite, readerGone } from '../host/context.js';
+import type { Context } from '../host/context.js';
+import { cannotWrite, readerGone } from '../host/stdout.js';
 import { lineOf } from '../lines/drain-line.js';
 import { say } from '../terminal/output.js';
 import { Confirmer } from './confirmer.js';

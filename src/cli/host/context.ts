@@ -1,8 +1,6 @@
 import { once } from 'node:events';
-import { fstatSync, ftruncateSync, type Stats, writeSync } from 'node:fs';
-import { Socket } from 'node:net';
-import { Writable } from 'node:stream';
 import {
+  type Checked,
   Connection,
   DEFAULT_PREFIX,
   DEFAULT_URL,
@@ -10,7 +8,9 @@ import {
   isDelayqError,
   loginHider,
   systemZone,
+  type worst,
 } from '../../internal.js';
+import { cannotWrite, openStdout, readerGone } from './stdout.js';
 
 /** Options that every command has. */
 export interface Globals {
@@ -19,33 +19,43 @@ export interface Globals {
   readonly json?: boolean;
 }
 
-/** How long a process that was told to stop waits for the reader of its stderr, ms. */
-const LAST_WORDS_MS = 1_000;
+/**
+ * How a command that threw nothing has ended, if not with success; exit.ts has the exit status of each.
+ *
+ * - `incomplete`: a part of what was asked could not be done · `empty`: nothing was there
+ * - `interrupted`: stopped by a signal before it was done
+ * - the states of doctor and check
+ */
+export type Outcome = 'incomplete' | 'empty' | 'interrupted' | ReturnType<typeof worst> | Checked['state'];
 
-/** Where the address of Redis is looked for, in this order. */
+/** How long a stopped process waits for the reader of its stderr, ms. */
+const FLUSH_MS = 1_000;
+
+/** The variables that may hold the URL of Redis; the first that is set counts. */
 const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
 
-/** What a handler is told of its job; one that was started by another handler must not find that one's. */
+/** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
 const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
 
-/** What a command meets of the outside: environment, streams, signals. The only reader of `process.env`. */
+/** The outside world of a command: environment, streams, signals. The only reader of `process.env`. */
 export class Context {
-  readonly stdout = stdoutOf();
+  readonly stdout = openStdout();
   readonly stderr = process.stderr;
   readonly env = process.env;
-  /** What the command ends with when it throws nothing. */
-  exitCode = 0;
+  /** How the command has ended, if it throws nothing; of several outcomes the one with the highest status counts. */
+  readonly outcomes = new Set<Outcome>();
   /** The reader of stdout has gone. */
   outputClosed = false;
-  readonly #exit: (code: number) => never;
+  readonly #abort: () => never;
   readonly #atExit: (() => void)[] = [];
   #stop: AbortSignal | undefined;
   readonly #connections: Connection[] = [];
   #outputError: Error | undefined;
   #hide: ((text: string) => string) | undefined;
 
-  constructor(exit: (code: number) => never) {
-    this.#exit = exit;
+  /** `abort` ends the process at the second signal. */
+  constructor(abort: () => never) {
+    this.#abort = abort;
     this.stdout.on('error', (error: NodeJS.ErrnoException) => {
       if (readerGone(error)) this.outputClosed = true;
       else this.#outputError = error;
@@ -206,7 +216,7 @@ export class Context {
     this.#stop = controller.signal;
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
       process.on(name, () => {
-        if (controller.signal.aborted) this.#exit(130);
+        if (controller.signal.aborted) this.#abort();
         controller.abort(name);
       });
     }
@@ -219,63 +229,11 @@ export class Context {
    */
   async close(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const stopped = () => setTimeout(resolve, LAST_WORDS_MS);
+      const stopped = () => setTimeout(resolve, FLUSH_MS);
       if (this.#stop?.aborted) stopped();
       this.#stop?.addEventListener('abort', stopped);
       this.stderr.write('', () => resolve());
     });
     for (const connection of this.#connections) connection.close();
   }
-}
-
-/**
- * Node's own stdout never reads from a socket, and so never hears that its peer has gone; and into a file it writes once,
- * however little of it fits. Others take its place there.
- */
-function stdoutOf(): typeof process.stdout {
-  let stat: Stats | undefined;
-  try {
-    stat = fstatSync(1);
-  } catch {
-    // Node's own knows what to do.
-  }
-  const replace = (value: Writable) => Object.defineProperty(process, 'stdout', { value });
-  if (stat?.isSocket()) replace(new Socket({ fd: 1, allowHalfOpen: true }));
-  if (stat?.isFile()) {
-    const write = (text: Buffer, _: unknown, done: (error?: Error) => void) => {
-      try {
-        writeWhole(text);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    };
-    replace(new Writable({ write }));
-  }
-  return process.stdout;
-}
-
-/** Writes all of a text into the file that is stdout. Throws when it does not fit; then nothing of it is left there. */
-function writeWhole(text: Buffer): void {
-  let at = 0;
-  try {
-    while (at < text.length) at += writeSync(1, text, at);
-  } catch (error) {
-    if (at > 0) ftruncateSync(1, fstatSync(1).size - at);
-    throw error;
-  }
-}
-
-/** Whether an error of writing means that nobody reads any more. */
-export function readerGone(error: NodeJS.ErrnoException): boolean {
-  return error.code === 'EPIPE' || error.code === 'ECONNRESET';
-}
-
-/** The error for an output that cannot be written. */
-export function cannotWrite(cause: Error): DelayqError {
-  return new DelayqError('output', 'cannot write the output', {
-    why: cause.message,
-    next: 'free space or name another place, then repeat',
-    cause,
-  });
 }
