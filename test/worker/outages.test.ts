@@ -167,7 +167,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
     const { code, stderr } = await sh(input);
     expect({ code, said: linesOf(stderr)[0] }).toEqual({
       code: 78,
-      said: `delayq: line ${at}: not answered for ${broken.name}`,
+      said: `delayq: line ${at}: not settled in ${broken.name}`,
     });
     expect(await well.counts()).toMatchObject({ active: 0, stats: { acked: 2 } });
   });

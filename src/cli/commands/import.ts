@@ -13,6 +13,7 @@ import {
   Transfer,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
+import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
 import { importedOf, isBadLine } from '../lines/export-line.js';
 import { type Line, lines } from '../lines/reader.js';
@@ -29,12 +30,12 @@ interface Options extends Globals {
 /** The longest line, bytes: an export may hold payloads of other software, larger than any of delayq's. */
 const LONGEST = 64 * 1024 * 1024;
 
-/** Batches that may be on their way at once, and how many jobs each has at most, and payload bytes after which it is full. */
-const IN_FLIGHT = 8;
+/** A batch is sent when it has this many jobs, or this many bytes of payload. */
 const BATCH = 100;
 const BATCH_BYTES = 1024 * 1024;
 
-/** So many payload bytes may be on their way at once: a batch of one job may be large. */
+/** Batches in flight; of their payloads this many bytes, because a batch of one job may be large. */
+const IN_FLIGHT = 8;
 const BYTES_IN_FLIGHT = IN_FLIGHT * BATCH_BYTES;
 
 export function importCommand(context: Context): Command {
@@ -111,29 +112,18 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     last = Math.max(last, batch.at(-1)?.line ?? 0);
     meter.add(batch.length);
   };
-  const flying: { batch: Numbered[]; size: number; sent: Promise<Restored[]> }[] = [];
-  let inAir = 0;
-  const land = async () => {
-    const first = flying.shift();
-    if (!first) return;
-    took(first.batch, await first.sent);
-    inAir -= first.size;
-  };
+  const inFlight = new Window({ calls: IN_FLIGHT, size: BYTES_IN_FLIGHT });
   let batch: Numbered[] = [];
   let size = 0;
   const send = async () => {
-    if (batch.length > 0) {
-      const sent: Promise<Restored[]> = options.dryRun
-        ? Promise.resolve(batch.map(() => 'created' as const))
-        : transfer.restore(queue, batch);
-      // Told of when it lands.
-      sent.catch(() => {});
-      flying.push({ batch, size, sent });
-      inAir += size;
-      batch = [];
-      size = 0;
-    }
-    while (flying.length >= IN_FLIGHT || inAir >= BYTES_IN_FLIGHT) await land();
+    if (batch.length === 0) return;
+    const [jobs, bytes] = [batch, size];
+    batch = [];
+    size = 0;
+    const restored: Promise<Restored[]> = options.dryRun
+      ? Promise.resolve(jobs.map(() => 'created' as const))
+      : transfer.restore(queue, jobs);
+    await inFlight.add(restored, (outcomes) => took(jobs, outcomes), bytes);
   };
   try {
     for await (const some of linesUntil(stop, input)) {
@@ -148,7 +138,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       if (stop.aborted) break;
     }
     if (!stop.aborted) await send();
-    while (flying.length > 0) await land();
+    await inFlight.end();
   } catch (error) {
     meter.clear();
     if (!isDelayqError(error)) throw error;

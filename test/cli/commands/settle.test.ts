@@ -103,9 +103,9 @@ describe('delayq ack', () => {
     [['ack', 'q'], 'belong together'],
     [['ack', 'q', 'id'], 'belong together'],
     [['ack', 'a b', 'id', 'r'], 'cannot name a queue'],
-    [['nack', '--dead', '--in', '5m'], 'not tried again'],
-    [['nack', '--dead', '--release'], 'not tried again'],
-    [['nack', '--release', '--error', 'x'], 'counts nothing'],
+    [['nack', '--dead', '--in', '5m'], 'not retried'],
+    [['nack', '--dead', '--release'], 'not retried'],
+    [['nack', '--release', '--error', 'x'], 'stores no error'],
     [['nack', '--in', '5'], 'no unit'],
     [['renew', '--lease', '0s'], 'no time at all'],
   ])('%j is refused', async (args, message) => {
@@ -118,7 +118,7 @@ describe('delayq ack', () => {
 
   it('does not wait for lines on a terminal', async () => {
     const { stdout } = await sh(`script -qec 'delayq ack; echo "ended with $?"' /dev/null`);
-    expect(stdout).toMatch(/there are no jobs[\s\S]*ended with 64/);
+    expect(stdout).toMatch(/no jobs are given[\s\S]*ended with 64/);
   });
 
   it('of nothing is nothing', async () => expect(await delayq(['ack'])).toEqual(done));
@@ -157,13 +157,13 @@ describe('delayq nack', () => {
     expect((job?.due ?? 0) - now).toBeGreaterThan(590_000);
   });
 
-  it('says when a job is dead now because its tries are spent, exit 1', async () => {
+  it('says when a job is dead now because it has no tries left, exit 1', async () => {
     const queue = freshQueue();
     await new Operator(connection).configure(queue.name, { tries: 1 });
     const jobs = await held(queue);
     expect(await delayq(['nack'], { input: input(jobs) })).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('j0: dead: its tries are spent'),
+      stderr: expect.stringContaining('j0: dead: it has no tries left'),
     });
   });
 });
@@ -228,7 +228,7 @@ describe('a pipeline drain | handler | ack', () => {
     await until(() => running.stderr.includes('ECONNREFUSED'), 6_000);
     const { code, stderr } = await running.ended;
     expect(code).toBe(69);
-    expect(stderr).toContain('lines 1 to 3: not answered for q');
+    expect(stderr).toContain('lines 1 to 3: not settled in q');
   });
 
   it('rides out a Redis that is gone for a moment, and a reply that is lost', async () => {

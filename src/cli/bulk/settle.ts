@@ -1,0 +1,180 @@
+import {
+  type Answer,
+  type Connection,
+  checkName,
+  DelayqError,
+  type Held,
+  isDelayqError,
+  isPassing,
+  MAX_CALL,
+  type NackAnswer,
+  Queue,
+  type RetryLimits,
+} from '../../internal.js';
+import type { Context, Globals } from '../host/context.js';
+import { type Line, lines } from '../lines/reader.js';
+import { document, say, shownId } from '../terminal/output.js';
+import { troubleReporter } from '../terminal/trouble.js';
+import { Window } from './window.js';
+
+/** Options of ack, nack and renew. */
+export interface SettleOptions extends Globals {
+  readonly in?: number;
+  readonly dead?: boolean;
+  readonly release?: boolean;
+  readonly error?: string;
+  readonly lease?: number;
+}
+
+/** What ack, nack or renew does with jobs of one queue. */
+export type Settle = (queue: Queue, jobs: readonly Held[], limits: RetryLimits) => Promise<(Answer | NackAnswer)[]>;
+
+/** A job to settle, and the line that named it. */
+export interface SettledJob extends Held {
+  readonly queue: string;
+  readonly line: number | undefined;
+}
+
+/** How long a call is retried while Redis is in trouble, ms: the work behind it is done already. */
+const RETRY_FOR_MS = 30_000;
+
+/** How long lines are still read after the first signal, ms: whoever writes them is being stopped as well. */
+const GRACE_MS = 30_000;
+
+const CALLS_IN_FLIGHT = 4;
+
+/** Settles jobs as their lines arrive, many in a call, and reports those that could not be settled. */
+export class Settler {
+  readonly #context: Context;
+  readonly #options: SettleOptions;
+  readonly #settle: Settle;
+  readonly #onTrouble: (error?: DelayqError) => void;
+  readonly #redis: Connection;
+  readonly #queues = new Map<string, Queue>();
+  readonly #window = new Window({ calls: CALLS_IN_FLIGHT });
+  readonly #counts: Record<Answer | NackAnswer, number> = { held: 0, pending: 0, dead: 0, lost: 0, superseded: 0 };
+  #refused = 0;
+  /** The first error of each queue. */
+  readonly #failures = new Map<Queue, unknown>();
+
+  constructor(context: Context, options: SettleOptions, settle: Settle) {
+    this.#context = context;
+    this.#options = options;
+    this.#settle = settle;
+    this.#onTrouble = troubleReporter(context);
+    this.#redis = context.redis(options);
+  }
+
+  /** Settles the jobs named on stdin. After a signal it reads on: the writer is expected to end soon. */
+  async read(): Promise<void> {
+    const stop = this.#context.stopSignal();
+    const { stdin } = this.#context;
+    stop.addEventListener('abort', () => {
+      if (stdin.isTTY) stdin.destroy();
+      else setTimeout(() => stdin.destroy(), GRACE_MS).unref();
+    });
+    try {
+      for await (const some of lines(stdin)) {
+        await this.add(some.flatMap((line) => this.#jobOn(line)));
+        await this.#context.heard();
+        // Without Redis there is no use in reading on; but one bad queue does not stop the others.
+        if ([...this.#failures.values()].some(isPassing)) break;
+      }
+    } catch (error) {
+      if (!stop.aborted) throw error;
+    }
+  }
+
+  #jobOn(line: Line): SettledJob[] {
+    try {
+      return [settledJobOf(line)];
+    } catch (error) {
+      if (!isDelayqError(error, 'usage', 'data')) throw error;
+      this.#refused += 1;
+      say(this.#context, `line ${line.number}: ${error.message}${error.why ? `: ${error.why}` : ''}`);
+      return [];
+    }
+  }
+
+  /** Settles some jobs, a call for each 250 of a queue. Resolves when there is room for more. */
+  async add(jobs: readonly SettledJob[]): Promise<void> {
+    for (const name of new Set(jobs.map(({ queue }) => queue))) {
+      const queue = this.#queue(name);
+      const ofQueue = jobs.filter((job) => job.queue === name);
+      for (let i = 0; i < ofQueue.length; i += MAX_CALL) {
+        const some = ofQueue.slice(i, i + MAX_CALL);
+        await this.#window.add(this.#call(queue, some), (report) => report());
+      }
+    }
+  }
+
+  #queue(name: string): Queue {
+    let queue = this.#queues.get(name);
+    if (!queue) {
+      queue = new Queue(this.#redis, name, { prefix: this.#context.prefix(this.#options) });
+      this.#queues.set(name, queue);
+    }
+    return queue;
+  }
+
+  /** Settles jobs of one queue. Returns what reports the answers, or the failure: other calls go on after one. */
+  async #call(queue: Queue, jobs: readonly SettledJob[]): Promise<() => void> {
+    const end = performance.now() + RETRY_FOR_MS;
+    try {
+      const answers = await this.#settle(queue, jobs, { until: () => end, onTrouble: this.#onTrouble });
+      return () => {
+        for (const [i, job] of jobs.entries()) this.#report(job, answers[i] as Answer | NackAnswer);
+      };
+    } catch (error) {
+      return () => this.#reportFailure(queue, jobs, error);
+    }
+  }
+
+  #report({ queue, id, line }: SettledJob, answer: Answer | NackAnswer): void {
+    this.#counts[answer] += 1;
+    const words = {
+      held: undefined,
+      pending: undefined,
+      dead: this.#options.dead ? undefined : 'dead: it has no tries left',
+      lost: 'lost: its lease expired, or it was settled before; nothing was changed',
+      superseded: 'superseded: it was replaced or cancelled; nothing was changed',
+    }[answer];
+    if (words) say(this.#context, `${line === undefined ? '' : `line ${line}: `}${queue} ${shownId(id)}: ${words}`);
+  }
+
+  #reportFailure(queue: Queue, jobs: readonly SettledJob[], error: unknown): void {
+    if (!this.#failures.has(queue)) this.#failures.set(queue, error);
+    const numbers = jobs.map(({ line }) => line).filter((line) => line !== undefined);
+    const which = numbers.length === 1 ? `line ${numbers[0]}` : `lines ${numbers[0]} to ${numbers.at(-1)}`;
+    if (numbers.length > 0) say(this.#context, `${which}: not settled in ${queue.name}`);
+  }
+
+  /** Waits for the last answers, and prints their counts with --json. Throws the first error of a call. */
+  async end(): Promise<void> {
+    await this.#window.end();
+    const { held, pending, dead, lost, superseded } = this.#counts;
+    const refused = this.#refused;
+    if (this.#options.json) {
+      await this.#context.write(document({ settled: held + pending + dead, dead, lost, superseded, refused }));
+    }
+    for (const error of this.#failures.values()) throw error;
+    if (lost > 0 || refused > 0 || (dead > 0 && !this.#options.dead)) this.#context.outcomes.add('incomplete');
+  }
+}
+
+/** Reads a line of an envelope. Throws `data` if it names no job. */
+function settledJobOf({ number, text, error }: Line): SettledJob {
+  const bad = (why: string) => new DelayqError('data', 'the line names no job', { why });
+  if (error) throw bad('it is not valid UTF-8, or too long for a job');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw bad('it is not JSON');
+  }
+  const { queue, id, receipt } = Object(value) as Record<string, unknown>;
+  for (const [key, part] of Object.entries({ queue, id, receipt })) {
+    if (typeof part !== 'string' || part === '') throw bad(`it has no ${key}`);
+  }
+  return { queue: checkName(queue as string), id: id as string, receipt: receipt as string, line: number };
+}
