@@ -5,10 +5,11 @@
 export type { LeftReason } from './admin/adopt.js';
 export { type Exported, SCORE } from './admin/export.js';
 export { exists, LATE_MS, lag, orphans, pausedUntil, sampleOf, stalled } from './admin/snapshot.js';
-export type { Found } from './health/audit.js';
 export { DEFAULT_THRESHOLDS, type Limits } from './health/check.js';
+export type { Found } from './health/discovery.js';
 export { worst } from './health/finding.js';
 export type { Measured } from './health/metrics.js';
+export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { idOf, idWord, timeOfId } from './model/id.js';

@@ -1,65 +1,64 @@
-import { drainAge, LATE_MS, lag, pausedUntil } from '../admin/snapshot.js';
-import { grouped } from '../model/text.js';
+import { drainAge, LATE_MS, lag } from '../admin/snapshot.js';
+import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../scripts/inspect.js';
+import { noDrainFor, pauseOf } from './problems.js';
 
 /*
- * Whether a queue keeps within limits, for monitoring: the states, words and performance data of a Nagios plugin.
+ * Whether a queue is within limits, for monitoring: with the states and performance data of a Nagios plugin.
  */
 
-/** Limits of a queue; a value above one is out of it. Durations are ms. What is left out is not limited. */
+/** The highest values that are in order. Durations are ms. A value that is left out has no limit. */
 export interface Limits {
-  /** How long the oldest due job may have been due. */
+  /** How long the oldest due job has been due. */
   readonly lag?: number | undefined;
-  /** How many jobs may be dead. */
+  /** The number of dead jobs. */
   readonly dead?: number | undefined;
-  /** How long ago the last drain may be, whether it found anything or not. */
+  /** Time since the last drain, whether it found jobs or not. */
   readonly drainAge?: number | undefined;
-  /** How many jobs may wait, due or not. */
+  /** The number of pending jobs, due or not. */
   readonly pending?: number | undefined;
 }
 
-/** Limits from which on somebody should look, and from which on somebody must. */
+/** Beyond `warn` the state is WARNING, beyond `max` it is CRITICAL. */
 export interface Thresholds {
   readonly warn: Limits;
   readonly max: Limits;
 }
 
-/** What holds when nobody says anything: late by two minutes, or a dead job, is worth a look; late by five is an incident. */
+/** The default limits: 2 minutes late or a dead job is a warning, 5 minutes late is critical. */
 export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
 
 /** The states of a Nagios plugin. */
 type CheckState = 'OK' | 'WARNING' | 'CRITICAL' | 'UNKNOWN';
 
-/** How a queue was found. */
+/** The result of a check. */
 export interface Checked {
   readonly state: CheckState;
-  /** What is out of its limits, or, when nothing is, how it stands. */
+  /** What is beyond its limits; if nothing is, the main figures. */
   readonly says: string;
-  /** Performance data as monitoring takes it: name=value[unit];warn;crit;min. */
+  /** Performance data: name=value[unit];warn;crit;min. */
   readonly data: readonly string[];
 }
 
 interface Measure {
   readonly name: keyof Limits;
-  /** Undefined: there has been none. */
+  /** Undefined: there was no drain yet. */
   readonly value: number | undefined;
   readonly says: string;
 }
 
-/** Judges a queue by limits. */
+/**
+ * Checks a queue, by the snapshot that {@link Inspector.inspect} returned, against limits. A paused queue is always a
+ * warning.
+ */
 export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   const { pending, active, due, dead } = snapshot;
   const late = lag(snapshot);
   const age = drainAge(snapshot) === Number.POSITIVE_INFINITY ? undefined : drainAge(snapshot);
-  const paused = pausedUntil(snapshot);
   const measures: Measure[] = [
-    { name: 'lag', value: late, says: `the oldest of ${grouped(due)} due ${formatDuration(late)} late` },
-    {
-      name: 'drainAge',
-      value: age,
-      says: age === undefined ? 'never drained' : `no drain for ${formatDuration(age)}`,
-    },
+    { name: 'lag', value: late, says: `the oldest of ${many(due, 'due job')} is ${formatDuration(late)} late` },
+    { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)) },
     { name: 'dead', value: dead, says: `${grouped(dead)} dead` },
     { name: 'pending', value: pending, says: `${grouped(pending)} pending` },
   ];
@@ -70,11 +69,8 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
     const limit = (critical.some((measure) => measure.name === name) ? max : warn)[name] as number;
     return `${says} (limit ${name === 'dead' || name === 'pending' ? grouped(limit) : formatDuration(limit)})`;
   });
-  if (paused !== undefined) {
-    faults.push(
-      paused === Number.POSITIVE_INFINITY ? 'paused' : `paused for another ${formatDuration(paused - snapshot.now)}`,
-    );
-  }
+  const pause = pauseOf(snapshot);
+  if (pause !== undefined) faults.push(pause);
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);
   const data = (label: string, value: number | undefined, unit = '', name?: keyof Limits) => {
     const limit = (limits: Limits) => {

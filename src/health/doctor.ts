@@ -5,7 +5,7 @@ import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { nameOf } from '../redis/script.js';
-import type { Found } from './audit.js';
+import type { Found } from './discovery.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 import { refusedOr, rights } from './permissions.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server-info.js';

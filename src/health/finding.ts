@@ -2,44 +2,41 @@ import { shellWord } from '../model/text.js';
 import { DEFAULT_URL } from '../redis/url.js';
 
 /*
- * What a look at a server or a queue has found: the form in which doctor tells of everything.
+ * The results of checks of a server or a queue.
  */
 
-/** How bad it is. `skip`: it could not be looked at, which is no fault. */
+/** How bad it is. `skip`: it could not be checked, which is not a fault. */
 type Level = 'ok' | 'skip' | 'warn' | 'fail';
 
-/** One thing that was looked at, and how it was found. */
+/** The result of one check. */
 export interface Finding {
   readonly level: Level;
-  /** What was looked at, as one word for programs. */
+  /** What was checked, as one word for programs. */
   readonly check: string;
-  /** The queue that it is about; none: the server. */
+  /** The queue that was checked; undefined: the server. */
   readonly queue?: string;
+  /** What was found. */
   readonly what: string;
   /** Why it matters. */
   readonly why?: string | undefined;
-  /** What to do next: a command, where there is one. */
+  /** What to do next: a command, if there is one. */
   readonly next?: string | undefined;
-  /** How many jobs it is about, and the ids of a few of them. */
+  /** How many jobs are concerned, and some of their ids. */
   readonly count?: number;
   readonly samples?: readonly string[];
-  /** `fix` can put it right. */
+  /** `delayq doctor --fix` can repair it. */
   readonly mendable?: boolean;
-  /** How many of them were put right. */
+  /** How many were repaired. */
   readonly mended?: number;
 }
 
-/** A thing that is in order, or nearly. */
+/** Something is in order. */
 export const fine = (check: string, what: string): Finding => ({ level: 'ok', check, what });
 
-/** A thing that could not be looked at. */
-export const unknown = (check: string, what: string): Finding => ({
-  level: 'skip',
-  check,
-  what: `cannot tell: ${what}`,
-});
+/** Something could not be checked; `why` follows "cannot tell: ". */
+export const unknown = (check: string, why: string): Finding => ({ level: 'skip', check, what: `cannot tell: ${why}` });
 
-/** A thing that is not in order: what it is, why it matters, and what to do next. */
+/** Something is not in order. */
 export const bad = (level: 'warn' | 'fail', check: string, what: string, why: string, next?: string): Finding => ({
   level,
   check,
@@ -54,7 +51,7 @@ export function worst(findings: readonly Finding[]): 'ok' | 'warn' | 'fail' {
   return has('fail') ? 'fail' : has('warn') ? 'warn' : 'ok';
 }
 
-/** A redis-cli command for the server at `address`, which is without user and password. */
+/** A redis-cli command for the server at `address`, which has no user and password. */
 export function redisCli(address: string, command: string): string {
   const [, path, db] = /^unix:\/\/([^?]*)(?:\?db=(\d+))?$/.exec(address) ?? [];
   if (path) return `redis-cli -s ${shellWord(path)}${db ? ` -n ${db}` : ''} ${command}`;

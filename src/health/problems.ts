@@ -1,88 +1,190 @@
-import { LATE_MS, lag, pausedUntil, stalled } from '../admin/snapshot.js';
+import { LATE_MS, lag, orphans, pausedUntil, stalled } from '../admin/snapshot.js';
+import type { Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
-import { many } from '../model/text.js';
+import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import { bad, type Finding } from './finding.js';
 
 /*
- * What a single snapshot tells of a queue that is sound and yet needs somebody: nobody drains it, it lags, jobs are dead.
+ * What is wrong with a queue, as far as one snapshot shows. The only place that decides this and puts it into words:
+ * inspect, check and doctor take from here what they report.
  */
 
-/** What somebody should look after in a queue. All of it are warnings. */
-export function conditions(queue: string, snapshot: Snapshot): Finding[] {
-  const found: (Finding | undefined)[] = [
-    drained(queue, snapshot),
-    dead(queue, snapshot),
-    ...settings(queue, snapshot),
-  ];
-  return found.filter((finding) => finding !== undefined).map((finding) => ({ ...finding, queue }));
+/** Something that is wrong with a queue, or about to be. */
+export interface Problem extends Finding {
+  readonly check: 'no-drain' | 'paused' | 'failing' | 'lag' | 'dead' | 'bad-setting' | 'orphans';
+  /** An operator should act now. Otherwise it is only worth knowing. */
+  readonly urgent: boolean;
 }
 
-function drained(queue: string, snapshot: Snapshot): Finding | undefined {
-  const { due, runOut, now } = snapshot;
-  const waiting = due > 0 ? `${many(due, 'job')} due` : `${many(runOut, 'lease')} run out`;
-  const paused = pausedUntil(snapshot);
-  if (paused !== undefined) {
-    const until = paused === Number.POSITIVE_INFINITY ? '' : ` for another ${formatDuration(paused - now)}`;
-    const meanwhile = due > 0 ? `: ${many(due, 'job')} due meanwhile` : '';
-    return bad('warn', 'paused', `paused${until}${meanwhile}`, 'drains take nothing from it', `delayq resume ${queue}`);
-  }
-  const idle = stalled(snapshot);
-  const late = lag(snapshot);
-  if (idle !== undefined) {
-    return bad(
-      'warn',
-      'no-drain',
-      `${idle === Number.POSITIVE_INFINITY ? 'never drained' : `no drain for ${formatDuration(idle)}`}, with ${waiting}`,
-      'its consumer has stopped, or was never started: nothing is delivered',
-      'see that cron, systemd or the loop which runs delayq drain does, and what it logged',
-    );
-  }
-  if (late < LATE_MS) return undefined;
-  return bad(
-    'warn',
-    'lag',
-    `drained, but behind: ${many(due, 'job')} due, the oldest ${formatDuration(late)} late`,
-    'jobs come in faster than they are handled',
-    `see how long handlers take: delayq list --active ${queue}; then run more at once (drain -P) or more drains`,
+/** What else is known of a queue. */
+interface Known {
+  /** Shows whether handlers fail, and whether the queue catches up. */
+  readonly trend?: Trend | undefined;
+  /** Formats the end of a pause; default: `for another 5m`. */
+  readonly until?: (ms: number) => string;
+}
+
+/** Returns the problems of a queue, the worst first. */
+export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Problem[] {
+  const stopped = notDrained(snapshot) ?? paused(queue, snapshot, known.until);
+  const found = [
+    stopped,
+    failing(known.trend),
+    stopped ? undefined : lagging(queue, snapshot, known.trend),
+    dead(queue, snapshot),
+    ...settings(queue, snapshot),
+    ...withoutOther(queue, snapshot),
+  ];
+  return found.filter((problem) => problem !== undefined).map((problem) => ({ ...problem, queue }));
+}
+
+/** A drain age in words. */
+export function noDrainFor(ms: number): string {
+  return ms === Number.POSITIVE_INFINITY ? 'never drained' : `no drain for ${formatDuration(ms)}`;
+}
+
+/** A pause in words; undefined: the queue is not paused. */
+export function pauseOf(snapshot: Snapshot, until?: Known['until']): string | undefined {
+  const end = pausedUntil(snapshot);
+  if (end === undefined) return undefined;
+  if (end === Number.POSITIVE_INFINITY) return 'paused until resumed';
+  return `paused ${until?.(end) ?? `for another ${formatDuration(end - snapshot.now)}`}`;
+}
+
+/** A lag that changes by less than this (ms per ms) counts as steady. */
+export const STEADY = 0.05;
+
+/** How the lag changes, such as "growing by 2m per minute"; empty if it is unknown, or will end with the backlog. */
+export function courseOf(trend: Trend | undefined): string {
+  if (!trend || (trend.lag > STEADY && trend.emptyInMs !== undefined)) return '';
+  const slope = trend.lag;
+  const each = `${formatDuration(Math.abs(slope) * 60_000)} per minute`;
+  return slope > STEADY ? `growing by ${each}` : slope < -STEADY ? `falling by ${each}` : 'steady';
+}
+
+type Check = Problem['check'];
+
+function problem(check: Check, urgent: boolean, what: string, why: string, next: string, count?: number): Problem {
+  return { ...bad('warn', check, what, why, next), ...(count === undefined ? {} : { count }), check, urgent };
+}
+
+/** What there is to deliver, in words. */
+function waiting(snapshot: Snapshot): string {
+  const { due, runOut } = snapshot;
+  return due > 0
+    ? `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`
+    : `${many(runOut, 'lease')} ${runOut === 1 ? 'has' : 'have'} expired`;
+}
+
+function notDrained(snapshot: Snapshot): Problem | undefined {
+  const age = stalled(snapshot);
+  if (age === undefined) return undefined;
+  return problem(
+    'no-drain',
+    true,
+    `${noDrainFor(age)}: ${waiting(snapshot)}`,
+    'nothing is delivered: the consumer has stopped, or was never started',
+    'check that cron, systemd or your loop still runs delayq drain, and what it logged',
   );
 }
 
-function dead(queue: string, snapshot: Snapshot): Finding | undefined {
+function paused(queue: string, snapshot: Snapshot, until: Known['until']): Problem | undefined {
+  const pause = pauseOf(snapshot, until);
+  if (pause === undefined) return undefined;
+  const { due } = snapshot;
+  return problem(
+    'paused',
+    due > 0 && lag(snapshot) >= LATE_MS,
+    `${pause}${due > 0 ? `: ${waiting(snapshot)}` : ''}`,
+    'drains take no jobs from a paused queue',
+    `delayq resume ${queue}`,
+  );
+}
+
+function failing(trend: Trend | undefined): Problem | undefined {
+  if (!trend || trend.out > 0 || trend.retried + trend.dead === 0) return undefined;
+  const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
+  const fates = [
+    ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
+    ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
+  ];
+  return problem(
+    'failing',
+    true,
+    `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`,
+    'no handler has succeeded for a while',
+    'look at the log of the drain, and at the errors of the jobs',
+  );
+}
+
+function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Problem | undefined {
+  if (lag(snapshot) < LATE_MS) return undefined;
+  const why = 'jobs fall due faster than they are handled';
+  const next = `see how long handlers take: delayq list --active ${queue}; then run more handlers (drain -P) or drains`;
+  const found = (urgent: boolean, what: string) => problem('lag', urgent, what, why, next);
+  if (!trend) return found(true, `drained, but behind: ${waiting(snapshot)}`);
+  // If many jobs fell due at once, the lag stays until the last of them is taken, even if drains keep up.
+  if (trend.emptyInMs !== undefined) {
+    return found(false, `catching up: ${waiting(snapshot)}; empty in ${formatDuration(trend.emptyInMs)}`);
+  }
+  return trend.lag > STEADY ? found(true, `falling behind: ${waiting(snapshot)}, ${courseOf(trend)}`) : undefined;
+}
+
+function dead(queue: string, snapshot: Snapshot): Problem | undefined {
   if (snapshot.dead === 0) return undefined;
-  return {
-    ...bad(
-      'warn',
-      'dead',
-      `${many(snapshot.dead, 'job')} dead`,
-      'they failed, were lost or were set aside too often to be tried again by themselves',
-      `delayq list --dead ${queue}; then delayq requeue or delayq cancel`,
-    ),
-    count: snapshot.dead,
-  };
+  return problem(
+    'dead',
+    false,
+    many(snapshot.dead, 'dead job'),
+    'they failed or were lost too often, or were set aside, and are not retried',
+    `delayq list --dead ${queue}; then delayq requeue or delayq cancel`,
+    snapshot.dead,
+  );
 }
 
 /** Settings that cannot be read. */
-function settings(queue: string, snapshot: Snapshot): Finding[] {
+function settings(queue: string, snapshot: Snapshot): Problem[] {
   const { config } = snapshot;
   const read = readSettings(config);
-  const broken = SETTING_NAMES.filter((name) => config[name] !== undefined && !sane(name, read[name]));
-  const found = broken.map((name) => unreadable(name, config[name], `delayq config ${queue} ${name}=`));
-  const { paused = '0' } = config;
-  const isPause = pausedUntil(snapshot) !== undefined || Number.isFinite(Number(paused));
-  return isPause ? found : [...found, unreadable('paused', paused, `delayq resume ${queue}`)];
+  const unreadable = (name: string, next: string) =>
+    problem(
+      'bad-setting',
+      false,
+      `its setting ${name} is ${JSON.stringify((config[name] ?? '').slice(0, 40))}`,
+      'this cannot be read, so the default applies',
+      next,
+    );
+  const found = SETTING_NAMES.filter((name) => config[name] !== undefined && !isValid(name, read[name])).map((name) =>
+    unreadable(name, `delayq config ${queue} ${name}=`),
+  );
+  const isTime = pausedUntil(snapshot) !== undefined || Number.isFinite(Number(config.paused ?? 0));
+  return isTime ? found : [...found, unreadable('paused', `delayq resume ${queue}`)];
 }
 
-function unreadable(name: string, value = '', next: string): Finding {
-  const what = `its setting ${name} is ${JSON.stringify(value.slice(0, 40))}`;
-  return bad('warn', 'bad-setting', what, 'that cannot be read, so the default of delayq holds', next);
-}
-
-function sane(name: string, value: unknown): boolean {
+function isValid(name: string, value: unknown): boolean {
   try {
     return value !== undefined && packSettings({ [name]: value } as SettingsChange).length > 0;
   } catch {
     return false;
   }
+}
+
+/** Ids without a payload, and payloads without an id. */
+function withoutOther(queue: string, snapshot: Snapshot): Problem[] {
+  const { ids, payloads } = orphans(snapshot);
+  // A drain or doctor moves ids without a payload to dead, where they do no harm.
+  const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
+  const found = (count: number, what: string, why: string) =>
+    problem('orphans', true, what, why, `delayq doctor ${queue}`, count);
+  const name = (n: number) => (n === 1 ? 'orphan' : 'orphans');
+  return [
+    ...(ids > 0
+      ? [found(ids, `${many(ids, 'id')} without a payload (${name(ids)})${dead}`, 'they cannot be delivered')]
+      : []),
+    ...(payloads > 0
+      ? [found(payloads, `${many(payloads, 'payload')} without an id (${name(payloads)})`, 'they are never delivered')]
+      : []),
+  ];
 }

@@ -62,3 +62,6 @@ export function queueOf(prefix: string, key: string): string | undefined {
   const name = KEY_ORDER.find((one) => key.startsWith(`${prefix}:{`) && key.endsWith(`}:${one}`));
   return name && key.slice(prefix.length + 2, -name.length - 2);
 }
+
+/** A pattern for SCAN that matches all keys of queues. */
+export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;

@@ -211,7 +211,7 @@ describe('a replica', () => {
     const { code, stdout, stderr } = await delayq(['doctor', '--redis', replica.url, '--fix', '--yes', 'q']);
     expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
     expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
-    expect(stdout).toMatch(/^warn {2}q +cannot be mended: READONLY /m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be fixed: READONLY /m);
   });
 
   it.each([
@@ -312,7 +312,7 @@ describe('the rights of the user', () => {
     const { code, stdout, stderr } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
     expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
     expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
-    expect(stdout).toMatch(/^warn {2}q +cannot be mended: /m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be fixed: /m);
   });
 
   it('tried do no harm', async () => {

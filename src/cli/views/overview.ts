@@ -70,7 +70,7 @@ export async function overview(
     .flatMap((row) => signsOf(row, zone).map((sign) => ({ sign, row })))
     .sort((a, b) => Number(b.sign.bad) - Number(a.sign.bad) || b.row.snapshot.due - a.row.snapshot.due);
   const faults = [
-    ...rows.flatMap(({ queue, snapshot }) => faultsOf(snapshot).map((fault) => `${visible(queue)}: ${fault}`)),
+    ...rows.flatMap((row) => faultsOf(row).map((fault) => `${visible(row.queue)}: ${fault}`)),
     ...broken.map(({ queue, error }) => `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`),
   ].map((fault) => `${paint.red.bold('!')} ${fault}`);
   const third = Math.max(1, Math.floor(room.height / 3));

@@ -3,13 +3,12 @@ import {
   formatTime,
   LATE_MS,
   lag,
-  orphans,
-  pausedUntil,
+  problems,
   type Snapshot,
-  stalled,
+  STEADY,
   type Trend,
 } from '../../internal.js';
-import { grouped, many, type Paint, visible } from '../terminal/output.js';
+import { grouped, type Paint, visible } from '../terminal/output.js';
 import type { Row } from './snapshot.js';
 
 /*
@@ -25,65 +24,27 @@ export interface Sign {
   readonly text: string;
 }
 
-/** A lag that changes by less than this (ms per ms) counts as steady. */
-const STEADY = 0.05;
+/** The problems that are shown at the top, and those that are damage in the stored data. */
+const SIGNS = ['no-drain', 'paused', 'failing', 'lag'];
+const FAULTS = ['orphans'];
 
 /** The problems and notices of a queue. Times are shown in `zone`. */
-export function signsOf({ snapshot, trend }: Row, zone: string): Sign[] {
-  const signs: Sign[] = [];
-  const { now, due } = snapshot;
-  const waiting =
-    due > 0
-      ? `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`
-      : `${many(snapshot.runOut, 'lease')} ${snapshot.runOut === 1 ? 'has' : 'have'} expired`;
-  const idle = stalled(snapshot);
-  const until = pausedUntil(snapshot);
-  if (idle !== undefined)
-    signs.push({
-      bad: true,
-      text: `${idle === Number.POSITIVE_INFINITY ? 'never drained' : `no drain for ${formatDuration(idle)}`}: ${waiting}`,
-    });
-  if (until !== undefined) {
-    const end = until === Number.POSITIVE_INFINITY ? 'until resumed' : `until ${timeOf(until, now, zone)}`;
-    signs.push({ bad: due > 0 && lag(snapshot) >= LATE_MS, text: `paused ${end}${due > 0 ? `: ${waiting}` : ''}` });
-  }
-  if (trend && trend.out === 0 && trend.retried + trend.dead > 0) {
-    const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
-    const fates = [
-      ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
-      ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
-    ];
-    signs.push({
-      bad: true,
-      text: `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`,
-    });
-  }
-  if (trend && idle === undefined && until === undefined && lag(snapshot) >= LATE_MS) {
-    // If many jobs fell due at once, the lag stays until the last of them is taken, even if drains keep up.
-    if (trend.emptyInMs !== undefined)
-      signs.push({ bad: false, text: `catching up: ${waiting}; empty in ${formatDuration(trend.emptyInMs)}` });
-    else if (trend.lag > STEADY) signs.push({ bad: true, text: `falling behind: ${waiting}, ${courseOf(trend)}` });
-  }
-  return signs;
+export function signsOf({ queue, snapshot, trend }: Row, zone: string): Sign[] {
+  const until = (ms: number) => `until ${timeOf(ms, snapshot.now, zone)}`;
+  return (
+    problems(queue, snapshot, { trend, until })
+      .filter(({ check }) => SIGNS.includes(check))
+      // Of a queue too young for a trend, the column with the lag says enough.
+      .filter(({ check }) => check !== 'lag' || trend !== undefined)
+      .map(({ urgent, what }) => ({ bad: urgent, text: what }))
+  );
 }
 
 /** Damage in the stored data, in words. */
-export function faultsOf(snapshot: Snapshot): string[] {
-  const { ids, payloads } = orphans(snapshot);
-  // A drain or doctor moves orphans to dead, where they do no harm.
-  const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
-  return [
-    ...(ids > 0 ? [`${many(ids, 'id')} without a payload (${ids === 1 ? 'orphan' : 'orphans'})${dead}`] : []),
-    ...(payloads > 0 ? [`${many(payloads, 'payload')} without an id (${payloads === 1 ? 'orphan' : 'orphans'})`] : []),
-  ];
-}
-
-/** How the lag changes, such as "growing by 2m per minute"; empty if it is unknown, or will end with the backlog. */
-export function courseOf(trend: Trend | undefined): string {
-  if (!trend || (trend.lag > STEADY && trend.emptyInMs !== undefined)) return '';
-  const slope = trend.lag;
-  const each = `${formatDuration(Math.abs(slope) * 60_000)} per minute`;
-  return slope > STEADY ? `growing by ${each}` : slope < -STEADY ? `falling by ${each}` : 'steady';
+export function faultsOf({ queue, snapshot }: Row): string[] {
+  return problems(queue, snapshot)
+    .filter(({ check }) => FAULTS.includes(check))
+    .map(({ what }) => what);
 }
 
 /** How the lag changes, as one character. */

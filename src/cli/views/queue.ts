@@ -1,4 +1,5 @@
 import {
+  courseOf,
   formatDuration,
   formatSetting,
   type Holder,
@@ -11,19 +12,7 @@ import {
 import { histogram } from '../terminal/chart.js';
 import { clip, columns, grouped, many, type Paint, padded, visible } from '../terminal/output.js';
 import type { Room } from './overview.js';
-import {
-  bad,
-  courseOf,
-  FAR_MS,
-  faultsOf,
-  holderOf,
-  late,
-  momentOf,
-  paceOf,
-  signLine,
-  signsOf,
-  timeOf,
-} from './problems.js';
+import { bad, FAR_MS, faultsOf, holderOf, late, momentOf, paceOf, signLine, signsOf, timeOf } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
 /** How many consumers are listed. */
@@ -43,7 +32,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
     entries.map(([name, value]) => `${visible(name)} ${visible(value)}`).join(', ');
   const lines = [
     ...signsOf(row, zone).map((sign) => signLine(sign, paint)),
-    ...faultsOf(snapshot).map((fault) => paint.red.bold(`! ${fault}`)),
+    ...faultsOf(row).map((fault) => paint.red.bold(`! ${fault}`)),
     paint.bold(queue),
     line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
   ];

@@ -59,7 +59,7 @@ describe('delayq check', () => {
     expect(await check((await queueWith({ due: [2, 12] })).name)).toMatchObject({
       code: 2,
       state: 'CRITICAL',
-      words: expect.stringMatching(/: the oldest of 2 due 12m.* late \(limit 5m\)$/),
+      words: expect.stringMatching(/: the oldest of 2 due jobs is 12m.* late \(limit 5m\)$/),
     });
   });
 
@@ -85,7 +85,7 @@ describe('delayq check', () => {
     const limits = ['--warn-dead', '0', '--max-lag', '2m', '--max-drain-age', '5m', '--max-pending', '100000'];
     const { words, data } = await check(...limits, queue.name);
     expect(words).toMatch(
-      /: the oldest of 1 due 12m.* late \(limit 2m\), no drain for 47m.* \(limit 5m\), 1 dead \(limit 0\)$/,
+      /: the oldest of 1 due job is 12m.* late \(limit 2m\), no drain for 47m.* \(limit 5m\), 1 dead \(limit 0\)$/,
     );
     expect(data).toMatchObject({
       lag: expect.stringMatching(/^7\d\d(\.\d+)?s;;120;0$/),
@@ -118,7 +118,7 @@ describe('delayq check', () => {
     await delayq(['drain', '-q', paused.name]);
     expect(await check('--max-drain-age', '5m', paused.name)).toMatchObject({
       code: 1,
-      words: `${paused.name}: paused`,
+      words: `${paused.name}: paused until resumed`,
     });
     const busy = await queueWith({ due: [12, 12] });
     const { jobs } = await busy.drain({ limit: 1 });
@@ -154,7 +154,7 @@ describe('delayq check', () => {
   it('warns of a queue that is paused, whatever the limits', async () => {
     const { name } = await queueWith({ drained: 0 });
     await delayq(['pause', name]);
-    expect(await check('--max-dead', '5', name)).toMatchObject({ code: 1, words: `${name}: paused` });
+    expect(await check('--max-dead', '5', name)).toMatchObject({ code: 1, words: `${name}: paused until resumed` });
   });
 
   it('of all queues says which are not in order, the worst first, and the figures of each', async () => {

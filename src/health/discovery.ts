@@ -1,0 +1,56 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import { checkName } from '../model/validate.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { keyPattern, queueOf, queuesKey } from '../redis/keys.js';
+
+/** The queues with a prefix. */
+export interface Found {
+  /** Queues in the list of queues, and others whose keys were found. */
+  readonly queues: string[];
+  /** Names in the list or in keys that are not valid names of queues. */
+  readonly odd: string[];
+  /** Why not all keys could be read, so that queues may be missing; undefined: all were. */
+  readonly hidden: string | undefined;
+}
+
+/** Finds all queues: in the list of queues, and by a scan of all keys in the database. */
+export async function findQueues(redis: Connection, prefix: string, signal?: AbortSignal): Promise<Found> {
+  const seen = new Set<string>();
+  let hidden: string | undefined;
+  // Without permission for one of the two, use the other.
+  const collect = async (names: () => Promise<void>) => {
+    try {
+      await names();
+    } catch (error) {
+      if (!isDelayqError(error, 'refused')) throw error;
+      hidden = error.why;
+    }
+  };
+  await collect(async () => {
+    const names = (await redis.call('SMEMBERS', queuesKey(prefix))) as Reply[];
+    for (const name of names) seen.add(String(name));
+  });
+  await collect(async () => {
+    let cursor = '0';
+    do {
+      const scanned = await redis.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
+      const [next, keys] = scanned as [Buffer, Reply[]];
+      for (const key of keys) {
+        const queue = queueOf(prefix, String(key));
+        if (queue !== undefined) seen.add(queue);
+      }
+      cursor = String(next);
+    } while (cursor !== '0' && !signal?.aborted);
+  });
+  const all = [...seen].sort();
+  return { queues: all.filter(isName), odd: all.filter((name) => !isName(name)), hidden };
+}
+
+function isName(name: string): boolean {
+  try {
+    return checkName(name) === name;
+  } catch (error) {
+    if (error instanceof DelayqError) return false;
+    throw error;
+  }
+}

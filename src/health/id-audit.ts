@@ -1,0 +1,123 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Id, idOf, idWord } from '../model/id.js';
+import { many } from '../model/text.js';
+import type { Connection } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
+import type { Snapshot } from '../scripts/inspect.js';
+import { audit, type Letter, mend, PLACES, type Place, recheck, type Suspect } from '../scripts/repair.js';
+import { FAULTS } from './faults.js';
+import { bad, type Finding } from './finding.js';
+import { type Mender, mendedFinding } from './mender.js';
+
+/** How {@link Auditor.examine} works. */
+export interface AuditOptions {
+  /** Repair what can be repaired. */
+  readonly mend?: boolean;
+  /** Delay before the second look at what seems wrong, ms; default 100. */
+  readonly graceMs?: number;
+  /** Called with the number of entries examined so far, and of all, about. A promise it returns is waited for. */
+  readonly progress?: (looked: number, total: number) => unknown;
+  /** Ends the examination with what was found so far. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Ids per call: few enough to keep other clients from waiting. */
+const SLICE = 100;
+
+/** The most suspects to collect before the second look: a pipeline may write this many payloads before their ids. */
+const MAX_SUSPECTS = 10_000;
+
+/** The longest that a producer takes between the two commands that write a job, ms. */
+const GRACE_MS = 100;
+
+/** How many ids are reported for each kind of fault. */
+const SAMPLES = 3;
+
+/** The ids with one kind of fault. */
+export interface Tally {
+  count: number;
+  mended: number;
+  readonly samples: Id[];
+}
+
+/** Goes through all ids in the structures of a queue, and repairs those that have a fault. */
+export class IdAudit {
+  readonly #redis: Connection;
+  readonly #keys: QueueKeys;
+  readonly #mender: Mender;
+  /** The faults that were found. */
+  readonly tallies = new Map<Letter, Tally>();
+
+  constructor(redis: Connection, keys: QueueKeys, mender: Mender) {
+    this.#redis = redis;
+    this.#keys = keys;
+    this.#mender = mender;
+  }
+
+  /** Looks at all ids; `sizes` tells how many there are about. */
+  async run(sizes: Snapshot, { graceMs = GRACE_MS, progress, signal }: AuditOptions): Promise<void> {
+    const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
+    let looked = 0;
+    /** HSCAN can leave out the values, as far as is known. */
+    let lean = true;
+    for (const place of PLACES) {
+      // By the bytes of the id, because a cursor may return an id twice.
+      let suspects = new Map<string, Suspect>();
+      let cursor: string | undefined = '0';
+      while (cursor !== undefined && !signal?.aborted) {
+        const slice = await audit(this.#redis, this.#keys, { place, cursor, count: SLICE, lean });
+        if (slice.refused) lean = false;
+        for (const suspect of slice.suspects) suspects.set(suspect.id.toString('latin1'), suspect);
+        cursor = slice.next;
+        looked += slice.looked;
+        await progress?.(Math.min(looked, total), total);
+        if (suspects.size < (cursor === undefined ? 1 : MAX_SUSPECTS)) continue;
+        await sleep(graceMs);
+        await this.#settle(place, [...suspects.values()]);
+        suspects = new Map();
+      }
+    }
+  }
+
+  /** Looks a second time at suspects, counts those that still have a fault, and repairs them if allowed. */
+  async #settle(place: Place, suspects: readonly Suspect[]): Promise<void> {
+    for (let i = 0; i < suspects.length; i += SLICE) {
+      const ids = suspects.slice(i, i + SLICE).map(({ id }) => id);
+      const faulty = await recheck(this.#redis, this.#keys, place, ids);
+      for (const { id, letter } of faulty) {
+        const tally = this.tallies.get(letter) ?? { count: 0, mended: 0, samples: [] };
+        this.tallies.set(letter, tally);
+        tally.count += 1;
+        if (tally.samples.length < SAMPLES) tally.samples.push(idOf(id));
+      }
+      if (faulty.length === 0) continue;
+      const repair = faulty.map(({ id }) => id);
+      const answers = await this.#mender.try(() => mend(this.#redis, this.#keys, place, repair));
+      if (answers === undefined) continue;
+      // An id that is in order by now counts, too: somebody else has repaired it.
+      for (const [n, { letter }] of faulty.entries())
+        if (answers[n] !== undefined || FAULTS[letter].mended) (this.tallies.get(letter) as Tally).mended += 1;
+    }
+  }
+
+  /** The findings, the worst first; `next` says what to do about a kind of fault. */
+  async findings(next: (letter: Letter, tally: Tally) => Promise<string>): Promise<Finding[]> {
+    const found: Finding[] = [];
+    for (const letter of Object.keys(FAULTS) as Letter[]) {
+      const tally = this.tallies.get(letter);
+      if (tally) found.push(findingOf(letter, tally, await next(letter, tally)));
+    }
+    return found;
+  }
+}
+
+function findingOf(letter: Letter, { count, mended, samples }: Tally, next: string): Finding {
+  const { check, level, what, why, mended: did } = FAULTS[letter];
+  const finding = {
+    ...bad(level, check, `${many(count, 'job')} ${what}`, why, next),
+    count,
+    samples: samples.map(idWord),
+    mendable: did !== undefined,
+  };
+  return did && mended === count ? mendedFinding(finding, mended, `${many(count, 'job')} ${what}: ${did}`) : finding;
+}

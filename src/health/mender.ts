@@ -1,0 +1,36 @@
+import { type DelayqError, isDelayqError } from '../model/errors.js';
+import { bad, type Finding } from './finding.js';
+
+/** Repairs what it may. Stops at the first refusal of Redis: a replica, missing permissions, or a full server. */
+export class Mender {
+  readonly #allowed: boolean;
+  #refusal: DelayqError | undefined;
+
+  constructor(allowed: boolean) {
+    this.#allowed = allowed;
+  }
+
+  /** Returns what `repair` returns, or undefined if nothing may be repaired. */
+  async try<T>(repair: () => Promise<T>): Promise<T | undefined> {
+    if (!this.#allowed || this.#refusal) return undefined;
+    try {
+      return await repair();
+    } catch (error) {
+      if (!isDelayqError(error, 'temporary', 'refused')) throw error;
+      this.#refusal = error;
+      return undefined;
+    }
+  }
+
+  /** The finding for a refusal of Redis, if there was one. */
+  get refusal(): Finding[] {
+    if (!this.#refusal) return [];
+    const { why, next } = this.#refusal;
+    return [bad('warn', 'not-mended', `cannot be fixed: ${why}`, 'Redis refuses writes, so the faults remain', next)];
+  }
+}
+
+/** The finding once all of it was repaired; `did` says how. */
+export function mendedFinding(finding: Finding, mended: number, did: string): Finding {
+  return { ...finding, level: 'ok', what: did, why: undefined, next: undefined, mended };
+}
