@@ -7,64 +7,65 @@ import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/k
 import { nameOf } from '../redis/script.js';
 import type { Found } from './discovery.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
-import { refusedOr, rights } from './permissions.js';
+import { checkPermissions, refusedOr } from './permissions.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server-info.js';
 
-/** What a plain job of a small payload takes of Redis's memory, bytes, when there are none to measure. */
+/** Memory of a job with a small payload, bytes, if there are no jobs to measure. */
 const JOB_BYTES = 300;
 
-/** Queues whose memory is measured, and jobs that make a measure worth something. */
+/** The most queues whose memory is measured, and the fewest jobs for a useful result. */
 const MEASURED = 20;
 const ENOUGH_JOBS = 100;
 
-/** Round trips that are timed. */
+/** How many round trips are timed. */
 const TRIPS = 5;
 
-/** Clocks further apart make a time of day on this machine another one in Redis, ms. */
+/** Clocks further apart than this are a warning, ms. */
 const CLOCK_MS = 5_000;
 
-/** A round trip that takes longer is felt: every call of delayq takes one, ms. */
+/** A round trip that takes longer is a warning, ms: every command of delayq needs one. */
 const SLOW_TRIP_MS = 50;
 
-/** How far back calls of the slow log count, s, and what is slow at all, µs. */
+/** How far back the slow log is read, s, and the shortest slow call, µs. */
 const SLOW_SINCE_S = 86_400;
 const SLOW_US = 10_000;
 
-/** Looks whether a server can keep queues, and is kept well. It writes nothing. */
+/** Checks whether a server is fit to keep queues. */
 export class Doctor {
   readonly #redis: Connection;
   readonly #prefix: string;
 
-  /** Throws a `usage` error when `prefix` cannot be one. */
+  /** Throws a `usage` error for an invalid `prefix`. */
   constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
     this.#redis = redis;
     this.#prefix = checkName(prefix, 'prefix');
   }
 
-  /** Whether the server is still loading its data, and so answers nothing else. */
+  /** Returns a finding if the server is still loading its data, and so answers nothing else. */
   async loading(): Promise<Finding | undefined> {
     const info = await this.#info();
     if (info.loading !== '1') return undefined;
-    const left = info.loading_eta_seconds ? `, about ${info.loading_eta_seconds} s to go` : '';
-    const why = 'it answers nothing else until it has done so';
-    return bad('fail', 'loading', `Redis loads its data${left}`, why, 'wait, then repeat');
+    const left = info.loading_eta_seconds ? `, about ${info.loading_eta_seconds} s left` : '';
+    const why = 'it answers nothing else until this is done';
+    return bad('fail', 'loading', `Redis is loading its data${left}`, why, 'wait, then try again');
   }
 
   /**
-   * Has Redis refuse what would grow it when it is full, rather than delete keys: whatever else uses it as well. Whether
-   * that also holds after a restart. Throws `config` or `refused` where CONFIG is not allowed.
+   * Sets the maxmemory-policy of Redis to noeviction: when it is full, it refuses writes instead of deleting keys. This
+   * affects everything that uses this Redis. Returns whether the setting lasts after a restart. Throws `config` or
+   * `refused` if CONFIG is not allowed.
    */
   async setNoeviction(): Promise<{ lasting: boolean }> {
     await this.#redis.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction').catch((error: unknown) => {
       if (!isDelayqError(error, 'config', 'refused')) throw error;
-      const next = 'set it where this Redis is configured: in its file of settings, or with its provider';
-      throw new DelayqError(error.code, 'maxmemory-policy cannot be set from here', {
+      const next = 'set it in the configuration file of Redis, or in the settings of your provider';
+      throw new DelayqError(error.code, 'cannot set maxmemory-policy', {
         why: error.why,
         next,
         cause: error,
       });
     });
-    // Refused without a file of settings, or where it cannot be written.
+    // Fails if Redis runs without a configuration file, or cannot write it.
     const lasting = await this.#redis.call('CONFIG', 'REWRITE').then(
       () => true,
       () => false,
@@ -72,7 +73,7 @@ export class Doctor {
     return { lasting };
   }
 
-  /** All that can be said of the server; `queues` are those whose jobs are measured, and on whose keys rights are looked at. */
+  /** Checks the server. The jobs of `queues` are measured, and the permissions for the first queue are checked. Writes nothing. */
   async examine(queues: readonly string[]): Promise<Finding[]> {
     const { address } = this.#redis;
     const info = await this.#info();
@@ -87,20 +88,20 @@ export class Doctor {
       ...persistence(info, settings),
       replicas(info),
       ...(await this.#clock()),
-      await rights(this.#redis, this.#prefix, queue, queueKeys(this.#prefix, queue)),
+      await checkPermissions(this.#redis, this.#prefix, queue, queueKeys(this.#prefix, queue)),
       await this.#slow(),
     ];
   }
 
-  /** What names in the list of queues, or in keys, cannot be used, and whether there may be more. */
+  /** Returns findings for invalid names in the list of queues or in keys, and for names that could not be read. */
   names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Finding[] {
     const found = odd.map((name) =>
       bad(
         'warn',
         'odd-name',
-        `${printable(name)} cannot name a queue, but stands in the list of queues or in a key`,
-        'no command of delayq can reach it',
-        `rename its keys, and take it off the list: ${redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`)}`,
+        `${printable(name)} is not a valid queue name, but is in the list of queues or in a key`,
+        'delayq cannot use it',
+        `rename its keys, and remove it from the list: ${redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`)}`,
       ),
     );
     return hidden === undefined ? found : [...found, unknown('names', `whether there are other queues: ${hidden}`)];
@@ -110,13 +111,13 @@ export class Doctor {
     return parseInfo(String(await this.#redis.call('INFO').catch(refusedOr(''))));
   }
 
-  /** A setting of the server; undefined where CONFIG is not allowed. */
+  /** A setting of the server; undefined if CONFIG is not allowed. */
   async #config(name: string): Promise<string | undefined> {
     const reply = (await this.#redis.call('CONFIG', 'GET', name).catch(refusedOr([]))) as Reply[];
     return reply.length > 1 ? String(reply[1]) : undefined;
   }
 
-  /** What a job takes on average, bytes. */
+  /** Average memory of a job, bytes. */
   async #jobBytes(queues: readonly QueueKeys[]): Promise<number> {
     let bytes = 0;
     let n = 0;
@@ -130,14 +131,14 @@ export class Doctor {
     return n >= ENOUGH_JOBS ? Math.max(1, Math.round(bytes / n)) : JOB_BYTES;
   }
 
-  /** Round-trip time, and this machine's clock against Redis's, as exact as the round trip allows. */
+  /** Checks the round-trip time, and compares the clocks of this machine and of Redis, as exactly as the round trip allows. */
   async #clock(): Promise<Finding[]> {
     const trips: { ms: number; ahead: number }[] = [];
     for (let i = 0; i < TRIPS; i++) {
       const before = performance.now();
       const wall = Date.now();
       const now = await this.#redis.now().catch(refusedOr(undefined));
-      if (now === undefined) return [unknown('clock', 'TIME is not allowed here')];
+      if (now === undefined) return [unknown('clock', 'TIME is not allowed')];
       const ms = performance.now() - before;
       trips.push({ ms, ahead: wall + ms / 2 - now });
     }
@@ -152,23 +153,23 @@ export class Doctor {
     return [
       usual <= SLOW_TRIP_MS
         ? fine('round-trip', trip)
-        : bad('warn', 'round-trip', trip, 'every call waits for one', 'run delayq nearer to Redis'),
+        : bad('warn', 'round-trip', trip, 'every command needs at least one', 'run delayq closer to Redis'),
       Math.abs(ahead) - fastest / 2 <= CLOCK_MS
         ? fine('clock', apart)
         : bad(
             'warn',
             'clock',
             apart,
-            'jobs are due by the clock of Redis: --in is right all the same, but --at 14:00 is met that much off',
-            'set both clocks by NTP (timedatectl set-ntp true)',
+            'jobs fall due by the clock of Redis: --in is not affected, but --at 14:00 is off by as much',
+            'synchronize both clocks with NTP (timedatectl set-ntp true)',
           ),
     ];
   }
 
-  /** Calls of delayq in the slow log. */
+  /** Checks the slow log for calls of delayq. */
   async #slow(): Promise<Finding> {
     const log = await this.#redis.call('SLOWLOG', 'GET', 128).catch(refusedOr(undefined));
-    if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed here');
+    if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed');
     const since = Math.floor((await this.#redis.now().catch(refusedOr(Date.now()))) / 1000) - SLOW_SINCE_S;
     const ours = (log as Reply[][])
       .map(([, at, us, words]) => ({ at: Number(at), us: Number(us), words: (words as Reply[]).map(String) }))
@@ -176,15 +177,15 @@ export class Doctor {
         ({ at, us, words }) =>
           at >= since && us >= SLOW_US && words.some((word) => word.startsWith(`${this.#prefix}:`)),
       );
-    if (ours.length === 0) return fine('slow-log', 'no slow call of delayq within a day');
+    if (ours.length === 0) return fine('slow-log', 'no slow calls of delayq in the last day');
     const slowest = ours.reduce((one, other) => (other.us > one.us ? other : one));
     const script = nameOf(slowest.words[1] ?? '');
     const which = script ? `lua/${script}.lua` : String(slowest.words[0]).toLowerCase();
     return bad(
       'warn',
       'slow-log',
-      `${many(ours.length, 'slow call')} within a day, the slowest ${formatDuration(slowest.us / 1000)} (${which})`,
-      'all other clients of Redis wait meanwhile; large payloads, a busy machine or swapping are the usual cause',
+      `${many(ours.length, 'slow call')} in the last day, the slowest ${formatDuration(slowest.us / 1000)} (${which})`,
+      'all other clients wait during a slow call; usual causes are large payloads, a busy machine or swapping',
       redisCli(this.#redis.address, 'slowlog get 10'),
     );
   }

@@ -1,15 +1,16 @@
 import { lag, pausedUntil } from '../admin/snapshot.js';
 import type { Snapshot } from '../scripts/inspect.js';
 
-/** A queue as `metrics` tells of it: without a snapshot it could not be read. */
+/** A queue for {@link metricsText}. */
 export interface Measured {
   readonly queue: string;
+  /** From {@link Inspector.inspect}; undefined if the queue could not be read. */
   readonly snapshot: Snapshot | undefined;
 }
 
 type Labels = Readonly<Record<string, string>>;
 
-/** What a metric says of one queue: values with the labels they have besides the queue. */
+/** The values of a metric for one queue, with their labels besides the queue. */
 type Samples = readonly (readonly [labels: Labels, value: number, suffix?: string])[];
 
 interface Metric {
@@ -19,28 +20,28 @@ interface Metric {
   of(snapshot: Snapshot): Samples;
 }
 
-/** The counters that scripts keep in `stats`, by their names there. */
+/** The counters in `stats`, by their names there. */
 const COUNTERS: Readonly<Record<string, readonly [name: string, help: string]>> = {
-  enqueued: ['enqueued', 'Jobs that were put into the queue.'],
-  replaced: ['replaced', 'Jobs that were enqueued again and took the place of the one with their id.'],
-  kept: ['kept', 'Jobs that were enqueued again and not taken, because one with their id was there.'],
-  delivered: ['delivered', 'Deliveries: a job that is tried again is counted again.'],
-  acked: ['acked', 'Jobs that were done and removed.'],
-  removed: ['removed', 'Jobs that were removed as they were taken (at most once).'],
-  retried: ['retried', 'Failures after which a job is tried again.'],
-  lost: ['lost', 'Leases that ended unanswered and were taken back.'],
-  // Not "dead": the gauge of those that are dead now must not share a name with a counter.
-  dead: ['died', 'Jobs that died: out of tries or losses, or refused.'],
-  requeued: ['requeued', 'Dead jobs that were put back.'],
-  expired: ['expired', 'Jobs that were dropped because their time to live was over.'],
-  orphaned: ['orphaned', 'Ids without a payload that were set aside.'],
-  cancelled: ['cancelled', 'Jobs that were cancelled.'],
-  rescheduled: ['rescheduled', 'Jobs that were given another due time.'],
-  buried: ['buried', 'Pending jobs that an operator put among the dead.'],
-  purged: ['purged', 'Jobs that were removed by a purge.'],
-  moved: ['moved', 'Jobs that were moved to another queue.'],
-  restored: ['restored', 'Jobs that were put in as they stood elsewhere: moved here or imported.'],
-  adopted: ['adopted', 'Jobs that were taken over from the queue of other software.'],
+  enqueued: ['enqueued', 'Jobs added to the queue.'],
+  replaced: ['replaced', 'Jobs enqueued with the id of an existing job, which they replaced.'],
+  kept: ['kept', 'Jobs enqueued with the id of an existing job, which was kept.'],
+  delivered: ['delivered', 'Deliveries. A retried job counts again.'],
+  acked: ['acked', 'Jobs that were done.'],
+  removed: ['removed', 'Jobs removed as they were taken (at-most-once delivery).'],
+  retried: ['retried', 'Failures after which a job is retried.'],
+  lost: ['lost', 'Leases that expired and were taken back.'],
+  // Not "dead", because delayq_jobs{state="dead"} is the number of jobs that are dead now.
+  dead: ['died', 'Jobs moved to the dead set: failed or lost too often, or refused.'],
+  requeued: ['requeued', 'Dead jobs made pending again.'],
+  expired: ['expired', 'Jobs dropped because their time to live was over.'],
+  orphaned: ['orphaned', 'Ids without a payload, moved to the dead set.'],
+  cancelled: ['cancelled', 'Jobs cancelled.'],
+  rescheduled: ['rescheduled', 'Jobs that got a new due time.'],
+  buried: ['buried', 'Pending jobs that an operator moved to the dead set.'],
+  purged: ['purged', 'Jobs removed by purge.'],
+  moved: ['moved', 'Jobs moved to another queue.'],
+  restored: ['restored', 'Jobs moved here from another queue, or imported.'],
+  adopted: ['adopted', 'Jobs taken over from other software.'],
 };
 
 const gauge = (name: string, help: string, of: (snapshot: Snapshot) => number | undefined): Metric => ({
@@ -57,22 +58,22 @@ const METRICS: readonly Metric[] = [
   {
     name: 'delayq_jobs',
     type: 'gauge',
-    help: 'Jobs in the queue, by where they stand.',
+    help: 'Jobs in the queue, by state.',
     of: ({ pending, active, dead }) => Object.entries({ pending, active, dead }).map(([state, n]) => [{ state }, n]),
   },
   gauge('delayq_jobs_due', 'Pending jobs that are due.', ({ due }) => due),
-  gauge('delayq_leases_run_out', 'Leases that have run out and wait to be taken back.', ({ runOut }) => runOut),
+  gauge('delayq_leases_run_out', 'Leases that have expired and are not taken back yet.', ({ runOut }) => runOut),
   gauge(
     'delayq_lag_seconds',
-    'How long the job first in line has been due; 0 when none is.',
+    'How long the oldest due job has been due; 0 if none is due.',
     (snapshot) => lag(snapshot) / 1_000,
   ),
-  gauge('delayq_paused', 'Whether the queue is paused: drains take nothing.', (snapshot) =>
+  gauge('delayq_paused', 'Whether the queue is paused (1) or not (0).', (snapshot) =>
     pausedUntil(snapshot) === undefined ? 0 : 1,
   ),
   gauge(
     'delayq_last_drain_timestamp_seconds',
-    'When a drain last asked for jobs, or held on to some; missing: never.',
+    'When a drain last asked for jobs or renewed a lease; missing if never.',
     ({ stats }) => (stats.drained === undefined ? undefined : stats.drained / 1_000),
   ),
   ...Object.entries(COUNTERS).map(
@@ -87,8 +88,8 @@ const METRICS: readonly Metric[] = [
 ];
 
 /**
- * The state of queues in the text exposition format of Prometheus (0.0.4). Every counter of every queue is there, 0 before
- * it first grew. `labels` stand on every line, to tell several sources apart that one Prometheus reads.
+ * Returns the state of queues in the text exposition format of Prometheus (0.0.4). Every counter of every queue is
+ * included, even if it is 0. `labels` are added to every line, to tell several sources of one Prometheus apart.
  */
 export function metricsText(
   queues: Iterable<Measured>,
@@ -96,7 +97,7 @@ export function metricsText(
 ): string {
   const all = [...queues];
   const families = [
-    family('delayq_queue_up', 'gauge', 'Whether the queue could be read.', (line) => {
+    family('delayq_queue_up', 'gauge', 'Whether the queue could be read (1) or not (0).', (line) => {
       for (const { queue, snapshot } of all) line({ queue, ...labels }, snapshot ? 1 : 0);
     }),
     ...METRICS.map(({ name, type, help, of }) =>
@@ -110,13 +111,15 @@ export function metricsText(
   ];
   if (version !== undefined) {
     families.unshift(
-      family('delayq_build_info', 'gauge', 'The delayq that wrote this.', (line) => line({ version, ...labels }, 1)),
+      family('delayq_build_info', 'gauge', 'The version of delayq that wrote this.', (line) =>
+        line({ version, ...labels }, 1),
+      ),
     );
   }
   return families.join('');
 }
 
-/** All lines of one metric; nothing when it has no sample. */
+/** All lines of one metric; empty if it has no sample. */
 function family(
   name: string,
   type: Metric['type'],
@@ -131,7 +134,7 @@ function family(
   return lines.length === 0 ? '' : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`;
 }
 
-/** Each delivery is counted in one bucket; of Prometheus's each holds those below it, too. */
+/** Turns our buckets into those of Prometheus, each of which includes all lower ones. */
 function latenessOf({ lateness: { buckets, sum } }: Snapshot): Samples {
   let count = 0;
   const cumulative = buckets.map(({ upTo, count: more }): Samples[number] => {
@@ -141,7 +144,7 @@ function latenessOf({ lateness: { buckets, sum } }: Snapshot): Samples {
   return [...cumulative, [{}, counter(sum) / 1_000, '_sum'], [{}, count, '_count']];
 }
 
-/** A counter, where other software may have written anything. */
+/** A valid value, because other software may have written anything. */
 function counter(n = 0): number {
   return n > 0 && Number.isFinite(n) ? n : 0;
 }

@@ -5,14 +5,14 @@ import { type QueueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import { bad, type Finding, fine, redisCli } from './finding.js';
 
 /*
- * Whether the user of this connection may do all that delayq does, inside scripts as well.
+ * Whether the user of this connection has the permissions that delayq needs, in scripts as well.
  */
 
-/** An id that no job has: looking for it, or removing it, changes nothing. */
+/** An id that no job has, so that reading or removing it changes nothing. */
 const NOBODY = '(doctor)';
 
-/** The commands that delayq sends or its scripts call, each in a form that changes nothing, whatever is there. */
-export function harmless(keys: QueueKeys, channel: string): Arg[][] {
+/** The commands that delayq and its scripts use, each in a form that never changes anything. */
+export function probes(keys: QueueKeys, channel: string): Arg[][] {
   const { pending, payload, stats, config } = keys;
   return [
     ['EVAL', 'return 1', 1, pending],
@@ -29,7 +29,7 @@ export function harmless(keys: QueueKeys, channel: string): Arg[][] {
     ['ZRANGE', pending, 1, 0],
     ['ZRANGEBYSCORE', pending, 1, 0],
     ['ZREMRANGEBYRANK', pending, 1, 0],
-    // A field without a value: refused, but only after the rights were looked at. As is a number that is none.
+    // These fail, for lack of a value and of a number, but only after Redis has checked the permissions.
     ['HSET', payload, NOBODY, '', NOBODY],
     ['HINCRBY', stats, NOBODY, 'none'],
     ['HGET', payload, NOBODY],
@@ -46,16 +46,16 @@ export function harmless(keys: QueueKeys, channel: string): Arg[][] {
     ['PTTL', pending],
     ['PERSIST', `${pending}:${NOBODY}`],
     ['UNLINK', `${pending}:${NOBODY}`],
-    // Anybody may publish there: who listens looks once more.
+    // A message on this channel makes drains look once more, and nothing else.
     ['PUBLISH', channel, ''],
   ];
 }
 
-/** Those that only shorten the time until a new job is seen. */
+/** Commands that only make drains notice new jobs sooner. */
 const HINTS = ['publish', 'subscribe'];
 
-/** Those that can only be asked about, as they would change something, or the connection. */
-export function asked(prefix: string, queue: string, keys: QueueKeys, channel: string): Arg[][] {
+/** Commands that would change something, or the connection, so they are only tried with ACL DRYRUN. */
+export function dryRunProbes(prefix: string, queue: string, keys: QueueKeys, channel: string): Arg[][] {
   return [
     ['EVALSHA', '0'.repeat(40), 1, keys.pending],
     ['SADD', queuesKey(prefix), queue],
@@ -66,18 +66,23 @@ export function asked(prefix: string, queue: string, keys: QueueKeys, channel: s
   ];
 }
 
-/** Looks whether this user may do on `queue` what delayq does: by ACL DRYRUN, or by trying what changes nothing. */
-export async function rights(redis: Connection, prefix: string, queue: string, keys: QueueKeys): Promise<Finding> {
+/** Checks the permissions for `queue`, with ACL DRYRUN or else by trying commands that change nothing. */
+export async function checkPermissions(
+  redis: Connection,
+  prefix: string,
+  queue: string,
+  keys: QueueKeys,
+): Promise<Finding> {
   const { channel } = wakeOf(prefix, queue);
   const named = await redis.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
   const who = named ?? 'the user of this connection';
-  const calls = harmless(keys, channel);
+  const calls = probes(keys, channel);
   const first = calls[0] as Arg[];
   const dry = await redis.call('ACL', 'DRYRUN', who, ...first).then(() => true, refusedOr(false));
   const denied: string[] = [];
   const keysDenied = new Set<string>();
-  for (const call of dry ? [...calls, ...asked(prefix, queue, keys, channel)] : calls) {
-    const said = dry ? await redis.call('ACL', 'DRYRUN', who, ...call).then(String) : await tried(redis, call);
+  for (const call of dry ? [...calls, ...dryRunProbes(prefix, queue, keys, channel)] : calls) {
+    const said = dry ? await redis.call('ACL', 'DRYRUN', who, ...call).then(String) : await tryCall(redis, call);
     if (said === 'OK') continue;
     const command = String(call[0]).toLowerCase();
     if (/ access /.test(said)) keysDenied.add(HINTS.includes(command) ? `&${prefix}:*` : `~${prefix}:*`);
@@ -86,18 +91,20 @@ export async function rights(redis: Connection, prefix: string, queue: string, k
   if (denied.length + keysDenied.size === 0) {
     return fine(
       'rights',
-      dry || who === 'default' ? `${who} may do all that delayq does` : `${who} may do all that could be tried`,
+      dry || who === 'default'
+        ? `${who} has all permissions that delayq needs`
+        : `${who} has all permissions that could be tried`,
     );
   }
-  const lacks = [...denied, ...(keysDenied.size > 0 ? [`use ${[...keysDenied].join(' ')}`] : [])];
+  const lacking = [...denied, ...(keysDenied.size > 0 ? [`use ${[...keysDenied].join(' ')}`] : [])];
   const onlyHints = denied.every((command) => HINTS.includes(command)) && !keysDenied.has(`~${prefix}:*`);
   return bad(
     onlyHints ? 'warn' : 'fail',
     'rights',
-    `${who} may not ${lacks.join(', ')}`,
+    `${who} may not ${lacking.join(', ')}`,
     onlyHints
-      ? 'a waiting drain sees new jobs up to a second later'
-      : 'whatever needs it is refused, in the middle of an incident at the latest',
+      ? 'waiting drains notice new jobs up to a second later'
+      : 'commands that need this fail, perhaps only during an incident',
     redisCli(
       redis.address,
       `acl setuser ${named ? shellWord(who) : 'USER'} ${[...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ')}`,
@@ -105,8 +112,8 @@ export async function rights(redis: Connection, prefix: string, queue: string, k
   );
 }
 
-/** Tries a call that changes nothing; what Redis says of the rights to it, or OK. */
-async function tried(redis: Connection, [command, ...args]: Arg[]): Promise<string> {
+/** Tries a call that changes nothing. Returns what Redis says about its permissions, or OK. */
+async function tryCall(redis: Connection, [command, ...args]: Arg[]): Promise<string> {
   try {
     await redis.call(command as string, ...args);
     return 'OK';
@@ -116,7 +123,7 @@ async function tried(redis: Connection, [command, ...args]: Arg[]): Promise<stri
   }
 }
 
-/** For calls that may not be known, or not be allowed, here. */
+/** For commands that this server may not know or not allow: returns `otherwise` instead. */
 export function refusedOr<T>(otherwise: T): (error: unknown) => T {
   return (error) => {
     if (isDelayqError(error, 'refused', 'config', 'internal')) return otherwise;

@@ -3,13 +3,13 @@ import { formatDuration } from '../model/time.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 
 /*
- * What the INFO of a server says of whether it can keep a queue: judgements without a call.
+ * Whether a server is fit to keep queues, judged by its INFO alone.
  */
 
-/** The fields of INFO; empty: it is not allowed here. */
+/** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;
 
-/** Reads what INFO answers. */
+/** Parses the reply to INFO. */
 export function parseInfo(text: string): Info {
   return Object.fromEntries(
     text
@@ -20,50 +20,56 @@ export function parseInfo(text: string): Info {
   );
 }
 
-/** A fork that takes longer stops all commands for a time that is felt, µs. */
+/** A fork that takes longer delays all commands noticeably, µs. */
 const LONG_FORK_US = 250_000;
 
-/** A replica further behind has lost that much when it is promoted, s. */
+/** A replica further behind than this is a warning, s. */
 const REPLICA_LAG_S = 10;
 
 const GIB = 1024 ** 3;
 const size = (bytes: number) =>
   bytes >= GIB ? `${(bytes / GIB).toFixed(1)} GiB` : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 
-/** Whether the server is new enough. */
+/** Checks that the server is new enough. */
 export function version(info: Info): Finding {
   const name = info.server_name === 'valkey' || info.valkey_version ? 'Valkey' : 'Redis';
   const shown = info.valkey_version ?? info.redis_version;
   const [major = 0, minor = 0] = (info.redis_version ?? '').split('.').map(Number);
-  if (!shown) return unknown('version', 'INFO tells no version here');
+  if (!shown) return unknown('version', 'INFO shows no version');
   if (major * 100 + minor >= 602) return fine('version', `${name} ${shown}`);
-  return bad('fail', 'version', `${name} ${shown}`, 'delayq needs commands of Redis 6.2', 'install Redis 7 or Valkey');
+  return bad(
+    'fail',
+    'version',
+    `${name} ${shown}`,
+    'delayq needs commands that Redis 6.2 introduced',
+    'install Redis 7 or Valkey',
+  );
 }
 
-/** Whether this server takes writes. */
+/** Checks that the server accepts writes. */
 export function role(info: Info): Finding {
-  if (info.role === undefined) return unknown('role', 'INFO tells no role here');
-  if (info.role === 'master') return fine('role', 'it is a primary');
+  if (info.role === undefined) return unknown('role', 'INFO shows no role');
+  if (info.role === 'master') return fine('role', 'this is a primary');
   const primary = `${info.master_host}:${info.master_port}`;
   return bad(
     'fail',
     'role',
     `a replica of ${primary}`,
-    'a replica takes no writes: nothing can be enqueued or drained here',
-    `name the primary instead: --redis redis://${primary}`,
+    'a replica does not accept writes: nothing can be enqueued or drained here',
+    `use the primary instead: --redis redis://${primary}`,
   );
 }
 
-/** Whether Redis deletes keys when it is full. */
+/** Checks that Redis does not delete keys when it is full. */
 export function eviction(info: Info): Finding {
   const policy = info.maxmemory_policy;
-  if (!policy) return unknown('eviction', 'INFO tells no maxmemory-policy here');
-  if (policy === 'noeviction') return fine('eviction', 'noeviction: Redis never deletes a queue to make room');
+  if (!policy) return unknown('eviction', 'INFO shows no maxmemory-policy');
+  if (policy === 'noeviction') return fine('eviction', 'noeviction: Redis never deletes a queue to free memory');
   const cure = 'delayq doctor --set-noeviction';
   const what = `maxmemory-policy is ${policy}`;
   if (policy.startsWith('allkeys')) {
     const when = info.maxmemory === '0' ? 'once maxmemory is set, a full ' : 'a full ';
-    return bad('fail', 'eviction', what, `${when}Redis deletes whole queues, jobs and all, to make room`, cure);
+    return bad('fail', 'eviction', what, `${when}Redis deletes whole queues with all their jobs to free memory`, cure);
   }
   return bad(
     'warn',
@@ -74,11 +80,11 @@ export function eviction(info: Info): Finding {
   );
 }
 
-/** How many more jobs fit into memory, at `jobBytes` each. */
+/** Checks how many more jobs of `jobBytes` fit into memory. */
 export function memory(info: Info, jobBytes: number, address: string): Finding {
   const used = Number(info.used_memory);
   const most = Number(info.maxmemory) || Number(info.total_system_memory);
-  if (!(used > 0 && most > 0)) return unknown('memory', 'INFO tells no memory here');
+  if (!(used > 0 && most > 0)) return unknown('memory', 'INFO shows no memory');
   const limited = Number(info.maxmemory) > 0;
   const room = Math.max(0, Math.floor((most - used) / jobBytes));
   const limit = limited ? `of ${size(most)} (maxmemory)` : `of the ${size(most)} of the machine (no maxmemory)`;
@@ -87,31 +93,31 @@ export function memory(info: Info, jobBytes: number, address: string): Finding {
   if (share < 0.8) return fine('memory', what);
   const why = limited
     ? 'a full Redis refuses new jobs (drain, ack and cancel still work)'
-    : 'a machine without memory swaps, or kills Redis';
+    : 'a machine that runs out of memory swaps, or kills Redis';
   const cure = limited
     ? `${redisCli(address, `config set maxmemory ${Math.ceil((Math.max(most, used) * 1.5) / 1024 ** 2)}mb`)} if the machine has it; or drain, cancel, purge`
     : 'give the machine more memory, set maxmemory, or drain, cancel, purge';
   return bad(share >= 0.95 ? 'fail' : 'warn', 'memory', what, why, cure);
 }
 
-/** What a crash of Redis would lose. `save` and `fsync` are its settings, undefined where CONFIG is not allowed. */
+/** Checks what a crash of Redis would lose. `save` and `fsync` are its settings, undefined if CONFIG is not allowed. */
 export function persistence(
   info: Info,
   { save, fsync, address }: { save: string | undefined; fsync: string | undefined; address: string },
 ): Finding[] {
-  if (info.aof_enabled === undefined) return [unknown('persistence', 'INFO tells nothing of it here')];
+  if (info.aof_enabled === undefined) return [unknown('persistence', 'INFO shows nothing about it')];
   const on = `${redisCli(address, 'config set appendonly yes')} && ${redisCli(address, 'config rewrite')}`;
-  const log = 'look at the log of Redis and at the space on its disk';
+  const log = 'look at the log of Redis and at its disk space';
   const found: Finding[] = [];
   const saved = Number(info.rdb_last_save_time) > 0 ? Date.now() - Number(info.rdb_last_save_time) * 1000 : undefined;
   if (info.aof_enabled === '1') {
     if (info.aof_last_write_status !== 'ok') {
       found.push(
-        bad('fail', 'aof', 'the last write to the AOF failed', 'Redis takes no writes until it succeeds', log),
+        bad('fail', 'aof', 'the last write to the AOF failed', 'Redis refuses writes until one succeeds', log),
       );
     } else if (fsync === 'no') {
       const cure = redisCli(address, 'config set appendfsync everysec');
-      const why = 'a crash of the machine loses what the system has not written yet, up to 30 s of jobs';
+      const why = 'a crash of the machine loses what the system has not written to disk, up to 30 s of jobs';
       found.push(bad('warn', 'aof', 'the AOF is on, with appendfsync no', why, cure));
     } else {
       const lost = fsync === 'always' ? 'nothing' : 'about a second of jobs';
@@ -124,7 +130,7 @@ export function persistence(
       );
     }
   } else if (save === '') {
-    found.push(bad('warn', 'persistence', 'neither AOF nor RDB', 'when Redis ends, all jobs are gone', on));
+    found.push(bad('warn', 'persistence', 'neither AOF nor RDB', 'all jobs are lost when Redis stops', on));
   } else {
     const ago = saved === undefined ? '' : `, the last ${formatDuration(saved)} ago`;
     const changes = Number(info.rdb_changes_since_last_save) || 0;
@@ -133,27 +139,27 @@ export function persistence(
         'warn',
         'persistence',
         `${save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)'}${ago}, ${many(changes, 'change')} since`,
-        'a crash loses all jobs since the last snapshot, and brings back those done since',
+        'a crash loses all jobs enqueued since the last snapshot, and brings back those done since',
         on,
       ),
     );
   }
   if (info.rdb_last_bgsave_status && info.rdb_last_bgsave_status !== 'ok') {
-    const why = 'Redis takes no writes until it can save (stop-writes-on-bgsave-error)';
+    const why = 'Redis refuses writes until it can save (stop-writes-on-bgsave-error)';
     found.push(bad('fail', 'rdb', 'the last snapshot (RDB) failed', why, log));
   }
   const fork = Number(info.latest_fork_usec);
   if (fork > LONG_FORK_US) {
     const why = 'all commands wait that long whenever Redis saves or rewrites its AOF';
-    const cure = 'switch off transparent huge pages on the machine, or spread the queues over several Redis';
+    const cure = 'disable transparent huge pages on the machine, or spread the queues over several Redis servers';
     found.push(bad('warn', 'fork', `the last fork took ${formatDuration(fork / 1000)}`, why, cure));
   }
   return found;
 }
 
-/** Whether the replicas keep up. */
+/** Checks that the replicas keep up. */
 export function replicas(info: Info): Finding {
-  if (info.connected_slaves === undefined) return unknown('replicas', 'INFO tells nothing of them here');
+  if (info.connected_slaves === undefined) return unknown('replicas', 'INFO shows nothing about them');
   const list = Object.entries(info).filter(([name]) => /^slave\d+$/.test(name));
   if (list.length === 0) return fine('replicas', 'no replicas connected');
   const read = list.map(([, text]) => Object.fromEntries(text.split(',').map((part) => part.split('='))));
@@ -165,7 +171,7 @@ export function replicas(info: Info): Finding {
     'warn',
     'replicas',
     away > 0 ? `${what}, ${away} not online` : what,
-    'what a replica has not got yet is lost when it is promoted',
-    'look at the network between them and at the log of the replica',
+    'writes that have not reached a replica are lost if it is promoted',
+    'look at the network between the servers and at the log of the replica',
   );
 }

@@ -328,7 +328,7 @@ describe('damage by other software', () => {
     expect(code).toBe(2);
     expect(stdout).toMatch(/^fail {2}newer +cannot be read: LAYOUT [\s\S]*newer delayq/m);
     expect(stdout).toMatch(/^fail {2}mixed +cannot be read: WRONGTYPE /m);
-    expect(stdout).toMatch(/^warn {2}redis +"two words" cannot name a queue/m);
+    expect(stdout).toMatch(/^warn {2}redis +"two words" is not a valid queue name/m);
     expect((await delayq(['doctor', '--prefix', prefix, 'newer'])).code).toBe(2);
   });
 
