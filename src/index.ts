@@ -1,8 +1,9 @@
 import { Connection } from './redis/connection.js';
 
 /**
- * Connects to Redis, by default at redis://127.0.0.1:6379. Throws `usage` for a URL that cannot be read, and
- * `unreachable`, `refused` or `config` when there is no connection to be had, within 6 s. Close it when done.
+ * Connects to Redis; the default URL is redis://127.0.0.1:6379. Call `close()` on the connection when you are done.
+ *
+ * Throws `usage` for an invalid URL, and `unreachable`, `refused` or `config`, within 6 s, if it cannot connect.
  */
 export async function connect(url?: string): Promise<Connection> {
   const redis = new Connection(url);
@@ -14,14 +15,15 @@ export type { AdoptOptions, ForeignQueue } from './admin/adopt.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export type { Moved } from './admin/move.js';
 export { Operator } from './admin/operator.js';
+export { sampleOf } from './admin/snapshot.js';
 export { Transfer } from './admin/transfer.js';
 export { type Trend, trend } from './admin/trend.js';
 export { Auditor } from './health/audit.js';
-export { type Checked, check, type Thresholds } from './health/check.js';
+export { type Checked, check, type Limits, type Thresholds } from './health/check.js';
 export { Doctor } from './health/doctor.js';
 export type { Finding } from './health/finding.js';
 export type { AuditOptions } from './health/id-audit.js';
-export { metricsText } from './health/metrics.js';
+export { type Measured, metricsText } from './health/metrics.js';
 export type { Backoff } from './model/backoff.js';
 export { Spread } from './model/due-times.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './model/errors.js';
@@ -50,6 +52,7 @@ export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from '.
 export type { Holder, Snapshot } from './scripts/inspect.js';
 export type { Drained } from './scripts/jobs.js';
 export type { Sample } from './scripts/samples.js';
+export type { Parcel, Restored } from './scripts/transfer.js';
 export type { WorkerOptions } from './worker/options.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
 export { BatchWorker, type Summary, Worker } from './worker/worker.js';

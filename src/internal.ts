@@ -1,14 +1,13 @@
 /*
- * What the command line uses of the library beyond the public API. Not published: it may change with any version.
+ * What the command line uses besides the public API. This is not published, and may change in any version.
  */
 
 export type { LeftReason } from './admin/adopt.js';
 export { type Exported, SCORE } from './admin/export.js';
-export { exists, LATE_MS, lag, orphans, pausedUntil, sampleOf, stalled } from './admin/snapshot.js';
-export { DEFAULT_THRESHOLDS, type Limits } from './health/check.js';
+export { exists, LATE_MS, lag, orphans, pausedUntil, stalled } from './admin/snapshot.js';
+export { DEFAULT_THRESHOLDS } from './health/check.js';
 export type { Found } from './health/discovery.js';
 export { worst } from './health/finding.js';
-export type { Measured } from './health/metrics.js';
 export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
@@ -32,6 +31,5 @@ export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.
 export { MAX_CALL } from './redis/script.js';
 export { DEFAULT_URL, hasLogin, loginHider } from './redis/url.js';
 export type { Span } from './scripts/inspect.js';
-export type { Parcel, Restored } from './scripts/transfer.js';
 export { Leases, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
 export { poll } from './worker/poller.js';

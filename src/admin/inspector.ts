@@ -14,6 +14,7 @@ const MAX_LEASES = 250;
 
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
+  /** States to select from, in the order in which jobs are listed. */
   readonly states: readonly StoredJob['state'][];
   /** Earliest and latest time, both included, ms since 1970. */
   readonly from?: number | undefined;

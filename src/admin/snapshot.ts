@@ -39,7 +39,7 @@ export function pausedUntil({ config, now }: Snapshot): number | undefined {
   return until <= FURTHEST ? until : Number.POSITIVE_INFINITY;
 }
 
-/** The snapshot in the form of the queue's samples. */
+/** Returns a snapshot in the form of a sample, for {@link trend}. */
 export function sampleOf(snapshot: Snapshot): Sample {
   const { now: at, due, pending, stats } = snapshot;
   const { enqueued = 0, delivered = 0, acked = 0, removed = 0, retried = 0, dead = 0 } = stats;

@@ -33,9 +33,10 @@ const COURSE_MS = 60_000;
 const LEAST_MS = 10_000;
 
 /**
- * Works out the trend of a queue from its samples (the oldest first) and its present state `now`. Growth is measured
- * since `from`, an earlier state that the caller has seen, or else over the last minute. Returns undefined if the queue
- * is too young. Samples are taken only when jobs are enqueued, taken or done: without a sample, the counters stood still.
+ * Returns the trend of a queue, from the samples in its snapshot and its present state `now` (see {@link sampleOf}).
+ * Growth is measured since `from`, an earlier state that the caller has seen, or else over the last minute. Returns
+ * undefined if the queue is too young. Samples are taken only when jobs are enqueued, taken or done, so without a sample
+ * the counters stood still.
  */
 export function trend(samples: readonly Sample[], now: Sample, from?: Sample): Trend | undefined {
   // If the counters were removed, samples from before that do not compare.

@@ -13,8 +13,9 @@ import { Throttle } from './throttle.js';
 /** The most leases a worker holds besides those of running handlers, jobs that are being settled included. */
 const MAX_HELD = 5_000;
 
-/** How many jobs had each outcome, and whether too many failures in a row stopped the run. */
+/** How many jobs had each outcome. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
+  /** Whether too many failures in a row (`maxFailures`) stopped the run. */
   readonly circuitOpen: boolean;
 }
 

@@ -10,7 +10,7 @@ const fields = async (queue: string) => {
 const minutePasses = (queue: string) => admin.hset(key(queue, 'stats'), 'sampled', 1);
 
 describe('samples', () => {
-  it('are taken by enqueue, drain and ack, once a minute, and tell how the queue stands', async () => {
+  it('are taken by enqueue, drain and ack, once a minute, with the state of the queue', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1, at: Date.now() - 5_000 }, { payload: 2 }, { payload: 3, in: '1h' }]);
     await queue.enqueue({ payload: 4, in: '1h' });
@@ -32,7 +32,7 @@ describe('samples', () => {
     expect(acked).toMatchObject({ enqueued: 4, delivered: 2, done: 0, due: 0, lag: 0, pending: 2 });
   });
 
-  it('go round in sixteen fields, and are no totals', async () => {
+  it('reuse sixteen fields, and are not shown as totals', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     for (let slot = 0; slot < 16; slot++) await admin.hset(key(queue.name, 'stats'), `at:${slot}`, 'x');
@@ -44,7 +44,7 @@ describe('samples', () => {
     expect(stats).toEqual({ enqueued: 2 });
   });
 
-  it('cannot be spoilt so that a script stops', async () => {
+  it('never stop a script, whatever other software wrote into them', async () => {
     const queue = freshQueue();
     const stats = key(queue.name, 'stats');
     await admin.hset(stats, {
@@ -68,7 +68,7 @@ describe('samples', () => {
 });
 
 describe('lateness', () => {
-  it('is counted of deliveries, with a lease and without, and not of what was dropped', async () => {
+  it('is counted for deliveries, with a lease and without, but not for dropped jobs', async () => {
     const queue = freshQueue();
     const lateBy = (ms: number, ttl?: string) => ({ payload: 1, at: Date.now() - ms, ttl });
     await queue.enqueue([lateBy(3_700_000), lateBy(30_000), lateBy(20_000, '1s'), lateBy(7_000)]);
@@ -104,7 +104,7 @@ describe('a trend', () => {
     ...more,
   });
 
-  it('tells rates over the last five minutes, and the pace of the last one', () => {
+  it('has rates over the last five minutes, and growth over the last minute', () => {
     const samples = [6, 5, 4, 3, 2, 1].map((minutes) =>
       at(minutes * MINUTE + 1_000, { enqueued: 1_000 - 60 * minutes, done: 600 - 30 * minutes, due: 400, lag: 90_000 }),
     );
@@ -117,19 +117,19 @@ describe('a trend', () => {
     expect(found?.emptyInMs).toBe(339_000);
   });
 
-  it('is not told by a queue that is too young', () => {
+  it('is undefined for a queue that is too young', () => {
     expect(trend([], at(0))).toBe(undefined);
     expect(trend([at(9_000)], at(0, { enqueued: 9 }))).toBe(undefined);
     expect(trend([at(10_000)], at(0, { enqueued: 9 }))).toMatchObject({ spanMs: 10_000, in: 0.9 });
   });
 
-  it('knows that without samples nothing was done, and the lag grew', () => {
+  it('assumes that without samples nothing was done and the lag grew', () => {
     const long = [at(3 * 60 * MINUTE, { enqueued: 5, done: 4 })];
     const found = trend(long, at(0, { enqueued: 50, done: 40, due: 10, lag: 60 * MINUTE }));
     expect(found).toMatchObject({ spanMs: 5 * MINUTE, in: 0, out: 0, lag: 1, emptyInMs: undefined });
   });
 
-  it('counts what came after a pause over the whole time, but where it goes from when it began', () => {
+  it('after a pause has rates over the whole time, but growth since the pause ended', () => {
     const long = at(3 * 60 * MINUTE, { due: 40_000 });
     const begun = at(15_000, { due: 40_000, lag: 60 * MINUTE });
     const found = trend([long, begun], at(0, { done: 10_000, due: 30_000, lag: 30 * MINUTE }));
@@ -138,19 +138,19 @@ describe('a trend', () => {
     expect(found?.lag).toBe(-120);
   });
 
-  it('takes no account of what was before counters were removed, or the clock went back', () => {
+  it('ignores samples from before the counters were removed or the clock went back', () => {
     const wrong = [at(2 * MINUTE, { enqueued: 1e9 }), at(-5 * MINUTE)];
     expect(trend([...wrong, at(50_000)], at(0, { enqueued: 100 }))).toMatchObject({ spanMs: 50_000, in: 2 });
   });
 
-  it('compares nothing over a jump of the clock back, which had made hours of a few minutes', () => {
+  it('compares nothing across a jump of the clock, which would make hours out of minutes', () => {
     const before = [12, 11, 10].map((minutes) => at(minutes * MINUTE, { enqueued: 100 }));
     const jumped = [at(-30 * MINUTE, { enqueued: 9_000 }), at(20_000, { enqueued: 9_000 })];
     const found = trend([...before, ...jumped], at(0, { enqueued: 9_010 }));
     expect(found).toMatchObject({ spanMs: 20_000, in: 0.5 });
   });
 
-  it('does not say of a queue that keeps its length that it catches up', () => {
+  it('does not show a queue of constant length as catching up', () => {
     const of = (delivered: number, due: number) => at(0, { enqueued: 1_000, delivered, due, lag: 600_000 });
     const begun = [at(MINUTE, { due: 3_000, lag: 600_000 })];
     expect(trend(begun, of(480, 2_999))?.emptyInMs).toBe(undefined);
@@ -160,7 +160,7 @@ describe('a trend', () => {
     expect(trend(begun, of(3, 2_997))?.emptyInMs).toBe(999 * MINUTE);
   });
 
-  it('takes a time without an end for the same in a sample as at a look', async () => {
+  it('reads an infinite time in a sample as in a snapshot', async () => {
     const queue = freshQueue();
     await admin.zadd(key(queue.name, 'pending'), '-inf', 'ghost');
     await queue.enqueue({ payload: 1, in: '1h' });

@@ -1,35 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { dryRunProbes, probes } from '../../src/health/permissions.js';
 import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/health/server-info.js';
-import { queueKeys } from '../../src/redis/keys.js';
 import { during } from '../support/afterwards.js';
 import { delayq, sh } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';
-import { luaTexts } from '../support/scripts.js';
+import { doctor, serverWith } from '../support/doctor.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
-interface Told {
-  level: string;
-  check: string;
-  what: string;
-  why?: string;
-  next?: string;
-}
-
-/** What doctor says of a server, by what it has looked at, and what it exits with. */
-async function doctor(url: string): Promise<{ code: number | null; told: Record<string, Told> }> {
-  const { code, stdout, stderr } = await delayq(['doctor', '--json', '--redis', url]);
-  expect(stderr).toBe('');
-  const { findings } = JSON.parse(stdout) as { findings: Told[] };
-  return { code, told: Object.fromEntries(findings.map((finding) => [finding.check, finding])) };
-}
-/** A server that has nothing wrong with it, unless `args` say so. */
-const serverWith = (...args: string[]) =>
-  during(Server.start({ args: ['--appendonly', 'yes', '--appendfsync', 'everysec', ...args] }));
-
 describe('a server on which queues are safe', () => {
-  it('is said to be, and doctor exits 0', async () => {
+  it('is reported as such, and doctor exits 0', async () => {
     const server = await serverWith('--maxmemory', '100mb');
     const { code, told } = await doctor(server.url);
     expect(Object.values(told).filter(({ level }) => level !== 'ok')).toEqual([]);
@@ -51,7 +30,7 @@ describe('a server on which queues are safe', () => {
     expect(stdout).toBe('');
   });
 
-  it('tells its room in jobs of the size of those that are there', async () => {
+  it('reports its free memory as room for jobs of the present size', async () => {
     const server = await serverWith('--maxmemory', '100mb');
     const lines = Array.from({ length: 200 }, () => JSON.stringify('x'.repeat(10_000))).join('\n');
     await delayq(['enqueue', '-q', '--redis', server.url, 'big', '-'], { input: `${lines}\n` });
@@ -64,7 +43,7 @@ describe('a server on which queues are safe', () => {
 });
 
 describe('eviction', () => {
-  it('of any key is a failure, with the command that ends it', async () => {
+  it('of any key is a failure, with the command that stops it', async () => {
     const server = await serverWith('--maxmemory-policy', 'allkeys-lru', '--maxmemory', '100mb');
     const { code, told } = await doctor(server.url);
     expect({ code, eviction: told.eviction }).toMatchObject({
@@ -76,7 +55,7 @@ describe('eviction', () => {
     expect(await doctor(server.url)).toMatchObject({ code: 0, told: { eviction: { level: 'ok' } } });
   });
 
-  it('of keys that expire is a warning, as queues never do', async () => {
+  it('of expiring keys is a warning, because keys of queues never expire', async () => {
     const server = await serverWith('--maxmemory-policy', 'volatile-lru');
     expect(await doctor(server.url)).toMatchObject({ code: 1, told: { eviction: { level: 'warn' } } });
   });
@@ -93,7 +72,7 @@ describe('memory', () => {
     expect(await doctor(server.url)).toMatchObject({ code: 2, told: { memory: { level: 'fail' } } });
   });
 
-  it('that is full does not keep jobs from being mended', async () => {
+  it('that is full does not prevent mending', async () => {
     const server = await serverWith();
     await delayq(['enqueue', '-q', '--redis', server.url, 'q', '1', '--in', '1h']);
     await server.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
@@ -118,7 +97,7 @@ describe('memory', () => {
 });
 
 describe('what a crash would lose', () => {
-  it('is all, without AOF and RDB, until the command that is named', async () => {
+  it('is everything without AOF and RDB, until the suggested command was run', async () => {
     const server = await during(Server.start());
     const { code, told } = await doctor(server.url);
     expect({ code, told }).toMatchObject({
@@ -129,14 +108,14 @@ describe('what a crash would lose', () => {
     expect(await doctor(server.url)).toMatchObject({ code: 0, told: { aof: { level: 'ok' } } });
   });
 
-  it('is what came since the last snapshot, with RDB alone', async () => {
+  it('is everything since the last snapshot with RDB alone', async () => {
     const server = await during(Server.start({ args: ['--save', '3600', '1000'] }));
     await server.admin.set('a', 1);
     const { told } = await doctor(server.url);
     expect(told.persistence).toMatchObject({ level: 'warn', what: expect.stringMatching(/RDB.*1 change since/) });
   });
 
-  it('is up to 30 s, with appendfsync no', async () => {
+  it('is up to 30 s with appendfsync no', async () => {
     const server = await serverWith('--appendfsync', 'no');
     expect((await doctor(server.url)).told.aof).toMatchObject({
       level: 'warn',
@@ -144,7 +123,7 @@ describe('what a crash would lose', () => {
     });
   });
 
-  it('cannot be told where CONFIG and the like are not allowed, which is no fault', async () => {
+  it('is unknown if CONFIG and the like are not allowed, which is not a fault', async () => {
     const renamed = ['config', 'slowlog', 'acl', 'info'].flatMap((name) => ['--rename-command', name, '']);
     const server = await serverWith(...renamed);
     const { code, told } = await doctor(server.url);
@@ -166,7 +145,7 @@ describe('what a crash would lose', () => {
     });
   });
 
-  it('is not said to be in snapshots where only CONFIG could tell', () => {
+  it('is not attributed to snapshots if only CONFIG could tell', () => {
     const how = { save: undefined, fsync: undefined, address: 'redis://x' };
     expect(persistence(parseInfo('aof_enabled:0\n'), how)).toMatchObject([
       { what: expect.stringMatching(/^no AOF, and at most snapshots/) },
@@ -187,7 +166,7 @@ describe('what a crash would lose', () => {
 });
 
 describe('a replica', () => {
-  it('is no place for a queue, and its primary tells whether it keeps up', async () => {
+  it('is a failure, and its primary shows whether it keeps up', async () => {
     const primary = await during(
       Server.start({ tcp: true, args: ['--appendonly', 'yes', '--repl-diskless-sync-delay', '0'] }),
     );
@@ -201,7 +180,7 @@ describe('a replica', () => {
     await until(async () => (await doctor(primary.tcpUrl)).told.replicas?.what.startsWith('1 replica connected'));
   });
 
-  it('is told what is wrong on it, though nothing can be mended there', async () => {
+  it('shows faults, although nothing can be mended there', async () => {
     const primary = await during(Server.start({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] }));
     await primary.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
     const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
@@ -230,104 +209,8 @@ describe('the version', () => {
   ])('%j is %s', (info, level) => expect(version(parseInfo(info)).level).toBe(level));
 });
 
-describe('the rights of the user', () => {
-  /** A server with a user who has the given rights, and the URL for that user. */
-  async function withUser(...rules: string[]): Promise<string> {
-    const server = await serverWith();
-    await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', ...rules);
-    return server.url.replace('unix://', 'unix://app:secret@');
-  }
-
-  it.each([
-    ['may ask', ['+acl']],
-    ['may not ask, by trying what changes nothing', ['-acl', '+acl|whoami']],
-  ])('that are missing are named, when the user %s', async (_, acl) => {
-    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zadd', '-hdel', ...acl);
-    const { code, told } = await doctor(url);
-    expect({ code, rights: told.rights }).toMatchObject({
-      code: 2,
-      rights: {
-        level: 'fail',
-        what: 'app may not zadd, hdel',
-        next: expect.stringMatching(/acl setuser app \+zadd \+hdel$/),
-      },
-    });
-    expect(await sh(String(told.rights?.next))).toMatchObject({ stdout: 'OK\n' });
-    expect((await doctor(url)).told.rights?.level).toBe('ok');
-  });
-
-  it('to publish are only worth a warning', async () => {
-    const url = await withUser('~delayq:*', '+@all', 'resetchannels');
-    expect((await doctor(url)).told.rights).toMatchObject({
-      level: 'warn',
-      next: expect.stringMatching(/acl setuser app '&delayq:\*'$/),
-    });
-  });
-
-  it('that are looked at are all that delayq uses', () => {
-    const used = new Set(
-      luaTexts().flatMap((one) => [...one.matchAll(/redis\.p?call\('([A-Z]+)'/g)].map(([, name]) => name)),
-    );
-    const keys = queueKeys('delayq', 'q');
-    const looked = [...probes(keys, 'channel'), ...dryRunProbes('delayq', 'q', keys, 'channel')].map(([name]) => name);
-    expect(used.size).toBeGreaterThan(20);
-    expect(looked).toEqual(expect.arrayContaining([...used]));
-  });
-
-  it('are enough, or it is said what cannot be looked at', async () => {
-    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-scan', '-zscan');
-    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
-    const { stdout } = await delayq(['doctor', '--redis', url]);
-    expect(stdout).toMatch(/^fail {2}redis +app may not zscan$/m);
-    expect(stdout).toMatch(/^skip {2}redis +cannot tell: whether there are other queues: NOPERM/m);
-    expect(stdout).toMatch(/^skip {2}q +cannot tell: /m);
-  });
-
-  it('to the list of queues or the clock are missing, and the rest is told all the same', async () => {
-    const keys = '~delayq:{*';
-    const url = await withUser(keys, '&delayq:*', '+@all', '-time');
-    const { code, told } = await doctor(url);
-    expect({ code, told }).toMatchObject({
-      code: 2,
-      told: { rights: { level: 'fail' }, clock: { level: 'skip' }, names: { level: 'skip' } },
-    });
-  });
-
-  it('to look at one thing hide nothing of what was found, and mended, elsewhere', async () => {
-    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-pttl', '-sismember');
-    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
-    const lose = () => sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} hset 'delayq:{q}:payload' lost 1`);
-    await lose();
-    const { code, stdout } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
-    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('moved to dead as found') });
-    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*pttl/m);
-    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*sismember/m);
-  });
-
-  it('to write are missing: what is found is told, though it cannot be mended', async () => {
-    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zrem', '-hset');
-    await sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} zadd 'delayq:{q}:pending' 9e12 ghost`);
-    const { code, stdout, stderr } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
-    expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
-    expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
-    expect(stdout).toMatch(/^warn {2}q +cannot be fixed: /m);
-  });
-
-  it('tried do no harm', async () => {
-    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-acl');
-    await delayq(['enqueue', '--redis', url, 'q', '1', '--in', '1h']);
-    const seen = async () => {
-      const [queue] = JSON.parse((await delayq(['inspect', '--redis', url, 'q'])).stdout).queues;
-      return { structures: queue.structures, upcoming: queue.upcoming, stats: queue.stats, config: queue.config };
-    };
-    const before = await seen();
-    await doctor(url);
-    expect(await seen()).toEqual(before);
-  });
-});
-
 describe('calls of delayq in the slow log', () => {
-  it('are told, those of others are not', async () => {
+  it('are reported, those of other software are not', async () => {
     const server = await serverWith();
     const busy = `local n = 0 repeat n = n + 1 until n > ${2e7} return n`;
     await server.admin.eval(busy, 1, 'other:key');
@@ -349,7 +232,7 @@ describe('the clock of this machine', () => {
 });
 
 describe('a server that loads its data', () => {
-  it('is said to, and nothing else is looked at', async () => {
+  it('is reported, and nothing else is checked', async () => {
     const server = await during(Server.start());
     await server.admin.eval("for i = 1, 20000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end", 0);
     await server.admin.save();
@@ -363,7 +246,7 @@ describe('a server that loads its data', () => {
   });
 });
 
-it('what INFO does not tell is not judged', () => {
+it('what INFO does not show is not judged', () => {
   const info = parseInfo('');
   const found = [version(info), role(info), eviction(info), memory(info, 1, ''), replicas(info)];
   expect(found.map(({ level }) => level)).toEqual(['skip', 'skip', 'skip', 'skip', 'skip']);

@@ -19,7 +19,7 @@ const stop = (running: ReturnType<typeof begin>) => {
 };
 
 describe('a queue whose keys are broken (failures 37)', () => {
-  it('does not keep the leases of others from being renewed while their handlers run', async () => {
+  it("does not stop the renewal of other queues' leases", async () => {
     const [broken, well] = two();
     for (const queue of [broken, well]) await queue.enqueue({ payload: 1, id: 'a' });
     const names = `${broken.name},${well.name}`;
@@ -74,7 +74,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
     },
   );
 
-  it('ends a drain that watches when it is the only one, and when no other is left', async () => {
+  it('ends a drain that watches if no other queue is left', async () => {
     const [one, other] = two();
     await breaks(one);
     expect(await delayq(['drain', '--watch', one.name, '--', 'true'])).toMatchObject({ code: 78 });
@@ -84,7 +84,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
     expect(await running.ended).toMatchObject({ code: 78 });
   });
 
-  it('costs a worker none of what its handlers said of other jobs', async () => {
+  it('does not keep a worker from settling the jobs of other queues', async () => {
     const [broken, well] = two();
     for (const queue of [broken, well]) await queue.enqueue({ payload: 1, id: 'a' });
     const results: TaskResult[] = [];
@@ -121,7 +121,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
     expect(await broken.counts()).toMatchObject({ payload: 0, stats: { lost: 1, acked: 1 } });
   });
 
-  it('whose jobs can be taken but not settled ends a worker, which would handle them again and again', async () => {
+  it('ends a worker if its jobs can be taken but not settled: they would be handled again and again', async () => {
     const own = await during(Server.start());
     await own.admin.call('ACL', 'SETUSER', 'taker', 'on', '>x', '~*', '&*', '+@all', '-zrem');
     const redis = new Connection(`${own.url.replace('unix://', 'unix://taker:x@')}`);
@@ -135,7 +135,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
     expect((await one.counts()).payload).toBe(2);
   });
 
-  it('does not keep the jobs of others, which half-spent leases hold, from being handed out', async () => {
+  it('does not delay jobs of other queues whose leases must be renewed first', async () => {
     const [broken, well] = two();
     const leases = new Leases();
     const held: Job[] = [];
@@ -173,7 +173,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
   });
 });
 
-it('a queue whose Redis does not answer holds up the renewal of no other (failures 37)', async () => {
+it('a queue whose Redis does not answer delays no renewal of other queues (failures 37)', async () => {
   const proxy = await during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
   const far = new Connection(proxy.url);
   afterwards(() => far.close());

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, type Job, Leases, poll, Queue, type Taken } from '../../src/internal.js';
+import { Connection, Leases, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { admin, connection, freshQueue, timePasses } from '../support/redis.js';
+import { admin, connection, freshQueue } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -21,7 +21,7 @@ describe('a drain loop', () => {
     expect(seen).toEqual(['high 1', 'low 1', 'high 2', 'low 2']);
   });
 
-  it('that asks ahead takes no more than it may, in order, and holds what it took from the start', async () => {
+  it('with `ahead` takes no more than its limit, in order, and holds the leases from the start', async () => {
     const queue = freshQueue();
     await queue.enqueue(Array.from({ length: 10 }, (_, i) => ({ payload: i, at: 1_000 + i })));
     const leases = new Leases();
@@ -39,7 +39,7 @@ describe('a drain loop', () => {
     leases.close();
   });
 
-  it('that asks ahead yields after a stop what it had taken by then', async () => {
+  it('with `ahead` yields after a stop the jobs it had taken by then', async () => {
     const queue = freshQueue();
     await queue.enqueue(Array.from({ length: 10 }, (_, i) => ({ payload: i, at: 1_000 + i })));
     const stop = new AbortController();
@@ -52,7 +52,7 @@ describe('a drain loop', () => {
     expect(seen).toEqual(Array.from({ length: 10 - pending }, (_, i) => i));
   });
 
-  it('that watches hears of a job that falls due sooner than it would look', async () => {
+  it('that watches notices a job that falls due before its next poll', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'far', in: '1h' });
     const stop = new AbortController();
@@ -70,7 +70,7 @@ describe('a drain loop', () => {
     expect(await second).toEqual({ done: true, value: undefined });
   });
 
-  it('that watches an idle queue asks about once a second', async () => {
+  it('that watches an idle queue polls about once a second', async () => {
     const queue = freshQueue();
     let calls = 0;
     for await (const _ of poll([queue], { watch: true, forMs: 3_500, onDrained: () => calls++ }));
@@ -78,7 +78,7 @@ describe('a drain loop', () => {
     expect(calls).toBeLessThan(7);
   });
 
-  it('that is stopped while Redis is frozen ends without its answer, and gives back what that brings (failures 15)', async () => {
+  it('that is stopped while Redis is frozen ends without an answer, and gives back the jobs of a late one (failures 15)', async () => {
     const own = await during(Server.start());
     const redis = new Connection(own.url);
     afterwards(() => redis.close());
@@ -98,7 +98,7 @@ describe('a drain loop', () => {
     leases.close();
   });
 
-  it('wakes when the lease of another consumer runs out', async () => {
+  it('wakes when the lease of another consumer expires', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     await queue.drain({ leaseMs: 400 });
@@ -109,86 +109,6 @@ describe('a drain loop', () => {
   });
 });
 
-describe('leases', () => {
-  const held = async (n: number, leaseMs: number) => {
-    const queue = freshQueue();
-    await queue.enqueue(Array.from({ length: n }, (_, i) => ({ payload: i })));
-    const { jobs } = await queue.drain({ leaseMs });
-    const lost: Job[] = [];
-    const leases = new Leases({ onLost: (job) => lost.push(job) });
-    leases.hold({ queue, jobs, leaseMs, since: performance.now() });
-    return { queue, jobs, leases, lost };
-  };
-  const firstEnd = async (queue: Queue) =>
-    Number((await admin.zrange(`delayq:{${queue.name}}:active`, '0', '0', 'WITHSCORES'))[1]);
-
-  it('are renewed until their jobs are settled', async () => {
-    const { queue, jobs, leases, lost } = await held(3, 600);
-    const before = await firstEnd(queue);
-    await until(async () => (await firstEnd(queue)) > before + 600);
-    await leases.ack(jobs);
-    expect({ size: leases.size, lost, counts: await queue.counts() }).toMatchObject({
-      size: 0,
-      lost: [],
-      counts: { active: 0, payload: 0 },
-    });
-    leases.close();
-  });
-
-  it('that were taken back are told of, and not settled any more', async () => {
-    const { queue, jobs, leases, lost } = await held(2, 900);
-    await timePasses(queue.name, 2_000);
-    const taken = (await queue.drain({ limit: 1 })).jobs;
-    await until(() => lost.length > 0);
-    expect(lost.map(({ id }) => id)).toEqual(taken.map(({ id }) => id));
-    await leases.ack(jobs);
-    expect(await queue.counts()).toMatchObject({ active: 1, payload: 1, stats: { acked: 1 } });
-    leases.close();
-  });
-
-  it('that are half spent are renewed before their jobs are handed out', async () => {
-    const { queue, jobs, leases } = await held(2, 60_000);
-    expect(await leases.fresh(jobs)).toBe(jobs);
-    await timePasses(queue.name, 61_000);
-    const taken = (await queue.drain({ limit: 1 })).jobs;
-    const realNow = performance.now;
-    // The process was suspended for a minute and does not know.
-    performance.now = () => realNow.call(performance) + 60_000;
-    try {
-      expect((await leases.fresh(jobs)).map(({ id }) => id)).toEqual(jobs.slice(1).map(({ id }) => id));
-    } finally {
-      performance.now = realNow;
-    }
-    expect(taken).toHaveLength(1);
-    leases.close();
-  });
-
-  it('that are lost are not handed out', async () => {
-    const { jobs, leases } = await held(3, 60_000);
-    leases.forget(jobs.slice(0, 1));
-    expect(await leases.fresh(jobs)).toEqual(jobs.slice(1));
-    expect(await leases.fresh(jobs.slice(0, 1))).toEqual([]);
-    leases.close();
-  });
-
-  it('count from when their jobs were asked for, however late the reply', async () => {
-    const { queue, jobs, leases } = await held(1, 60_000);
-    leases.hold({ queue, jobs, leaseMs: 60_000, since: performance.now() - 40_000 });
-    await timePasses(queue.name, 40_000);
-    const before = await firstEnd(queue);
-    expect(await leases.fresh(jobs)).toEqual(jobs);
-    expect(await firstEnd(queue)).toBeGreaterThan(before);
-    leases.close();
-  });
-
-  it('are given back all at once', async () => {
-    const { queue, leases } = await held(3, 60_000);
-    await leases.releaseAll();
-    expect(await queue.counts()).toMatchObject({ pending: 3, active: 0, meta: 0 });
-    leases.close();
-  });
-});
-
-it('redis tells its clock in ms', async () => {
+it('the clock of Redis is read in ms', async () => {
   expect(Math.abs((await connection.now()) - Date.now())).toBeLessThan(5_000);
 });

@@ -54,7 +54,7 @@ describe('a worker', () => {
     expect(await queue.counts()).toMatchObject({ pending: 1, active: 0, lease: 0, stats: { acked: 1_000 } });
   });
 
-  it('tells the handler all it needs', async () => {
+  it('gives the handler everything it needs', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: { a: 1 }, id: 'a', at: 5, tries: 3 });
     const tasks: Task[] = [];
@@ -70,7 +70,7 @@ describe('a worker', () => {
     expect(tasks[0]?.signal.aborted).toBe(false);
   });
 
-  it('runs as many handlers at once as it was told to, and no more', async () => {
+  it('runs as many handlers at the same time as `concurrency` says, and no more', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(40).map((n) => ({ payload: n })));
     let running = 0;
@@ -87,7 +87,7 @@ describe('a worker', () => {
     expect(most).toBe(7);
   });
 
-  it('holds only what can start now or is next in line', async () => {
+  it('holds only jobs that can start now or next', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(1_000).map((n) => ({ payload: n })));
     const { opened, open } = gate();
@@ -99,7 +99,7 @@ describe('a worker', () => {
     expect((await running).acked).toBe(1_000);
   });
 
-  it('gives back what waits in line when its handlers become slow', async () => {
+  it('gives back prefetched jobs when its handlers become slow', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(3_000).map((n) => ({ payload: n })));
     const { opened, open } = gate();
@@ -113,7 +113,7 @@ describe('a worker', () => {
     expect(await running).toMatchObject({ acked: 2_000 });
   });
 
-  it('tries a failed job again by the backoff until its tries are spent', async () => {
+  it('retries a failed job after the backoff until its tries are used up', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a', tries: 3 });
     let n = 0;
@@ -129,7 +129,7 @@ describe('a worker', () => {
     expect(job).toMatchObject({ state: 'dead', reason: 'failed', error: 'no luck 3', failures: 3, losses: 0 });
   });
 
-  it('does what a handler says: dead, again in a while, or given back', async () => {
+  it('does what a handler throws: Dead, Retry or Release', async () => {
     const queue = freshQueue();
     await queue.enqueue(['dead', 'retry', 'release', 'later', 'text'].map((id) => ({ payload: id, id })));
     const { results, summary } = await workOff(queue, ({ id }) => {
@@ -159,7 +159,7 @@ describe('a worker', () => {
     expect((jobs[3]?.due ?? 0) - now).toBeGreaterThan(590_000);
   });
 
-  it('takes a backoff that is a function of the failures', async () => {
+  it('accepts a backoff that is a function of the failures', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const fails = () => Promise.reject(new Error('x'));
@@ -172,7 +172,7 @@ describe('a worker', () => {
     expect(delays).toEqual([1_000, 2_000, 3_000]);
   });
 
-  it('survives a backoff that throws or is none, and whatever else is thrown', async () => {
+  it('survives a backoff that throws or returns no delay, and a handler that throws anything', async () => {
     const backoffs = [() => Number.NaN, () => 'soon' as never, () => JSON.parse('{')];
     const thrown = [Object.create(null), undefined, null, Symbol('s'), Object.assign(new Error('x'), { message: 7 })];
     for (const backoff of backoffs) {
@@ -186,7 +186,7 @@ describe('a worker', () => {
     }
   });
 
-  it('starts no handler inside another, although all throw at once', async () => {
+  it('starts no handler inside another, although all throw synchronously', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(500).map((n) => ({ payload: n })));
     const [usual, depths] = [Error.stackTraceLimit, new Set<number | undefined>()];
@@ -204,7 +204,7 @@ describe('a worker', () => {
     });
   });
 
-  it('that is told "not now" does not come back to that job at once', async () => {
+  it('does not take a released job again at once', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     let n = 0;
@@ -219,7 +219,7 @@ describe('a worker', () => {
     expect(await queue.counts()).toMatchObject({ pending: 2, meta: 0 });
   });
 
-  it('handles as many jobs as its limit says, also at a rate', async () => {
+  it('handles as many jobs as its limit says, with a rate too', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(20).map((n) => ({ payload: n })));
     const { summary } = await workOff(queue, () => {}, { limit: 5, ratePerSecond: 2 });
@@ -234,7 +234,7 @@ describe('a worker', () => {
     expect((await queue.counts()).stats.delivered).toBe(4);
   });
 
-  it('takes nothing that fell due after its start, from whatever queue', async () => {
+  it('without watch takes no job of any queue that fell due after its start', async () => {
     const [high, low] = [freshQueue(), freshQueue()];
     await high.enqueue(upTo(3).map((n) => ({ payload: n })));
     const worker = new Worker([high, low], () => low.enqueue({ payload: 'new', in: 2 }), { watch: false });
@@ -265,7 +265,7 @@ describe('a worker', () => {
     expect((await running).summary.acked).toBe(2);
   });
 
-  it('stops after so many failures in a row, and gives the rest back', async () => {
+  it('stops after `maxFailures` failures in a row, and gives the rest back', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(100).map((n) => ({ payload: n, at: 1_000 + n })));
     const { summary } = await workOff(
@@ -289,7 +289,7 @@ describe('a worker', () => {
     expect((starts.at(-1) as number) - (starts[0] as number)).toBeGreaterThanOrEqual(9 * 20 - 11);
   });
 
-  it('serves several queues, the first one first', async () => {
+  it('serves several queues, the first one before the others', async () => {
     const [high, low] = [freshQueue(), freshQueue()];
     await low.enqueue(upTo(3).map((n) => ({ payload: `low ${n}` })));
     await high.enqueue(upTo(3).map((n) => ({ payload: `high ${n}` })));
@@ -298,7 +298,7 @@ describe('a worker', () => {
     expect(seen).toEqual(['high 0', 'high 1', 'high 2', 'low 0', 'low 1', 'low 2']);
   });
 
-  it('ends although its handlers enqueue new jobs that are due', async () => {
+  it('without watch ends although its handlers enqueue new due jobs', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(50).map((n) => ({ payload: n })));
     const { summary } = await workOff(queue, () => queue.enqueue({ payload: 'again', in: 2 }));
@@ -306,7 +306,7 @@ describe('a worker', () => {
     expect((await queue.counts()).pending).toBe(50);
   });
 
-  it('delivers a retry on time although it would look only once a second', async () => {
+  it('delivers a retry on time although it polls only once a second', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, in: 500 });
     const times: number[] = [];
@@ -323,7 +323,7 @@ describe('a worker', () => {
     expect((times[3] as number) - (times[0] as number)).toBeLessThan(900);
   });
 
-  it('takes lease and backoff from the config of the queue', async () => {
+  it('uses the lease and the backoff of the queue by default', async () => {
     const queue = freshQueue();
     await new Operator(connection).configure(queue.name, { lease: 123_000, backoff: [7_000], tries: 9 });
     await queue.enqueue({ payload: 1, id: 'a' });
@@ -337,7 +337,7 @@ describe('a worker', () => {
     expect(results[0]?.delayMs).toBe(7_000);
   });
 
-  it('cannot be run twice, and refuses options that cannot be', async () => {
+  it('cannot run twice, and refuses invalid options', async () => {
     const queue = freshQueue();
     const worker = new Worker(queue, () => {}, { watch: false });
     await worker.run();
@@ -393,7 +393,7 @@ describe('a lease', () => {
     expect(await queue.counts()).toMatchObject({ active: 1, pending: 0, payload: 1 });
   });
 
-  it('that was superseded lets the handler run to its end, and that is no failure', async () => {
+  it('that was superseded lets the handler run to its end, which is not a failure', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'old', id: 'a' });
     const started = performance.now();
@@ -421,7 +421,7 @@ describe('a handler that takes too long', () => {
     expect(results[0]?.error).toBe('timed out after 50ms');
   });
 
-  it('and does not end even so is left alone, and its place is free', async () => {
+  it('and does not end after that is abandoned, and its slot is free', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 'stuck' }, { payload: 'next' }]);
     const seen: unknown[] = [];
@@ -481,7 +481,7 @@ describe('a worker that is stopped', () => {
     expect(await queue.counts()).toMatchObject({ pending: 2, due: 2, active: 0, meta: 0 });
   });
 
-  it('before it began takes nothing', async () => {
+  it('before it has started takes nothing', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const { summary } = await workOff(queue, () => {}, { signal: AbortSignal.abort() });
@@ -489,7 +489,7 @@ describe('a worker that is stopped', () => {
     expect((await queue.counts()).pending).toBe(1);
   });
 
-  it('by its own handler ends after it', async () => {
+  it('by its own handler ends after that handler', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n })));
     const worker = new Worker(queue, () => worker.stop());
@@ -531,7 +531,7 @@ describe('a batch worker', () => {
     expect(await queue.counts()).toMatchObject({ pending: 10, payload: 10, meta: 10 });
   });
 
-  it('of a batch of 10,000 asks for no more at a time than Redis can take (failures 25)', async () => {
+  it('with a batch of 10,000 asks Redis for no more than one call can take (failures 25)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(10_500).map((n) => ({ payload: n })));
     const sizes: number[] = [];
@@ -539,7 +539,7 @@ describe('a batch worker', () => {
     expect([sizes[0], sizes.reduce((sum, size) => sum + size)]).toEqual([10_000, 10_500]);
   });
 
-  it('of large payloads hands out batches of about 16 MiB, and has no more in line (failures 39)', async () => {
+  it('with large payloads makes batches of about 16 MiB, and prefetches no more (failures 39)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(60).map(() => ({ payload: JsonText.from('x'.repeat(1024 * 1024)) })));
     const sizes: number[] = [];
@@ -604,7 +604,7 @@ describe('a worker and a Redis in trouble', () => {
     await close();
   });
 
-  it('rides out a restart of Redis in the middle of its handlers', async () => {
+  it('survives a restart of Redis while its handlers run', async () => {
     const server = await Server.start({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     const redis = new Connection(server.url);
     const queue = new Queue(redis, freshName());
@@ -631,7 +631,7 @@ describe('a worker and a Redis in trouble', () => {
     await server.stop();
   }, 150_000);
 
-  it('settles 1,000 jobs at once although the replies about some of them are lost, again and again', async () => {
+  it('settles 1,000 jobs at once although replies are lost again and again', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(1_000).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + n })));
     const { proxy, queue: faulty, close } = await through(queue.name);
@@ -643,7 +643,7 @@ describe('a worker and a Redis in trouble', () => {
     await close();
   });
 
-  it('throws what does not pass, and what it held comes back', async () => {
+  it('throws an error that does not pass, and its jobs are delivered again', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n })));
     const { opened, open } = gate();

@@ -1,0 +1,102 @@
+import { describe, expect, it } from 'vitest';
+import { dryRunProbes, probes } from '../../src/health/permissions.js';
+import { queueKeys } from '../../src/redis/keys.js';
+import { delayq, sh } from '../support/cli.js';
+import { doctor, serverWith } from '../support/doctor.js';
+import { luaTexts } from '../support/scripts.js';
+
+describe('the permissions of the user', () => {
+  /** A server with a user who has these permissions; returns the URL for that user. */
+  async function withUser(...rules: string[]): Promise<string> {
+    const server = await serverWith();
+    await server.admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', ...rules);
+    return server.url.replace('unix://', 'unix://app:secret@');
+  }
+
+  it.each([
+    ['may ask', ['+acl']],
+    ['may not ask, by trying commands that change nothing', ['-acl', '+acl|whoami']],
+  ])('that are missing are named, when the user %s', async (_, acl) => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zadd', '-hdel', ...acl);
+    const { code, told } = await doctor(url);
+    expect({ code, rights: told.rights }).toMatchObject({
+      code: 2,
+      rights: {
+        level: 'fail',
+        what: 'app may not zadd, hdel',
+        next: expect.stringMatching(/acl setuser app \+zadd \+hdel$/),
+      },
+    });
+    expect(await sh(String(told.rights?.next))).toMatchObject({ stdout: 'OK\n' });
+    expect((await doctor(url)).told.rights?.level).toBe('ok');
+  });
+
+  it('to publish are only a warning', async () => {
+    const url = await withUser('~delayq:*', '+@all', 'resetchannels');
+    expect((await doctor(url)).told.rights).toMatchObject({
+      level: 'warn',
+      next: expect.stringMatching(/acl setuser app '&delayq:\*'$/),
+    });
+  });
+
+  it('that are checked are all that delayq uses', () => {
+    const used = new Set(
+      luaTexts().flatMap((one) => [...one.matchAll(/redis\.p?call\('([A-Z]+)'/g)].map(([, name]) => name)),
+    );
+    const keys = queueKeys('delayq', 'q');
+    const looked = [...probes(keys, 'channel'), ...dryRunProbes('delayq', 'q', keys, 'channel')].map(([name]) => name);
+    expect(used.size).toBeGreaterThan(20);
+    expect(looked).toEqual(expect.arrayContaining([...used]));
+  });
+
+  it('are sufficient, or the checks that they prevent are named', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-scan', '-zscan');
+    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
+    const { stdout } = await delayq(['doctor', '--redis', url]);
+    expect(stdout).toMatch(/^fail {2}redis +app may not zscan$/m);
+    expect(stdout).toMatch(/^skip {2}redis +cannot tell: whether there are other queues: NOPERM/m);
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: /m);
+  });
+
+  it('for the list of queues or the clock are missing, and the rest is still checked', async () => {
+    const keys = '~delayq:{*';
+    const url = await withUser(keys, '&delayq:*', '+@all', '-time');
+    const { code, told } = await doctor(url);
+    expect({ code, told }).toMatchObject({
+      code: 2,
+      told: { rights: { level: 'fail' }, clock: { level: 'skip' }, names: { level: 'skip' } },
+    });
+  });
+
+  it('for one check are missing, and the others still find and mend faults', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-pttl', '-sismember');
+    await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
+    const lose = () => sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} hset 'delayq:{q}:payload' lost 1`);
+    await lose();
+    const { code, stdout } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
+    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('moved to dead as found') });
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*pttl/m);
+    expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*sismember/m);
+  });
+
+  it('to write are missing: faults are reported, although they cannot be mended', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zrem', '-hset');
+    await sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} zadd 'delayq:{q}:pending' 9e12 ghost`);
+    const { code, stdout, stderr } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
+    expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be fixed: /m);
+  });
+
+  it('are tried without changing anything', async () => {
+    const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-acl');
+    await delayq(['enqueue', '--redis', url, 'q', '1', '--in', '1h']);
+    const seen = async () => {
+      const [queue] = JSON.parse((await delayq(['inspect', '--redis', url, 'q'])).stdout).queues;
+      return { structures: queue.structures, upcoming: queue.upcoming, stats: queue.stats, config: queue.config };
+    };
+    const before = await seen();
+    await doctor(url);
+    expect(await seen()).toEqual(before);
+  });
+});
