@@ -1,10 +1,10 @@
 import { DelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
 
-/** Where Redis is looked for when nothing says otherwise. */
+/** The URL that is used if none is set. */
 export const DEFAULT_URL = 'redis://127.0.0.1:6379';
 
-/** What a client needs to know of a server. The database is left out when it is the first. */
+/** The connection options of a server. Without `db`, Redis uses database 0. */
 interface Address {
   readonly options: {
     host?: string;
@@ -15,14 +15,14 @@ interface Address {
     db?: number;
     tls?: { servername: string };
   };
-  /** For people: without user or password. */
+  /** The address for people: without user and password. */
   readonly shown: string;
 }
 
 /**
- * Reads a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
- * path, or `?db=` on a socket). A password may hold any character as it is, but for %, which begins an escape. Throws a
- * `usage` error that never repeats the URL, as it may hold a password.
+ * Parses a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
+ * path, or `?db=` for a socket). A password may contain any character unescaped, except %, which begins an escape.
+ * Throws `usage` without repeating the URL, because it may contain a password.
  */
 export function parseUrl(text: string): Address {
   const bad = (why: string) =>
@@ -44,18 +44,18 @@ export function parseUrl(text: string): Address {
     }
     if (scheme === 'unix') options.path = decodeURIComponent(path);
   } catch {
-    throw bad('it has a % that begins no escape; write % as %25');
+    throw bad('it contains a % that does not begin an escape; write % as %25');
   }
   const params = new URLSearchParams(query);
-  // Not named: it may be what somebody took for the place of the password.
+  // Does not repeat the name: it may be a misplaced password.
   for (const name of params.keys()) if (name !== 'db') throw bad('it has a parameter other than db');
   let db = params.get('db') ?? '';
   if (scheme === 'unix') {
-    if (host !== '' || path === '') throw bad('a socket has an absolute path: unix:///path');
+    if (host !== '' || path === '') throw bad('a socket needs an absolute path: unix:///path');
   } else {
     const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]]*))(?::(\d+))?$/i.exec(host);
     const port = Number(at?.[3] ?? 6379);
-    if (!at || port < 1 || port > 65535) throw bad('its host or port makes no sense');
+    if (!at || port < 1 || port > 65535) throw bad('its host or port is invalid');
     options.host = at[1] ?? (at[2] || '127.0.0.1');
     options.port = port;
     if (scheme === 'rediss') options.tls = { servername: options.host };
@@ -70,8 +70,8 @@ export function parseUrl(text: string): Address {
 }
 
 /**
- * User and password of the URL whose :// ends at `at`: all up to the last @ of `text`, as neither host nor database has
- * one. The path of a socket may, so there they end at an @ before a path.
+ * Returns user and password of the URL whose :// ends at `at`: everything up to the last @ of `text`, because neither
+ * host nor database contains one. The path of a socket may, so there the login ends at an @ before a path.
  */
 function loginOf(text: string, at: number): string {
   const socket = /unix:..$/i.test(text.slice(Math.max(0, at - 7), at));
@@ -79,18 +79,18 @@ function loginOf(text: string, at: number): string {
   return text.slice(at, Math.max(at, text.lastIndexOf(socket && text.includes('@/', at) ? '@/' : '@')));
 }
 
-/** Whether `text` holds a Redis URL with a user or a password. */
+/** Whether `text` contains a Redis URL with a user or a password. */
 export function hasLogin(text: string): boolean {
   return [...text.matchAll(/(?:rediss?|unix):\/\//gi)].some((begin) => loginOf(text, begin.index + begin[0].length));
 }
 
-/** What stands before a login, also of a URL that was typed wrong. */
+/** Precedes a login, also in a mistyped URL. */
 const BEGIN = /:\/\/|(?<=\b(?:rediss?|unix)):?\/{1,2}/gi;
 
-/** Longer words are payloads. */
+/** Longer words must be payloads, not URLs. */
 const LONGEST_URL = 4_096;
 
-/** How an error may quote a text: as it is, as JSON, as ASCII, or as a word of a shell. */
+/** How errors quote text: unchanged, as JSON, as ASCII, or as a word for a shell. */
 const QUOTED: readonly ((text: string) => string)[] = [
   (text) => text,
   (text) => JSON.stringify(text).slice(1, -1),
@@ -99,8 +99,8 @@ const QUOTED: readonly ((text: string) => string)[] = [
 ];
 
 /**
- * A function that puts … for user and password of every URL in a text for people. The texts that those come from may be
- * cut, and a password hold white space: so what stands in one of `words` is looked for letter by letter.
+ * Returns a function that replaces user and password of every URL in a text by …. The text may be cut anywhere, and a
+ * password may contain white space: so logins that occur in `words` are compared letter by letter.
  */
 export function loginHider(words: readonly string[]): (text: string) => string {
   const known = words
@@ -112,7 +112,7 @@ export function loginHider(words: readonly string[]): (text: string) => string {
     const ends = known.map(({ login, user }) => {
       let end = 0;
       while (end < login.length && text[at + end] === login[end]) end += 1;
-      // A part of the user alone may as well be a host, which is no secret.
+      // A part of only the user could also be a host name, which is not a secret.
       return end > user.length || end === login.length ? at + end : at;
     });
     return Math.max(...ends, at + loginOf(text.slice(0, at + word.length), at).length);

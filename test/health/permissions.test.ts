@@ -74,7 +74,7 @@ describe('the permissions of the user', () => {
     const lose = () => sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} hset 'delayq:{q}:payload' lost 1`);
     await lose();
     const { code, stdout } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
-    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('moved to dead as found') });
+    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('moved to dead (found)') });
     expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*pttl/m);
     expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*sismember/m);
   });

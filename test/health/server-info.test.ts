@@ -82,7 +82,7 @@ describe('memory', () => {
     const { code, stdout } = await delayq(['doctor', '--redis', server.url, '--fix', '--yes']);
     expect(code).toBe(2);
     expect(stdout).toContain('1 job without a payload: moved to dead');
-    expect(stdout).toContain('moved to dead as found');
+    expect(stdout).toContain('moved to dead (found)');
     expect(stdout).toMatch(/^warn {2}q +is not in the list of queues$/m);
     expect(await server.admin.zrange('delayq:{q}:dead', '0', '-1')).toEqual(['ghost', 'lost']);
   });

@@ -115,7 +115,7 @@ describe('a job whose id no handler can be given', () => {
     const name = await withBad();
     const { code, stdout } = await delayq(['doctor', name]);
     expect(code).toBe(2);
-    expect(stdout).toMatch(/fail .*3 jobs with an id that is not UTF-8, or has a NUL byte\n +ids: .*base64:\/xs=/);
+    expect(stdout).toMatch(/fail .*3 jobs with an id that is not UTF-8, or contains a NUL byte\n +ids: .*base64:\/xs=/);
     expect((await delayq(['doctor', '--fix', '--yes', name])).stdout).toContain('moved to dead (bad id)');
     expect(ranked(await standing(name, 'dead'))).toEqual(ranked(latin1));
     expect(JSON.parse((await delayq(['show', name, WORDS[0] as string])).stdout).reason).toBe('bad id');

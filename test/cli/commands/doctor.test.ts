@@ -489,7 +489,7 @@ describe('delayq doctor', () => {
     expect(await state(name, 'ghost')).toBe('pending');
     const { stdout } = await ask('y');
     expect(stdout).toMatch(/mend 1 job without a payload\? \[y\/N\]/);
-    expect(stdout).toContain('1 job without a payload: moved to dead as orphaned');
+    expect(stdout).toContain('1 job without a payload: moved to dead (orphaned)');
     expect(await state(name, 'ghost')).toBe('dead');
   });
 
