@@ -1,12 +1,11 @@
--- Removes jobs, whatever state they are in. A handler that runs is not stopped: its ack will be superseded.
+-- Removes jobs. A running handler is not stopped: its lease is superseded.
 -- ARGV   1 states from which to remove, a letter each (p pending, a active, d dead), then the ids
--- Reply  now, a letter for each job: the state that it was in, m missing in those
--- Atomic because a job must go whole, and one that has changed its state meanwhile is no longer the one that was meant.
-local ids, letters, gone = {}, {}, {}
-for i = 2, #ARGV do ids[#ids + 1] = ARGV[i] end
+-- Reply  now, a letter for each job: the state it was in, m in none of these states
+-- Atomic because a job must be removed completely, and only if it is still in one of these states.
+local ids, letters, gone = { unpack(ARGV, 2) }, {}, {}
 local leases = redis.call('HMGET', lease, unpack(ids))
 local function removed(state, set, id)
-  -- The first write frees memory: after it a full server lets the rest through. An id given twice is gone by then.
+  -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   return string.find(ARGV[1], state, 1, true) and redis.call('ZREM', set, id) == 1 and state
 end
 for i, id in ipairs(ids) do

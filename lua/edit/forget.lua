@@ -1,7 +1,8 @@
--- Removes what is left of a queue without jobs: counters and settings. Not who must still be told of a superseded lease:
--- handlers would be killed for one that they take for lost. They ask, and the last of these fields goes, when they end.
--- Reply  1 when it is gone, 0 when there are jobs, and nothing was done
--- Atomic because a job that comes meanwhile must not lose its payload.
+-- Removes the counters and settings of a queue without jobs. Keeps the fields of superseded leases: without them, drain
+-- would take such a lease for lost, and kill its handler. Each holder removes its field when it asks.
+-- ARGV   none
+-- Reply  1 if the queue was removed, 0 if it has jobs and nothing was done
+-- Atomic because a job that is enqueued just now must not lose its payload.
 if redis.call('EXISTS', pending, active, dead) > 0 then return { 0 } end
 redis.call('UNLINK', payload, meta, stats, config)
 return { 1 }

@@ -1,7 +1,7 @@
--- Removes the first jobs of some states, or, of all states, everything that is left once no job is active.
+-- Removes the first jobs of some states. With all states, removes everything once no job is active.
 -- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one
--- Reply  how many were removed: pending, active, dead; 1 when there is more to remove
--- Atomic because a job must go whole, and a payload without an id may only be taken for one while no job comes.
+-- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
+-- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
 if not atLeast(1, ARGV[2]) then return BAD end
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more = { a = active, d = dead, p = pending }, true, false
@@ -10,7 +10,7 @@ for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
   if left > 0 and string.find(ARGV[1], letter, 1, true) then
     local ids = redis.call('ZRANGE', sets[letter], 0, left - 1)
     local leases = letter == 'a' and #ids > 0 and redis.call('HMGET', lease, unpack(ids))
-    -- The first write frees memory: after it a full server lets the rest through.
+    -- First write: it frees memory, so a full server also accepts the rest.
     if #ids > 0 then redis.call('ZREMRANGEBYRANK', sets[letter], 0, #ids - 1) end
     for i, id in ipairs(ids) do
       gone[#gone + 1] = id
@@ -20,13 +20,13 @@ for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
   end
 end
 drop(gone)
--- Whoever runs a handler was told. Of the rest nobody need be: it goes at once, however much it is, freed in the background.
+-- Only holders of leases must be told. All other jobs are removed at once; Redis frees their memory in the background.
 if all and redis.call('EXISTS', active) == 0 then
   removed.p, removed.d = redis.call('ZCARD', pending), redis.call('ZCARD', dead)
   redis.call('UNLINK', pending, dead)
 end
 if redis.call('EXISTS', pending, active, dead) == 0 then
-  -- What is left belongs to no id; but for those who still must be told, whose fields hold a time alone.
+  -- What is left belongs to no job. Keep only superseded leases, whose value is a single number.
   redis.call('UNLINK', payload, meta)
   local fields = redis.call('EXISTS', lease) == 1 and redis.call('HRANDFIELD', lease, 200, 'WITHVALUES') or {}
   for i = 1, #fields, 2 do

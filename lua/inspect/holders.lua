@@ -1,8 +1,8 @@
--- Tells who holds leases, as far as those go that end first; writes nothing.
--- ARGV   1 at how many active jobs to look (at most 250)
--- Reply  now, active jobs, how many were looked at, then for each holder: by ('': not known), its jobs among those,
---        since when it has held the oldest ('': not known), when the first of its leases ends
--- Atomic because a lease and its end are two entries, and jobs come and go.
+-- Returns who holds the leases that expire first. Writes nothing.
+-- ARGV   1 how many active jobs to check (at most 250)
+-- Reply  now, active jobs, how many were checked, then for each holder: name ('': unknown), how many of these jobs it
+--        holds, since when it has held the oldest ('': unknown), when the first of its leases expires
+-- Atomic because a lease and its expiry are in two keys.
 if not atLeast(1, ARGV[1]) then return BAD end
 local found = redis.call('ZRANGE', active, 0, math.min(tonumber(ARGV[1]), 250) - 1, 'WITHSCORES')
 local ids = {}
@@ -12,7 +12,7 @@ local leases = #ids > 0 and redis.call('HMGET', lease, unpack(ids)) or {}
 local order, holders = {}, {}
 for i = 1, #ids do
   local since, by = string.match(leases[i] or '', '^%S+ %S+ (%S+) (.*)$')
-  -- Other software may have written anything: the reply stays small.
+  -- Other software may have written a long text: keep the reply small.
   by = string.sub(by or '', 1, 200)
   local holder = holders[by]
   if not holder then

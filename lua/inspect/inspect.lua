@@ -1,9 +1,9 @@
--- Counts everything of a queue; writes nothing.
+-- Returns all counts of a queue. Writes nothing.
 -- ARGV   1 how many of the next due times to list, then any number of times, ms from now
--- Reply  now; sizes of pending, active, lease, dead, payload, meta; how many are due, how many leases ran out;
---        oldest pending due ('': none); next due times (id, ms …); stats (name, value …); config (name, value …);
---        for each of the times how many jobs are due by then
--- Atomic because counts taken one after another need not add up, and then a sound queue looks broken.
+-- Reply  now; sizes of pending, active, lease, dead, payload, meta; how many jobs are due, how many leases have
+--        expired; oldest due time ('': none); next due times (id, ms …); stats (name, value …); config (name, value …);
+--        for each of the given times, how many jobs are due by then
+-- Atomic because counts of different moments may not add up, and a healthy queue would look broken.
 local dueBy = {}
 for i = 2, #ARGV do dueBy[i - 1] = redis.call('ZCOUNT', pending, '-inf', string.format('%.0f', now + ARGV[i])) end
 local oldest = redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''

@@ -1,10 +1,10 @@
--- Lists ids of one state, those whose time comes first first; writes nothing.
+-- Lists ids of one state, in the order of their times. Writes nothing.
 -- ARGV   1 pending | active | dead, 2 how many, 3 and 4 the first and the last time to list ('-inf', '+inf': any),
---        then the ids of the slice before and their scores, the last one first
--- Reply  id, score of each
--- Atomic because the place to go on from is found by rank, and ranks move with every job that comes or goes.
+--        then the ids and scores of the slice before, the last one first
+-- Reply  id and score of each
+-- Atomic because it continues by rank, and every job that comes or goes changes ranks.
 local set = ({ pending = pending, active = active, dead = dead })[ARGV[1]]
--- Should all of the slice before have gone: from the last one's time on, where some may be listed again, but none is missed.
+-- If no job of the slice before is left, continue at the time of its last job: that may repeat jobs, but misses none.
 local start = redis.call('ZCOUNT', set, '-inf', '(' .. (ARGV[6] or ARGV[3]))
 for i = 5, #ARGV, 2 do
   if redis.call('ZSCORE', set, ARGV[i]) == ARGV[i + 1] then

@@ -1,10 +1,9 @@
--- Tells all that is known of jobs; writes nothing.
+-- Returns everything stored about jobs. Writes nothing.
 -- ARGV   1 most payload bytes (one job at least), then the ids
--- Reply  now, then for each job, as far as the bytes go: state (p | a | d, '': not there), its score ms,
---        its lease, its record, its payload (each nil: none)
--- Atomic because a job read in parts could be seen in two states, or in none.
-local ids, told, bytes = {}, {}, 0
-for i = 2, #ARGV do ids[#ids + 1] = ARGV[i] end
+-- Reply  now, then for each job, until the bytes are used up: state (p | a | d, '': no such job), score ms, lease,
+--        record, payload (each nil: none)
+-- Atomic because a job that is read in parts could appear in two states, or in none.
+local ids, reply, bytes = { unpack(ARGV, 2) }, { now }, 0
 local sets = { { 'p', pending }, { 'a', active }, { 'd', dead } }
 for i, id in ipairs(ids) do
   bytes = bytes + redis.call('HSTRLEN', payload, id)
@@ -14,7 +13,7 @@ for i, id in ipairs(ids) do
     local found = redis.call('ZSCORE', set[2], id)
     if found then state, score = set[1], found end
   end
-  told[#told + 1], told[#told + 2], told[#told + 3] = state, score, redis.call('HGET', lease, id)
-  told[#told + 1], told[#told + 2] = redis.call('HGET', meta, id), redis.call('HGET', payload, id)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = state, score, redis.call('HGET', lease, id)
+  reply[#reply + 1], reply[#reply + 2] = redis.call('HGET', meta, id), redis.call('HGET', payload, id)
 end
-return { now, unpack(told) }
+return reply

@@ -1,12 +1,12 @@
--- Removes jobs that are done.
+-- Removes finished jobs.
 -- ARGV   for each job id, receipt
--- Reply  now, a letter for each job: h it was held and is gone, l lost, s superseded
--- Atomic because only the holder of the current lease may remove a job: between looking and removing it could change.
-local ids, letters = answers(1, 2)
-local done, told = {}, {}
+-- Reply  now, a letter for each job: h held, so it was removed, l lost, s superseded
+-- Atomic because only the holder of the current lease may remove a job, and it could change between check and removal.
+local ids, letters = checkLeases(1, 2)
+local done, superseded = {}, {}
 for i, id in ipairs(ids) do
   if letters[i] == 'h' then done[#done + 1] = id end
-  if letters[i] == 's' then told[#told + 1] = ARGV[2 * i] .. ' ' .. id end
+  if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
 end
 if #done > 0 then
   local gone = redis.call('ZREM', active, unpack(done))
@@ -15,6 +15,6 @@ if #done > 0 then
   redis.call('HDEL', lease, unpack(done))
   drop(done)
 end
--- Whoever asked knows now; nobody else will ask.
-if #told > 0 then redis.call('HDEL', lease, unpack(told)) end
+-- The holder knows now, and nobody else will ask.
+if #superseded > 0 then redis.call('HDEL', lease, unpack(superseded)) end
 return { now, table.concat(letters) }

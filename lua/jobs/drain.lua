@@ -1,29 +1,29 @@
--- Takes back leases that ran out, then takes due jobs, oldest due first, dropping what expired.
--- ARGV   1 most jobs to take, 2 lease ms ('': the queue's, 0: remove them), 3 receipt, 4 by whom,
---        5 cutoff ms ('': now), 6 most bytes
+-- Takes back expired leases, then takes due jobs, oldest due first, and drops those whose time to live has passed.
+-- ARGV   1 most jobs to take, 2 lease ms ('': the queue's, 0: remove them), 3 receipt, 4 consumer,
+--        5 cutoff ms ('': now), 6 most payload bytes
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, bad id, taken back, died,
---        the queue's tries, lease ms, then for each job id, due, counts (1: a first attempt; else text: attempt,
---        failures, tries), payload, and with lease 0 its record as it was ('': none)
--- Atomic because a job must stand in one set only, and no two drains may take the same one.
+--        the queue's tries, lease ms, then for each job id, due, counts (1: first attempt; otherwise attempt,
+--        failures and tries as text), payload, and with lease 0 its record ('': none)
+-- Atomic because a job must be in only one set, and no two drains may take the same job.
 if not (atLeast(1, ARGV[1]) and (ARGV[2] == '' or atLeast(0, ARGV[2])) and atLeast(1, ARGV[6])) then return BAD end
-local limit = math.min(tonumber(ARGV[1]), size[pending] > 2000000 and 100 or 250) -- So many come from memory, not caches.
+local limit = math.min(tonumber(ARGV[1]), size[pending] > 2000000 and 100 or 250) -- Such a large set is not in the CPU cache.
 local receipt, by = ARGV[3], ARGV[4]
 local cutoff, budget = math.min(now, tonumber(ARGV[5]) or now), tonumber(ARGV[6])
 local settings = redis.call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries', 'lease')
 local pausedUntil, maxLost, queueTtl = tonumber(settings[1]), counted(settings[2], 20), counted(settings[3])
 local tries, leaseMs = counted(settings[4], 5), tonumber(ARGV[2]) or queueLease(settings[5])
 if pausedUntil and pausedUntil > now then
-  redis.pcall('HSET', stats, 'drained', now) -- It asked: nobody who drains is away.
+  redis.pcall('HSET', stats, 'drained', now) -- The queue has a drain, even if it gets nothing.
   return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, 0, 0, 0, tries, leaseMs }
 end
--- Nothing is written to a queue that is not there.
+-- Do not create a queue that does not exist.
 if size[pending] + size[active] + size[stats] == 0 then return { 'idle', now, -1, 0, 0, 0, 0, 0, tries, leaseMs } end
 
--- The first write frees memory: after it a full server lets the rest through.
+-- First write: it frees memory, so a full server also accepts the rest.
 redis.call('HDEL', stats, 'drained')
 redis.call('HSET', stats, 'drained', now) sample()
 
--- Bounded, so that a heap of lost leases does not starve what is due.
+-- Limited, so that many expired leases do not delay due jobs.
 local lost, died = redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, math.min(limit, 200)), 0
 if #lost > 0 then
   local leases, records = redis.call('HMGET', lease, unpack(lost)), redis.call('HMGET', meta, unpack(lost))
@@ -44,14 +44,14 @@ end
 
 local found, ids, dues = redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit), {}, {}
 for i = 1, #found / 2 do ids[i], dues[i] = found[2 * i - 1], found[2 * i] end
-local reply, taken, gone, until_, leased, n, step = {}, {}, {}, {}, {}, 0, leaseMs == 0 and 5 or 4
--- As text once, not once for each job: turning a number into text costs as much as storing it.
+local reply, taken, gone, leaseEnds, leased, n, step = {}, {}, {}, {}, {}, 0, leaseMs == 0 and 5 or 4
+-- Format once, not for each job: formatting a number costs as much as storing it.
 local ends, before, after = string.format('%.0f', now + leaseMs), receipt .. ' ', ' ' .. string.format('%.0f', now) .. ' ' .. by
 local hasMeta, bytes, seen, slice, full = redis.call('EXISTS', meta) == 1, 0, 0, 1, false
--- Judged together first: one look at all costs less than one at each.
+-- Check all ids at once: that costs less than checking each.
 local allGood, aside = isId(table.concat(ids, ' ')), { orphaned = 0, ['bad id'] = 0 }
 while seen < #ids and not full do
-  -- Slices grow slowly: bodies that do not fit are read in vain, so few may be read at once until their size is known.
+  -- Slices grow slowly: payloads that exceed the budget are read in vain, so read few until their size is known.
   local upto = math.min(seen + slice, #ids)
   local bodies = redis.call('HMGET', payload, unpack(ids, seen + 1, upto))
   local records = hasMeta and redis.call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
@@ -67,11 +67,11 @@ while seen < #ids and not full do
     elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
       gone[#gone + 1], dues[seen] = id, false
     else
-      -- Places are counted: `#` would search for the end each time.
+      -- Counted indexes: `#` would search for the end each time.
       local at, twice = n * step, 2 * n
       n, bytes = n + 1, bytes + #body
-      taken[n], until_[twice + 1], leased[twice + 1], reply[at + 1] = id, ends, id, id
-      until_[twice + 2], leased[twice + 2], reply[at + 2] = id, before .. due .. after, due
+      taken[n], leaseEnds[twice + 1], leased[twice + 1], reply[at + 1] = id, ends, id, id
+      leaseEnds[twice + 2], leased[twice + 2], reply[at + 2] = id, before .. due .. after, due
       reply[at + 3], reply[at + 4] = rec and countsOf(rec, tries) or 1, body
       if leaseMs == 0 then reply[at + 5] = records[i] or '' end
     end
@@ -79,7 +79,7 @@ while seen < #ids and not full do
   slice = math.min(slice * 2, 32)
 end
 if seen > 0 then redis.call('ZREMRANGEBYRANK', pending, 0, seen - 1) end
-if n > 0 and leaseMs > 0 then redis.call('ZADD', active, unpack(until_)) redis.call('HSET', lease, unpack(leased)) end
+if n > 0 and leaseMs > 0 then redis.call('ZADD', active, unpack(leaseEnds)) redis.call('HSET', lease, unpack(leased)) end
 drop(gone) drop(leaseMs == 0 and taken or {})
 countLate(dues, seen, n) count('delivered', n) count('removed', leaseMs == 0 and n or 0)
 count('expired', #gone) count('orphaned', aside.orphaned) count('lost', #lost) count('dead', died + aside['bad id'])

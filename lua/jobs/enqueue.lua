@@ -1,12 +1,12 @@
 -- Puts jobs into pending.
--- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, 4 how many jobs, 5 how many times, 6 how many records,
---        then ids, payloads, times ('+ms' from now | ms since 1970), records ('' | JSON with tries, maxLost, ttl): a job
---        each; fewer times or records than jobs, at least one, are those of the first jobs, and again of the next
--- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written, 2 if the queue
---        may be new: the caller then lists it, again if need be, as the list of queues lives in another slot
--- Atomic because time and payload must come to be together, and an id must stand in one set only.
--- The first write may grow memory on purpose: on a full server the whole call is refused.
-local ARGV, redis = ARGV, redis -- Looked up for each job.
+-- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, 4 number of jobs, 5 of times, 6 of records, then all
+--        ids, all payloads, times ('+ms' from now | ms since 1970), records ('' | JSON with tries, maxLost, ttl).
+--        Times and records repeat if there are fewer than jobs; at least one of each
+-- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written, 2 if the
+--        queue may be new: the caller then lists it, because the list of queues is in another slot
+-- Atomic because due time and payload must appear together, and an id must be in only one set.
+-- The first write grows memory on purpose: so a full server rejects the whole call.
+local ARGV, redis = ARGV, redis -- Locals are faster, and these are used for each job.
 local mode, channel, poll = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local n, whens, records = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local bodyAt, whenAt, recordAt = 6 + n, 7 + 2 * n, 7 + 2 * n + whens
@@ -16,14 +16,14 @@ local function where(set)
 end
 local inPending, inActive, inDead = where(pending), where(active), where(dead)
 
--- places: id → which of the jobs to write it is; of an id given twice the last one is written, as if in two calls.
+-- places: id → its index among the jobs to write. If an id is given twice, the last one is written, as by two calls.
 local letters, places, old, superseded = {}, {}, {}, {}
 local scores, bodies, metas, dues, soonest = {}, {}, {}, {}, math.huge
 local m, created, replaced = 0, 0, 0
 for i = 1, n do
   local id = ARGV[6 + i]
   local place, there = places[id], inPending[i] or inActive[i] or inDead[i]
-  -- An id without a payload is no job: enqueuing it mends it.
+  -- An id without a payload is not a job: enqueuing it repairs it.
   local exists = place or there and redis.call('HEXISTS', payload, id) == 1
   if exists and mode == 'keep' then
     letters[i] = not place and inDead[i] and 'd' or 'k'
@@ -37,7 +37,7 @@ for i = 1, n do
     local when, record = ARGV[whenAt + (i - 1) % whens], ARGV[recordAt + (i - 1) % records]
     local due = dues[when]
     if not due then
-      -- Many jobs share one delay, and turning a number into text costs as much as storing it.
+      -- Many jobs share a delay, and formatting a number costs as much as storing it.
       local ms = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
       due = string.format('%.0f', ms)
       soonest, dues[when] = math.min(soonest, ms), due
@@ -62,10 +62,10 @@ if m > 0 then
   if #fields > 0 then redis.call('HSET', meta, unpack(fields)) end
 end
 sample()
--- Of jobs that were all kept their counter is the only write, and the one that whoever wants them confirmed waits for.
+-- If all jobs were kept, this counter is the only write, and the one that --durable waits for.
 local kept = n - created - replaced
 local e, r, k = count('enqueued', created), count('replaced', replaced), count('kept', kept)
--- A counter that begins tells of a new queue, whatever a drain or other software wrote there before.
+-- A counter that starts here means a new queue, whatever a drain or other software has written to it before.
 local begun = e == created or r == replaced or k == kept
 wake(channel, poll, soonest)
 return { now, table.concat(letters), begun and 2 or (k or m > 0) and 1 or 0 }

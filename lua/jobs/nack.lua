@@ -1,21 +1,22 @@
--- Gives jobs back.
--- ARGV   1 'retry' (a failure; dead once the tries are spent) | 'dead' (a failure, and dead at once)
---        | 'release' (counts nothing), 2 backoff: ms after the first, second … failure ('': the queue's; without
---        numbers: exponential), 3 jitter, 0 to 1, 4 wake channel, 5 poll interval ms,
---        then for each job id, receipt, delay ms ('': by the backoff; released: due as before), last error ('')
+-- Gives back jobs that are not done.
+-- ARGV   1 'retry' (a failure; dead when out of tries) | 'dead' (a failure, dead at once) | 'release' (counts nothing),
+--        2 backoff: ms after the first, second … failure ('': the queue's; no numbers: exponential), 3 jitter, 0 to 1,
+--        4 wake channel, 5 poll interval ms,
+--        then for each job id, receipt, delay ms ('': the backoff; released: keep the due time), error ('': none)
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
--- Atomic because a job must stand in one set only, and only the holder of the current lease may give it back.
+-- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 local mode, jitter, channel, poll = ARGV[1], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 if not (atLeast(0, ARGV[3]) and atLeast(0, ARGV[5])) then return BAD end
 for i = 8, #ARGV, 4 do
   if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end
-local ids, letters, leases = answers(6, 4)
+local ids, letters, leases = checkLeases(6, 4)
 local settings = redis.call('HMGET', config, 'tries', 'backoff', 'ttl')
 local tries, steps = counted(settings[1], 5), {}
 for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
 
--- 15 s, 1 min, 4 min, 16 min, 1 h, times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of a call evenly.
+-- The backoff: 15 s, 1 min, 4 min, 16 min, 1 h, each times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of
+-- a call evenly.
 local function pause(failures, i)
   if #steps > 0 then return steps[math.min(failures, #steps)] end
   local spread = (jitter + i * 0.618033988749895) % 1
@@ -26,7 +27,7 @@ local delays, retried, died, soonest = {}, 0, 0, math.huge
 for i, id in ipairs(ids) do
   local delay, problem = ARGV[4 * i + 4], ARGV[4 * i + 5]
   delays[i] = 0
-  -- The first write frees memory: after it a full server lets the rest through. An id given twice is gone by then.
+  -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   if letters[i] == 'h' and redis.call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
     redis.call('HDEL', lease, id)
@@ -37,7 +38,7 @@ for i, id in ipairs(ids) do
     if mode == 'release' then
       if delay ~= '' then
         due = now + tonumber(delay)
-        -- A time to live counts from the first due time, which would be forgotten.
+        -- The time to live counts from the first due time, which would be lost.
         if (rec.ttl or settings[3]) and not rec.first then
           rec.first = first
           write(id, rec)

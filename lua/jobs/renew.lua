@@ -1,10 +1,10 @@
--- Extends leases that are still held; the receipts stay.
+-- Extends leases that are still held. Their receipts stay.
 -- ARGV   1 lease ms from now ('': the queue's), then for each job id, receipt
 -- Reply  now, a letter for each job: h held, l lost, s superseded
--- Atomic because a lease that was taken back meanwhile must not come to life again.
+-- Atomic because a lease that was just taken back must not be extended.
 if not (ARGV[1] == '' or atLeast(1, ARGV[1])) then return BAD end
 local leaseMs = tonumber(ARGV[1]) or queueLease(redis.call('HGET', config, 'lease'))
-local ids, letters = answers(2, 2)
+local ids, letters = checkLeases(2, 2)
 local held, ends = {}, {}
 for i, id in ipairs(ids) do
   if letters[i] == 'h' then
@@ -13,10 +13,10 @@ for i, id in ipairs(ids) do
   end
 end
 if #held > 0 then
-  -- The first write frees memory: after it a full server lets the rest through.
+  -- First write: it frees memory, so a full server also accepts the rest.
   redis.call('ZREM', active, unpack(held))
   redis.call('ZADD', active, unpack(ends))
-  -- Whoever is busy with what was taken has no reason to ask for more, and is not away.
+  -- A busy drain renews instead of taking more, and counts as present.
   redis.pcall('HSET', stats, 'drained', now)
 end
 return { now, table.concat(letters) }

@@ -1,9 +1,9 @@
--- Stands before drain.lua, requeue.lua, audit.lua and mend.lua: which ids can be handed out. Other software makes ids of any
--- bytes, but programs are given arguments, environment and JSON as UTF-8 without NUL, and nothing is no name. idOf in src/ids.ts judges alike.
+-- Precedes drain.lua, requeue.lua, audit.lua and mend.lua. Other software may use any bytes as an id, but handlers
+-- receive ids in arguments, environment and JSON: not empty, UTF-8, without NUL. Must match idOf in src/model/id.ts.
 local function isId(text)
-  -- So nearly all end here; anchored, as that is the fastest way to look at each byte.
+  -- Nearly all ids return here. Anchored, because that is the fastest way to check each byte.
   if string.find(text, '^[\1-\127]+$') then return true end
-  -- Whole characters beyond ASCII: in their shortest form, no halves of surrogate pairs, nothing above U+10FFFF.
+  -- Other UTF-8: shortest form only, no surrogates, nothing above U+10FFFF.
   for _, character in ipairs({
     '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
     '\237[\128-\159][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',

@@ -1,9 +1,9 @@
--- Stands before every script, with records.lua. Names the keys, the same in each and in the same order; reads the clock; and refuses
--- before the first write what would fail half-way, because Redis does not undo what a failed script has written.
+-- Precedes every script, with records.lua. Names the keys, which have the same order in every script, and reads the
+-- clock. Rejects, before the first write, whatever would fail later: Redis does not undo the writes of a failed script.
 local pending, active, lease, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local payload, meta, stats, config = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
--- How much each holds: the cheapest question that only the right type answers.
+-- The size of each key. Asking for it is the cheapest way to check the type.
 local size = {}
 for i, ask in ipairs({ 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'HLEN' }) do
   local n = redis.pcall(ask, KEYS[i])
@@ -15,7 +15,7 @@ for i, ask in ipairs({ 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN'
   size[KEYS[i]] = n
 end
 
--- The layout of keys and records that these scripts know. A queue without the field is of layout 1.
+-- The layout of keys and records that these scripts support. A queue without this field has layout 1.
 local layout = size[config] > 0 and redis.call('HGET', config, 'layout')
 if layout and layout ~= '1' then
   return redis.error_reply('LAYOUT the queue has layout ' .. layout .. ', these scripts know 1')
@@ -24,15 +24,16 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- pcall: a counter that other software has spoilt must not stop a script half-way. What it stands at; false if not written.
+-- Adds n to a counter. Returns its new value; false if nothing was written. pcall: a counter that other software has
+-- overwritten must not stop the script.
 local function count(name, n)
   local total = n > 0 and redis.pcall('HINCRBY', stats, name, n)
   return type(total) == 'number' and total
 end
 
--- Once a minute, how the queue stands, into a ring of sixteen: so inspect can tell rates and a trend at its first look.
--- Called before a script counts, so what it does counts as done since; but behind its first write, as on a full server
--- that one decides. pcall as in count.
+-- Once a minute, stores the state of the queue in a ring of sixteen samples, so that inspect can show rates and a trend
+-- at once. Called before a script counts, so the sample excludes its own work; but after its first write, which decides
+-- whether a full server accepts the call. pcall as in count.
 local function sample()
   local minute = math.floor(now / 60000)
   if tonumber(redis.call('HGET', stats, 'sampled')) == minute then return end
@@ -44,8 +45,8 @@ local function sample()
     redis.call('ZCARD', pending)))
 end
 
--- Counts n deliveries by how late they were: dues[1] … dues[last], ascending, false for a job that was not delivered.
--- The jobs of a call meet few of the buckets, so their ends are searched for, not walked to.
+-- Counts n deliveries by lateness. dues[1] … dues[last] are ascending due times, false for a job that was not
+-- delivered. The jobs of one call fall into few buckets, so a binary search finds the end of each.
 local function countLate(dues, last, n)
   local kept, sum, from = n == last and dues or {}, now * n, 1
   for i = 1, n < last and last or 0 do kept[#kept + 1] = dues[i] or nil end
@@ -66,17 +67,17 @@ local function countLate(dues, last, n)
   end
 end
 
--- Tells sleeping watchers of a new head. Only one that is due before they would look again is worth a message.
+-- Wakes waiting drains if the new first job is due before their next poll.
 local function wake(channel, poll, soonest)
   if soonest <= now + poll and (tonumber(redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) or 0) >= soonest then
-    -- pcall: an account without rights to the channel may still do the rest.
+    -- pcall: a user without permission for the channel may still do the rest.
     redis.pcall('PUBLISH', channel, string.format('%.0f', soonest))
   end
 end
 
--- Whether a text is a number of at least `least`; neither nil nor NaN is. For use before the first write.
+-- Whether a text is a number of at least `least`; false for nil and NaN. For checks before the first write.
 local function atLeast(least, text)
   local n = tonumber(text)
   return n ~= nil and n >= least
 end
-local BAD = redis.error_reply('ARGUMENT a number that a script was given is none, or too small')
+local BAD = redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')

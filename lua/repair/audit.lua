@@ -1,15 +1,15 @@
--- Looks for what is wrong with the ids of one structure, a slice of them or those given; writes nothing.
--- ARGV   1 pending | active | dead | payload | meta | lease, 2 cursor ('': the ids that follow), 3 how many,
---        4 '1': try to have HSCAN leave out the values, then the ids
--- Reply  now, next cursor ('0': this was the end), how many were looked at, 1 if HSCAN does not know how to leave out the values,
---        then id, letter (faults.lua) of each with a fault
--- Atomic because an id is judged by several structures, which agree only at one moment.
+-- Finds faults in the ids of one structure: in a slice of it, or in the given ids. Writes nothing.
+-- ARGV   1 pending | active | dead | payload | meta | lease, 2 cursor ('': check the given ids), 3 how many,
+--        4 '1': try HSCAN without values, then the ids
+-- Reply  now, next cursor ('0': the end), how many ids were checked, 1 if this Redis has no HSCAN without values,
+--        then id and letter (faults.lua) of each fault
+-- Atomic because a fault depends on several structures, which are consistent only at one moment.
 local where, most, ids = ARGV[1], tonumber(ARGV[3]), {}
 local places = { pending = pending, active = active, dead = dead, payload = payload, meta = meta, lease = lease }
 local place, cursor, refused = places[where], ARGV[2], 0
 if not place or not atLeast(1, ARGV[3]) then return BAD end
 
--- Redis before 7.4 hands out the values as well, and payloads may be large: by the sizes of a few, few at once.
+-- Before Redis 7.4 HSCAN also returns the values, and payloads may be large: limit the count by the size of a few.
 local function affordable()
   local largest = 1
   for _, id in ipairs(redis.call('HRANDFIELD', place, 8)) do
@@ -19,7 +19,7 @@ local function affordable()
 end
 
 if cursor == '' then
-  for i = 5, #ARGV do ids[#ids + 1] = ARGV[i] end
+  ids = { unpack(ARGV, 5) }
 elseif redis.call('EXISTS', place) == 0 then
   cursor = '0'
 else
@@ -40,7 +40,7 @@ else
 end
 
 local reply = { now, cursor, #ids, refused }
--- In portions: a structure in Redis's small encoding comes whole, however long it was configured to be.
+-- In portions: a structure in Redis's compact encoding is returned whole, and its limit can be configured.
 for from = 1, #ids, 500 do
   local upto = math.min(from + 499, #ids)
   local p = redis.call('ZMSCORE', pending, unpack(ids, from, upto))

@@ -1,11 +1,11 @@
--- Mends what is wrong with ids in one structure, as far as that is safe. No payload is ever deleted: what cannot be put right
--- goes to dead, where requeue or cancel decides.
+-- Mends faults in ids of one structure, as far as that is safe. Never deletes a payload: a job that cannot be repaired
+-- goes to dead, where an operator can requeue or cancel it.
 -- ARGV   1 pending | active | dead | payload | meta | lease, then the ids
--- Reply  now, a letter for each id: the fault (faults.lua) that was mended, '-' when there was none to mend
--- Atomic because what was found wrong a moment ago may be in order now, and must then be left alone.
+-- Reply  now, a letter for each id: the fault (faults.lua) that was mended, '-' if there was none to mend
+-- Atomic because an id whose fault has just disappeared must not be changed.
 local where = ARGV[1]
 
--- Whoever holds the lease learns that it was superseded, and is not killed for it.
+-- The holder sees that its lease was superseded, so its handler is not killed.
 local function retire(id)
   local held = redis.call('HGET', lease, id)
   redis.call('ZREM', active, id)
@@ -35,7 +35,7 @@ local mends = {
   end,
   e = function(id) fromPending(id, 'bad due') end,
   b = function(id) fromPending(id, 'bad id') end,
-  -- Its holder may still ack; the next drain takes it back.
+  -- The holder may still ack. The next drain takes the job back.
   h = function(id) redis.call('ZADD', active, now, id) end,
   u = function(id)
     redis.call('HDEL', lease, id)
@@ -44,14 +44,14 @@ local mends = {
   end,
   f = function(id) toDead(id, 'found') end,
   m = function(id) redis.call('HDEL', meta, id) end,
-  -- Every script takes what it cannot read for nothing.
+  -- Every script already ignores an unreadable record.
   r = function(id) redis.call('HDEL', meta, id) end,
   l = function(id) if hasPayload(id) then retire(id) else redis.call('HDEL', lease, id) end end,
   s = function(id) redis.call('HDEL', lease, id) end,
 }
 mends.n = mends.e
 
--- The first write frees memory: after it a full server lets the rest through.
+-- First write: it frees memory, so a full server also accepts the rest.
 redis.call('HDEL', lease, '')
 local letters = {}
 for i = 2, #ARGV do

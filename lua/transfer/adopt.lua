@@ -1,10 +1,10 @@
--- Takes jobs over from a sorted set and a hash of other software, those that are still as they were read.
--- KEYS   behind those of the queue: 9 the sorted set (id → time), 10 the hash (id → value)
+-- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
+-- KEYS   after those of the queue: 9 the sorted set (id → time), 10 the hash (id → value)
 -- ARGV   1 wake channel, 2 poll interval ms, then for each job id, its score there, its value there, due ms,
---        payload ('': the value as it is)
--- Reply  now, a letter for each job: c adopted, k dropped there because it stands here just so, e there is another
---        of this id here, so it stays there, x it is no longer what was read
--- Atomic because a producer may change or remove a job at any moment, and it must stand in one place only.
+--        payload ('': the value itself)
+-- Reply  now, a letter for each job: c adopted, k removed there because the same job is here, e left there because
+--        another job with this id is here, x it has changed
+-- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 local set, hash = KEYS[9], KEYS[10]
 for i, want in ipairs({ 'zset', 'hash' }) do
   local type = redis.call('TYPE', KEYS[8 + i]).ok
@@ -40,7 +40,7 @@ for i, id in ipairs(ids) do
   if letters[i] == 'c' or letters[i] == 'k' then gone[#gone + 1] = id end
 end
 if #gone > 0 then
-  -- The first write frees memory: after it a full server lets the rest through.
+  -- First write: it frees memory, so a full server also accepts the rest.
   redis.call('ZREM', set, unpack(gone))
   redis.call('HDEL', hash, unpack(gone))
 end

@@ -1,11 +1,11 @@
--- Ends what hold.lua began: jobs that are in the other queue now go, others stand again where they stood.
+-- Ends what hold.lua began: removes jobs that are in the other queue now, and puts the others back where they were.
 -- ARGV   1 wake channel, 2 poll interval ms, then for each job id, receipt, m (moved: remove it) or b (put it back)
--- Reply  now, a letter for each job: h it was held and that is done, l lost (another move took over), s superseded
--- Atomic because only the holder of the current lease may remove a job, and it must stand in one set only.
-local ids, letters, leases = answers(3, 3)
+-- Reply  now, a letter for each job: h held, and done, l lost (another move took over), s superseded
+-- Atomic because only the holder of the current lease may remove a job, and it must be in only one set.
+local ids, letters, leases = checkLeases(3, 3)
 local gone, soonest = {}, math.huge
 for i, id in ipairs(ids) do
-  -- The first write frees memory: after it a full server lets the rest through. An id given twice is gone by then.
+  -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   if letters[i] == 'h' and redis.call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
     redis.call('HDEL', lease, id)

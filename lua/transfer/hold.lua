@@ -1,10 +1,10 @@
--- Takes jobs out of everybody's reach, for a move to another queue: into active, with a lease that never ends. What a
--- move to the same queue has left there is taken over.
--- ARGV   1 states from which to take, a letter each (p pending, d dead), 2 receipt, 3 by whom (move:QUEUE),
+-- Reserves jobs for a move to another queue: they become active with a lease that never expires. Takes over jobs that
+-- an unfinished move to the same queue holds.
+-- ARGV   1 states from which to take, a letter each (p pending, d dead), 2 receipt, 3 holder (move:QUEUE),
 --        4 most payload bytes (one job at least), then the ids
--- Reply  now, then for each job, as far as the bytes go: a letter (p or d: held now, and where it stood before; a active;
---        o without a payload; m missing in those states), and its score, token, record, payload (each nil unless held)
--- Atomic because a job must stand in one set only, and nobody may take it while it is on its way.
+-- Reply  now, then for each job, until the bytes are used up: a letter (p or d: held now, and its state before; a
+--        active; o no payload; m in none of these states), and its score, token, record, payload (each nil unless held)
+-- Atomic because a job must be in only one set, and nobody may take it while it is moved.
 local receipt, by, budget = ARGV[2], ARGV[3], tonumber(ARGV[4])
 if not atLeast(1, ARGV[4]) then return BAD end
 local reply, seen, bytes = { now }, {}, 0
@@ -20,7 +20,7 @@ for i = 5, #ARGV do
   local letter, score, token = 'm', false, receipt
   local ending = redis.call('ZSCORE', active, id)
   if ending then
-    -- A lease of a move: receipt, score, since, by whom, state before, token. The token stays the same when others take over.
+    -- The lease of a move: receipt, score, since, holder, state before, token. A takeover keeps the token.
     local was, who, state, word = string.match(redis.call('HGET', lease, id) or '', '^%S+ (%S+) %S+ (%S+) ([pd]) (%S+)$')
     letter = 'a'
     if ending == 'inf' and who == by then letter, score, token = state, was, word end
@@ -46,7 +46,7 @@ for i = 5, #ARGV do
   end
 end
 if #freed > 0 then
-  -- The first write frees memory: after it a full server lets the rest through.
+  -- First write: it frees memory, so a full server also accepts the rest.
   redis.call('HDEL', lease, unpack(freed))
   if #fromPending > 0 then redis.call('ZREM', pending, unpack(fromPending)) end
   if #fromDead > 0 then redis.call('ZREM', dead, unpack(fromDead)) end

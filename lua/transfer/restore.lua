@@ -1,16 +1,16 @@
--- Puts jobs into the queue in the state that they have elsewhere. What is there stays as it is.
+-- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
 -- ARGV   1 wake channel, 2 poll interval ms, then for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
--- Reply  now, a letter for each job: c created, k kept (there with the same payload, or brought by that move before),
---        x kept although it is dead there and was pending here, d differs (there with another payload),
---        h held there by a move that has not ended
--- Atomic because an id must stand in one set only, and come to be with its payload and its record. The token stays
--- behind until the source has let go, so that a move that is repeated does not bring a job twice that was done meanwhile.
--- The first write may grow memory on purpose: on a full server the whole call is refused.
+-- Reply  now, a letter for each job: c created, k kept (it exists with the same payload, or this move has already
+--        brought it), x kept but dead, while the given one is pending, d differs (it exists with another payload), h an
+--        unfinished move holds one with this id
+-- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
+-- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
+-- The first write grows memory on purpose: so a full server rejects the whole call.
 local channel, poll, ids = ARGV[1], tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
-  -- Lua reads numbers, such as 1e400, that ZADD would refuse when half is written.
+  -- Lua accepts numbers, such as 1e400, that ZADD would reject after the first writes.
   ARGV[i + 2] = string.format('%.17g', tonumber(ARGV[i + 2]))
   ids[#ids + 1] = ARGV[i]
 end
@@ -29,15 +29,15 @@ for i, id in ipairs(ids) do
   elseif chosen[id] then
     letters[i] = chosen[id] == body and 'k' or 'd'
   elseif inActive[i] == 'inf' and string.find(redis.call('HGET', lease, id) or '', ' move:%S+ [pd] %S+$') then
-    -- It may be done elsewhere already, and then goes without a word: this one must not be taken for it.
+    -- That job may already be completed elsewhere, and will then be removed: do not take it for this one.
     letters[i] = 'h'
   elseif there and redis.call('HEXISTS', payload, id) == 1 then
-    -- By length first: few bodies that differ are worth reading.
+    -- Compare lengths first, to read few payloads that differ.
     local same = redis.call('HSTRLEN', payload, id) == #body and redis.call('HGET', payload, id) == body
     letters[i] = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
   else
     letters[i], chosen[id] = 'c', body
-    -- An id without a payload is no job: restoring it mends it.
+    -- An id without a payload is not a job: restoring it repairs it.
     if there then old[#old + 1] = id end
     if inActive[i] then superseded[#superseded + 1] = id end
     local times = ARGV[at + 1] == 'd' and deads or pendings

@@ -1,6 +1,6 @@
 import { checkDue, checkMs } from './validate.js';
 
-/** Default time between two jobs, ms: they fall due together but keep their order. Exact in Redis's scores until 2248. */
+/** Default time between two jobs, ms: due together, but in order. Exact in Redis's scores until 2248. */
 const DEFAULT_STEP_MS = 2 ** -10;
 
 /** Longest time between two jobs, ms: ten years. */

@@ -99,8 +99,8 @@ export interface Held {
 }
 
 /**
- * The state of a lease: `held`, `lost` (it expired, and a drain took the job back) or `superseded` (the job was replaced
- * or cancelled).
+ * The state of a lease: `held`, `lost` (it expired, and a drain took the job back) or `superseded` (the job was
+ * replaced or cancelled).
  */
 export type Answer = 'held' | 'lost' | 'superseded';
 

@@ -17,8 +17,8 @@ function nested(value: string): string {
 
 /**
  * Matches most payloads: JSON that is not nested deeply and needs no change before it is stored. JSON.parse takes five
- * times as long, and its strings fill the heap (V8 keeps short ones in a table until a full garbage collection): without
- * the pattern a bulk enqueue uses 29 % more CPU.
+ * times as long, and its strings fill the heap (V8 keeps short ones in a table until a full garbage collection):
+ * without the pattern a bulk enqueue uses 29 % more CPU.
  */
 const PLAIN = new RegExp(`^${nested(nested(SCALAR))}$`);
 
@@ -35,8 +35,9 @@ export class JsonText {
   }
 
   /**
-   * Trims outer whitespace and replaces line breaks (in valid JSON they only occur between tokens) by spaces; keeps every
-   * other character. Throws `data` if the text is not one JSON value, not valid Unicode, or over {@link MAX_PAYLOAD}.
+   * Trims outer whitespace and replaces line breaks (in valid JSON they only occur between tokens) by spaces; keeps
+   * every other character. Throws `data` if the text is not one JSON value, not valid Unicode, or over
+   * {@link MAX_PAYLOAD}.
    */
   static parse(text: string): JsonText {
     if (text.length <= MAX_PLAIN && PLAIN.test(text)) return new JsonText(text);

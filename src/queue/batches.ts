@@ -50,8 +50,8 @@ export class Batches<T> {
 }
 
 /**
- * Regroups the jobs of groups of any size into batches, sends up to `inFlight` of them at once, and yields their results
- * in order.
+ * Regroups the jobs of groups of any size into batches, sends up to `inFlight` of them at once, and yields their
+ * results in order.
  */
 export async function* inBatches<J extends NewJob>(
   groups: AsyncIterable<readonly J[]>,

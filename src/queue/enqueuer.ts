@@ -20,7 +20,10 @@ import { Coalescer } from './coalesce.js';
 /** Pauses before the repeats of an enqueue whose reply was lost, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];
 
-/** The reply for a batch, and its confirmation if that was required. `first`: outcomes of the first attempt; empty if lost. */
+/**
+ * The reply for a batch, and its confirmation if that was required. `first`: outcomes of the first attempt; empty if
+ * lost.
+ */
 interface Sent {
   readonly now: number;
   readonly outcomes: Outcome[];
@@ -120,8 +123,8 @@ export class Enqueuer {
   }
 
   /**
-   * Sends a batch, and confirms it if required. After a lost reply it repeats with `keep`, so that what the first attempt
-   * stored stays.
+   * Sends a batch, and confirms it if required. After a lost reply it repeats with `keep`, so that what the first
+   * attempt stored stays.
    */
   async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
     let first: Outcome[] = [];
@@ -152,8 +155,8 @@ export class Enqueuer {
   }
 
   /**
-   * Sends jobs once. Lists the queue before its first job, and again if the queue is new: Redis may have come back empty,
-   * or the queue was forgotten.
+   * Sends jobs once. Lists the queue before its first job, and again if the queue is new: Redis may have come back
+   * empty, or the queue was forgotten.
    */
   async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', caller: Caller = this.#redis) {
     if (!this.#listed) this.#list(caller);
@@ -162,7 +165,10 @@ export class Enqueuer {
     return reply;
   }
 
-  /** Lists the queue for `inspect`: in a separate call, because the list is in another slot. Only a hint, so it may fail. */
+  /**
+   * Lists the queue for `inspect`: in a separate call, because the list is in another slot. Only a hint, so it may
+   * fail.
+   */
   async #list(caller: Caller): Promise<void> {
     this.#listed = true;
     await caller.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {

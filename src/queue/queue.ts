@@ -59,8 +59,8 @@ export class Queue {
    * stored completely or not at all, and results come in the order of the jobs.
    *
    * If a reply is lost, the call is repeated with the same ids, which makes no second job. Throws `usage` or `data` for
-   * an invalid job (before any job of its batch is sent), `temporary` if Redis cannot accept jobs now, and `unknown` with
-   * `ids` if no reply arrives.
+   * an invalid job (before any job of its batch is sent), `temporary` if Redis cannot accept jobs now, and `unknown`
+   * with `ids` if no reply arrives.
    *
    * With `durable` or `replicas`, returns only when the jobs are on Redis's disk, or on that many replicas. Throws
    * `config` or `temporary` before anything is sent if Redis cannot confirm that, and `unknown` with `ids` (and
@@ -96,8 +96,9 @@ export class Queue {
   }
 
   /**
-   * Enqueues the jobs of groups of any size: regroups them into batches, keeps several batches in flight, and yields the
-   * result of each batch, in order. A batch that fails does not stop the others: the caller decides whether to go on.
+   * Enqueues the jobs of groups of any size: regroups them into batches, keeps several batches in flight, and yields
+   * the result of each batch, in order. A batch that fails does not stop the others: the caller decides whether to go
+   * on.
    */
   async *enqueueBatches<J extends NewJob>(
     groups: AsyncIterable<readonly J[]>,
@@ -107,9 +108,9 @@ export class Queue {
   }
 
   /**
-   * Takes up to `limit` (at most 250) due jobs, oldest due first, and hides them from other drains for `leaseMs` (default:
-   * the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes only jobs
-   * that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
+   * Takes up to `limit` (at most 250) due jobs, oldest due first, and hides them from other drains for `leaseMs`
+   * (default: the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes
+   * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain({
     limit = MAX_CALL,
@@ -126,8 +127,8 @@ export class Queue {
   }
 
   /**
-   * Puts back jobs that a drain with lease 0 has removed, with their records and due times. Throws `unknown` with `ids` if
-   * the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
+   * Puts back jobs that a drain with lease 0 has removed, with their records and due times. Throws `unknown` with `ids`
+   * if the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
    */
   async putBack(jobs: readonly Job[]): Promise<void> {
     const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };

@@ -20,8 +20,8 @@ export interface Caller {
 let Command: typeof import('ioredis').Command;
 
 /**
- * One connection to Redis. It connects on the first call, and again on the next call after it was lost. It never sends a
- * call twice, and every call ends within a time limit.
+ * One connection to Redis. It connects on the first call, and again on the next call after it was lost. It never sends
+ * a call twice, and every call ends within a time limit.
  */
 export class Connection {
   readonly #address: ReturnType<typeof parseUrl>;
@@ -209,8 +209,8 @@ export class Connection {
   }
 
   /**
-   * Subscribes to `channels` on a connection of its own, until `close()`. Best effort: if that connection fails, `heard`
-   * is not called any more, and `alive()` returns false.
+   * Subscribes to `channels` on a connection of its own, until `close()`. Best effort: if that connection fails,
+   * `heard` is not called any more, and `alive()` returns false.
    */
   listen(channels: string[], heard: (message: string) => void): { alive(): boolean; close(): void } {
     let client: Redis | undefined;

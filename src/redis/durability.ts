@@ -31,8 +31,8 @@ const SHOW_UP_MS = 1_000;
 const GATHER_MS = 100;
 
 /**
- * Most batches in flight at once. All of them share one WAITAOF, which takes up to a second with `appendfsync everysec`,
- * so this limits the batches per second.
+ * Most batches in flight at once. All of them share one WAITAOF, which takes up to a second with `appendfsync
+ * everysec`, so this limits the batches per second.
  */
 export const DURABLE_IN_FLIGHT = 64;
 
@@ -72,7 +72,9 @@ export async function confirm(pinned: Caller, required: Durability): Promise<Con
   }
 }
 
-/** Returns the doubt about jobs that were sent when `error` prevented their confirmation. `before` precedes its reason. */
+/**
+ * Returns the doubt about jobs that were sent when `error` prevented their confirmation. `before` precedes its reason.
+ */
 export function doubtOf(error: DelayqError, before = ''): Doubt {
   const { message, why = message, next } = error;
   return { doubt: `${before}${why}`, next: isPassing(error) ? undefined : next };

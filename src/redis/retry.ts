@@ -7,10 +7,10 @@ import { type Answer, afterRepeat, type Nacked } from '../model/job.js';
  */
 
 /**
- * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once) while
- * its reply is lost. Only for calls that are safe to repeat. Other errors of the first attempt are thrown as they are.
- * After a repeat the first attempt stays in doubt, whatever Redis answers: throws its `unknown`, with the last error as
- * the cause.
+ * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once)
+ * while its reply is lost. Only for calls that are safe to repeat. Other errors of the first attempt are thrown as they
+ * are. After a repeat the first attempt stays in doubt, whatever Redis answers: throws its `unknown`, with the last
+ * error as the cause.
  */
 export async function repeatIfLost<T>(send: (attempt: number) => Promise<T>, pausesMs = [0]): Promise<T> {
   let first: DelayqError | undefined;
@@ -49,7 +49,7 @@ export interface RetryLimits {
   readonly onTrouble?: ((error: DelayqError | undefined) => void) | undefined;
 }
 
-/** Repeats `call` while it fails with errors that may pass. Throws other errors at once, and the last one at the limit. */
+/** Repeats `call` while its errors may pass. Throws other errors at once, and the last error at the limit. */
 export async function withRetries<T>(call: () => Promise<T>, { until, giveUpAt, onTrouble }: RetryLimits): Promise<T> {
   const started = performance.now();
   for (let attempt = 0; ; attempt++) {

@@ -115,7 +115,9 @@ export async function forget(redis: Connection, keys: QueueKeys): Promise<boolea
   return number((await run(redis, 'edit/forget', keys, []))[0]) === 1;
 }
 
-/** Until when a queue was paused before the call, and is now: ms by Redis's clock, or Infinity. Undefined: not paused. */
+/**
+ * Until when a queue was paused before the call, and is now: ms by Redis's clock, or Infinity. Undefined: not paused.
+ */
 export interface Paused {
   readonly was: number | undefined;
   readonly until: number | undefined;

@@ -12,8 +12,9 @@ import { raw, stored } from './stored.js';
  */
 
 /**
- * Returns up to `limit` ids of one state with times `from` … `to`, ms, in the order of their times; continues behind the
- * slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same entries.
+ * Returns up to `limit` ids of one state with times `from` … `to`, ms, in the order of their times; continues behind
+ * the slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same
+ * entries.
  */
 export async function list(
   redis: Connection,

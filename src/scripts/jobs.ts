@@ -49,7 +49,9 @@ const LONG = 64 * 1024;
 
 const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
 
-/** Returns all jobs, or only the first if all have the same `fields`: most batches share a due time and have no records. */
+/**
+ * Returns all jobs, or only the first if all have the same `fields`: most batches share a due time and have no records.
+ */
 function unlessAlike(jobs: readonly ReadyJob[], ...fields: (keyof ReadyJob)[]): readonly ReadyJob[] {
   const alike = jobs.every((job) => fields.every((field) => job[field] === jobs[0]?.[field]));
   return alike ? jobs.slice(0, 1) : jobs;

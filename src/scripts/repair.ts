@@ -62,8 +62,8 @@ function suspects(reply: Reply[]): Suspect[] {
 }
 
 /**
- * Mends ids of a structure. Returns the fault that was mended for each id; undefined if there was none, or none that can
- * be mended. At most {@link MAX_CALL}.
+ * Mends ids of a structure. Returns the fault that was mended for each id; undefined if there was none, or none that
+ * can be mended. At most {@link MAX_CALL}.
  */
 export async function mend(
   redis: Connection,

@@ -7,8 +7,8 @@ import { MAX_BYTES, run } from '../redis/script.js';
 import { answered, LEASES, lettersOf } from './answers.js';
 
 /*
- * How jobs get from one place to another: one typed function for each script of lua/transfer/. Ids, records and payloads
- * stay bytes.
+ * How jobs get from one place to another: one typed function for each script of lua/transfer/. Ids, records and
+ * payloads stay bytes.
  */
 
 /** A job in the form in which it is stored. */
@@ -105,8 +105,8 @@ export interface Foreign {
 }
 
 /**
- * The result of an adopt: the job was moved here, or an equal one was here (`kept`), or another with this id (`exists`),
- * or it has `changed` since it was read.
+ * The result of an adopt: the job was moved here, or an equal one was here (`kept`), or another with this id
+ * (`exists`), or it has `changed` since it was read.
  */
 export type Adopted = 'adopted' | 'kept' | 'exists' | 'changed';
 
