@@ -13,6 +13,7 @@ import {
   Spread,
   Transfer,
 } from '../../src/internal.js';
+import { newId } from '../../src/model/id.js';
 import { admin, connection, freshName, key, timePasses } from '../support/redis.js';
 
 const inspector = new Inspector(connection);
@@ -20,7 +21,7 @@ const operator = new Operator(connection);
 const transfer = new Transfer(connection);
 const auditor = new Auditor(connection);
 
-/** Any bytes, and often what is nearly UTF-8: cut short, too long, half of a pair, beyond the last character. */
+/** Any bytes, often almost UTF-8: incomplete, overlong, surrogates, above U+10FFFF. */
 const piece = fc.oneof(
   fc.uint8Array({ minLength: 1, maxLength: 4 }).map((list) => Buffer.from(list)),
   fc.string({ unit: 'binary', minLength: 1, maxLength: 3 }).map((text) => Buffer.from(text)),
@@ -46,7 +47,7 @@ const someIds = fc.uniqueArray(bytes, { minLength: 1, maxLength: 8, selector: (i
 const canBeGiven = (id: Buffer) => isUtf8(id) && !id.includes(0);
 const words = (ids: readonly Buffer[]) => ids.map((id) => idWord(idOf(id))).sort();
 
-/** Jobs that are due, as other software writes them. */
+/** Writes due jobs as other software does. */
 async function put(name: string, ids: readonly Buffer[], due = 1): Promise<void> {
   for (const id of ids)
     await admin.multi().hset(key(name, 'payload'), id, '1').zadd(key(name, 'pending'), due, id).exec();
@@ -55,8 +56,28 @@ async function put(name: string, ids: readonly Buffer[], due = 1): Promise<void>
 const inSet = (name: string, set: string) => admin.zrangeBuffer(key(name, set), '0', '-1');
 const standIn = async (name: string, set: string) => words(await inSet(name, set));
 
+describe('an id made by delayq', () => {
+  it('is 13 characters of base62', () => expect(newId()).toMatch(/^[0-9A-Za-z]{13}$/));
+
+  it('sorts by its creation time', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 1_000_000 }), (ms) => {
+        const now = Date.now() + 3_600_000;
+        expect(newId(now) < newId(now + ms)).toBe(true);
+      }),
+    );
+  });
+
+  it('is unique, and sorts in creation order within a millisecond and when the clock goes back', () => {
+    const now = Date.now();
+    const ids = Array.from({ length: 20_000 }, (_, i) => newId(now - Math.floor(i / 1_000)));
+    expect(new Set(ids).size).toBe(20_000);
+    expect([...ids].sort()).toEqual(ids);
+  });
+});
+
 describe('ids of any bytes', () => {
-  it('are handed out if they are text without NUL, byte for byte; the others die at their first take (failures 40)', async () => {
+  it('are delivered byte for byte if they are UTF-8 without NUL; the first drain moves others to dead (failures 40)', async () => {
     await fc.assert(
       fc.asyncProperty(someIds, fc.constantFrom(0, 60_000), async (ids, leaseMs) => {
         const queue = new Queue(connection, freshName());
@@ -77,7 +98,7 @@ describe('ids of any bytes', () => {
     );
   }, 120_000);
 
-  it('are reached by every act and every look, as they are listed (failures 40)', async () => {
+  it('work with every command in the form in which they are listed (failures 40)', async () => {
     await fc.assert(
       fc.asyncProperty(someIds, async (ids) => {
         const [name, other] = [freshName(), freshName()];
@@ -88,7 +109,7 @@ describe('ids of any bytes', () => {
           const jobs = [];
           for await (const job of inspector.list(which, { states: [state] })) jobs.push(job);
           expect(jobs.map(({ id }) => id)).toEqual(found.map(idWord));
-          // What a line of text cannot say is said by bytes.
+          // Ids that do not fit on a line are given as bytes.
           for (const [i, job] of jobs.entries())
             expect(job.idBase64).toBe(
               idWord(found[i] as Id) === found[i] ? undefined : Buffer.from(found[i] as string).toString('base64'),
@@ -105,7 +126,7 @@ describe('ids of any bytes', () => {
             for await (const some of inspector.ids(name, { states: ['pending'], text: id })) grepped.push(...some);
           expect(grepped.length > 0).toBe(typeof id === 'string');
         }
-        // As many as make several calls, whose order then is looked up first.
+        // Enough for several calls, whose order is then looked up first.
         const many = Array.from({ length: 120 }, () => found).flat();
         expect(new Set(await operator.reschedule(name, many, new Spread({ in: 3_600_000, stepMs: 1 })))).toEqual(
           new Set(['rescheduled']),
@@ -134,7 +155,7 @@ describe('ids of any bytes', () => {
     );
   }, 120_000);
 
-  it('are told by doctor for what they are, and put right before a drain meets them (failures 40)', async () => {
+  it('are found by doctor, and mended before a drain meets them (failures 40)', async () => {
     await fc.assert(
       fc.asyncProperty(someIds, async (ids) => {
         const queue = new Queue(connection, freshName());
@@ -153,7 +174,7 @@ describe('ids of any bytes', () => {
   }, 120_000);
 });
 
-it('adopt leaves a job under an id that is none where it is, and names it by its bytes (failures 40)', async () => {
+it('adopt leaves a job with an invalid id where it is, and names it by its bytes (failures 40)', async () => {
   const [name, zset, hash] = [freshName(), freshName(), freshName()];
   const id = Buffer.from([0xff]);
   await admin.zadd(zset, Date.now(), id);
@@ -165,7 +186,7 @@ it('adopt leaves a job under an id that is none where it is, and names it by its
   expect(await admin.zscore(zset, id)).not.toBe(null);
 });
 
-it('a job that was taken under an id that is none, before drains knew of such, dies once its lease has ended (failures 40)', async () => {
+it('a job with an invalid id that an older drain has taken dies when its lease expires (failures 40)', async () => {
   const queue = new Queue(connection, freshName());
   const id = Buffer.from([0xff]);
   await admin.hset(key(queue.name, 'payload'), id, '1');

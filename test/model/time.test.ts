@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../../src/internal.js';
+import { exactDuration, formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../../src/internal.js';
 
 const SECOND = 1_000;
 const HOUR = 3_600_000;
@@ -19,7 +19,7 @@ describe('a duration', () => {
   ])('%s is %d ms', (text, ms) => expect(parseDuration(text)).toBe(ms));
 
   it.each(['90', '', 'abc', 'abc 5m', '5 m', '-5m', 'P1DT2H', '1M', '1y', '30m1h', '1m1m', '5m!', '1e3s', '101000w'])(
-    '%j is refused with what to write instead',
+    '%j is rejected, with what to write instead',
     (text) =>
       expect(() => parseDuration(text)).toThrow(
         expect.objectContaining({ code: 'usage', next: expect.stringContaining('15m') }),
@@ -51,12 +51,12 @@ describe('a point in time', () => {
     ['@1795266000.5', '2026-11-21T13:00:00.500Z'],
   ])('%s means the same everywhere', (text, iso) => expect(at(text, 'Asia/Tokyo')).toBe(iso));
 
-  it('without an offset is local time of the zone', () => {
+  it('without an offset is local time in the zone', () => {
     expect(at('2026-11-21 14:00', 'Europe/Berlin')).toBe('2026-11-21T13:00:00.000Z');
     expect(at('2026-07-01T14:00:30', 'America/New_York')).toBe('2026-07-01T18:00:30.000Z');
   });
 
-  it('that is only a time of day is its next occurrence in the zone', () => {
+  it('that is only a time of day means its next occurrence in the zone', () => {
     expect(at('14:00')).toBe('2026-11-21T14:00:00.000Z');
     expect(at('13:00')).toBe('2026-11-22T13:00:00.000Z');
     expect(at('12:59')).toBe('2026-11-22T12:59:00.000Z');
@@ -65,12 +65,12 @@ describe('a point in time', () => {
     expect(at('9:05', 'Pacific/Auckland')).toBe('2026-11-21T20:05:00.000Z');
   });
 
-  it('knows whether it is past', () => {
+  it('says whether it is past', () => {
     expect(parseAt('2026-11-21T12:59:59Z', { zone: 'UTC', now }).past).toBe(true);
     expect(parseAt('2026-11-21T13:00:01Z', { zone: 'UTC', now }).past).toBe(false);
   });
 
-  it('that a clock change skips is refused with times that exist', () => {
+  it('that a clock change skips is rejected, with a time that exists', () => {
     expect(() => at('2026-03-29 02:30', 'Europe/Berlin')).toThrow(
       expect.objectContaining({
         code: 'usage',
@@ -80,7 +80,7 @@ describe('a point in time', () => {
     );
   });
 
-  it('that a clock change doubles is refused with both instants', () => {
+  it('that a clock change repeats is rejected, with both instants', () => {
     expect(() => at('2026-10-25 02:30', 'Europe/Berlin')).toThrow(
       expect.objectContaining({ code: 'usage', next: expect.stringMatching(/02:30:00\+02:00 or .*02:30:00\+01:00/) }),
     );
@@ -102,11 +102,11 @@ describe('a point in time', () => {
     '2026-02-30 12:00',
     '2026-13-01 12:00',
     '2026-11-21T14:00:00+25:00',
-  ])('%j is refused with what to write instead', (text) =>
+  ])('%j is rejected, with what to write instead', (text) =>
     expect(() => at(text)).toThrow(expect.objectContaining({ code: 'usage' })),
   );
 
-  it('in a zone that does not exist is refused rather than taken for UTC', () => {
+  it('in a zone that does not exist is rejected, not read as UTC', () => {
     expect(() => at('14:00', 'Mars/Olympus')).toThrow(
       expect.objectContaining({ code: 'usage', message: expect.stringContaining('Mars/Olympus') }),
     );
@@ -118,7 +118,7 @@ describe('a point in time', () => {
   });
 });
 
-describe('a moment to look from or to', () => {
+describe('a limit of a time range', () => {
   const now = Date.parse('2026-11-21T13:00:00Z');
   const moment = (text: string, zone = 'UTC') => new Date(parseMoment(text, { zone, now })).toISOString();
 
@@ -128,18 +128,26 @@ describe('a moment to look from or to', () => {
     ['+15m', '2026-11-21T13:15:00.000Z'],
     ['@1795266000', '2026-11-21T13:00:00.000Z'],
     ['2026-11-20 09:00', '2026-11-20T09:00:00.000Z'],
-  ])('%s is read', (text, iso) => expect(moment(text)).toBe(iso));
+  ])('%s is accepted', (text, iso) => expect(moment(text)).toBe(iso));
 
-  it("that is only a time of day is today's in the zone, past or not", () => {
+  it('that is only a time of day means today in the zone, past or not', () => {
     expect(moment('14:00')).toBe('2026-11-21T14:00:00.000Z');
     expect(moment('9:05')).toBe('2026-11-21T09:05:00.000Z');
     expect(moment('12:59:30')).toBe('2026-11-21T12:59:30.000Z');
-    // In Auckland it is two in the morning of the 22nd by then.
+    // At this moment it is 2 a.m. on the 22nd in Auckland.
     expect(moment('9:05', 'Pacific/Auckland')).toBe('2026-11-21T20:05:00.000Z');
     expect(moment('01:00', 'Pacific/Auckland')).toBe('2026-11-21T12:00:00.000Z');
   });
 
-  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h'])('%j is refused', (text) =>
+  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h'])('%j is rejected', (text) =>
     expect(() => moment(text)).toThrow(expect.objectContaining({ code: 'usage' })),
   );
 });
+
+it.each([
+  [0, '0s'],
+  [1, '1ms'],
+  [90_000, '1m30s'],
+  [691_200_000, '8d'],
+  [90_061_001, '1d1h1m1s1ms'],
+])('%d ms are exactly %s', (ms, text) => expect(exactDuration(ms)).toBe(text));

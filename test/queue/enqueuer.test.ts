@@ -6,7 +6,7 @@ import { key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
-/** A server of its own, which may be emptied, and a producer that lives on. */
+/** A server of its own, which may be emptied, and a producer that keeps running. */
 async function producer() {
   const server = await during(Server.start());
   const redis = new Connection(server.url);
@@ -35,7 +35,7 @@ async function* stream(): AsyncGenerator<NewJob> {
 
 const parcel = { id: Buffer.from('a'), state: 'pending', score: '0', record: undefined } as const;
 
-/** Whatever makes the first key of the queue q. */
+/** Ways to create the first key of the queue q. */
 const ways: [string, (living: Living) => Promise<unknown>][] = [
   ['a job', ({ queue }) => queue.enqueue({ payload: 1 })],
   ['jobs in one go', ({ queue }) => Promise.all([1, 2, 3].map((payload) => queue.enqueue({ payload })))],
@@ -70,8 +70,8 @@ const ways: [string, (living: Living) => Promise<unknown>][] = [
   ['settings', ({ operator }) => operator.configure('q', { tries: 3 })],
 ];
 
-describe('a producer that lives on lists its queue again (failures 41)', () => {
-  it.each(ways)('with %s, when Redis came back empty', async (_, way) => {
+describe('a producer that keeps running lists its queue again (failures 41)', () => {
+  it.each(ways)('with %s, after Redis came back empty', async (_, way) => {
     const living = await producer();
     await way(living);
     expect(await living.queues()).toContain('q');
@@ -81,7 +81,7 @@ describe('a producer that lives on lists its queue again (failures 41)', () => {
     expect(await living.queues()).toContain('q');
   });
 
-  it('when it was purged and forgotten: inspect, check and metrics know of its jobs', async () => {
+  it('after it was purged and forgotten: inspect, check and metrics show its jobs', async () => {
     const { cli, queue, queues } = await producer();
     await queue.enqueue({ payload: 1 });
     expect(await cli('purge', '--forget', '--yes', 'q')).toMatchObject({ code: 0 });
@@ -117,7 +117,7 @@ describe('a producer that lives on lists its queue again (failures 41)', () => {
     expect(await living.queues()).toEqual(['q']);
   });
 
-  it('in the middle of many lines, before it says that they are enqueued', async () => {
+  it('in the middle of many lines, before it reports them as enqueued', async () => {
     const { server, queues } = await producer();
     const bulk = begin(['enqueue', 'q', '-'], { env: { DELAYQ_REDIS_URL: server.url } });
     const told = (n: number) => until(() => linesOf(bulk.stdout).length === n);
@@ -131,7 +131,7 @@ describe('a producer that lives on lists its queue again (failures 41)', () => {
     expect(await bulk.ended).toMatchObject({ code: 0 });
   });
 
-  it('that is forgotten at the very moment of an enqueue', async () => {
+  it('if it is forgotten during an enqueue', async () => {
     const { operator, queue, queues } = await producer();
     for (let i = 0; i < 200; i++) {
       await queue.enqueue({ payload: 1, id: 'a' });

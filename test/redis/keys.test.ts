@@ -8,7 +8,7 @@ const keysOf = (prefix: string, queue: string) => [
   wakeOf(prefix, queue).channel,
 ];
 
-it('no two queues, of whatever prefixes, share a key (failures 31)', () => {
+it('two queues never share a key, whatever their prefixes (failures 31)', () => {
   fc.assert(
     fc.property(name, name, name, name, (prefix, queue, otherPrefix, otherQueue) => {
       fc.pre(prefix !== otherPrefix || queue !== otherQueue);
@@ -18,7 +18,7 @@ it('no two queues, of whatever prefixes, share a key (failures 31)', () => {
   );
 });
 
-it('all keys of a queue have one hash tag', () => {
+it('all keys of a queue have the same hash tag', () => {
   expect(new Set(keysOf('delayq', 'order-close').map((key) => /\{(.*?)\}/.exec(key)?.[1]))).toEqual(
     new Set(['order-close']),
   );

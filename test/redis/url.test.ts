@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { printable, shellWord } from '../../src/model/text.js';
 import { hasLogin, loginHider, parseUrl } from '../../src/redis/url.js';
 
-/** Any characters, those that mean something to a URL among them, as they are but for %. */
+/** Any characters, also those with a meaning in URLs; only % is escaped. */
 const password = fc
   .string({
     unit: fc.oneof(fc.constantFrom(...'/?#@:%,=\'" \\\n'), fc.string({ unit: 'binary', minLength: 1, maxLength: 1 })),
@@ -28,7 +28,7 @@ describe('a Redis URL', () => {
       { path: '/run/redis.sock', db: 2, password: 'pw' },
       'unix:///run/redis.sock?db=2',
     ],
-  ])('%s is read, and shown without its password', (url, options, shown) =>
+  ])('%s is parsed, and shown without its password', (url, options, shown) =>
     expect(parseUrl(url)).toEqual({ options, shown }),
   );
 
@@ -46,7 +46,7 @@ describe('a Redis URL', () => {
     'unix://relative',
     'redis://:100%@h',
     'redis://h?timeout=1',
-  ])('%j is refused without being repeated', (url) => {
+  ])('%j is rejected without being repeated', (url) => {
     const error = (() => {
       try {
         parseUrl(url);
@@ -59,7 +59,7 @@ describe('a Redis URL', () => {
     if (url !== '') expect(error.message + error.why).not.toContain(url);
   });
 
-  it('takes a password of any characters, and shows none of it (failures 38)', () => {
+  it('accepts any characters in a password, and shows none of them (failures 38)', () => {
     fc.assert(
       fc.property(password, fc.constantFrom('me', ''), (typed, user) => {
         const expected = { password: decodeURIComponent(typed), ...(user && { username: user }), db: 1 };
@@ -72,8 +72,8 @@ describe('a Redis URL', () => {
   });
 });
 
-describe('what is said of a text that holds a URL (failures 38)', () => {
-  it('has neither user nor password, however it is quoted, and wherever it is cut', () => {
+describe('a text that contains a URL (failures 38)', () => {
+  it('is shown without user and password, however it is quoted or cut', () => {
     fc.assert(
       fc.property(password, fc.constantFrom('redis', 'REDISS', 'unix', 'https'), fc.nat(), (typed, scheme, at) => {
         const url = `${scheme}://me:${typed}@${scheme === 'unix' ? '/run/r' : 'h:1/2'}`;
@@ -95,7 +95,7 @@ describe('what is said of a text that holds a URL (failures 38)', () => {
     );
   });
 
-  it('has neither of a URL that comes from elsewhere, and all else', () => {
+  it('is shown without the login of an unknown URL, and otherwise unchanged', () => {
     const hide = loginHider(['unix:///run/a@b', 'redis://redis:pw@redis.example.com']);
     expect(hide('line 3: {"url":"redis://me:p@ss@h:1/2"} and x@y')).toBe('line 3: {"url":"redis://…@h:1/2"} and x@y');
     for (const text of [

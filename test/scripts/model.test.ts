@@ -8,7 +8,7 @@ import * as scripts from '../../src/scripts/jobs.js';
 import { type Given, Model } from '../support/model.js';
 import { admin, connection, freshName, key, timePasses } from '../support/redis.js';
 
-/** A character for each byte: text, beyond ASCII as well, and what is none. */
+/** A character for each byte: ASCII, other UTF-8, and bytes that are not UTF-8. */
 const id = fc.constantFrom('a', 'b', 'c', '\xc3\xa9', '\xe9');
 const bytesOf = (id: string) => Buffer.from(id, 'latin1');
 const asBytes = <J extends { id: string }>(jobs: readonly J[]) =>
@@ -24,7 +24,7 @@ const given = fc.record({
   ttl: fc.option(ms, { nil: undefined }),
 });
 const states = fc.subarray(['pending' as const, 'active' as const, 'dead' as const], { minLength: 1 });
-/** Which of the receipts handed out so far, counted from the latest. */
+/** Which of the receipts so far, counted from the latest. */
 const which = fc.array(fc.nat({ max: 11 }), { minLength: 1, maxLength: 4 });
 
 const step = fc.oneof(
@@ -119,7 +119,7 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
-it('every script agrees with a model of a few lines, whatever the calls and times (failures 34)', async () => {
+it('every script agrees with a simple model, whatever the calls and times (failures 34)', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
       const name = freshName();
@@ -148,7 +148,7 @@ async function play(
       ? one.which.map((back) => receipts[receipts.length - 1 - (back % receipts.length)] as (typeof receipts)[0])
       : [];
   if ('which' in one && chosen.length === 0) return;
-  // One call never names a job twice: delayq's own callers do not, and what it means is told in queue.test.ts.
+  // No call names a job twice: delayq never does, and queue.test.ts covers it.
   const held = chosen.filter((a, i) => chosen.findIndex((b) => a.id === b.id) === i);
   switch (one.do) {
     case 'enqueue': {
@@ -256,7 +256,7 @@ async function play(
 
 const latin1 = (bytes: Buffer) => bytes.toString('latin1');
 
-/** What Redis holds, in the form of {@link Model.contents}. */
+/** The contents of Redis, in the form of {@link Model.contents}. */
 async function contents(name: string) {
   const set = async (which: string) => {
     const list = (await admin.zrangeBuffer(key(name, which), '0', '-1', 'WITHSCORES')).map(latin1);
@@ -277,7 +277,7 @@ async function contents(name: string) {
     hash('lease'),
     hash('stats'),
   ]);
-  // Samples are taken by the clock; what they tell is in queue.test.ts.
+  // Samples depend on the clock; trend.test.ts covers them.
   const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|at:\d+)$/.test(name));
   return {
     pending,

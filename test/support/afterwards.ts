@@ -5,12 +5,12 @@ afterEach(async () => {
   for (const clean of last.splice(0).reverse()) await clean();
 });
 
-/** Has `clean` called when the test is over, the last one given first. */
+/** Calls `clean` after the test, in reverse order. */
 export function afterwards(clean: () => unknown): void {
   last.push(clean);
 }
 
-/** Has what `making` makes stopped when the test is over. */
+/** Stops what `making` resolves to after the test. */
 export async function during<T extends { stop(): unknown }>(making: T | Promise<T>): Promise<T> {
   const made = await making;
   afterwards(() => made.stop());

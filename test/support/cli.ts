@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll } from 'vitest';
 import { redisUrl } from './redis.js';
 
-/** The binary as it is installed. */
+/** The binary, as npm installs it. */
 const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
 const BIN_DIRECTORY = fileURLToPath(new URL('../../bin', import.meta.url));
 
@@ -17,7 +17,7 @@ export interface Ended {
 
 export interface Running {
   readonly child: ChildProcess;
-  /** What came out so far. */
+  /** The output so far. */
   stdout: string;
   stderr: string;
   readonly ended: Promise<Ended>;
@@ -28,11 +28,11 @@ type Environment = Record<string, string | undefined>;
 interface Options {
   readonly input?: string | Buffer | undefined;
   readonly env?: Environment | undefined;
-  /** In a process group of its own, to be ended as a whole. */
+  /** In a process group of its own, to be signalled as a whole. */
   readonly detached?: boolean;
 }
 
-/** An environment as cron gives it, with Redis named. */
+/** An environment like cron's, plus the URL of Redis. */
 export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
   const node = process.execPath.replace(/\/[^/]*$/, '');
   return {
@@ -46,7 +46,7 @@ export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
 
 const running = new Set<ChildProcess>();
 
-// A test that failed may have left its processes behind.
+// A failed test may have left processes behind.
 afterAll(() => {
   for (const child of running) child.kill('SIGKILL');
 });
@@ -89,7 +89,7 @@ export function delayq(args: string[], options: Options = {}): Promise<Ended> {
   return start(BIN, args, { input: '', ...options }).ended;
 }
 
-/** Runs a shell line, in which the binary is called delayq, to its end. */
+/** Runs a shell line, in which `delayq` is the binary, to its end. */
 export function sh(line: string, options: Options = {}): Promise<Ended> {
   return start('/bin/sh', ['-c', line], { input: '', ...options }).ended;
 }
@@ -99,7 +99,7 @@ export function beginSh(line: string, options: Options = {}): Running {
   return start('/bin/sh', ['-c', line], { input: '', ...options });
 }
 
-/** What a terminal shows of a shell line, to which `typed` is the answer. */
+/** Returns what a terminal shows for a shell line, with `typed` as the input. */
 export async function onTerminal(
   line: string,
   { typed = '', env = {}, columns = 200 }: { typed?: string; env?: Environment; columns?: number } = {},

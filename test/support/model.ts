@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Answer, Buried, Cancelled, Nacked, Outcome, Purged, Requeued, Rescheduled } from '../../src/index.js';
 
-/** What a job is given when it is enqueued. */
+/** A job as it is enqueued. */
 export interface Given {
   /** A character for each byte. */
   readonly id: string;
@@ -16,7 +16,7 @@ interface ModelJob {
   state: 'pending' | 'active' | 'dead';
   /** The score in the set of its state. */
   score: number;
-  /** Due time at the last taking. */
+  /** Due time at its last delivery. */
   due: number;
   payload: string;
   receipt: string;
@@ -29,20 +29,20 @@ interface ModelJob {
   given: Given;
 }
 
-/** Ends of the buckets of lateness, ms. */
+/** Upper limits of the buckets of lateness, ms. */
 const LATE = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
 
-/** Whether a handler can be given an id. */
+/** Whether a handler can receive an id. */
 const canBeGiven = (id: string) => isUtf8(Buffer.from(id, 'latin1')) && !id.includes('\0');
 
-/** A queue as a few lines of plain code: what the scripts must agree with. */
+/** A queue in plain code. The scripts must behave like it. */
 export class Model {
   readonly jobs = new Map<string, ModelJob>();
-  /** 'receipt id' of leases that were superseded and whose holder has not been told. */
+  /** 'receipt id' of superseded leases whose holder has not asked yet. */
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
   config: { tries?: number; maxLost?: number; ttl?: number; backoff?: string; lease?: number } = {};
-  /** ms until which drains take nothing. */
+  /** Until when the queue is paused, ms. */
   pausedUntil: number | undefined;
 
   #count(name: string, n = 1): void {

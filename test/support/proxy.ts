@@ -2,35 +2,35 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * What may happen to a connection.
+ * Faults of a connection.
  *
- * - `cut`: what was asked is carried out, and the connection cut before the reply
- * - `refuse`: the connection is cut before the request arrives
- * - `silent`: requests arrive, and nothing comes back any more; the connection stays open
- * - `deaf`: requests no longer arrive; the connection stays open
- * - `half-open`: neither, as if the other host had lost power
+ * - `cut`: Redis runs the call, and the connection is closed before the reply
+ * - `refuse`: the connection is closed before the request arrives
+ * - `silent`: requests arrive, but no replies come back; the connection stays open
+ * - `deaf`: requests do not arrive; the connection stays open
+ * - `half-open`: both, as if the other host had lost power
  */
 export type FaultKind = 'cut' | 'refuse' | 'silent' | 'deaf' | 'half-open';
 
-/** What happens to a call whose bytes hold `word`, such as the name of a command or the hash of a script. */
+/** A fault for calls that contain `word`, such as the name of a command or the hash of a script. */
 export interface Fault {
   readonly word: string;
   readonly kind: FaultKind;
-  /** How many calls it strikes. */
+  /** How many calls it affects. */
   times: number;
 }
 
 /** A Unix socket's path, or a port on 127.0.0.1. */
 export type Target = string | number;
 
-/** A TCP proxy between clients and Redis. Its faults strike by what is asked, or all connections that are open. */
+/** A TCP proxy between clients and Redis, with faults for certain calls or for all open connections. */
 export class FaultyProxy {
   readonly #server: Server;
   readonly #links = new Set<Link>();
   #target: Target;
-  /** The fault that strikes next, if any. */
+  /** The next fault, if any. */
   fault: Fault | undefined;
-  /** How many calls were struck. */
+  /** How many calls were affected. */
   struck = 0;
 
   private constructor(target: Target) {
@@ -65,19 +65,19 @@ export class FaultyProxy {
     return fault.kind;
   }
 
-  /** Strikes the open connections that `which` picks (all), at once. Returns how many. */
+  /** Applies a fault to the open connections that `which` selects (default: all). Returns how many. */
   strike(kind: FaultKind, which: (said: string) => boolean = () => true): number {
     const links = [...this.#links].filter((link) => which(link.said));
     for (const link of links) link.strike(kind);
     return links.length;
   }
 
-  /** Holds up all that is under way on the open connections for `ms`. */
+  /** Delays all traffic of the open connections for `ms`. */
   delay(ms: number): void {
     for (const link of this.#links) link.delay(ms);
   }
 
-  /** Sends whoever connects from now on elsewhere, and cuts what is open. */
+  /** Sends new connections to another target, and closes the open ones. */
   retarget(target: Target): void {
     this.#target = target;
     this.strike('refuse');
@@ -95,7 +95,7 @@ class Link {
   readonly #client: Socket;
   readonly #redis: Socket;
   #struck: FaultKind | undefined;
-  /** The first words of the client: tells a replica from the others. */
+  /** The client's first bytes: they identify a replica. */
   said = '';
   readonly closed: Promise<void>;
 
@@ -122,7 +122,7 @@ class Link {
   }
 
   #end(): void {
-    // A half-open connection is one whose end is never told.
+    // The client of a half-open connection never learns of its end.
     if (this.#struck !== 'half-open') this.#client.destroy();
     this.#redis.destroy();
   }

@@ -4,7 +4,7 @@ import { Connection, Queue } from '../../src/index.js';
 
 export const redisUrl = inject('redisUrl');
 
-/** A plain client for looking behind delayq's back. */
+/** A plain client, to look at Redis without delayq. */
 export const admin = new Redis(inject('redisSocket'));
 export const connection = new Connection(redisUrl);
 
@@ -13,12 +13,12 @@ afterAll(() => {
   connection.close();
 });
 
-/** A queue name that no other test has. */
+/** A queue name that no other test uses. */
 export function freshName(): string {
   return `q${Math.random().toString(36).slice(2, 12)}`;
 }
 
-/** A queue that no other test has. */
+/** A queue that no other test uses. */
 export function freshQueue(): Queue {
   return new Queue(connection, freshName());
 }
@@ -27,7 +27,7 @@ export function freshQueue(): Queue {
 export const key = (queue: string, name: string) => `delayq:{${queue}}:${name}`;
 
 /**
- * Lets `ms` pass for everything a queue knows, without waiting: every time it holds is moved back by as much.
+ * Lets `ms` pass for a queue without waiting: moves all its times back by that.
  */
 export async function timePasses(queue: string, ms: number, client: Redis = admin): Promise<void> {
   await client.eval(

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { SCRIPTS, shaOf } from '../../src/redis/script.js';
 
-/** The SHA-1 by which a call names the script `name`, which is the last part of its path. Throws when there is none. */
+/** Returns the SHA-1 of the script whose path ends in `name`. Throws if there is none. */
 export function scriptHash(name: string): string {
   const script = SCRIPTS.find((path) => path.endsWith(`/${name}`));
   if (script === undefined) throw new Error(`no script ${name}`);

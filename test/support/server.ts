@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { until } from './until.js';
 
-/** Whether a server program is here, and of Redis 7.2 or newer (or Valkey, which came later). */
+/** Whether a server program is installed, and is Redis 7.2 or newer, or Valkey. */
 export function knowsWaitaof(binary: string): boolean {
   try {
     const [, major, minor] = /v=(\d+)\.(\d+)/.exec(execFileSync(binary, ['--version'], { encoding: 'utf8' })) ?? [];
@@ -17,7 +17,7 @@ export function knowsWaitaof(binary: string): boolean {
   }
 }
 
-/** A real redis-server of the test's own, on a socket in a directory of its own, and on a port if asked for. */
+/** A real redis-server for one test: on a socket in a directory of its own, and optionally on a port. */
 export class Server {
   readonly directory: string;
   readonly port: number;
@@ -60,9 +60,9 @@ export class Server {
     return join(this.directory, 'redis.sock');
   }
 
-  /** A plain client for looking behind delayq's back. */
+  /** A plain client, to look at Redis without delayq. */
   get admin(): Redis {
-    // Restarts are part of the tests: it reconnects without a word.
+    // Tests restart the server: reconnect silently.
     this.#admin ??= new Redis(this.socket, { protocol: 2, retryStrategy: () => 20, maxRetriesPerRequest: null }).on(
       'error',
       () => {},
@@ -92,7 +92,7 @@ export class Server {
       ],
       { stdio: 'ignore' },
     );
-    // A busy machine takes its time to load what was appended.
+    // On a busy machine, loading the AOF takes a while.
     if (wait) await until(async () => /PONG|NOAUTH/.test(await ping(this.socket)), 90_000);
   }
 

@@ -8,7 +8,7 @@ declare module 'vitest' {
   }
 }
 
-/** One Redis for all tests that do no harm to it; each test has its own queue. */
+/** One Redis for all tests that do not affect others; each test uses its own queue. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const server = await Server.start();
   project.provide('redisUrl', server.url);

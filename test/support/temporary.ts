@@ -9,7 +9,7 @@ afterAll(() => {
   for (const directory of made) rmSync(directory, { recursive: true, force: true });
 });
 
-/** A directory of the test's own, gone when its file is done. */
+/** A directory for the test, removed after its file. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'delayq-test-'));
   made.push(directory);

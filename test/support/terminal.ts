@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach } from 'vitest';
 import { cronEnv } from './cli.js';
 
-/** Whether there is a terminal to look at: tmux. */
+/** Whether tmux is installed, which provides terminals. */
 export const tmux = (() => {
   try {
     execFileSync('tmux', ['-V']);
@@ -21,7 +21,7 @@ afterEach(() => {
   for (const terminal of open) terminal.end();
 });
 
-/** A terminal of a given size, made by tmux, in which a shell line runs and then a shell stays. */
+/** A tmux terminal of a given size, which runs a shell line and then a shell. */
 export class Terminal {
   readonly #env: NodeJS.ProcessEnv;
 
@@ -40,7 +40,7 @@ export class Terminal {
     return execFileSync('tmux', args, { env: this.#env, encoding: 'utf8' });
   }
 
-  /** The lines that are seen now. */
+  /** The visible lines. */
   get lines(): string[] {
     return this.#tmux('capture-pane', '-p').replace(/\n$/, '').split('\n');
   }
@@ -49,14 +49,14 @@ export class Terminal {
     return this.lines.join('\n');
   }
 
-  /** Whether the other screen is shown, the cursor is, and lines that are too long wrap. */
+  /** Whether the alternate screen and the cursor are shown, and long lines wrap. */
   get state(): { other: boolean; cursor: boolean; wraps: boolean } {
     const flags = this.#tmux('display-message', '-p', '#{alternate_on} #{cursor_flag} #{wrap_flag}').trim().split(' ');
     const [other, cursor, wraps] = flags.map((flag) => flag === '1') as [boolean, boolean, boolean];
     return { other, cursor, wraps };
   }
 
-  /** Presses keys, by their names in tmux. */
+  /** Presses keys, given by their tmux names. */
   press(...keys: string[]): void {
     this.#tmux('send-keys', ...keys);
   }
@@ -70,7 +70,7 @@ export class Terminal {
     try {
       this.#tmux('kill-server');
     } catch {
-      // It has ended by itself.
+      // It has already ended.
     }
   }
 }

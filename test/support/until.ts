@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Waits until `condition` holds, looking often; fails when it does not come true in `ms`. */
+/** Waits until `condition` is true, and checks often. Fails after `ms`. */
 export async function until(condition: () => unknown, ms = 30_000): Promise<void> {
   const end = performance.now() + ms;
   while (!(await condition())) {

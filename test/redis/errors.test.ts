@@ -1,0 +1,202 @@
+import { inspect } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { Connection, connect, Queue } from '../../src/index.js';
+import { during } from '../support/afterwards.js';
+import { begin, delayq } from '../support/cli.js';
+import { commands, unwaiting } from '../support/commands.js';
+import { admin, freshName, key } from '../support/redis.js';
+import { freePort, Server } from '../support/server.js';
+import { until } from '../support/until.js';
+
+const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.start(options));
+
+const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
+
+describe('an error of Redis is reported as what it is (failures 20, 28)', () => {
+  const expectAll = async (own: { url: string }, list: string[][], code: number, message: RegExp) => {
+    for (const args of list) {
+      const ended = await delayq(args, via(own.url));
+      expect({ args, ...ended }).toMatchObject({ args, code, stdout: '', stderr: expect.stringMatching(message) });
+      expect(ended.stderr).toMatch(/\n {2}why: .*\n {2}next: /);
+    }
+  };
+
+  it('NOAUTH and WRONGPASS: exit 77, and no password is shown (failures 33)', async () => {
+    const own = await server({ tcp: true, args: ['--requirepass', 'right'] });
+    await expectAll(own, commands(), 77, /NOAUTH|unauthenticated/);
+    const wrong = `redis://:s3cret@127.0.0.1:${own.port}`;
+    await expectAll({ url: wrong }, commands(), 77, /WRONGPASS/);
+    for (const args of commands()) {
+      for (const env of [{ DELAYQ_REDIS_URL: wrong }, { DELAYQ_REDIS_URL: '', REDIS_URL: wrong }]) {
+        const { stdout, stderr } = await delayq(args, { env });
+        expect(stdout + stderr).not.toContain('s3cret');
+      }
+    }
+    const error = await connect(wrong).catch((error) => error);
+    expect(error).toMatchObject({ code: 'refused' });
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('s3cret');
+    const right = via(`redis://:right@127.0.0.1:${own.port}`);
+    expect(await delayq(['enqueue', 'q', '1'], right)).toMatchObject({ code: 0 });
+    expect((await delayq(['inspect'], right)).stdout).not.toContain('right');
+  });
+
+  it('NOPERM: exit 77', async () => {
+    const own = await server({ tcp: true });
+    await own.admin.call('ACL', 'SETUSER', 'guest', 'on', '>pass', '~other:*', '+@all');
+    await expectAll({ url: `redis://guest:pass@127.0.0.1:${own.port}` }, commands(), 77, /NOPERM|permission/i);
+  });
+
+  it('a user without permission for the wake channel may still enqueue', async () => {
+    const own = await server({ tcp: true });
+    await own.admin.call('ACL', 'SETUSER', 'guest', 'on', '>pass', '~delayq:*', 'resetchannels', '+@all');
+    const user = via(`redis://guest:pass@127.0.0.1:${own.port}`);
+    expect(await delayq(['enqueue', 'q', '1'], user)).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['drain', '--for', '100ms', 'q'], user)).toMatchObject({ code: 0, stdout: '1\n', stderr: '' });
+  });
+
+  it('READONLY and MASTERDOWN: exit 75', async () => {
+    const replica = await server({ tcp: true });
+    await delayq(['enqueue', 'q', '1'], via(replica.url));
+    await replica.admin.call('REPLICAOF', '127.0.0.1', await freePort());
+    await expectAll(
+      replica,
+      [
+        ['enqueue', 'q', '1'],
+        ['drain', 'q'],
+      ],
+      75,
+      /READONLY/,
+    );
+    expect(JSON.parse((await delayq(['inspect', 'q'], via(replica.url))).stdout).queues[0].pending).toBe(1);
+    await replica.admin.config('SET', 'replica-serve-stale-data', 'no');
+    await expectAll(replica, unwaiting(), 75, /MASTERDOWN/);
+  });
+
+  it('OOM: enqueue fails whole with exit 75; drain and inspect go on (failures 4)', async () => {
+    const own = await server();
+    await delayq(['enqueue', 'q', '-'], { input: '1\n2\n3\n', ...via(own.url) });
+    await own.admin.config('SET', 'maxmemory', '1mb');
+    await expectAll(own, [['enqueue', 'q', '4']], 75, /OOM/);
+    expect(await delayq(['enqueue', 'q', '-'], { input: '4\n5\n', ...via(own.url) })).toMatchObject({
+      code: 75,
+      stdout: '',
+      stderr: expect.stringContaining('lines 1 to 2: not enqueued'),
+    });
+    expect(JSON.parse((await delayq(['inspect', 'q'], via(own.url))).stdout).queues[0].pending).toBe(3);
+    const redis = new Connection(own.url);
+    const queue = new Queue(redis, 'q');
+    // Samples are taken only after writes that free memory.
+    const unsampled = () => own.admin.hdel('delayq:{q}:stats', 'sampled');
+    await unsampled();
+    const { jobs } = await queue.drain();
+    expect(await own.admin.hexists('delayq:{q}:stats', 'sampled')).toBe(1);
+    await unsampled();
+    expect(await queue.renew(jobs)).toEqual(['held', 'held', 'held']);
+    expect(await queue.nack(jobs.slice(0, 1), { error: 'x'.repeat(500) })).toMatchObject([{ answer: 'pending' }]);
+    expect(await queue.nack(jobs.slice(1, 2), { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
+    expect(await queue.ack(jobs.slice(2))).toEqual(['held']);
+    for (const args of [
+      ['config', 'q', 'tries=3'],
+      ['list', 'q'],
+      ['drain', '-q', 'q', '--', 'sh', '-c', 'exit 65'],
+    ])
+      expect(await delayq(args, via(own.url))).toMatchObject({ stderr: expect.not.stringContaining('OOM') });
+    expect(await delayq(['requeue', 'q', '--all', '--yes'], via(own.url))).toMatchObject({ code: 0 });
+    redis.close();
+    expect(await delayq(['drain', 'q'], via(own.url))).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['drain', 'q'], via(own.url))).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  });
+
+  it('BUSY: exit 75', async () => {
+    const own = await server({ args: ['--lua-time-limit', '50'] });
+    const busy = own.admin.duplicate();
+    busy.eval('while true do end', 0).catch(() => {});
+    await until(() =>
+      own.admin.ping().then(
+        () => false,
+        (error) => /BUSY/.test(error),
+      ),
+    );
+    await expectAll(own, unwaiting(), 75, /BUSY/);
+    await own.admin.script('KILL');
+    busy.disconnect();
+  });
+
+  it('LOADING: exit 75', async () => {
+    const own = await server();
+    await own.admin.eval("for i = 1, 20000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end", 0);
+    await own.admin.save();
+    await own.end();
+    // Each key takes time to load, so that Redis is still loading during the test.
+    await own.run({
+      wait: false,
+      args: ['--key-load-delay', '1000', '--loading-process-events-interval-bytes', '1024'],
+    });
+    await until(async () => (await delayq(['inspect'], via(own.url))).code === 75);
+    await expectAll(own, unwaiting(), 75, /LOADING/);
+  });
+
+  it('CLUSTERDOWN: exit 75 · MOVED to a plain client: exit 78', async () => {
+    const [one, two] = await Promise.all([0, 1].map(() => server({ tcp: true, args: ['--cluster-enabled', 'yes'] })));
+    if (!one || !two) throw new Error('no servers');
+    await expectAll(
+      one,
+      [
+        ['enqueue', 'q', '1'],
+        ['drain', 'q'],
+      ],
+      75,
+      /CLUSTERDOWN/,
+    );
+    // All slots belong to the other node.
+    await two.admin.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16383);
+    await one.admin.call('CLUSTER', 'MEET', '127.0.0.1', two.port);
+    await until(async () => /cluster_state:ok/.test(String(await one.admin.call('CLUSTER', 'INFO'))));
+    await expectAll(
+      one,
+      [
+        ['enqueue', 'q', '1'],
+        ['drain', 'q'],
+        ['drain', '--watch', 'q'],
+      ],
+      78,
+      /MOVED/,
+    );
+    expect(await delayq(['enqueue', 'q', '1'], via(two.url))).toMatchObject({ code: 0 });
+    expect(await delayq(['drain', 'q'], via(two.url))).toMatchObject({ code: 0, stdout: '1\n' });
+  });
+
+  it('a key of the wrong type: exit 78, and the key is named (failures 26)', async () => {
+    const name = freshName();
+    await admin.set(key(name, 'dead'), 'x');
+    for (const args of [
+      ['enqueue', name, '1'],
+      ['drain', name],
+      ['inspect', name],
+    ]) {
+      expect(await delayq(args)).toMatchObject({
+        code: 78,
+        stdout: '',
+        stderr: expect.stringContaining(key(name, 'dead')),
+      });
+    }
+  });
+
+  it('a database that does not exist: exit 78, and nothing is written to another one', async () => {
+    const own = await server();
+    expect(await delayq(['enqueue', 'q', '1'], via(`${own.url}?db=99`))).toMatchObject({ code: 78 });
+    expect(await own.admin.dbsize()).toBe(0);
+  });
+
+  it('a watching drain waits until a temporary error is over', async () => {
+    const own = await server({ tcp: true });
+    await delayq(['enqueue', 'q', '1'], via(own.url));
+    await own.admin.call('REPLICAOF', '127.0.0.1', await freePort());
+    const running = begin(['drain', '--watch', 'q'], via(own.url));
+    await until(() => running.stderr.includes('READONLY'));
+    await own.admin.call('REPLICAOF', 'NO', 'ONE');
+    await until(() => running.stdout === '1\n');
+    running.child.kill('SIGTERM');
+    expect((await running.ended).code).toBe(0);
+  });
+});
