@@ -1,11 +1,11 @@
 #!/bin/sh
-# Enqueues a job with the documented keys and redis-cli alone.
+# Enqueues a job with redis-cli only, through the documented keys.
 # Usage: enqueue-redis-cli.sh order-close 900 '{"orderId":42}'     (options for redis-cli in REDISCLI_OPTIONS)
 set -eu
 queue=$1 seconds=$2 payload=$3
 id=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 
-# One script instead of MULTI and EXEC, so that the payload needs no quoting; TIME is the clock that counts.
+# A script instead of MULTI and EXEC, so that the payload needs no quoting. The due time is by Redis's clock.
 # shellcheck disable=SC2086
 redis-cli ${REDISCLI_OPTIONS:-} EVAL "
   local t = redis.call('TIME')

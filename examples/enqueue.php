@@ -1,5 +1,5 @@
 <?php
-// Enqueues a job with the documented keys alone: needs php-redis, and no delayq on this machine.
+// Enqueues a job through the documented keys. Needs php-redis, but no delayq on this machine.
 // Usage: php enqueue.php order-close 900 '{"orderId":42}'
 [, $queue, $seconds, $payload] = $argv;
 

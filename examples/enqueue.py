@@ -1,4 +1,4 @@
-"""Enqueues a job with the documented keys alone: needs redis-py, and no delayq on this machine.
+"""Enqueues a job through the documented keys. Needs redis-py, but no delayq on this machine.
 
 Usage: python3 enqueue.py order-close 900 '{"orderId":42}'
 """

@@ -7,7 +7,7 @@ import { temporaryDirectory } from './support/temporary.js';
 
 const path = (name: string) => fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
 
-/** The commands of a document's console blocks, each with what it prints. */
+/** The commands of a document's console blocks, with their output. */
 function commandsOf(document: string): { command: string; prints: string[] }[] {
   const found: { command: string; prints: string[] }[] = [];
   for (const [, block = ''] of document.matchAll(/^```console\n(.*?)^```$/gms)) {
@@ -21,19 +21,13 @@ function commandsOf(document: string): { command: string; prints: string[] }[] {
 
 const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-/** A line of progress, which is drawn over and cleared. */
+/** A progress line, which is redrawn and cleared. */
 const PROGRESS = new RegExp(`\\r[^\\n]*?${escaped('\x1b[K')}`, 'g');
 
-/** Matches a line of the document, in which … and the spaces about it stand for anything. */
-const likeLine = (line: string) =>
-  new RegExp(
-    `^${line
-      .split(/ *… */)
-      .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
-      .join('.*')}$`,
-  );
+/** Matches a line of the document: … and the spaces around it stand for any text. */
+const likeLine = (line: string) => new RegExp(`^${line.split(/ *… */).map(escaped).join('.*')}$`);
 
-it('the incident is found, explained and mended as the example tells it', async () => {
+it('the commands of the incident example print what it shows', async () => {
   const directory = `${temporaryDirectory()}/incident`;
   const [stage, , ...commands] = commandsOf(readFileSync(path('incident.md'), 'utf8'));
   expect(stage?.command).toBe('sh incident.sh /tmp/incident');
@@ -45,7 +39,7 @@ it('the incident is found, explained and mended as the example tells it', async 
   for (const { command, prints } of commands) {
     const quoted = `cd ${directory}; stty cols 100; ${command}`.replaceAll("'", "'\\''");
     const { stdout } = await sh(`script -qec '${quoted}' /dev/null`, { env });
-    // Progress comes and goes.
+    // Progress lines depend on time.
     const lines = stdout.replaceAll('\r\n', '\n').replace(PROGRESS, '').trimEnd().split('\n');
     expect(lines.length, `${command}:\n${stdout}`).toBe(Math.max(1, prints.length));
     for (const [i, line] of prints.entries()) expect(lines[i], command).toMatch(likeLine(line));
