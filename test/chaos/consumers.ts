@@ -11,10 +11,10 @@ const HANDLER = path('handler');
 const READER = `node '${path('reader.js')}'`;
 const WORKER = `node '${path('worker.js')}'`;
 
-/** Runs a command that does not outlive whoever started it: no consumer is left of a suite that is killed itself. */
+/** Makes a command die with its parent: if the suite is killed, no consumer is left. */
 const WITH_PARENT = 'setpriv --pdeathsig KILL';
 
-/** Programs that read lines from a drain, each at most 64 KiB ahead: what they need, and the command. */
+/** Programs that read the lines of a drain, at most 64 KiB ahead: the interpreter, and the command. */
 const ALL_READERS = {
   node: ['node', READER],
   python: ['python3', `python3 '${path('reader.py')}'`],
@@ -23,16 +23,16 @@ const ALL_READERS = {
 } as const;
 export type ReaderName = keyof typeof ALL_READERS;
 
-/** Those that are on this machine. */
+/** Those that can run on this machine. */
 export const READERS = (Object.keys(ALL_READERS) as ReaderName[]).filter(
   (name) => spawnSync('sh', ['-c', `command -v ${ALL_READERS[name][0]}`]).status === 0,
 );
 
-/** The ways to consume, and `once`, which may lose. */
+/** The ways to consume jobs. `once` (--at-most-once) may lose jobs. */
 export const FORMS = ['stdout', 'pipe', 'exec', 'lease', 'worker'] as const;
 export type Form = (typeof FORMS)[number] | 'once';
 
-/** The processes of one way to consume, by what they are. */
+/** The names and commands of the processes of a form. */
 function membersOf(form: Form, { queue, flags, lease, reader }: Named): [string, string][] {
   switch (form) {
     case 'stdout':
@@ -62,39 +62,39 @@ function membersOf(form: Form, { queue, flags, lease, reader }: Named): [string,
 
 type Named = Required<Pick<Options, 'queue' | 'flags' | 'lease' | 'reader'>>;
 
-/** How a consumer is started. */
+/** How to start a consumer. */
 export interface Options {
   readonly queue: string;
   readonly url: string;
-  /** Where handlers note what they did. */
+  /** The file to which handlers append what they did. */
   readonly log: string;
   /** The name of this run in the log. */
   readonly label: string;
   readonly flags?: string;
-  /** What reads behind a drain to stdout; Node by default. */
+  /** The program that reads from a drain to stdout; by default Node. */
   readonly reader?: ReaderName;
-  /** How long that takes for a job, seconds. */
+  /** How long it takes for a job, seconds. */
   readonly pause?: string;
-  /** Handlers of jobs that wait do so until this file is there. */
+  /** Handlers of jobs with "do": "wait" wait until this file exists. */
   readonly gate?: string;
-  /** Of the form that names one; the others take the queue's. */
+  /** The lease, for the form that needs one; others use that of the queue. */
   readonly lease?: string;
-  /** The drain's clock is off by so much, such as +300s. Not for forms whose drain starts the handlers. */
+  /** Sets the drain's clock off, such as by +300s. Not for forms whose drain starts the handlers. */
   readonly clock?: string | undefined;
   /** Where the processes' stderr goes. */
   readonly errors: string;
 }
 
-/** A consumer: one process or a pipeline of them, real ones, each of which can be killed by itself. */
+/** A consumer: a process, or a pipeline of processes, each of which can be killed alone. */
 export class Consumer {
   readonly form: Form;
   readonly label: string;
   readonly #shell: ChildProcess;
   readonly #members = new Map<string, number>();
-  /** Members that were told to stop more than once, which ends them at once, with 130. */
+  /** Members that got more than one signal to stop: they exit with 130 at once. */
   readonly hurried = new Set<string>();
   readonly #told = new Set<string>();
-  /** Exit statuses, 128 + n for a signal, by member. */
+  /** The exit statuses by member; 128 + n after signal n. */
   readonly ended: Promise<Map<string, number>>;
   over = false;
 
@@ -104,15 +104,15 @@ export class Consumer {
     this.label = label;
     const members = membersOf(form, { queue, flags, lease, reader });
     const commands = members.map(([name, command]) => {
-      // Not for the others: the times they note are to be right.
+      // Only for the drain: the others log times, which must be right.
       const off = clock && name === 'drain' ? `env ${assignments(clockOff(clock))} ` : '';
       return `(echo ${name} $BASHPID >&3; exec ${WITH_PARENT} ${off}${command} 3>&-)`;
     });
     const stderr = openSync(errors, 'a');
-    // The shell outlives what is sent to the group, as its end would kill the others.
+    // The shell must survive signals to the group: its death would kill the members.
     const script = `trap : INT TERM\n${commands.join(' | ')}\necho "ended \${PIPESTATUS[*]}" >&3`;
     this.#shell = spawn('setpriv', [...WITH_PARENT.split(' ').slice(1), 'bash', '-c', script], {
-      // Of its own, so that a terminal's Ctrl-C of whoever runs the suite does not add a fault of its own.
+      // Its own session, so that Ctrl-C in the terminal of the suite is not one more fault.
       detached: true,
       stdio: ['ignore', 'ignore', stderr, 'pipe'],
       env: {
@@ -143,12 +143,12 @@ export class Consumer {
     return new Map(names.map((name, i) => [name, statuses[i] ?? 137]));
   }
 
-  /** The process ids of its members that are known by now: drain, reader, ack. */
+  /** The process ids of the members that have started: drain, reader, ack. */
   get members(): ReadonlyMap<string, number> {
     return this.#members;
   }
 
-  /** The handlers that its drain has started and that run now. */
+  /** The process ids of the handlers that are running. */
   get handlers(): number[] {
     const drain = this.#members.get('drain');
     try {
@@ -159,8 +159,8 @@ export class Consumer {
   }
 
   /**
-   * Whether its reader may be killed: not once drain has given it its end, as a pipe cannot tell a reader that was killed
-   * from one that was done.
+   * Whether the drain still writes to its reader. After that the reader must not be killed: a drain cannot tell a
+   * reader that was killed after the end of its input from one that was done.
    */
   get feeds(): boolean {
     try {
@@ -170,7 +170,7 @@ export class Consumer {
     }
   }
 
-  /** Signals all of its processes at once, as a terminal does. */
+  /** Signals all members at once, as a terminal does. */
   signalAll(signal: NodeJS.Signals): boolean {
     for (const member of this.#members.keys()) this.hurried.add(member);
     return !this.over && send(-(this.#shell.pid as number), signal);
@@ -196,7 +196,7 @@ const assignments = (env: Record<string, string>) =>
     .map(([name, value]) => `${name}='${value}'`)
     .join(' ');
 
-/** Sends a signal; false when there is no such process. */
+/** Sends a signal. Returns false if there is no such process. */
 export function send(pid: number, signal: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, signal);

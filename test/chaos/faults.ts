@@ -4,29 +4,29 @@ import type { Server } from '../support/server.js';
 import { type Consumer, send } from './consumers.js';
 import type { Random } from './random.js';
 
-/** What a fault may strike. */
+/** What a fault can strike. */
 export interface Victims {
   readonly server: Server;
   readonly proxy: FaultyProxy;
   readonly random: Random;
-  /** Consumers that run now. */
+  /** The running consumers. */
   consumers(): readonly Consumer[];
-  /** Processes that enqueue now. */
+  /** The processes that are enqueuing. */
   producers(): readonly number[];
-  /** The reader of this consumer's stdout may be killed. */
+  /** Whether the reader of this consumer's stdout may be killed. */
   mayKillReader(consumer: Consumer): boolean;
-  /** A consumer is about to be killed or stopped: what it handled may come again although no lease has ended. */
+  /** Must be called before a consumer is killed or stopped: its jobs may be delivered again before a lease expires. */
   disturbed(consumer: Consumer): void;
 }
 
-/** A fault: strikes, and has passed when it resolves. Returns false when there was nothing to strike. */
+/** Strikes. Resolves when the fault is over; with false if there was nothing to strike. */
 type Fault = (victims: Victims) => Promise<boolean>;
 
 const admin = ({ server }: Victims, ...call: [string, ...string[]]) =>
-  // Whoever stops Redis stops this call as well; the fault has struck all the same.
+  // If another fault has stopped Redis, this call waits too. The fault counts anyway.
   Promise.race([server.admin.call(...call).catch(() => {}), sleep(3_000)]);
 
-/** A drain, or what reads behind it or answers for it, as far as that may be killed. */
+/** A random member of a random consumer that may be killed. */
 function member(victims: Victims): [Consumer, string] | undefined {
   const list = victims
     .consumers()
@@ -55,7 +55,7 @@ async function frozen(pid: number, ms: number): Promise<boolean> {
 }
 
 function strike(kind: Parameters<FaultyProxy['strike']>[0]): Fault {
-  // Some of the connections, as a cable carries some.
+  // Only some of the connections, as when a cable fails.
   return async ({ proxy, random }) => proxy.strike(kind, () => random.chance(0.5)) > 0;
 }
 
@@ -80,7 +80,7 @@ export const FAULTS = {
   'freeze consumer': async (victims: Victims) => {
     const [consumer, name] = member(victims) ?? [];
     const pid = name && consumer?.members.get(name);
-    // A reader that holds lines for longer than a lease answers for them itself.
+    // A reader of a drain to stdout must handle a line within a lease of reading it.
     if (!consumer || !pid || (name === 'reader' && consumer.form === 'stdout')) return false;
     return frozen(pid, victims.random.whole(100, 5_000));
   },
@@ -131,7 +131,7 @@ export const FAULTS = {
 
 export type FaultName = keyof typeof FAULTS;
 
-/** How often each strikes in a storm, by comparison. */
+/** How often each fault strikes in a storm, as weights. */
 export const STORM: Record<FaultName, number> = {
   'kill consumer': 12,
   'stop consumer': 4,

@@ -7,7 +7,7 @@ import { key, timePasses } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
 
-/** Together more than a process may hold, and than one string of V8 can. */
+/** Together more than a process may use, and than one string of V8 can hold. */
 const JOBS = 64;
 const PAYLOAD = 8 * 1024 * 1024;
 const WIDE = JOBS / 8;
@@ -15,7 +15,7 @@ const MOST_RSS = 400 * 1024 * 1024;
 
 let server: Server;
 
-/** Writes jobs of the largest payloads, one in eight of which V8 needs two bytes a character for. */
+/** Writes jobs with the largest payloads. One in eight needs two bytes per character in V8. */
 const FILL = `
   local plain = '"' .. string.rep('x', tonumber(ARGV[2]) - 2) .. '"'
   local wide = '"' .. string.rep('x', tonumber(ARGV[2]) - 5) .. '\\226\\130\\172"'
@@ -25,7 +25,7 @@ const FILL = `
   end`;
 
 beforeAll(async () => {
-  // Else Redis hands the memory of each payload back to the system, and faults it in again for the next.
+  // Otherwise Redis returns the memory of each payload to the system and requests it again for the next: slow.
   process.env.MALLOC_CONF = 'dirty_decay_ms:-1,muzzy_decay_ms:-1';
   server = await Server.start().finally(() => delete process.env.MALLOC_CONF);
   await server.admin.eval(FILL, 2, key('a', 'payload'), key('a', 'pending'), JOBS, PAYLOAD);
@@ -34,7 +34,7 @@ beforeAll(async () => {
 
 afterAll(() => server.stop());
 
-/** Runs a shell line, and sees to it that no delayq in it ever held more than it may. */
+/** Runs a shell line, and checks the peak memory of each delayq in it. */
 async function lean(line: string): Promise<{ stdout: string; stderr: string }> {
   const atExit = "process.on('exit',()=>console.error('rss '+process.resourceUsage().maxRSS))";
   const env = {

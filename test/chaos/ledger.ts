@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { key } from '../support/redis.js';
 
-/** One line of a handler's log: it did a job, under one receipt, from start to end (ms). */
+/** A line of the handlers' log: a job was handled under a receipt, from start to end (ms). */
 export interface Handling {
   readonly id: string;
   readonly attempt: number;
@@ -12,16 +12,16 @@ export interface Handling {
   readonly run: string;
 }
 
-/** What handlers noted. */
+/** What handlers logged. */
 export interface Log {
   readonly handlings: Handling[];
-  /** Jobs whose payload was not their own, or not whole. */
+  /** Jobs whose payload was wrong or incomplete. */
   readonly corrupt: string[];
-  /** `id attempt` of each time that a handler said no. */
+  /** `id attempt` of each failure. */
   readonly failures: string[];
 }
 
-/** Reads a log. A last line that was never finished (its writer's disk was full, say) is no handling. */
+/** Reads a log. Ignores an incomplete last line. */
 export function readLog(text: string): Log {
   const log: Log = { handlings: [], corrupt: [], failures: [] };
   for (const line of text.slice(0, text.lastIndexOf('\n') + 1).split('\n')) {
@@ -43,12 +43,12 @@ export function readLog(text: string): Log {
   return log;
 }
 
-/** What is left of a queue in Redis when all is over. */
+/** What is left of a queue in Redis at the end. */
 export interface Remains {
   readonly present: ReadonlySet<string>;
   readonly dead: ReadonlySet<string>;
   readonly stats: Readonly<Record<string, number>>;
-  /** Ids that stand in no set, in several, or without a payload. */
+  /** Ids that are in no set, in several, or have no payload. */
   readonly torn: string[];
 }
 
@@ -72,7 +72,7 @@ export async function remainsOf(admin: Redis, queue: string): Promise<Remains> {
   };
 }
 
-/** Slower than this an enqueue may have been sent again, as it does when a reply is lost, ms. */
+/** An enqueue that took longer than this, ms, may have been repeated because a reply was lost. */
 const REPEATED_MS = 100;
 
 interface Entry {
@@ -82,31 +82,31 @@ interface Entry {
   confirmed: number | undefined;
 }
 
-/** How strictly a queue's books must balance. */
+/** What may have happened to a queue. */
 export interface Terms {
-  /** That nothing may go wrong, as nothing struck: no loss, no repeat, nothing in doubt. */
+  /** There were no faults: no job may be lost, repeated or of unknown outcome. */
   readonly calm?: boolean;
-  /** Jobs may be gone that no handler noted, as they were removed when taken, or written to a reader that was killed. */
+  /** Jobs may be lost: they were removed when taken, or written to a reader that was killed. */
   readonly mayLose?: boolean;
-  /** That no job may be handled twice, whatever struck its first run. */
+  /** No job may be handled twice, whatever happened. */
   readonly atMostOnce?: boolean;
-  /** Runs that were killed, stopped or failed: what they handled may come again with the same attempt. */
+  /** Whether a run was killed, stopped or failed: its jobs may be handled again with the same attempt. */
   readonly disturbed?: ((run: string) => boolean) | undefined;
-  /** Whether a Redis that was killed may have forgotten what it did at this time, ms. */
+  /** Whether Redis was killed and may have lost what it did at this time, ms. */
   readonly mayForget?: ((at: number) => boolean) | undefined;
 }
 
-/** The books of one queue, balanced. */
+/** The result for one queue. */
 export interface Balance {
   readonly queue: string;
   readonly figures: Record<string, number>;
-  /** What cannot be explained: empty, if nothing was lost. */
+  /** What cannot be explained. Empty if the books balance. */
   readonly violations: string[];
 }
 
 /**
- * What was enqueued into a queue: each job confirmed, or of an outcome that its producer never learned. In the end
- * confirmed = handled + dead + present + expired (+ removed), and every repeat has its reason.
+ * What was enqueued into a queue: jobs that were confirmed, and jobs of unknown outcome. At the end
+ * confirmed = handled + dead + present + expired (+ removed), and every repeat must have a reason.
  */
 export class Ledger {
   readonly queue: string;
@@ -116,7 +116,7 @@ export class Ledger {
     this.queue = queue;
   }
 
-  /** A new id, noted before it is sent: until it is confirmed its outcome is unknown. */
+  /** Makes a new id. Its outcome is unknown until it is confirmed. */
   sending(inMs: number, mayExpire = false): string {
     const id = `${this.queue}-${this.#entries.size}`;
     this.#entries.set(id, { sent: Date.now(), inMs, mayExpire, confirmed: undefined });
@@ -133,7 +133,7 @@ export class Ledger {
     return [...this.#entries].filter(([, entry]) => entry.confirmed !== undefined).map(([id]) => id);
   }
 
-  /** Balances the books with what handlers noted and what Redis still has. */
+  /** Compares what was enqueued with what handlers logged and what is left in Redis. */
   balance(log: Log, remains: Remains, terms: Terms = {}): Balance {
     const { calm = false, mayLose = false, mayForget = () => false } = terms;
     const { enqueued = 0, acked = 0, removed = 0, expired = 0, lost = 0, retried = 0 } = remains.stats;
@@ -182,7 +182,7 @@ export class Ledger {
         .map(({ id, due, start }) => `${id} (due ${due}, begun ${start})`),
     );
     none('were handled twice under one lease', repeats.sameLease);
-    // The reply of an enqueue was lost, and the job done before it was sent again: that makes it, and all it does, anew.
+    // If the reply of an enqueue is lost and the job is done before the repeat, the repeat creates the job again.
     const wentWell = (id: string) => {
       const { sent = 0, confirmed } = this.#entries.get(id) ?? {};
       return confirmed !== undefined && confirmed - sent < REPEATED_MS;
@@ -194,7 +194,7 @@ export class Ledger {
     none('were enqueued anew, more than Redis counted', [...new Set(repeats.anew)], anew);
     none(
       'failed twice at the same attempt',
-      // Unless Redis has forgotten that it failed.
+      // Redis may have lost the failure.
       terms.mayForget ? [] : twice(log.failures.filter(ours)).filter((of) => wentWell(of.replace(/ .*/, ''))),
     );
     holds(
@@ -256,9 +256,9 @@ export class Ledger {
         if (!before) continue;
         if (before.receipt === handling.receipt) found.sameLease.push(id);
         else if (handling.attempt > before.attempt) found.counted += 1;
-        // That it was ever taken.
+        // Redis may have lost that it was taken.
         else if (mayForget(before.start)) found.forgotten += 1;
-        // Given back without a count a job is as due as before; another due time is that of another life.
+        // A job that is given back keeps its due time. With another due time it was enqueued again.
         else if (handling.due !== before.due) found.anew.push(id);
         else if (disturbed(before.run)) found.released += 1;
         else found.unexplained.push(`${id} (${before.run}, then ${handling.run}, both attempt ${handling.attempt})`);

@@ -1,10 +1,10 @@
 const { DELAYQ_CHAOS_SEED, DELAYQ_CHAOS_MINUTES, DELAYQ_CHAOS_REPEAT } = process.env;
 
-/** What chance begins with. */
+/** The seed of all random choices. */
 export const seed = Number(DELAYQ_CHAOS_SEED ?? 1);
 
-/** How long the storm of everything lasts. */
+/** How long the storm with all faults lasts. */
 export const minutes = Number(DELAYQ_CHAOS_MINUTES ?? 1);
 
-/** How often each scenario is gone through, each time with another seed. */
+/** How often each scenario runs, each time with another seed. */
 export const repeat = Number(DELAYQ_CHAOS_REPEAT ?? 1);

@@ -8,26 +8,26 @@ import { canSetClocks, clockOff } from '../support/clock.js';
 import type { Ledger } from './ledger.js';
 import type { Random } from './random.js';
 
-/** What producers need to know. */
+/** What producers need. */
 export interface Producing {
   readonly url: string;
   readonly ledgers: readonly Ledger[];
   readonly random: Random;
-  /** Where the processes' stderr goes. */
+  /** The file for the processes' stderr. */
   readonly errors: string;
-  /** How far ahead jobs are due at most, ms. */
+  /** The longest delay of a job, ms. */
   readonly aheadMs: number;
-  /** How long after that some of them expire. */
+  /** The time to live of those that may expire. */
   readonly ttl: string;
 }
 
-/** A payload that says what it is, what is to be done, and how many bytes it has. */
+/** A payload with its id, what its handler should do, and its own length in bytes. */
 export function payloadOf(id: string, what: 'ok' | 'wait' | 'fail' | 'refuse' | 'slow', pad: number): string {
   const text = JSON.stringify({ id, do: what, bytes: '00000000', pad: 'x'.repeat(pad) });
   return text.replace('00000000', String(text.length).padStart(8, '0'));
 }
 
-/** Jobs of every kind that handlers know, most of them plain. */
+/** A random payload: most are plain, a few fail, are refused or are slow. */
 function anyPayload(id: string, random: Random): string {
   const share = random.next();
   const what = share < 0.01 ? 'fail' : share < 0.013 ? 'refuse' : share < 0.015 ? 'slow' : 'ok';
@@ -44,7 +44,7 @@ abstract class Producer {
     this.how = how;
   }
 
-  /** The process that is enqueuing now, if any. */
+  /** The process that is enqueuing, if one is. */
   get pid(): number | undefined {
     return this.child?.exitCode === null && this.child.signalCode === null ? this.child.pid : undefined;
   }
@@ -54,7 +54,7 @@ abstract class Producer {
     return this;
   }
 
-  /** Ends when what was begun is answered. */
+  /** Stops. Resolves when what was sent is answered. */
   async stop(): Promise<void> {
     this.over = true;
     await this.#ended;
@@ -73,7 +73,7 @@ abstract class Producer {
   }
 }
 
-/** `delayq enqueue`, one process a job: exit 0 confirms it, anything else leaves it in doubt. */
+/** Runs `delayq enqueue` for each job. Exit 0 confirms it; after any other status its outcome is unknown. */
 export class OneByOne extends Producer {
   protected async produce(): Promise<void> {
     const { ledgers, random, aheadMs } = this.how;
@@ -91,11 +91,11 @@ export class OneByOne extends Producer {
   }
 }
 
-/** How many lines are fed to bulk at once, and how often, ms: 300 jobs a second. */
+/** How many lines are written to `enqueue -` at once, and how often, ms: 300 jobs a second. */
 const PER_ROUND = 30;
 const ROUND_MS = 100;
 
-/** `delayq enqueue --jobs q -`, fed steadily: the ids that it prints are confirmed. */
+/** Runs `delayq enqueue --jobs q -` with a steady flow of lines. The ids that it prints are confirmed. */
 export class Bulk extends Producer {
   protected async produce(): Promise<void> {
     const { ledgers, random, aheadMs, ttl } = this.how;
@@ -109,12 +109,12 @@ export class Bulk extends Producer {
       });
       let text = '';
       child.stdout?.on('data', (data: Buffer) => {
-        // A process that is killed may have written its last line in part.
+        // The last line of a killed process may be incomplete.
         const lines = (text + data).split('\n');
         text = lines.pop() as string;
         for (const id of lines) ledger.confirmed(id);
       });
-      // Another queue, in another process, after a while.
+      // After a while go on with another queue and process.
       for (let rounds = random.whole(5, 60); rounds > 0 && open && !this.over; rounds--) {
         const lines: string[] = [];
         for (let n = 0; n < PER_ROUND; n++) {
@@ -134,7 +134,7 @@ export class Bulk extends Producer {
   }
 }
 
-/** The library, many at a time, in this process. */
+/** Enqueues with the library, many jobs at a time. */
 export class InProcess extends Producer {
   protected async produce(): Promise<void> {
     const { url, ledgers, random, aheadMs } = this.how;
@@ -146,7 +146,7 @@ export class InProcess extends Producer {
         const id = ledger.sending(inMs);
         return { id, in: inMs, payload: JSON.parse(anyPayload(id, random)) };
       });
-      // In doubt, or not there at all: the ledger knows both as "of unknown outcome".
+      // On an error the outcome stays unknown.
       const done = await new Queue(redis, ledger.queue).enqueue(jobs).catch(() => []);
       for (const { id } of done) ledger.confirmed(id);
       await sleep(random.whole(100, 400));

@@ -1,4 +1,4 @@
-/** Chance that can be repeated: the same seed makes the same choices (mulberry32, Tommy Ettinger, public domain). */
+/** Reproducible random numbers: the same seed gives the same choices (mulberry32, Tommy Ettinger, public domain). */
 export class Random {
   #state: number;
 
@@ -15,7 +15,7 @@ export class Random {
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   }
 
-  /** A whole number from `least` to `most`. */
+  /** An integer from `least` to `most`, inclusive. */
   whole(least: number, most: number): number {
     return least + Math.floor(this.next() * (most - least + 1));
   }
@@ -28,7 +28,7 @@ export class Random {
     return list[Math.floor(this.next() * list.length)] as T;
   }
 
-  /** One of `list`, each as often as its weight says by comparison. */
+  /** One of `list`, chosen with a probability proportional to its weight. */
   pickByWeight<T>(list: readonly T[], weight: (one: T) => number): T {
     let place = this.next() * list.reduce((sum, one) => sum + weight(one), 0);
     for (const one of list) {
@@ -38,7 +38,7 @@ export class Random {
     return list.at(-1) as T;
   }
 
-  /** `list` in another order. */
+  /** `list` in random order. */
   shuffled<T>(list: readonly T[]): T[] {
     return list
       .map((one) => ({ one, place: this.next() }))
@@ -46,7 +46,7 @@ export class Random {
       .map(({ one }) => one);
   }
 
-  /** A random source of its own for a part, so that what other parts ask does not change its choices. */
+  /** An independent generator for a part of a test: its choices do not depend on what other parts draw. */
   branch(): Random {
     return new Random(this.whole(0, 0xffffffff));
   }

@@ -1,13 +1,13 @@
-// A handler of lines: does each job as soon as it has read its line whole. With "pass" it passes the line on, to
+// A handler of lines: does each job as soon as its line is complete. With "pass" it then prints the line, for
 // delayq ack.
 import { readSync } from 'node:fs';
 import { work } from './task.js';
 
 const pass = process.argv.includes('pass');
-// Whoever took the lines has gone: what it has not answered comes again.
+// The reader of our lines has gone: jobs that it has not acked are delivered again.
 process.stdout.on('error', () => process.exit(0));
 
-/** Reads 64 KiB ahead at most: a stream would read on while a job is done. */
+/** Reads at most 64 KiB ahead. A stream would read on while a job is being done. */
 function* lines() {
   const bytes = Buffer.alloc(64 * 1024);
   let rest = Buffer.alloc(0);

@@ -11,7 +11,7 @@ import { readLog } from './ledger.js';
 import { repeat, seed } from './options.js';
 import { Random } from './random.js';
 
-/** What strikes a pipeline. */
+/** What happens to a pipeline. */
 const STRIKES = {
   'its reader is killed': (pipeline: Consumer) => pipeline.signal('reader', 'SIGKILL'),
   'its reader is killed, and its drain stopped later': async (pipeline: Consumer, random: Random) => {
@@ -29,10 +29,10 @@ const STRIKES = {
   },
 } as const;
 
-/** Streams that come to rest in the pipe and its reader, and one that goes on. Pauses in seconds. */
+/** Two streams that fit into the pipe and its reader, and one that goes on. Pauses are seconds. */
 const STREAMS = {
   quiet: { flags: '--watch', jobs: 150, pad: 100, pause: '0.01', least: 5, most: 100 },
-  // A reader that is killed once it has had its end counts as done.
+  // A reader that is killed after the end of its input counts as done.
   'quiet, for a while': { flags: '--for 4s', jobs: 150, pad: 100, pause: '0.01', least: 5, most: 40 },
   busy: { flags: '--watch', jobs: 3_000, pad: 600, pause: '', least: 100, most: 1_500 },
 } as const;
@@ -44,7 +44,7 @@ afterAll(() => {
     console.log(`${name}: ${runs} runs, ${lost} jobs lost, ${twice} came twice`);
 });
 
-/** Lets a pipeline work until its reader has done some jobs, strikes it, and looks what came of all jobs. */
+/** Lets a pipeline do some jobs, strikes it, and checks what happened to all jobs. */
 async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyof typeof STRIKES, random: Random) {
   const { flags, jobs, pad, pause, least, most } = STREAMS[stream];
   const queue = freshQueue();
@@ -61,7 +61,7 @@ async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyo
     await until(() => pipeline.over || handled().length >= when);
     await STRIKES[strike](pipeline, random);
     await pipeline.ended;
-    // What a drain gives back is there at once; what it has forgotten would come when its lease has ended.
+    // What a drain gives back is pending at once; what it forgot is active until its lease expires.
     await until(async () => (await queue.counts()).active === 0, 20_000);
   } finally {
     await pipeline.kill();

@@ -1,4 +1,4 @@
-// Runs the chaos suite, or proves that it can fail: npm run test:chaos -- --help
+// Runs the chaos suite, or checks that it fails on known bugs: npm run test:chaos -- --help
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,21 +11,22 @@ const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
-Kills, cuts and freezes real processes and servers, and balances the books. Files: ledger, steps, readers, servers, large, storm
-(default: all).
+Kills, freezes and disconnects real processes and servers, then checks that no
+job was lost. Files: ledger, steps, readers, servers, large, storm (default: all)
 
-  --seed N       what chance begins with (default: a new one, printed)
-  --minutes M    how long the storm of everything lasts (default: 1)
-  --repeat N     how often each step is gone through, with seeds N, N+1 … (default: 1)
-  -t TEXT        only tests whose names match
-  --mutations    see the suite fail, once for each patch in test/chaos/mutations, applied to a copy of the project
+  --seed N       seed of all random choices (default: a new one, which is printed)
+  --minutes M    duration of the storm with all faults (default: 1)
+  --repeat N     run each scenario N times, each with the next seed (default: 1)
+  -t TEXT        run only tests whose names match
+  --mutations    check that the suite fails on each patch in test/chaos/mutations,
+                 applied to a copy of the project
 
 Examples:
   npm run test:chaos -- --minutes 30 storm
   npm run test:chaos -- --seed 7 -t 'killed after it took'`;
 
 function fail(why) {
-  console.error(`chaos: ${why}; npm run test:chaos -- --help says more`);
+  console.error(`chaos: ${why}; see npm run test:chaos -- --help`);
   process.exit(64);
 }
 
@@ -54,14 +55,14 @@ if (values.help) {
   console.log(HELP);
   process.exit();
 }
-if (!/^\d{1,9}$/.test(seed)) fail(`--seed is a whole number, not ${JSON.stringify(seed)}`);
-if (!(Number(minutes) > 0)) fail(`--minutes is a number above zero, not ${JSON.stringify(minutes)}`);
-if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat counts from 1, not ${JSON.stringify(repeat)}`);
+if (!/^\d{1,9}$/.test(seed)) fail(`--seed must be an integer, not ${JSON.stringify(seed)}`);
+if (!(Number(minutes) > 0)) fail(`--minutes must be a number above zero, not ${JSON.stringify(minutes)}`);
+if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat must be at least 1, not ${JSON.stringify(repeat)}`);
 for (const file of files) {
   if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm'].includes(file))
     fail(`there is no file ${JSON.stringify(file)}`);
 }
-// It looks into /proc, sets clocks with libfaketime and mounts a tmpfs.
+// It reads /proc, sets clocks with libfaketime and mounts a tmpfs.
 if (process.platform !== 'linux') fail('the chaos suite runs on Linux only');
 must(ROOT, 'sh', ['scripts/setup.sh', 'faketime'], { stdio: 'inherit' });
 process.exitCode = values.mutations ? mutate() : suite();
@@ -81,18 +82,18 @@ function suite() {
     ...(name ? ['-t', `'${name}'`] : []),
     ...files,
   ];
-  console.log(`chaos: to do that again: npm run test:chaos -- ${args.join(' ')}`);
+  console.log(`chaos: to repeat this run: npm run test:chaos -- ${args.join(' ')}`);
   return 1;
 }
 
-/** Runs the suite in `directory`; which tests failed, and how many passed. A file that could not be run has failed. */
+/** Runs the suite in `directory`. Returns the tests that failed, or files that could not run, and how many passed. */
 function vitest(directory, args, options, more = {}) {
   const report = process.env.DELAYQ_TEST_REPORT ?? join(mkdtempSync(join(tmpdir(), 'delayq-chaos-')), 'report.json');
-  const chance = { DELAYQ_CHAOS_SEED: seed, DELAYQ_CHAOS_MINUTES: minutes, DELAYQ_CHAOS_REPEAT: repeat };
+  const variables = { DELAYQ_CHAOS_SEED: seed, DELAYQ_CHAOS_MINUTES: minutes, DELAYQ_CHAOS_REPEAT: repeat };
   const { status } = spawnSync(
     process.execPath,
     ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/chaos/vitest.config.ts', ...args],
-    { cwd: directory, env: { ...process.env, ...chance, DELAYQ_TEST_REPORT: report, ...more }, ...options },
+    { cwd: directory, env: { ...process.env, ...variables, DELAYQ_TEST_REPORT: report, ...more }, ...options },
   );
   const { testResults, numPassedTests } = JSON.parse(readFileSync(report, 'utf8'));
   if (!process.env.DELAYQ_TEST_REPORT) rmSync(join(report, '..'), { recursive: true });
@@ -102,11 +103,11 @@ function vitest(directory, args, options, more = {}) {
   return { failed, passed: numPassedTests };
 }
 
-/** Wants the suite to be green, and red in a copy of the project to which a patch was applied. */
+/** Checks that the suite passes, and that it fails in a copy of the project with each patch. */
 function mutate() {
   const args = ['--bail=1', ...(files.length > 0 ? files : ['steps'])];
-  if (vitest(ROOT, args, { stdio: 'ignore' }).failed.length > 0) fail('the suite is red as it is');
-  console.log('green: as it is');
+  if (vitest(ROOT, args, { stdio: 'ignore' }).failed.length > 0) fail('the suite fails without any patch');
+  console.log('green: without a patch');
   let blind = 0;
   for (const patch of readdirSync(MUTATIONS).filter((file) => file.endsWith('.patch'))) {
     const copy = mkdtempSync(join(tmpdir(), 'delayq-mutation-'));
@@ -117,7 +118,7 @@ function mutate() {
       must(copy, 'git', ['apply', join(MUTATIONS, patch)]);
       must(copy, 'npm', ['run', '--silent', 'build']);
       const [, expected] = /^red: (.*)$/m.exec(readFileSync(join(MUTATIONS, patch), 'utf8'));
-      // What a run that was broken off leaves behind goes with the copy.
+      // Files that an interrupted run leaves behind are removed with the copy.
       const { failed } = vitest(copy, args, { stdio: 'ignore' }, { TMPDIR: copy });
       const seen = failed.some((test) => new RegExp(expected).test(test));
       console.log(`${seen ? 'red' : 'NOT SEEN'}: ${patch}${failed.map((test) => `\n  ${test}`).join('')}`);

@@ -7,7 +7,7 @@ import { freePort } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
-/** A Sentinel of the test's own: watches one primary, and promotes its replica once that is gone. */
+/** A Sentinel of the test's own: monitors one primary, and promotes its replica if the primary is down. */
 export class Sentinel {
   readonly #process: ChildProcess;
   readonly #client: Redis;
@@ -37,7 +37,7 @@ sentinel failover-timeout delayq 5000
     return new Sentinel(process, client);
   }
 
-  /** Resolves once it knows a replica that it could promote. */
+  /** Resolves when it knows a replica that it can promote. */
   async ready(): Promise<void> {
     await until(async () => {
       const replicas = (await this.#client.call('SENTINEL', 'REPLICAS', 'delayq').catch(() => [])) as string[][];
@@ -45,7 +45,7 @@ sentinel failover-timeout delayq 5000
     });
   }
 
-  /** The port of the server that is the primary now. */
+  /** The port of the current primary. */
   async primary(): Promise<number> {
     const [, port] = (await this.#client.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'delayq')) as [string, string];
     return Number(port);

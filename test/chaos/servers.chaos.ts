@@ -20,7 +20,7 @@ import { Sentinel } from './sentinel.js';
 
 const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
-/** Consumers of one queue, and what they noted. */
+/** Consumers of one queue, and what they logged. */
 class Watch {
   readonly #queue: string;
   readonly #url: string;
@@ -54,7 +54,7 @@ class Watch {
     }
   }
 
-  /** As a service is stopped; what is only in the pipe is removed by the clean end. */
+  /** Stops the consumers as a service manager does. */
   async end(): Promise<void> {
     for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
     for (const consumer of this.#consumers) await consumer.ended;
@@ -75,7 +75,7 @@ describe(`a failover (seed ${seed})`, () => {
     );
     const sentinel = await during(Sentinel.start(toPrimary.port));
     await sentinel.ready();
-    // What clients reach: as a proxy or a service's address that follows the primary.
+    // Clients connect through this, as through a service address that follows the primary.
     const clients = await during(FaultyProxy.start(primary.port));
     const env = { DELAYQ_REDIS_URL: clients.url };
     const ledger = new Ledger('safe');
@@ -92,7 +92,7 @@ describe(`a failover (seed ${seed})`, () => {
     const { jobs: taken } = await queue.drain({ limit: random.whole(1, 50) });
     await primary.admin.wait(1, 0);
 
-    // From here on nothing reaches the replica, and neither end can tell.
+    // From here on nothing reaches the replica, and neither side notices.
     expect(toPrimary.strike('half-open', (said) => said.includes('PSYNC'))).toBe(1);
     expect(new Set(await queue.ack(taken))).toEqual(new Set(['held']));
     const alone = Array.from({ length: random.whole(1, 50) }, (_, i) => `${i}\n`).join('');
@@ -113,7 +113,7 @@ describe(`a failover (seed ${seed})`, () => {
     expect(figures).toMatchObject({ confirmed: 200, handled: 200 });
     const again = watch.log.handlings.filter(({ attempt }) => attempt === 2).map(({ id }) => id);
     expect(again).toEqual(expect.arrayContaining(taken.map(({ id }) => id)));
-    // What was confirmed without asking for a replica is what such a failover costs.
+    // Jobs that were enqueued without --replicas are lost in such a failover.
     expect(await replica.admin.exists(key('unsafe', 'payload'))).toBe(0);
   });
 });
@@ -136,7 +136,7 @@ describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
     await watch.end();
     const { violations, figures } = ledger.balance(watch.log, await remainsOf(admin, queue));
     expect(violations).toEqual([]);
-    // A poll is a second; the rest of this is for a machine that is busy.
+    // Polling takes up to a second; the rest is for a busy machine.
     expect(figures['lateness worst ms']).toBeLessThan(60_000);
   });
 });
@@ -155,7 +155,7 @@ it('consumers that were down for 30 days, through a restart: all is there, oldes
   expect({ code, lines: linesOf(stdout).map(Number) }).toEqual({ code: 0, lines: [...days].sort((a, b) => a - b) });
 });
 
-/** A mount that is the command's own, and gone with it. */
+/** Runs a command in a mount namespace of its own. */
 const OWN_MOUNT = 'unshare -rm';
 
 describe.runIf(spawnSync('sh', ['-c', `${OWN_MOUNT} mount -t tmpfs -o size=32k tmpfs /mnt`]).status === 0)(
@@ -179,11 +179,11 @@ describe.runIf(spawnSync('sh', ['-c', `${OWN_MOUNT} mount -t tmpfs -o size=32k t
       const ended = await onFullDisk(line, { Q: queue, LOG: log });
       expect(ended).toMatchObject({ code: status, stderr: expect.stringMatching(/No space left|ENOSPC|no space/) });
       const written = linesOf(readFileSync(log, 'utf8')).filter((text) => payloads.includes(text));
-      // Of a chunk that does not fit into a file nothing stays there.
+      // Nothing stays of a chunk that does not fit.
       if (status !== 74) expect(written.length).toBeGreaterThan(10);
       expect(written.length).toBeLessThan(80);
       await admin.hset(key(queue, 'config'), 'tries', '100');
-      // Failed jobs wait; for them it is later now.
+      // Makes failed jobs due now.
       for (const id of await admin.zrange(key(queue, 'pending'), '0', '-1'))
         await admin.zadd(key(queue, 'pending'), 1, id);
       const rest = linesOf((await delayq(['drain', queue])).stdout);

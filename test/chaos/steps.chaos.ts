@@ -14,22 +14,22 @@ import { repeat, seed } from './options.js';
 import { payloadOf } from './producers.js';
 import { Random } from './random.js';
 
-/** A file that is always there: handlers behind this gate do not wait. */
+/** A file that always exists: handlers with this gate do not wait. */
 const OPEN = '/';
 
 beforeAll(async () => {
-  // Redis knows the scripts from here on, so that a hash in a call means that it runs.
+  // Loads the scripts: from now on a call with a script's hash runs it.
   const queue = new Queue(connection, freshName());
   await queue.enqueue({ payload: 1 });
   await queue.ack((await queue.drain()).jobs);
 });
 
-/** A queue with some jobs of which the first handled waits, a consumer of it to be struck, and one to the rescue. */
+/** A queue with jobs, the first of which waits for a gate; a consumer to strike; and others that handle the rest. */
 class Scene {
   readonly form: Form;
   readonly queue = freshName();
   readonly ledger = new Ledger(this.queue);
-  /** How long leases of the queue last, ms. */
+  /** The lease of the queue, ms. */
   leaseMs = 1_000;
   readonly #directory = temporaryDirectory();
   readonly #random: Random;
@@ -58,7 +58,7 @@ class Scene {
     return this.#proxy as FaultyProxy;
   }
 
-  /** The consumer that a fault is to strike. */
+  /** The consumer to strike. */
   get struck(): Consumer {
     return this.#struck as Consumer;
   }
@@ -77,14 +77,14 @@ class Scene {
     return new Consumer(form, { queue: this.queue, url, log: this.#log, errors, label, gate, lease: '1s' });
   }
 
-  /** Starts the consumer to be struck, behind a proxy and a gate. */
+  /** Starts the consumer to strike, with a proxy and a gate. */
   async begin(fault?: FaultyProxy['fault']): Promise<void> {
     this.#proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
     this.proxy.fault = fault;
     this.#struck = this.#consumer(this.form, this.proxy.url, 'struck', this.#gate);
   }
 
-  /** A consumer that meets no fault. */
+  /** Starts a consumer without faults. */
   rescuer(form: Form, gate = OPEN): Consumer {
     const rescuer = this.#consumer(form, redisUrl, `rescuer-${this.#rescuers.length}`, gate);
     this.#rescuers.push(rescuer);
@@ -99,7 +99,7 @@ class Scene {
     return (await admin.zcard(key(this.queue, 'pending'))) + (await admin.zcard(key(this.queue, 'active')));
   }
 
-  /** Others handle what is left, as soon as its leases have ended, and no sooner. */
+  /** Lets others handle the remaining jobs. Checks that none is handled before its lease has expired. */
   async rescue(): Promise<void> {
     const ends = await admin.zrange(key(this.queue, 'active'), '0', '-1', 'WITHSCORES');
     const before = readLog(this.log).handlings.length;
@@ -109,7 +109,7 @@ class Scene {
       return false;
     });
     for (const { id, start, run } of readLog(this.log).handlings.slice(before)) {
-      // Handlers of a drain that was killed go on.
+      // Handlers of a killed drain go on.
       if (run === 'struck') continue;
       const place = ends.indexOf(id);
       if (place >= 0)
@@ -117,7 +117,7 @@ class Scene {
     }
   }
 
-  /** Balances the books and returns their figures. */
+  /** Balances the books. Returns the figures. */
   async balance(): Promise<Record<string, number>> {
     const { figures, violations } = this.ledger.balance(readLog(this.log), await remainsOf(admin, this.queue), {
       disturbed: (run) => run === 'struck',
@@ -127,7 +127,7 @@ class Scene {
     return { ...figures, again: figures['handled again after a loss or failure'] as number };
   }
 
-  /** Ends whatever is still there. */
+  /** Ends all processes. */
   async stop(): Promise<void> {
     this.openGate();
     for (const consumer of [this.#struck, ...this.#rescuers]) await consumer?.kill();
@@ -135,7 +135,7 @@ class Scene {
   }
 }
 
-/** Plays a scene as often as asked, each time with another seed. */
+/** Plays a scene `repeat` times, each time with another seed. */
 async function play(form: Form, act: (scene: Scene) => Promise<void>): Promise<void> {
   for (let n = 0; n < Math.max(1, repeat); n++) {
     const scene = new Scene(form, new Random(seed + n));
@@ -149,7 +149,7 @@ async function play(form: Form, act: (scene: Scene) => Promise<void>): Promise<v
   }
 }
 
-/** Where a consumer stands when it is struck, and what is done to the network to keep it there. */
+/** The moments at which a consumer is struck, and the fault of the network that keeps it there. */
 const STEPS = {
   'before it takes': { script: 'drain', kind: 'deaf' },
   'after it took': { script: 'drain', kind: 'silent' },
@@ -166,7 +166,7 @@ async function reach(scene: Scene, step: Step): Promise<void> {
   await until(() => (how ? scene.proxy.struck > 0 : scene.log.includes('began')));
 }
 
-/** Who is struck: whoever stands at that step. A drain with a lease may be over when its reader is at its first job. */
+/** The member to strike at a step. A drain with --lease may have ended when its reader does its first job. */
 function memberAt(form: Form, step: Step): string {
   if (form !== 'lease') return 'drain';
   const how = STEPS[step];
@@ -174,7 +174,7 @@ function memberAt(form: Form, step: Step): string {
 }
 
 const cases = FORMS.flatMap((form) => (Object.keys(STEPS) as Step[]).map((step) => [form, step] as const));
-/** Forms that hold a lease for as long as a job is handled. */
+/** Forms that renew a lease while a job is handled. */
 const HOLDING = ['exec', 'pipe', 'worker'] as const;
 
 describe.concurrent(`a consumer (seed ${seed})`, () => {
@@ -182,7 +182,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
     play(form, async (scene) => {
       await reach(scene, step);
       const struck = scene.struck.signal(memberAt(form, step), 'SIGKILL');
-      // All that is left in the pipe to stdout, a drain may have ended.
+      // A drain to stdout may have ended: the rest is in the pipe.
       if (form !== 'stdout' || STEPS[step]) expect(struck).toBe(true);
       scene.openGate();
       await scene.struck.ended;
@@ -217,14 +217,15 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
         scene.struck.signal('drain', 'SIGSTOP');
         const gate = join(temporaryDirectory(), 'gate');
         let other = scene.rescuer('exec', gate);
-        // A drain that comes before the lease has ended finds nothing and ends.
+        // A drain that starts before the lease has expired finds nothing and ends.
         await until(() => {
           if (scene.log.split('began').length > 2) return true;
           if (other.over) other = scene.rescuer('exec', gate);
           return false;
         });
         const held = await admin.hgetall(key(scene.queue, 'lease'));
-        // The first is done before its drain can learn that the lease is gone. (A worker is frozen with its handlers.)
+        // The first handler is done before its drain can learn that the lease was lost. (A frozen worker freezes its
+        // handlers.)
         scene.openGate();
         if (form !== 'worker') await until(() => readLog(scene.log).handlings.length === 1);
         scene.struck.signal('drain', 'SIGCONT');
@@ -238,7 +239,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
 
   it.each(HOLDING)('%s keeps its lease while a job takes longer than that (failures 11)', (form) =>
     play(form, async (scene) => {
-      // No hiccup of a busy machine ends it.
+      // Long enough for a busy machine.
       scene.leaseMs = 4_000;
       await reach(scene, 'while a job is handled');
       const ends = async () => Number((await admin.zrange(key(scene.queue, 'active'), '-1', '-1', 'WITHSCORES'))[1]);
@@ -261,7 +262,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
         await scene.struck.ended;
         await scene.rescue();
         const figures = await scene.balance();
-        // Who answers for a job knows: of a reader that goes away with its lines only the lease can tell.
+        // A drain sees its handler fail. If the reader of a --lease pipeline dies, only its leases expire.
         expect(figures[form === 'lease' ? 'leases lost' : 'failed']).toBeGreaterThan(0);
       }),
   );
@@ -271,7 +272,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
       await scene.fill('wait', 400);
       await scene.begin();
       await until(() => scene.log.includes('began'));
-      // More is taken by now than the pipe and the reader hold, or all of it was little enough to be written.
+      // By now the pipe and the reader are full, or all jobs were written.
       scene.struck.signal('drain', 'SIGTERM');
       scene.openGate();
       expect(await scene.struck.ended).toEqual(new Map(Object.entries({ drain: 0, reader: 0 })));

@@ -5,7 +5,7 @@ import type { Balance } from './ledger.js';
 import { minutes, seed } from './options.js';
 import { Storm, type Weather } from './storm.js';
 
-/** A lease that no hiccup of a busy machine ends, ms. */
+/** A lease that is long enough for a busy machine, ms. */
 const PATIENT_MS = 20_000;
 
 let storm: Storm | undefined;
@@ -19,7 +19,7 @@ async function begin(weather: Omit<Weather, 'seed'>): Promise<Storm> {
   return storm;
 }
 
-/** Prints what happened, and fails with all that cannot be explained. */
+/** Prints what happened, and fails with what cannot be explained. */
 function expectBalanced(balances: readonly Balance[], storm: Storm): void {
   const row = (name: string, cells: readonly unknown[]) =>
     console.log(name.padEnd(40), ...cells.map((cell) => String(cell).padStart(9)));
@@ -36,7 +36,7 @@ function expectBalanced(balances: readonly Balance[], storm: Storm): void {
   const faults = Object.entries(storm.struck).map(([name, times]) => `${name} ${times}`);
   console.log('faults:', faults.join(', ') || 'none');
   const violations = balances.flatMap((balance) => balance.violations);
-  if (violations.length > 0) console.log('what there is to look at:', storm.keep());
+  if (violations.length > 0) console.log('files to examine:', storm.keep());
   expect(violations).toEqual([]);
 }
 
@@ -80,7 +80,7 @@ describe(`a storm (seed ${seed})`, () => {
   });
 });
 
-/** Each time some more jobs have been handled since the last. */
+/** Kills Redis `times` times, each time after some more jobs were handled. */
 async function killRedis(storm: Storm, times: number): Promise<void> {
   await until(() => storm.allAtWork, 60_000);
   for (let kill = 0; kill < times; kill++) {

@@ -14,39 +14,39 @@ import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
 import { Random } from './random.js';
 
-/** How a storm blows. */
+/** The options of a storm. */
 export interface Weather {
   readonly seed: number;
-  /** How often each fault strikes, by comparison; none: calm. */
+  /** The faults and their weights; none: calm. */
   readonly faults: Partial<Record<FaultName, number>>;
-  /** A pause between faults lasts this long at most, ms. */
+  /** The longest pause between faults, ms. */
   readonly pauseMs?: number;
   readonly appendfsync?: 'always' | 'everysec';
-  /** Consumers and producers meet Redis without the proxy. */
+  /** Consumers and producers connect to Redis without the proxy. */
   readonly direct?: boolean;
-  /** How long a lease lasts, and how long after their due time jobs that expire do so. */
+  /** The lease, and the time to live of jobs that may expire. */
   readonly leaseMs?: number;
   readonly ttl?: string;
 }
 
-/** Jobs due at most so far ahead, leases and waits short: in minutes everything happens that takes days elsewhere. */
+/** Short delays, leases and backoffs: in minutes everything happens that takes days elsewhere. */
 const AHEAD_MS = 3_000;
 const LEASE_MS = 2_000;
 const SETTINGS = { backoff: '200 1000', tries: '8' };
 
-/** How long the last jobs may take when the storm is over, ms: longer means that they are stuck. */
+/** How long the last jobs may take after the storm, ms. After that they count as stuck. */
 const CALM_MS = 120_000;
 
-/** How commands may end when things go wrong: as the exit table says, or by SIGKILL or SIGTERM (before they can hear it). */
+/** The exit statuses allowed under faults: documented ones, SIGKILL, and SIGTERM before it can be handled. */
 const EXITS = new Set([0, 1, 69, 75, 137, 143]);
 
-/** What a Redis with everysec that is killed may forget at worst, ms: it lets an fsync take a second over its time. */
+/** What a killed Redis may lose at most with everysec, ms: an fsync may take a second longer. */
 const FORGETS_MS = 2_000;
 
-/** A queue for all forms, one for at most once, one whose readers are killed as well. */
+/** A queue for all forms, one for at most once, and one whose readers are killed too. */
 const QUEUES = ['all', 'once', 'readers'] as const;
 
-/** Producers and consumers of every form, real processes, at work on a Redis of their own while faults strike. */
+/** Producers and consumers of every form, all real processes, on a Redis of their own, while faults strike. */
 export class Storm {
   readonly #weather: Weather;
   readonly #random: Random;
@@ -56,7 +56,7 @@ export class Storm {
   readonly #ledgers = QUEUES.map((queue) => new Ledger(queue));
   readonly #consumers = new Set<Consumer>();
   readonly #disturbed = new Set<string>();
-  /** What no command may end with, and what it may not say, whatever strikes it. */
+  /** Exit statuses that no fault may cause. */
   readonly #bugs: string[] = [];
   readonly #slots: Promise<void>[] = [];
   readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
@@ -64,7 +64,7 @@ export class Storm {
   readonly struck: Partial<Record<FaultName, number>> = {};
   /** When Redis was killed, ms. */
   readonly #killed: number[] = [];
-  /** Consumers no longer watch: to stdout they would keep what is in the pipe, as nothing follows it. */
+  /** The faults are over. Consumers no longer watch: those to stdout would keep the last jobs in the pipe. */
   #calm = false;
   #over = false;
   #runs = 0;
@@ -113,7 +113,7 @@ export class Storm {
     for (const queue of QUEUES) await this.#server.admin.hset(key(queue, 'config'), { ...SETTINGS, lease });
     const producing = (): Producing => ({
       url: this.#url,
-      // Most jobs into the first, which all forms share.
+      // Most jobs go into the first queue, which all forms share.
       ledgers: [this.#ledger('all'), this.#ledger('all'), ...this.#ledgers],
       random: this.#random.branch(),
       errors: this.#errors,
@@ -154,10 +154,10 @@ export class Storm {
       this.#consumers.add(consumer);
       const statuses = await consumer.ended;
       this.#consumers.delete(consumer);
-      // Whatever ended it: it has said that something went wrong.
+      // Whatever the reason: something went wrong.
       if ([...statuses.values()].some((status) => status !== 0)) this.#disturbed.add(consumer.label);
       for (const [member, status] of statuses) {
-        // xargs: 123, when what it has started was interrupted.
+        // xargs exits with 123 if its command was interrupted.
         const expected = EXITS.has(status) || ([123, 130].includes(status) && consumer.hurried.has(member));
         if (!expected) this.#bugs.push(`${consumer.label}: ${member} ended with ${status}`);
       }
@@ -165,12 +165,12 @@ export class Storm {
     }
   }
 
-  /** Where nothing may come twice no drain to a reader is stopped: what that had lately comes again then. */
+  /** In calm, drains to a reader are not stopped: a stop makes the latest jobs come again. */
   #endsAlone(form: Form): boolean {
     return form === 'stdout' && Object.keys(this.#weather.faults).length === 0;
   }
 
-  /** Tells drains to stop. */
+  /** Sends SIGTERM to the drains. */
   #stopAll(): void {
     for (const consumer of this.#consumers) {
       if (this.#endsAlone(consumer.form)) continue;
@@ -191,7 +191,7 @@ export class Storm {
     };
   }
 
-  /** Lets faults strike until `done`, each at least once; those of Redis one after another, the others beside them. */
+  /** Lets faults strike until `done`, each at least once: those of Redis one by one, others at the same time. */
   async rage(done: () => boolean): Promise<void> {
     const names = Object.keys(this.#weather.faults) as FaultName[];
     const ofRedis = names.filter((name) => /Redis|CLIENT|DEBUG/.test(name));
@@ -203,7 +203,7 @@ export class Storm {
     if (names.length === 0) return;
     const weight = (name: FaultName) => this.#weather.faults[name] ?? 0;
     const sum = (some: readonly FaultName[]) => some.reduce((total, name) => total + weight(name), 0);
-    // Two lanes share the faults: the one with fewer of them waits longer.
+    // The group with fewer faults waits longer between them.
     const share = sum(names) / sum(Object.keys(this.#weather.faults) as FaultName[]);
     const { pauseMs = 1_500 } = this.#weather;
     const first = random.shuffled(names);
@@ -214,7 +214,7 @@ export class Storm {
     }
   }
 
-  /** Lets one fault strike now; false when there was nothing for it to strike. */
+  /** Lets one fault strike now. Resolves with false if there was nothing to strike. */
   async strike(name: FaultName, random = this.#random.branch()): Promise<boolean> {
     if (name === 'kill Redis') this.#killed.push(Date.now());
     const found = await FAULTS[name](this.#victims(random));
@@ -222,7 +222,7 @@ export class Storm {
     return found;
   }
 
-  /** How many lines handlers have noted so far. */
+  /** How many lines handlers have logged so far. */
   get handled(): number {
     return readFileSync(this.#log, 'latin1').split('\n').length - 1;
   }
@@ -233,7 +233,9 @@ export class Storm {
     return [...FORMS.map((form) => `all/${form}/`), 'once/', 'readers/'].every((run) => log.includes(` ${run}`));
   }
 
-  /** Lets the storm pass: what is left is handled in peace, then all ends, and the books are balanced. */
+  /**
+   * Ends the storm: the remaining jobs are handled without faults, then all processes end, and the books are balanced.
+   */
   async end(): Promise<Balance[]> {
     await Promise.all(this.#producers.map((producer) => producer.stop()));
     this.#calm = true;
@@ -288,7 +290,7 @@ export class Storm {
     return balances;
   }
 
-  /** Copies what processes said and noted, and what Redis wrote, to where it stays. Returns the directory. */
+  /** Copies the logs, the stderr and Redis's files to a directory that stays. Returns the directory. */
   keep(): string {
     const directory = mkdtempSync(join(tmpdir(), `delayq-chaos-${this.#weather.seed}-`));
     cpSync(this.#directory, directory, { recursive: true });

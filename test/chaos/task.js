@@ -1,20 +1,20 @@
-// What the handlers in JavaScript have in common: what they note, and what the payloads tell them to do.
+// What the handlers in JavaScript share: the log, and what payloads tell them to do.
 import { appendFileSync, existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const { CHAOS_LOG, CHAOS_GATE, CHAOS_PAUSE = '0', CHAOS_RUN } = process.env;
 
-/** Appends a line to the log, in one piece. */
+/** Appends a line to the log in one write. */
 export const note = (...words) => appendFileSync(CHAOS_LOG, `${words.join(' ')}\n`);
 
-/** Does a job and notes it. */
+/** Does a job and logs it. */
 export async function work({ id, attempt, due, receipt }, payload) {
   const start = Date.now();
-  // It says itself how long it is.
+  // The payload contains its own length.
   if (payload.id !== id || Number(payload.bytes) !== JSON.stringify(payload).length) note('corrupt', id);
   if (payload.do === 'wait') {
     note('began', id, process.pid);
-    // When the log is gone the suite has ended, and nobody will open the gate.
+    // Without a log the suite has ended, and nobody will open the gate.
     while (!existsSync(CHAOS_GATE)) {
       await sleep(20);
       if (!existsSync(CHAOS_LOG)) process.exit(1);

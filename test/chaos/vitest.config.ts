@@ -8,7 +8,7 @@ export default defineConfig({
     globalSetup: 'test/support/shared-server.ts',
     testTimeout: 180_000,
     hookTimeout: 30_000,
-    // Each file keeps the machine busy by itself.
+    // A single file keeps the machine busy.
     fileParallelism: false,
     reporters: report ? ['verbose', ['json', { outputFile: report }]] : ['verbose'],
     env: { TZ: 'UTC' },

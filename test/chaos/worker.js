@@ -1,4 +1,4 @@
-// A consumer made of the library: worker.js <queue> <concurrency> [--watch]
+// A consumer with the library's Worker: worker.js <queue> <concurrency> [--watch]
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, Dead, Queue, Worker } from 'delayq';
 import { note, work } from './task.js';
