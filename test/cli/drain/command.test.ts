@@ -1,0 +1,192 @@
+import { existsSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { JsonText } from '../../../src/index.js';
+import { begin, delayq, linesOf } from '../../support/cli.js';
+import { path, read, script, shell, show, upTo } from '../../support/handlers.js';
+import { freshQueue, redisUrl, timePasses } from '../../support/redis.js';
+import { until } from '../../support/until.js';
+
+describe('delayq drain -- command', () => {
+  it('runs a process a job: payload on stdin, the rest in the environment', async () => {
+    const queue = freshQueue();
+    const odd = '{"big":12345678901234567890,"s":"it\'s \\"$(touch x)\\" % `id`"}';
+    await queue.enqueue({ payload: JsonText.parse(odd), id: 'order:42', at: 1_000, tries: 7 });
+    const { code, stdout, stderr } = await delayq(['drain', queue.name, ...shell('cat; env | grep ^DELAYQ_ | sort')]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^delayq: 1 done in \d+ms\n$/) });
+    expect(linesOf(stdout)).toEqual([
+      odd,
+      'DELAYQ_ATTEMPT=1',
+      'DELAYQ_DUE=1000',
+      'DELAYQ_ID=order:42',
+      `DELAYQ_QUEUE=${queue.name}`,
+      expect.stringMatching(/^DELAYQ_RECEIPT=\w{12}$/),
+      expect.stringMatching(/^DELAYQ_REDIS_URL=unix:/),
+      'DELAYQ_TRIES=7',
+    ]);
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0, meta: 0, stats: { acked: 1 } });
+  });
+
+  it('says nothing when nothing was due, and with -q nothing at all', async () => {
+    const queue = freshQueue();
+    const silent = { code: 0, signal: null, stdout: '', stderr: '' };
+    expect(await delayq(['drain', queue.name, '--', 'true'])).toEqual(silent);
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    expect(await delayq(['drain', '-q', queue.name, '--', 'true'])).toEqual(silent);
+    expect((await queue.counts()).stats.acked).toBe(2);
+  });
+
+  it('says with -v what became of each job', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([
+      { payload: 0, id: 'a', at: 1 },
+      { payload: 1, id: 'b', at: 2 },
+      { payload: 65, id: 'c', at: 3 },
+    ]);
+    const { code, stderr } = await delayq(['drain', '-v', queue.name, ...shell('read x; echo "no $x" >&2; exit $x')]);
+    expect(code).toBe(1);
+    expect(linesOf(stderr).filter((line) => line.startsWith('delayq'))).toEqual([
+      expect.stringMatching(new RegExp(`^delayq: ${queue.name} a: attempt 1, \\d+ms: done$`)),
+      expect.stringMatching(
+        new RegExp(`^delayq: ${queue.name} b: attempt 1, \\d+ms: failed, retry in 1\\ds: exit 1: no 1$`),
+      ),
+      expect.stringMatching(new RegExp(`^delayq: ${queue.name} c: attempt 1, \\d+ms: dead: exit 65: no 65$`)),
+      expect.stringMatching(/^delayq: 1 done, 1 will be retried, 1 dead in \d+ms$/),
+    ]);
+  });
+
+  it('passes a handler its arguments and options as they are, and {id} and {queue} where they are whole', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: '$(touch x)', id: '$(touch_x)' });
+    const print = script('for arg; do echo "<$arg>"; done');
+    const args = ['-v', '--watch', '--', '{id}', '{queue}', 'x{id}', 'a b', '$HOME', ''];
+    const { stdout } = await delayq(['drain', queue.name, '--', print, ...args]);
+    const seen = ['-v', '--watch', '--', '$(touch_x)', queue.name, 'x{id}', 'a b', '$HOME', ''];
+    expect(linesOf(stdout)).toEqual(seen.map((arg) => `<${arg}>`));
+  });
+
+  it('lets no shell see a payload or an id as code, in whatever form (failures 32)', async () => {
+    const touched = path();
+    const code = `$(touch ${touched}) \`touch ${touched}\` '; touch ${touched}; ' "; touch ${touched}; " % \\ \n`;
+    const forms = [
+      (name: string) => [name, '--', 'cat'],
+      (name: string) => [name, '--', 'sh', '-c', 'cat', '{id}'],
+      (name: string) => ['--text', name, '--', 'cat'],
+      (name: string) => ['--pipe', 'cat', name],
+      (name: string) => ['--envelope', '--pipe', 'cat', name],
+      (name: string) => ['--text', name],
+    ];
+    for (const form of forms) {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: code, id: `$(touch\${IFS}${touched})` });
+      const ended = await delayq(['drain', ...form(queue.name)]);
+      expect(ended).toMatchObject({ code: 0, stdout: expect.stringContaining('touch') });
+      expect(existsSync(touched)).toBe(false);
+    }
+  });
+
+  it('keeps what opens Redis out of the environment of handlers (failures 33)', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const env = {
+      DELAYQ_REDIS_URL: redisUrl,
+      REDIS_URL: 'rediss://user:se%63ret@host:6379/1',
+      REDISCLI_AUTH: 'secret',
+      KEPT: 'yes',
+    };
+    const { stdout } = await delayq(['drain', queue.name, '--', 'env'], { env });
+    expect(stdout).not.toMatch(/se.?cret|REDISCLI_AUTH/);
+    expect(linesOf(stdout)).toEqual(
+      expect.arrayContaining(['KEPT=yes', 'REDIS_URL=rediss://host:6379/1', `DELAYQ_REDIS_URL=${redisUrl}`]),
+    );
+  });
+
+  it.each(['redis://:se/cret@host:x', 'redis://host?password=secret', 'sentinel://se%%cret', 'secret'])(
+    'keeps REDIS_URL=%s, which it cannot read, to itself (failures 33)',
+    async (REDIS_URL) => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1 });
+      const env = { DELAYQ_REDIS_URL: redisUrl, REDIS_URL, DELAYQ_ID: 'secret', DELAYQ_RECEIPT: 'secret' };
+      expect((await delayq(['drain', '-q', '--pipe', 'env', queue.name], { env })).stdout).not.toMatch(/cret/);
+    },
+  );
+
+  it.each([
+    [['drain', 'q', './x'], 'a handler stands after --'],
+    [['drain', 'q', './x', '--', 'y'], 'a handler stands after --'],
+    [['drain', '--', 'q', './x'], 'a handler stands after --'],
+    [['drain', '--pipe', 'cat', 'q', '--', './x'], 'two handlers'],
+    [['drain', '--at-most-once', 'q', '--', './x'], 'at least once'],
+    [['drain', '--batch', '5', 'q', '--', './x'], '--batch is for --pipe'],
+    [['drain', '--dead-on', '5', '--pipe', 'cat', 'q'], '--dead-on is for'],
+    [['drain', '--dead-on', '0', 'q', '--', './x'], '"0" does not list'],
+    [['drain', 'q', '--', ''], 'the handler is empty'],
+    [['drain', 'q', '--'], 'the handler is empty'],
+    [['drain', '--pipe', ' ', 'q'], 'the handler is empty'],
+    [['drain', '-P', '2', 'q'], '-P is for handlers'],
+    [['drain', '--timeout', '2s', 'q'], '--timeout is for handlers'],
+    [['drain', '--backoff', '5', 'q', '--', 'x'], 'no unit'],
+    [['drain', '--rate', '5', 'q', '--', 'x'], '"5" is not a rate'],
+    [['drain', '-v', '-q', 'q', '--', 'x'], 'contradict'],
+  ])('%j is refused', async (args, message) => {
+    expect(await delayq(args as string[])).toMatchObject({
+      code: 64,
+      stdout: '',
+      stderr: expect.stringContaining(message as string),
+    });
+  });
+});
+
+describe('delayq drain --pipe', () => {
+  it('hands a batch to a shell command, one job a line, and removes it when that exits 0', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(250).map((n) => ({ payload: { n }, at: 1_000 + n })));
+    const command = 'cat; echo "$DELAYQ_QUEUE end"';
+    const { code, stdout, stderr } = await delayq(['drain', '--batch', '100', '--pipe', command, queue.name]);
+    const end = `${queue.name} end`;
+    const lines = upTo(250).map((n) => `{"n":${n}}`);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('250 done') });
+    expect(linesOf(stdout)).toEqual([
+      ...lines.slice(0, 100),
+      end,
+      ...lines.slice(100, 200),
+      end,
+      ...lines.slice(200),
+      end,
+    ]);
+    expect((await queue.counts()).payload).toBe(0);
+  });
+
+  it('gives the whole batch back by the backoff when it exits with anything else', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(20).map((n) => ({ payload: n, id: `j${n}` })));
+    const options = ['--batch', '10', '--backoff', '7s', '--pipe', 'grep -q 15 && exit 65; exit 0'];
+    const { code } = await delayq(['drain', ...options, queue.name]);
+    expect(code).toBe(0);
+    const { pending, dead, stats } = await queue.counts();
+    expect({ pending, dead, stats }).toMatchObject({ pending: 10, dead: 0, stats: { acked: 10, retried: 10 } });
+    expect(await show(queue, 'j15')).toMatchObject({ failures: 1, error: 'exit 65' });
+  });
+
+  it('writes envelopes or texts when asked', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 'a text', id: 'a' });
+    await delayq(['drain', '-q', '--envelope', '--pipe', 'cat; exit 1', '--backoff', '0s', queue.name]).then(
+      ({ stdout }) =>
+        expect(JSON.parse(stdout)).toMatchObject({ queue: queue.name, id: 'a', attempt: 1, payload: 'a text' }),
+    );
+    expect((await delayq(['drain', '-q', '--text', '--pipe', 'cat', queue.name])).stdout).toBe('a text\n');
+  });
+
+  it('of a killed drain brings the batch back after the lease (failures 7)', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(30).map((n) => ({ payload: n })));
+    const log = path();
+    const running = begin(['drain', '--pipe', `echo $$ > ${log}; exec sleep 600`, queue.name]);
+    await until(() => read(log).includes('\n'));
+    running.child.kill('SIGKILL');
+    await running.ended;
+    process.kill(Number(read(log)), 'SIGKILL');
+    await timePasses(queue.name, 60_001);
+    expect(linesOf((await delayq(['drain', '-q', '--pipe', 'cat', queue.name])).stdout)).toHaveLength(30);
+  });
+});

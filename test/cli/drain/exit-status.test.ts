@@ -1,0 +1,260 @@
+import { existsSync, readdirSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Queue } from '../../../src/index.js';
+import { begin, cronEnv, delayq, linesOf } from '../../support/cli.js';
+import { alive, path, read, script, shell, show, upTo } from '../../support/handlers.js';
+import { connection, freshName, freshQueue } from '../../support/redis.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+import { until } from '../../support/until.js';
+
+describe('the exit status of a handler', () => {
+  const statusOf = async (status: string, ...options: string[]) => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: { n: 1 }, id: 'a' });
+    const ended = await delayq(['drain', ...options, queue.name, ...shell(`echo why >&2; ${status}`)]);
+    return { ended, queue, job: await show(queue, 'a') };
+  };
+
+  it('0 removes the job', async () => {
+    const { ended, job } = await statusOf('exit 0');
+    expect({ code: ended.code, job }).toEqual({ code: 0, job: undefined });
+  });
+
+  it.each(['65', '100'])(
+    '%s makes it dead at once, with its stderr as last error; requeue brings it back',
+    async (status) => {
+      const { ended, queue, job } = await statusOf(`exit ${status}`);
+      expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining(`: dead: exit ${status}: why\n`) });
+      expect(job).toMatchObject({ state: 'dead', reason: 'refused', error: `exit ${status}: why`, failures: 1 });
+      expect(job?.died).toBeGreaterThan(0);
+      expect(await delayq(['requeue', queue.name, 'a'])).toMatchObject({ code: 0 });
+      expect(await delayq(['drain', '-q', queue.name, '--', 'cat'])).toMatchObject({ code: 0, stdout: '{"n":1}\n' });
+      expect((await queue.counts()).payload).toBe(0);
+    },
+  );
+
+  it('can be given another meaning', async () => {
+    expect((await statusOf('exit 65', '--dead-on', '3,4')).job).toMatchObject({ state: 'pending', failures: 1 });
+    expect((await statusOf('exit 4', '--dead-on', '3,4')).job).toMatchObject({ state: 'dead' });
+  });
+
+  it.each([
+    ['exit 1', 'exit 1: why'],
+    ['kill -9 $$', 'killed by SIGKILL: why'],
+    ['kill -TERM $$', 'killed by SIGTERM: why'],
+  ])('of "%s" is a failure, tried again by the backoff; that is no error of the run', async (status, error) => {
+    const { ended, job } = await statusOf(status, '--backoff', '1h');
+    expect(ended.code).toBe(0);
+    expect(job).toMatchObject({ state: 'pending', failures: 1, error });
+    expect((job?.due ?? 0) - (await connection.now())).toBeGreaterThan(3_590_000);
+  });
+
+  it('75 twice and then 0: three attempts in one run, by its backoff', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const log = path();
+    const handler = script(`date +%s%N >> ${log}; [ $(wc -l < ${log}) -ge 3 ] || exit 75`);
+    const { code, stderr } = await delayq(['drain', '--for', '6s', '--backoff', '1s,2s', queue.name, '--', handler]);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/1 done, 2 will be retried in 6/);
+    const [first = 0, second = 0, third = 0] = linesOf(read(log)).map((line) => Number(line) / 1e6);
+    expect(second - first).toBeGreaterThanOrEqual(995);
+    expect(third - second).toBeGreaterThanOrEqual(1_995);
+    expect(await queue.counts()).toMatchObject({ payload: 0, meta: 0, stats: { acked: 1, retried: 2 } });
+  });
+
+  it('255 stops the run, as it does with xargs', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(10).map((n) => ({ payload: n, at: 1_000 + n })));
+    const ended = await delayq(['drain', queue.name, ...shell('read x; [ $x = 2 ] && exit 255; exit 0')]);
+    expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining('exited with 255') });
+    expect(await queue.counts()).toMatchObject({ pending: 8, active: 0, stats: { acked: 2, retried: 1 } });
+  });
+
+  it('of many failures in a row opens the circuit: stop, give back, exit 1', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(30).map((n) => ({ payload: n })));
+    const ended = await delayq(['drain', '--max-failures', '3', queue.name, '--', 'false']);
+    expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining('3 failures in a row') });
+    expect(await queue.counts()).toMatchObject({ pending: 30, active: 0, meta: 3, stats: { retried: 3 } });
+  });
+
+  it('spends the tries, and then the job is dead with all there is to know (failures 13)', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([
+      { payload: 'poison', id: 'poison', tries: 3, at: 1 },
+      { payload: 'fine', id: 'fine', at: 2 },
+    ]);
+    const handler = shell(
+      'read x; [ $x = \'"poison"\' ] || exit 0; echo "attempt $DELAYQ_ATTEMPT of $DELAYQ_TRIES" >&2; exit 1',
+    );
+    const { code } = await delayq(['drain', '--for', '3s', '--backoff', '100ms', queue.name, ...handler]);
+    expect(code).toBe(1);
+    expect(await show(queue, 'fine')).toBe(undefined);
+    const job = await show(queue, 'poison');
+    expect(job).toMatchObject({ state: 'dead', reason: 'failed', error: 'exit 1: attempt 3 of 3', due: 1, losses: 0 });
+    expect(job?.payload?.toString()).toBe('"poison"');
+    // Nothing takes it any more.
+    expect(await delayq(['drain', '--fail-if-empty', queue.name, '--', 'true'])).toMatchObject({ code: 3 });
+  });
+});
+
+describe('a handler that cannot be run', () => {
+  it.each([
+    ['missing', ['--', './missing'], 'the program does not exist'],
+    ['not executable', ['--', '/etc/passwd'], 'no permission to execute it'],
+    ['always 127', shell('exit 127'), 'a command is not found'],
+    ['always 126', shell('exit 126'), 'a command is not found'],
+    ['missing in the pipe', ['--pipe', 'missing-command'], 'a command is not found'],
+  ])('(%s) is said, exit 78, nothing is counted and everything stays (failures 10)', async (_, handler, why) => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(5).map((n) => ({ payload: n, at: 1_000 + n })));
+    const args = handler[0] === '--pipe' ? ['drain', ...handler, queue.name] : ['drain', queue.name, ...handler];
+    expect(await delayq(args)).toMatchObject({ code: 78, stderr: expect.stringContaining(why) });
+    expect(await queue.counts()).toMatchObject({ pending: 5, due: 5, active: 0, dead: 0, meta: 0, lease: 0 });
+    expect((await queue.counts()).stats.retried).toBe(undefined);
+  });
+
+  it('for want of a place for its pipes is said, exit 78, and nothing is counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const ended = await delayq(['drain', '-q', queue.name, '--', 'cat'], { env: { TMPDIR: '/nowhere' } });
+    expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringContaining('set TMPDIR') });
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
+    // Nothing due, nothing needed.
+    expect((await delayq(['drain', freshName(), '--', 'cat'], { env: { TMPDIR: '/nowhere' } })).code).toBe(0);
+  });
+
+  it('for want of pipes, as what makes them was killed, passes: exit 75, and nothing is counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const bin = temporaryDirectory();
+    writeFileSync(join(bin, 'mkfifo'), '#!/bin/sh\nkill -KILL $$\n', { mode: 0o755 });
+    const env = { PATH: `${bin}:${cronEnv().PATH}` };
+    expect(await delayq(['drain', '-q', queue.name, '--', 'cat'], { env })).toMatchObject({
+      code: 75,
+      stderr: expect.stringContaining('mkfifo was killed by SIGKILL'),
+    });
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
+    expect(await delayq(['drain', '-q', queue.name, '--', 'cat'])).toMatchObject({ code: 0, stdout: '1\n2\n' });
+  });
+
+  it('leaves nothing behind in TMPDIR, however its drain ends', async () => {
+    const TMPDIR = temporaryDirectory();
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
+    await delayq(['drain', '-q', '-n', '1', queue.name, '--', 'cat'], { env: { TMPDIR } });
+    const log = path();
+    const running = begin(['drain', '-q', queue.name, ...shell(`echo > ${log}; sleep 600`)], { env: { TMPDIR } });
+    await until(() => read(log) !== '');
+    running.child.kill('SIGTERM');
+    await until(() => {
+      running.child.kill('SIGTERM');
+      return running.child.exitCode !== null;
+    });
+    await running.ended;
+    expect(readdirSync(TMPDIR)).toEqual([]);
+  });
+
+  it('for one job only, whose branch meets 127, does not block the others', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(5).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + n })));
+    const handler = shell('read x; [ $x = 0 ] && { missing-command; exit; }; [ $x = 3 ] && exit 126; exit 0');
+    // The first one is given the benefit of the doubt and goes behind; 126 after that is a failure like any other.
+    expect((await delayq(['drain', queue.name, ...handler])).stderr).toMatch(/4 done|3 done, 1 will be retried/);
+    expect(await show(queue, 'j3')).toMatchObject({ state: 'pending', failures: 1 });
+    expect(await show(queue, 'j0')).toMatchObject({ state: 'pending', failures: 0 });
+    await queue.enqueue({ payload: 5, at: 1 });
+    expect((await delayq(['drain', queue.name, ...handler])).code).toBe(0);
+    expect(await show(queue, 'j0')).toMatchObject({
+      state: 'pending',
+      failures: 1,
+      error: expect.stringMatching(/^exit 127: .*missing-command/),
+    });
+  });
+
+  it('because it disappears from disk half-way stops the run and costs no job a try (failures 10)', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(6).map((n) => ({ payload: n, at: 1_000 + n })));
+    const go = path();
+    const handler = script(`read x; [ $x = 2 ] || exit 0; touch ${go}; while [ -e ${go} ]; do sleep 0.01; done`);
+    const running = begin(['drain', queue.name, '--', handler]);
+    await until(() => existsSync(go));
+    unlinkSync(handler);
+    unlinkSync(go);
+    expect(await running.ended).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining('the program does not exist'),
+    });
+    expect(await queue.counts()).toMatchObject({ pending: 3, active: 0, meta: 0, stats: { acked: 3 } });
+  });
+});
+
+describe('a stop that reaches the handlers as well (failures 42)', () => {
+  /** Starts handlers, two unless it is told how many, that write their pids and wait. */
+  const started = async (queue: Queue, handler: (log: string) => string[], n = 2) => {
+    await queue.enqueue(upTo(n).map((n) => ({ payload: n, id: `j${n}` })));
+    const log = path();
+    const running = begin(['drain', '--watch', '-P', String(n), '-v', queue.name, ...handler(log)]);
+    await until(() => linesOf(read(log)).length === n);
+    return { running, pids: linesOf(read(log)).map(Number) };
+  };
+  const waits = (log: string, trap = '') => shell(`${trap} echo $$ >> ${log}; while :; do sleep 0.05; done`);
+  const untouched = { pending: 2, due: 2, active: 0, meta: 0 };
+
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
+    'by %s, before it reaches delayq, counts nothing',
+    async (signal) => {
+      const queue = freshQueue();
+      const { running, pids } = await started(queue, waits);
+      for (const pid of pids) process.kill(pid, signal);
+      await until(() => !pids.some(alive));
+      running.child.kill(signal);
+      expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('given back') });
+      expect(await queue.counts()).toMatchObject(untouched);
+    },
+  );
+
+  it('counts nothing for handlers that end as a shell says it: 128 + n', async () => {
+    const queue = freshQueue();
+    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 143' TERM;"), 20);
+    for (const pid of pids) process.kill(pid, 'SIGTERM');
+    await until(() => !pids.some(alive));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0, stderr: expect.not.stringContaining('Warning') });
+    expect(await queue.counts()).toMatchObject({ ...untouched, pending: 20, due: 20 });
+  });
+
+  it('counts nothing for the batch of --pipe', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(2).map((n) => ({ payload: n })));
+    const log = path();
+    const running = begin(['drain', '--pipe', `echo $$ >> ${log}; sleep 600`, queue.name]);
+    await until(() => read(log).includes('\n'));
+    process.kill(-Number(read(log)), 'SIGTERM');
+    await until(() => !alive(Number(read(log))));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject(untouched);
+  });
+
+  it('is not what ended a handler when none comes: it has failed', async () => {
+    const queue = freshQueue();
+    const { running, pids } = await started(queue, waits);
+    for (const pid of pids) process.kill(pid, 'SIGTERM');
+    await until(() => linesOf(running.stderr).filter((line) => line.includes('killed by SIGTERM')).length === 2);
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject({ pending: 2, due: 0, stats: { retried: 2 } });
+  });
+
+  it('leaves a failure of another kind what it is', async () => {
+    const queue = freshQueue();
+    const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 1' TERM;"));
+    running.child.kill('SIGTERM');
+    for (const pid of pids) process.kill(pid, 'SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await queue.counts()).toMatchObject({ stats: { retried: 2 } });
+  });
+});

@@ -1,0 +1,174 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, unlinkSync, writeFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { begin, beginSh, delayq, linesOf, sh } from '../../support/cli.js';
+import { alive, path, read, script, shell, show, upTo } from '../../support/handlers.js';
+import { freshQueue } from '../../support/redis.js';
+import { until } from '../../support/until.js';
+
+describe('a handler that behaves badly (failures 10)', () => {
+  it('times out although it ignores SIGTERM and leaves a grandchild that holds its pipes: both are killed', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a' });
+    const pids = path();
+    const handler = script(
+      `trap '' TERM\necho $$ >> ${pids}\n(trap '' TERM; sh -c 'echo $$ >> ${pids}; exec sleep 600') &\nwhile :; do sleep 600; done`,
+    );
+    const options = ['--timeout', '300ms', '--kill-after', '200ms'];
+    const ended = await delayq(['drain', ...options, queue.name, '--', handler]);
+    expect(ended.code).toBe(0);
+    expect(await show(queue, 'a')).toMatchObject({ state: 'pending', failures: 1, error: 'timed out after 300ms' });
+    const [one = 0, two = 0] = linesOf(read(pids)).map(Number);
+    await until(() => !alive(one) && !alive(two));
+  });
+
+  it('ends, and leaves a process that holds its pipes: the run goes on', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const pids = path();
+    const ended = await delayq(['drain', queue.name, ...shell(`echo out; sleep 600 & echo $! >> ${pids}; exit 0`)]);
+    for (const pid of linesOf(read(pids))) process.kill(Number(pid), 'SIGKILL');
+    expect(ended).toMatchObject({ code: 0, stdout: 'out\nout\n' });
+  });
+
+  it('does not read a large payload', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 'x'.repeat(1024 * 1024) });
+    expect(await delayq(['drain', '-q', queue.name, ...shell('exec <&-; sleep 0.1')])).toMatchObject({
+      code: 0,
+      stderr: '',
+    });
+  });
+
+  it('reads a large payload whole', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 'x'.repeat(1024 * 1024) });
+    expect(await delayq(['drain', '-q', queue.name, ...shell('wc -c')])).toMatchObject({
+      code: 0,
+      stdout: `${1024 * 1024 + 3}\n`,
+    });
+  });
+
+  it('writes 100 MiB into a slow reader: nothing is lost, and memory stays bounded', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const atExit = "process.on('exit',()=>console.error(process.resourceUsage().maxRSS))";
+    const env = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(atExit)}` };
+    for (const parallel of ['1', '2']) {
+      await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+      const write = 'yes 0123456789abcdef | head -c 52428800';
+      const line = `delayq drain -q -P ${parallel} ${queue.name} -- sh -c '${write}' | { sleep 0.3; wc -c; }`;
+      const { stdout, stderr } = await sh(line, { env });
+      expect(Number(stdout) % 52428800).toBe(0);
+      expect(Number(stdout)).toBeGreaterThanOrEqual(2 * 52428800);
+      expect(Number(stderr) / 1024).toBeLessThan(200);
+    }
+    expect((await queue.counts()).payload).toBe(0);
+  });
+
+  it('fills the disk on which its output is kept: said, exit 74, and no job is lost', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(5).map((n) => ({ payload: n })));
+    const { stdout, stderr } = await sh(
+      `delayq drain -q ${queue.name} -- sh -c 'echo much; sleep 0.1' > /dev/full; echo "ended with $?"`,
+    );
+    expect(stdout).toBe('ended with 74\n');
+    expect(stderr).toContain('cannot write the output');
+    const { pending, active, stats } = await queue.counts();
+    expect({ active, all: pending + (stats.acked ?? 0) }).toEqual({ active: 0, all: 5 });
+  });
+
+  it('opens /dev/stdin, /dev/stdout and /dev/stderr, as scripts do', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const handler = shell('echo err > /dev/stderr; cat /dev/stdin > /dev/stdout; echo more');
+    for (const parallel of ['1', '2'])
+      expect(await delayq(['drain', '-q', '-n', '1', '-P', parallel, queue.name, ...handler])).toMatchObject({
+        code: 0,
+        stdout: `${parallel}\nmore\n`,
+        stderr: 'err\n',
+      });
+  });
+
+  it('had ended in time while its output waits for a slow reader: it has not timed out', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
+    const log = path();
+    const go = path();
+    const handler = `head -c 60000 /dev/zero; echo >> ${log}`;
+    const running = beginSh(
+      `delayq drain -v --timeout 700ms ${queue.name} -- sh -c '${handler}' | { while [ ! -e ${go} ]; do sleep 0.02; done; wc -c; }`,
+    );
+    // The second one's output does not fit into the pipe any more, but it has ended: it is done, whenever that is read.
+    await until(async () => (await queue.counts()).stats.acked === 2);
+    writeFileSync(go, '');
+    expect((await running.ended).stdout.trim()).toBe('180000');
+    expect(read(log)).toBe('\n\n\n');
+    expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 3 } });
+  });
+
+  it('had ended in time while its drain was suspended: it has not timed out', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const go = path();
+    const handler = `touch ${go}; while [ -e ${go} ]; do sleep 0.01; done; touch ${go}.done`;
+    const running = begin(['drain', '-q', '--timeout', '600ms', queue.name, ...shell(handler)]);
+    await until(() => existsSync(go));
+    const started = performance.now();
+    running.child.kill('SIGSTOP');
+    unlinkSync(go);
+    // Its time is up when it goes on.
+    await until(() => existsSync(`${go}.done`) && performance.now() > started + 1_000);
+    running.child.kill('SIGCONT');
+    expect((await running.ended).code).toBe(0);
+    expect((await queue.counts()).stats).toMatchObject({ acked: 1 });
+  });
+
+  it('are more than there may be files: said, exit 75, and nothing is counted', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(100).map((n) => ({ payload: n })));
+    const line = `ulimit -n 128; delayq drain -q -P 64 ${queue.name} -- sleep 0.2; echo "ended with $?"`;
+    const { stdout, stderr } = await sh(line);
+    expect(stdout).toBe('ended with 75\n');
+    expect(stderr).toContain('ulimit -n');
+    const { pending, active, meta, stats } = await queue.counts();
+    expect({ all: pending + (stats.acked ?? 0), active, meta }).toEqual({ all: 100, active: 0, meta: 0 });
+  });
+
+  const namespaces = spawnSync('unshare', ['-Urpf', '--mount-proc', 'true']).status === 0;
+  it.runIf(namespaces)(
+    'leaves zombies that nobody waits for: the run does not wait for them either',
+    async () => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1 });
+      // A process 1 that never waits for its orphans, as in many containers.
+      const drain = `delayq drain -q --timeout 200ms --kill-after 30s ${queue.name} -- sh -c "sleep 600; echo"`;
+      await sh(`unshare -Urpf --mount-proc ${drain}`);
+      expect((await queue.counts()).stats.retried).toBe(1);
+    },
+    25_000,
+  );
+
+  it('keeps only the last lines of its stderr as the error', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a' });
+    await delayq(['drain', '-q', queue.name, ...shell('seq 100000 >&2; exit 3')]);
+    const error = (await show(queue, 'a'))?.error ?? '';
+    expect(error).toMatch(/^exit 3: 99991\n[\s\S]*\n100000$/);
+    expect(error.length).toBeLessThan(2_000);
+  });
+
+  it('writes no text: its error is kept readable, and no terminal obeys it', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a' });
+    const { stderr } = await delayq([
+      'drain',
+      '-v',
+      queue.name,
+      ...shell("printf '\\033[31m\\377\\000\\r' >&2; exit 65"),
+    ]);
+    expect(linesOf(stderr).filter((line) => line.includes(': dead: '))[0]).toMatch(/exit 65: \\x1b\[31m/);
+    const { stdout } = await delayq(['show', queue.name, 'a']);
+    expect(JSON.parse(stdout).error).toContain('\u001b[31m\ufffd');
+  });
+});
