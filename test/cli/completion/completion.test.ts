@@ -24,14 +24,14 @@ async function place() {
   return { directory, env: { DELAYQ_PREFIX: prefix, HOME: directory, TERM: 'dumb' } };
 }
 
-/** What delayq answers the scripts. */
+/** The answer of delayq to the scripts. */
 async function answer(words: string[], env: Record<string, string> = {}): Promise<string[]> {
   const { code, stdout, stderr } = await delayq(['completion', '--words', '--', ...words], { env });
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return linesOf(stdout).map((line) => line.replace(/\t.*/, ''));
 }
 
-describe('at the cursor can stand', () => {
+describe('completion offers', () => {
   it('every command that the help lists, and no other', async () => {
     const { stdout } = await delayq(['--help']);
     const listed = [...stdout.matchAll(/^ {2}([a-z]+) {2,}\S/gm)].map(([, name]) => name);
@@ -87,7 +87,7 @@ describe('at the cursor can stand', () => {
     expect(await answer(words)).toEqual([expected]);
   });
 
-  it('queues of the Redis and the prefix that are meant, but no text that a shell would run', async () => {
+  it('queues of the given Redis and prefix, but no names that a shell could run', async () => {
     const { env } = await place();
     expect(await answer(['drain', ''], env)).toEqual(['words', 'a:b.c', 'xy']);
     expect(await answer(['drain', 'xy,'], env)).toEqual(['words', 'xy,a:b.c', 'xy,xy']);
@@ -103,7 +103,7 @@ describe('at the cursor can stand', () => {
       expect(await answer([...words, ''])).toEqual(['words', 'a:b.c', 'xy']);
   });
 
-  it('no queue when Redis cannot be reached or does not answer', async () => {
+  it('no queues if Redis cannot be reached or does not answer', async () => {
     expect(await answer(['drain', '--redis', 'unix:///no/such.sock', ''])).toEqual(['words']);
     expect(await answer(['drain', '--redis', 'nonsense', ''])).toEqual(['words']);
     expect(await answer(['drain', ''], { DELAYQ_REDIS_URL: 'nonsense' })).toEqual(['words']);
@@ -115,7 +115,7 @@ describe('at the cursor can stand', () => {
   });
 });
 
-it('prints a script for a shell that is known alone', async () => {
+it('prints scripts only for known shells', async () => {
   for (const shell of ['bash', 'zsh', 'fish']) {
     expect(await delayq(['completion', shell])).toMatchObject({ code: 0, stdout: expect.stringContaining('delayq') });
   }
@@ -137,7 +137,7 @@ async function typed(shell: string, rules: string, lines: string[]): Promise<str
   await until(() => running.stdout.includes('READY'));
   const became: string[] = [];
   for (const [i, line] of lines.entries()) {
-    // To the beginning of the line, so that it is shown rather than run.
+    // Goes to the start of the line, so that the line is shown rather than run.
     write(`${line}\t\x01echo G${i}'T '\r`);
     const shown = new RegExp(`^G${i}T (.*?)\\r?$`, 'm');
     await until(() => shown.test(running.stdout));
@@ -173,7 +173,7 @@ describe.each([
     expect(became).toEqual(Object.values(LINES));
   });
 
-  it.runIf(has(shell))('completes names of files that need quotes', async () => {
+  it.runIf(has(shell))('completes file names that need quotes', async () => {
     const [became] = await typed(start, rules, ['delayq enqueue xy @job']);
     expect(became).toBe('delayq enqueue xy @job one.json');
   });
@@ -189,7 +189,7 @@ describe('in fish the tab key', () => {
       env: { ...env, RULES: ['delayq completion fish | source', ...complete].join('\n') },
     });
     expect(stderr).toBe('');
-    // It answers with the last word alone.
+    // Fish answers with the last word only.
     expect(linesOf(stdout).slice(0, -1)).toEqual(
       Object.values(LINES)
         .slice(0, -1)

@@ -7,7 +7,7 @@ import { freshQueue, redisUrl, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 describe('delayq drain -- command', () => {
-  it('runs a process a job: payload on stdin, the rest in the environment', async () => {
+  it('runs a process for each job: payload on stdin, the rest in the environment', async () => {
     const queue = freshQueue();
     const odd = '{"big":12345678901234567890,"s":"it\'s \\"$(touch x)\\" % `id`"}';
     await queue.enqueue({ payload: JsonText.parse(odd), id: 'order:42', at: 1_000, tries: 7 });
@@ -26,7 +26,7 @@ describe('delayq drain -- command', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0, meta: 0, stats: { acked: 1 } });
   });
 
-  it('says nothing when nothing was due, and with -q nothing at all', async () => {
+  it('prints nothing if no job is due, and with -q never', async () => {
     const queue = freshQueue();
     const silent = { code: 0, signal: null, stdout: '', stderr: '' };
     expect(await delayq(['drain', queue.name, '--', 'true'])).toEqual(silent);
@@ -35,7 +35,7 @@ describe('delayq drain -- command', () => {
     expect((await queue.counts()).stats.acked).toBe(2);
   });
 
-  it('says with -v what became of each job', async () => {
+  it('prints the outcome of each job with -v', async () => {
     const queue = freshQueue();
     await queue.enqueue([
       { payload: 0, id: 'a', at: 1 },
@@ -54,7 +54,7 @@ describe('delayq drain -- command', () => {
     ]);
   });
 
-  it('passes a handler its arguments and options as they are, and {id} and {queue} where they are whole', async () => {
+  it('passes arguments on unchanged, and replaces {id} and {queue} if they are a whole argument', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: '$(touch x)', id: '$(touch_x)' });
     const print = script('for arg; do echo "<$arg>"; done');
@@ -64,7 +64,7 @@ describe('delayq drain -- command', () => {
     expect(linesOf(stdout)).toEqual(seen.map((arg) => `<${arg}>`));
   });
 
-  it('lets no shell see a payload or an id as code, in whatever form (failures 32)', async () => {
+  it('never lets a shell parse a payload or an id, in any form (failures 32)', async () => {
     const touched = path();
     const code = `$(touch ${touched}) \`touch ${touched}\` '; touch ${touched}; ' "; touch ${touched}; " % \\ \n`;
     const forms = [
@@ -84,7 +84,7 @@ describe('delayq drain -- command', () => {
     }
   });
 
-  it('keeps what opens Redis out of the environment of handlers (failures 33)', async () => {
+  it('removes Redis passwords from the environment of handlers (failures 33)', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const env = {
@@ -101,7 +101,7 @@ describe('delayq drain -- command', () => {
   });
 
   it.each(['redis://:se/cret@host:x', 'redis://host?password=secret', 'sentinel://se%%cret', 'secret'])(
-    'keeps REDIS_URL=%s, which it cannot read, to itself (failures 33)',
+    'does not pass on REDIS_URL=%s, which it cannot parse (failures 33)',
     async (REDIS_URL) => {
       const queue = freshQueue();
       await queue.enqueue({ payload: 1 });
@@ -137,7 +137,7 @@ describe('delayq drain -- command', () => {
 });
 
 describe('delayq drain --pipe', () => {
-  it('hands a batch to a shell command, one job a line, and removes it when that exits 0', async () => {
+  it('gives a batch to a shell command, one job a line, and removes it after exit 0', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(250).map((n) => ({ payload: { n }, at: 1_000 + n })));
     const command = 'cat; echo "$DELAYQ_QUEUE end"';
@@ -156,7 +156,7 @@ describe('delayq drain --pipe', () => {
     expect((await queue.counts()).payload).toBe(0);
   });
 
-  it('gives the whole batch back by the backoff when it exits with anything else', async () => {
+  it('retries the whole batch after the backoff if the command exits with another status', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(20).map((n) => ({ payload: n, id: `j${n}` })));
     const options = ['--batch', '10', '--backoff', '7s', '--pipe', 'grep -q 15 && exit 65; exit 0'];
@@ -167,7 +167,7 @@ describe('delayq drain --pipe', () => {
     expect(await show(queue, 'j15')).toMatchObject({ failures: 1, error: 'exit 65' });
   });
 
-  it('writes envelopes or texts when asked', async () => {
+  it('writes envelopes or texts if asked to', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'a text', id: 'a' });
     await delayq(['drain', '-q', '--envelope', '--pipe', 'cat; exit 1', '--backoff', '0s', queue.name]).then(
@@ -177,7 +177,7 @@ describe('delayq drain --pipe', () => {
     expect((await delayq(['drain', '-q', '--text', '--pipe', 'cat', queue.name])).stdout).toBe('a text\n');
   });
 
-  it('of a killed drain brings the batch back after the lease (failures 7)', async () => {
+  it('killed: the batch is delivered again after the lease (failures 7)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(30).map((n) => ({ payload: n })));
     const log = path();

@@ -34,7 +34,7 @@ describe('the exit status of a handler', () => {
     },
   );
 
-  it('can be given another meaning', async () => {
+  it('can be given another meaning with --dead-on', async () => {
     expect((await statusOf('exit 65', '--dead-on', '3,4')).job).toMatchObject({ state: 'pending', failures: 1 });
     expect((await statusOf('exit 4', '--dead-on', '3,4')).job).toMatchObject({ state: 'dead' });
   });
@@ -43,14 +43,14 @@ describe('the exit status of a handler', () => {
     ['exit 1', 'exit 1: why'],
     ['kill -9 $$', 'killed by SIGKILL: why'],
     ['kill -TERM $$', 'killed by SIGTERM: why'],
-  ])('of "%s" is a failure, tried again by the backoff; that is no error of the run', async (status, error) => {
+  ])('of "%s" is a failure that is retried after the backoff; the run itself exits 0', async (status, error) => {
     const { ended, job } = await statusOf(status, '--backoff', '1h');
     expect(ended.code).toBe(0);
     expect(job).toMatchObject({ state: 'pending', failures: 1, error });
     expect((job?.due ?? 0) - (await connection.now())).toBeGreaterThan(3_590_000);
   });
 
-  it('75 twice and then 0: three attempts in one run, by its backoff', async () => {
+  it('75 twice, then 0: three attempts in one run, spaced by the backoff', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const log = path();
@@ -64,7 +64,7 @@ describe('the exit status of a handler', () => {
     expect(await queue.counts()).toMatchObject({ payload: 0, meta: 0, stats: { acked: 1, retried: 2 } });
   });
 
-  it('255 stops the run, as it does with xargs', async () => {
+  it('255 stops the run, as in xargs', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(10).map((n) => ({ payload: n, at: 1_000 + n })));
     const ended = await delayq(['drain', queue.name, ...shell('read x; [ $x = 2 ] && exit 255; exit 0')]);
@@ -72,7 +72,7 @@ describe('the exit status of a handler', () => {
     expect(await queue.counts()).toMatchObject({ pending: 8, active: 0, stats: { acked: 2, retried: 1 } });
   });
 
-  it('of many failures in a row opens the circuit: stop, give back, exit 1', async () => {
+  it('of --max-failures failures in a row stops the run: the rest is given back, exit 1', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(30).map((n) => ({ payload: n })));
     const ended = await delayq(['drain', '--max-failures', '3', queue.name, '--', 'false']);
@@ -80,7 +80,7 @@ describe('the exit status of a handler', () => {
     expect(await queue.counts()).toMatchObject({ pending: 30, active: 0, meta: 3, stats: { retried: 3 } });
   });
 
-  it('spends the tries, and then the job is dead with all there is to know (failures 13)', async () => {
+  it('of the last try makes the job dead, with its reason and error (failures 13)', async () => {
     const queue = freshQueue();
     await queue.enqueue([
       { payload: 'poison', id: 'poison', tries: 3, at: 1 },
@@ -95,7 +95,7 @@ describe('the exit status of a handler', () => {
     const job = await show(queue, 'poison');
     expect(job).toMatchObject({ state: 'dead', reason: 'failed', error: 'exit 1: attempt 3 of 3', due: 1, losses: 0 });
     expect(job?.payload?.toString()).toBe('"poison"');
-    // Nothing takes it any more.
+    // No drain takes it any more.
     expect(await delayq(['drain', '--fail-if-empty', queue.name, '--', 'true'])).toMatchObject({ code: 3 });
   });
 });
@@ -107,7 +107,7 @@ describe('a handler that cannot be run', () => {
     ['always 127', shell('exit 127'), 'a command is not found'],
     ['always 126', shell('exit 126'), 'a command is not found'],
     ['missing in the pipe', ['--pipe', 'missing-command'], 'a command is not found'],
-  ])('(%s) is said, exit 78, nothing is counted and everything stays (failures 10)', async (_, handler, why) => {
+  ])('(%s) is reported, exit 78, and no job is counted as failed or lost (failures 10)', async (_, handler, why) => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n, at: 1_000 + n })));
     const args = handler[0] === '--pipe' ? ['drain', ...handler, queue.name] : ['drain', queue.name, ...handler];
@@ -116,17 +116,17 @@ describe('a handler that cannot be run', () => {
     expect((await queue.counts()).stats.retried).toBe(undefined);
   });
 
-  it('for want of a place for its pipes is said, exit 78, and nothing is counted', async () => {
+  it('because TMPDIR cannot hold its pipes is reported, exit 78, and no job is counted as failed', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const ended = await delayq(['drain', '-q', queue.name, '--', 'cat'], { env: { TMPDIR: '/nowhere' } });
     expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringContaining('set TMPDIR') });
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
-    // Nothing due, nothing needed.
+    // Without due jobs no pipes are needed.
     expect((await delayq(['drain', freshName(), '--', 'cat'], { env: { TMPDIR: '/nowhere' } })).code).toBe(0);
   });
 
-  it('for want of pipes, as what makes them was killed, passes: exit 75, and nothing is counted', async () => {
+  it('because mkfifo was killed is a temporary error: exit 75, and no job is counted as failed', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const bin = temporaryDirectory();
@@ -140,7 +140,7 @@ describe('a handler that cannot be run', () => {
     expect(await delayq(['drain', '-q', queue.name, '--', 'cat'])).toMatchObject({ code: 0, stdout: '1\n2\n' });
   });
 
-  it('leaves nothing behind in TMPDIR, however its drain ends', async () => {
+  it('leaves no files in TMPDIR, however its drain ends', async () => {
     const TMPDIR = temporaryDirectory();
     const queue = freshQueue();
     await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
@@ -157,11 +157,11 @@ describe('a handler that cannot be run', () => {
     expect(readdirSync(TMPDIR)).toEqual([]);
   });
 
-  it('for one job only, whose branch meets 127, does not block the others', async () => {
+  it('for one job only does not block the other jobs', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + n })));
     const handler = shell('read x; [ $x = 0 ] && { missing-command; exit; }; [ $x = 3 ] && exit 126; exit 0');
-    // The first one is given the benefit of the doubt and goes behind; 126 after that is a failure like any other.
+    // The first such job is put behind the others and not counted. Later, 126 is an ordinary failure.
     expect((await delayq(['drain', queue.name, ...handler])).stderr).toMatch(/4 done|3 done, 1 will be retried/);
     expect(await show(queue, 'j3')).toMatchObject({ state: 'pending', failures: 1 });
     expect(await show(queue, 'j0')).toMatchObject({ state: 'pending', failures: 0 });
@@ -174,7 +174,7 @@ describe('a handler that cannot be run', () => {
     });
   });
 
-  it('because it disappears from disk half-way stops the run and costs no job a try (failures 10)', async () => {
+  it('because it was deleted during the run stops the run, and no job is counted as failed (failures 10)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(6).map((n) => ({ payload: n, at: 1_000 + n })));
     const go = path();
@@ -192,7 +192,7 @@ describe('a handler that cannot be run', () => {
 });
 
 describe('a stop that reaches the handlers as well (failures 42)', () => {
-  /** Starts handlers, two unless it is told how many, that write their pids and wait. */
+  /** Starts `n` handlers that write their pids and wait. */
   const started = async (queue: Queue, handler: (log: string) => string[], n = 2) => {
     await queue.enqueue(upTo(n).map((n) => ({ payload: n, id: `j${n}` })));
     const log = path();
@@ -216,7 +216,7 @@ describe('a stop that reaches the handlers as well (failures 42)', () => {
     },
   );
 
-  it('counts nothing for handlers that end as a shell says it: 128 + n', async () => {
+  it('does not count handlers that exit with 128 + signal, as shells do', async () => {
     const queue = freshQueue();
     const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 143' TERM;"), 20);
     for (const pid of pids) process.kill(pid, 'SIGTERM');
@@ -226,7 +226,7 @@ describe('a stop that reaches the handlers as well (failures 42)', () => {
     expect(await queue.counts()).toMatchObject({ ...untouched, pending: 20, due: 20 });
   });
 
-  it('counts nothing for the batch of --pipe', async () => {
+  it('does not count the batch of --pipe', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(2).map((n) => ({ payload: n })));
     const log = path();
@@ -239,7 +239,7 @@ describe('a stop that reaches the handlers as well (failures 42)', () => {
     expect(await queue.counts()).toMatchObject(untouched);
   });
 
-  it('is not what ended a handler when none comes: it has failed', async () => {
+  it('that does not come: a handler that was ended by SIGTERM has failed', async () => {
     const queue = freshQueue();
     const { running, pids } = await started(queue, waits);
     for (const pid of pids) process.kill(pid, 'SIGTERM');
@@ -249,7 +249,7 @@ describe('a stop that reaches the handlers as well (failures 42)', () => {
     expect(await queue.counts()).toMatchObject({ pending: 2, due: 0, stats: { retried: 2 } });
   });
 
-  it('leaves a failure of another kind what it is', async () => {
+  it('does not hide other failures', async () => {
     const queue = freshQueue();
     const { running, pids } = await started(queue, (log) => waits(log, "trap 'exit 1' TERM;"));
     running.child.kill('SIGTERM');

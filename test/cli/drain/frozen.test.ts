@@ -9,7 +9,7 @@ import { until } from '../../support/until.js';
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 
-/** Less than two calls take that end by their deadlines of 5 s, one after the other. */
+/** Shorter than two calls in a row that time out after 5 s each. */
 const SOON_MS = 8_000;
 
 describe('a drain that is stopped while Redis is frozen ends when grace is over (failures 15)', () => {
@@ -53,7 +53,7 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
     expect(await setup.own.admin.hlen(key('q', 'payload'))).toBe(3);
   });
 
-  it('with a handler that ends meanwhile', async () => {
+  it('with a handler that ends during grace', async () => {
     const setup = await frozen(['--grace', '3s', 'q', '--', 'sleep', '1'], 1, active(1));
     const { code, stderr } = await stopped(setup);
     expect({ code, stderr }).toEqual({
@@ -62,7 +62,7 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
     });
   });
 
-  it('with nothing to do but a call under way: exit 75, as that may take jobs', async () => {
+  it('with only a call under way: exit 75, as the call may have taken jobs', async () => {
     const through = await during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
     through.fault = { word: 'EVAL', kind: 'silent', times: 1_000 };
     const running = begin(['drain', '--watch', '--grace', '1s', freshName(), '--', 'true'], via(through.url));
@@ -74,7 +74,7 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
     });
   });
 
-  it('after it was noticed that Redis does not answer', async () => {
+  it('if it had already reported that Redis does not answer', async () => {
     const setup = await frozen(['-P', '2', 'q', '--', 'sleep', '600'], 3, active(3));
     await until(() => setup.running.stderr.includes('still trying'));
     const { code } = await stopped(setup);
@@ -113,7 +113,7 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
   });
 });
 
-it('a connection to a Redis that does not answer says so, however often it is tried', async () => {
+it('each call to a Redis that does not answer says so', async () => {
   const own = await during(Server.start());
   const redis = new Connection(own.url);
   afterwards(() => redis.close());

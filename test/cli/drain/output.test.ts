@@ -6,7 +6,7 @@ import { freshQueue } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 describe('the output of handlers', () => {
-  it('keeps lines whole that are longer than what is held of a handler', async () => {
+  it('keeps lines whole that are longer than the buffer', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(8).map((n) => ({ payload: { n, pad: 'x'.repeat(2_500_000) } })));
     const { stdout } = await delayq(['drain', '-q', '-P', '8', queue.name, '--', 'cat']);
@@ -17,7 +17,7 @@ describe('the output of handlers', () => {
     ).toEqual(upTo(8));
   });
 
-  it("of processes that a handler left behind is in nobody else's error", async () => {
+  it("of a process that a handler left behind is not in another job's error", async () => {
     const queue = freshQueue();
     const go = path();
     await queue.enqueue(['a', 'b'].map((id, i) => ({ payload: 1, id, at: 1_000 + i })));
@@ -50,7 +50,7 @@ describe('the output of handlers', () => {
       ]);
       running.child.stdout?.pause();
       await until(async () => (await queue.counts()).stats.acked === 1);
-      // It writes hundreds of MiB a second if it is let; it must come to a stop.
+      // Without back-pressure it would write hundreds of MiB a second.
       const written = () => Number(/wchar: (\d+)/.exec(read(`/proc/${Number(read(pid))}/io`))?.[1]);
       let before = -1;
       let same = 0;
@@ -68,7 +68,7 @@ describe('the output of handlers', () => {
     },
   );
 
-  it('is passed on in one piece a job when several run at once', async () => {
+  it('is passed on in one piece for each job if several run at once', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(12).map((n) => ({ payload: n })));
     const handler = shell('read x; for i in 1 2 3 4 5; do echo "$x $i"; sleep 0.01; done');
@@ -81,7 +81,7 @@ describe('the output of handlers', () => {
     }
   });
 
-  it('comes as it is written when one runs at a time', async () => {
+  it('is passed on at once if one runs at a time', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const go = path();
@@ -96,7 +96,7 @@ describe('the output of handlers', () => {
     expect((await running.ended).stdout).toBe('early\nlate\n');
   });
 
-  it('that nobody reads any more ends the run: the rest is given back, exit 0', async () => {
+  it('ends the run when nobody reads it any more: the rest is given back, exit 0', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(200).map((n) => ({ payload: n })));
     const { stdout, stderr } = await sh(

@@ -7,7 +7,7 @@ import { freshQueue } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 describe('a handler that behaves badly (failures 10)', () => {
-  it('times out although it ignores SIGTERM and leaves a grandchild that holds its pipes: both are killed', async () => {
+  it('times out, ignores SIGTERM and has a grandchild that keeps its pipes open: both are killed', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a' });
     const pids = path();
@@ -22,7 +22,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     await until(() => !alive(one) && !alive(two));
   });
 
-  it('ends, and leaves a process that holds its pipes: the run goes on', async () => {
+  it('ends, but leaves a process that keeps its pipes open: the run goes on', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const pids = path();
@@ -40,7 +40,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     });
   });
 
-  it('reads a large payload whole', async () => {
+  it('reads all of a large payload', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 'x'.repeat(1024 * 1024) });
     expect(await delayq(['drain', '-q', queue.name, ...shell('wc -c')])).toMatchObject({
@@ -66,7 +66,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     expect((await queue.counts()).payload).toBe(0);
   });
 
-  it('fills the disk on which its output is kept: said, exit 74, and no job is lost', async () => {
+  it('fills the disk with its output: reported, exit 74, and no job is lost', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n })));
     const { stdout, stderr } = await sh(
@@ -90,7 +90,7 @@ describe('a handler that behaves badly (failures 10)', () => {
       });
   });
 
-  it('had ended in time while its output waits for a slow reader: it has not timed out', async () => {
+  it('ends in time, but its output waits for a slow reader: no timeout', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
     const log = path();
@@ -99,7 +99,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     const running = beginSh(
       `delayq drain -v --timeout 700ms ${queue.name} -- sh -c '${handler}' | { while [ ! -e ${go} ]; do sleep 0.02; done; wc -c; }`,
     );
-    // The second one's output does not fit into the pipe any more, but it has ended: it is done, whenever that is read.
+    // The output of the second one does not fit into the pipe, but it has ended, so it is done.
     await until(async () => (await queue.counts()).stats.acked === 2);
     writeFileSync(go, '');
     expect((await running.ended).stdout.trim()).toBe('180000');
@@ -107,7 +107,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 3 } });
   });
 
-  it('had ended in time while its drain was suspended: it has not timed out', async () => {
+  it('ends in time while its drain is suspended: no timeout', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const go = path();
@@ -117,14 +117,14 @@ describe('a handler that behaves badly (failures 10)', () => {
     const started = performance.now();
     running.child.kill('SIGSTOP');
     unlinkSync(go);
-    // Its time is up when it goes on.
+    // Its time is over when the drain goes on.
     await until(() => existsSync(`${go}.done`) && performance.now() > started + 1_000);
     running.child.kill('SIGCONT');
     expect((await running.ended).code).toBe(0);
     expect((await queue.counts()).stats).toMatchObject({ acked: 1 });
   });
 
-  it('are more than there may be files: said, exit 75, and nothing is counted', async () => {
+  it('needs more open files than allowed: reported, exit 75, and no job is counted as failed', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(100).map((n) => ({ payload: n })));
     const line = `ulimit -n 128; delayq drain -q -P 64 ${queue.name} -- sleep 0.2; echo "ended with $?"`;
@@ -137,7 +137,7 @@ describe('a handler that behaves badly (failures 10)', () => {
 
   const namespaces = spawnSync('unshare', ['-Urpf', '--mount-proc', 'true']).status === 0;
   it.runIf(namespaces)(
-    'leaves zombies that nobody waits for: the run does not wait for them either',
+    'leaves zombies that nobody reaps: the run does not wait for them',
     async () => {
       const queue = freshQueue();
       await queue.enqueue({ payload: 1 });
@@ -158,7 +158,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     expect(error.length).toBeLessThan(2_000);
   });
 
-  it('writes no text: its error is kept readable, and no terminal obeys it', async () => {
+  it('writes binary data to stderr: its error is shown escaped', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a' });
     const { stderr } = await delayq([

@@ -7,7 +7,7 @@ import { admin, freshQueue, key } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
-/** A queue of so many jobs that are due, with leases of this length. */
+/** A queue with `n` due jobs and the given lease. */
 async function queueOf(jobs: number, lease = '60000'): Promise<Queue> {
   const queue = freshQueue();
   await admin.hset(key(queue.name, 'config'), 'lease', lease);
@@ -15,14 +15,14 @@ async function queueOf(jobs: number, lease = '60000'): Promise<Queue> {
   return queue;
 }
 
-/** Reads what there is, notes it in $LOG, and then does nothing until the file $GATE is there. */
+/** Reads some input, logs it to $LOG, then waits until the file $GATE exists. */
 const READS_AND_WAITS = `node -e '
 const { appendFileSync, existsSync, readSync } = require("node:fs");
 const bytes = Buffer.alloc(65536);
 appendFileSync(process.env.LOG, bytes.subarray(0, readSync(0, bytes)));
 setInterval(() => existsSync(process.env.GATE) && process.exit(), 10);'`;
 
-/** Does nothing until the file $GATE is there. */
+/** Waits until the file $GATE exists. */
 const WAITS = 'until [ -e "$GATE" ]; do sleep 0.01; done';
 
 function scene() {
@@ -39,19 +39,19 @@ const numbers = (n: number) => Array.from({ length: n }, (_, i) => i);
 const all = async (queue: Queue) => linesOf((await delayq(['drain', queue.name])).stdout).map(Number);
 
 describe('drain | reader', () => {
-  it('whose reader dies on a quiet queue gives back at once what it had written, and ends', async () => {
+  it('whose reader dies on a quiet queue gives back the written jobs at once, and ends', async () => {
     const queue = await queueOf(150);
     const { env, log } = scene();
     const running = beginSh(`delayq drain --watch ${queue.name} | ${READS_AND_WAITS}`, { env });
     await until(() => linesOf(log()).length === 150);
-    // The reader, and the shell that waits for it: the whole end of the pipe.
+    // The reader, and the shell that waits for it.
     const drain = await pidOfDrain(queue);
     for (const pid of await readersOf(drain)) process.kill(pid, 'SIGKILL');
     expect((await running.ended).stderr).not.toContain('delayq');
     expect(await queue.counts()).toMatchObject({ pending: 150, active: 0, lease: 0, meta: 0 });
   });
 
-  it('confirms, a lease after they were read, what a living reader has read, and goes on', async () => {
+  it('confirms what a living reader has read a lease later, and goes on', async () => {
     const queue = await queueOf(3, '1000');
     const { env, log, openGate } = scene();
     const running = beginSh(`delayq drain --watch ${queue.name} | ${READS_AND_WAITS}`, { env });
@@ -61,19 +61,19 @@ describe('drain | reader', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0 });
     await queue.enqueue({ payload: 4 });
     await until(async () => (await queue.counts()).active === 1);
-    // It reads no more: its death brings back only what was not confirmed.
+    // It reads no more: when it dies, only what was not confirmed is given back.
     openGate();
     await running.ended;
     expect(await queue.counts()).toMatchObject({ pending: 1, active: 0, stats: { acked: 3 } });
   });
 
-  it('holds what nobody has read for as long as it takes', async () => {
+  it('renews the leases of unread jobs for as long as it takes', async () => {
     const queue = await queueOf(3, '1000');
     const { env, openGate } = scene();
     const running = beginSh(`delayq drain --watch ${queue.name} | { ${WAITS}; cat; }`, { env });
     await until(async () => (await queue.counts()).active === 3);
     const drain = await pidOfDrain(queue);
-    // Renewed for two leases and a half.
+    // Longer than two leases.
     const { now } = await queue.counts();
     await until(async () => {
       const [, ends] = await admin.zrange(key(queue.name, 'active'), '0', '0', 'WITHSCORES');
@@ -87,7 +87,7 @@ describe('drain | reader', () => {
     await running.ended;
   });
 
-  it('waits at its end until the reader has ended, and only then are its jobs done', async () => {
+  it('waits at its end for the end of the reader: only then are the jobs done', async () => {
     const queue = await queueOf(150);
     const { env, log, openGate } = scene();
     const running = beginSh(`{ delayq drain ${queue.name}; } | ${READS_AND_WAITS}`, { env });
@@ -99,7 +99,7 @@ describe('drain | reader', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0, stats: { acked: 150 } });
   });
 
-  it('brings back what its reader left unread, and what that may have read ahead', async () => {
+  it('delivers again what its reader left unread, or may have read ahead', async () => {
     const queue = await queueOf(150);
     const { env, openGate } = scene();
     const running = beginSh(`delayq drain ${queue.name} | { read -r line; echo "$line"; ${WAITS}; }`, { env });
@@ -111,7 +111,7 @@ describe('drain | reader', () => {
     expect(await all(queue)).toEqual(numbers(150));
   });
 
-  it('that is stopped while it waits at its end brings back what it had written', async () => {
+  it('that is stopped while it waits at its end gives back the written jobs', async () => {
     const queue = await queueOf(150);
     const { env, log, openGate } = scene();
     const running = beginSh(`delayq drain ${queue.name} | ${READS_AND_WAITS}`, { env });
@@ -124,7 +124,7 @@ describe('drain | reader', () => {
     await running.ended;
   });
 
-  it('takes nothing out of a pipe that others write into: their lines stay', async () => {
+  it('leaves the lines of others in a pipe that they write into as well', async () => {
     const queue = await queueOf(3);
     const { env, openGate } = scene();
     const line = `{ echo before; delayq drain --watch ${queue.name}; echo after; } | { ${WAITS}; cat; }`;
@@ -136,14 +136,14 @@ describe('drain | reader', () => {
     expect((await running.ended).stdout).toBe('before\n0\n1\n2\nafter\n');
   });
 
-  it('that cannot give its reader an end confirms what that has had for a lease', async () => {
+  it('that cannot end the input of its reader confirms lines a lease after they were written', async () => {
     const queue = await queueOf(3, '1000');
     const { stdout, stderr } = await sh(`{ delayq drain ${queue.name}; echo after; } | cat`);
     expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, stats: { acked: 3 } });
   });
 
-  it('whose stdout is closed takes nothing and exits 74 (failures 36)', async () => {
+  it('whose stdout is closed takes no jobs and exits 74 (failures 36)', async () => {
     const queue = await queueOf(3);
     for (const form of ['', '--watch', '--at-most-once', '--lease 1m']) {
       const { code, stderr } = await sh(`delayq drain ${form} ${queue.name} >&-`);
@@ -155,7 +155,7 @@ describe('drain | reader', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
   });
 
-  it('is done with the jobs of one queue although another is broken (failures 37)', async () => {
+  it('confirms the jobs of one queue although another is broken (failures 37)', async () => {
     const [broken, queue] = [freshQueue(), await queueOf(3)];
     await admin.set(key(broken.name, 'dead'), 'x');
     const { stdout, stderr } = await sh(`sh -c 'exec delayq drain ${broken.name},${queue.name}' | cat`);
@@ -163,7 +163,7 @@ describe('drain | reader', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, stats: { acked: 3 } });
   });
 
-  it('into a file is done with what it has written, whoever stops it', async () => {
+  it('into a file confirms what it has written, even if it is stopped', async () => {
     const queue = await queueOf(3);
     const { env, log } = scene();
     const running = beginSh(`exec delayq drain --watch ${queue.name} > "$LOG"`, { env });
@@ -175,10 +175,10 @@ describe('drain | reader', () => {
 });
 
 describe('what a drain has written', () => {
-  it('into a file that is full stays in whole lines, and everything else comes again', async () => {
+  it('to a full disk stays as whole lines, and everything else is delivered again', async () => {
     const queue = await queueOf(5_000);
     const { env, log } = scene();
-    // In units of 512 bytes, of which the last line is cut.
+    // The limit is in units of 512 bytes, so the last line does not fit whole.
     const { code, stderr } = await sh(`ulimit -f 20; delayq drain ${queue.name} > "$LOG"`, { env });
     expect({ code, stderr }).toEqual({ code: 74, stderr: expect.stringContaining('EFBIG') });
     expect(log()).toMatch(/\n$/);
@@ -189,7 +189,7 @@ describe('what a drain has written', () => {
     expect(new Set([...written, ...(await all(queue))])).toEqual(new Set(numbers(5_000)));
   });
 
-  it('into a pipe of any size comes again when nobody has read it', async () => {
+  it('to a pipe of any size is delivered again if nobody has read it', async () => {
     const queue = freshQueue();
     await queue.enqueue(Array.from({ length: 3_000 }, (_, n) => ({ payload: `${n} ${'x'.repeat(400)}` })));
     const { env, openGate } = scene();
@@ -198,14 +198,14 @@ import fcntl, os, time
 fcntl.fcntl(0, 1031, 1 << 20)
 while not os.path.exists(os.environ["GATE"]): time.sleep(0.01)'`;
     const running = beginSh(`delayq drain --watch ${queue.name} | ${line}`, { env });
-    // More than a MiB: all that the pipe holds, and a chunk that does not fit.
+    // More than 1 MiB: the largest pipe, and a chunk that does not fit into it.
     await until(async () => (await queue.counts()).active > 2_500);
     openGate();
     await running.ended;
     expect(await queue.counts()).toMatchObject({ pending: 3_000, active: 0 });
   });
 
-  it('comes again when its reader dies, although what that has started holds the pipe open', async () => {
+  it('is delivered again when its reader dies, even if a child of the reader keeps the pipe open', async () => {
     const queue = await queueOf(3, '1000');
     const { env, log, openGate } = scene();
     const reader = `node -e '
@@ -223,7 +223,7 @@ setInterval(() => {}, 1000);'`;
 });
 
 describe('a socket as stdout', () => {
-  it('whose peer goes away brings everything back at once', async () => {
+  it('whose peer goes away: everything is given back at once', async () => {
     const queue = await queueOf(3);
     const running = begin(['drain', '--watch', queue.name]);
     await until(() => linesOf(running.stdout).length === 3);
@@ -232,27 +232,27 @@ describe('a socket as stdout', () => {
     expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
   });
 
-  it('that others write to as well is not ended for them', async () => {
+  it('that others write to as well is not closed for them', async () => {
     const queue = await queueOf(3);
     const { stdout, stderr } = await sh(`delayq drain ${queue.name}; echo after`);
     expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
     expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
   });
 
-  it('whose peer reads to the end is done', async () => {
+  it('whose peer reads to the end: all jobs are done', async () => {
     const queue = await queueOf(3);
     expect(await delayq(['drain', queue.name])).toMatchObject({ code: 0, stdout: '0\n1\n2\n', stderr: '' });
     expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 3 } });
   });
 });
 
-/** The drain that holds jobs of this queue. */
+/** The process id of the drain that holds jobs of this queue. */
 async function pidOfDrain(queue: Queue): Promise<number> {
   const [held] = await admin.hvals(key(queue.name, 'lease'));
   return Number(/:(\d+)$/.exec(held as string)?.[1]);
 }
 
-/** What its stdout leads to. */
+/** What its stdout refers to. */
 async function stdoutOf(pid: number): Promise<string> {
   return (await sh(`readlink /proc/${pid}/fd/1`)).stdout.trim();
 }

@@ -7,7 +7,7 @@ import { admin, freshName, freshQueue, key, timePasses } from '../../support/red
 import { until } from '../../support/until.js';
 
 describe('leases of handlers', () => {
-  it('300 jobs, 100 ms each, one at a time, a lease of 1 s: 300 handled once each (failures 11)', async () => {
+  it('300 jobs of 100 ms, one at a time, with a lease of 1 s: each is handled once (failures 11)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(300).map((n) => ({ payload: n, at: 1_000 + n })));
     const { code, stdout, stderr } = await delayq(['drain', '--lease', '1s', queue.name, ...shell('cat; sleep 0.1')]);
@@ -23,7 +23,7 @@ describe('leases of handlers', () => {
     });
   });
 
-  it('a drain that is killed in mid-handler: the job comes again after the lease, as attempt 2 (failures 7)', async () => {
+  it('a drain killed while a handler runs: the job is delivered again after the lease, as attempt 2 (failures 7)', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a' });
     const log = path();
@@ -39,7 +39,7 @@ describe('leases of handlers', () => {
     expect(await queue.counts()).toMatchObject({ payload: 0, stats: { acked: 1, lost: 1 } });
   });
 
-  it('a drain that is killed after the handler and before the ack: again as attempt 2 (failures 7)', async () => {
+  it('a drain killed between handler and ack: the job is delivered again, as attempt 2 (failures 7)', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a' });
     const done = path();
@@ -55,7 +55,7 @@ describe('leases of handlers', () => {
     });
   });
 
-  it('a drain frozen past its lease: its late ack is refused, the job neither lost nor doubled again (failures 12)', async () => {
+  it('a drain frozen past its lease: its late ack is refused, and the job is not delivered a third time (failures 12)', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1, id: 'a' }]);
     const log = path();
@@ -88,7 +88,7 @@ describe('leases of handlers', () => {
     expect(await queue.counts()).toMatchObject({ active: 1, payload: 1 });
   });
 
-  it('five kills of a drain cost jobs that no handler saw none of their tries (failures 14)', async () => {
+  it('five kills of a drain do not count as failures of jobs that no handler got (failures 14)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(8).map((n) => ({ payload: n, id: `j${n}`, tries: 2, at: 1_000 + n })));
     for (let i = 0; i < 5; i++) {
@@ -139,7 +139,7 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
     },
   );
 
-  it('kills handlers at the end of grace, and their jobs go back without a failure', async () => {
+  it('kills handlers at the end of grace, and gives back their jobs without counting a failure', async () => {
     const queue = freshQueue();
     const { running, pids } = await started(
       queue,
@@ -155,7 +155,7 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
     expect(await queue.counts()).toMatchObject({ pending: 10, active: 0, meta: 0 });
   });
 
-  it('ends within grace although nobody reads its stderr', async () => {
+  it('ends within grace even if nobody reads its stderr', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5).map((n) => ({ payload: n })));
     const running = begin([
@@ -178,7 +178,7 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
     expect(await queue.counts()).toMatchObject({ pending: 5, active: 0, meta: 0 });
   });
 
-  it('by a second signal exits 130 at once, and leaves no handler behind', async () => {
+  it('exits 130 at once on a second signal, and leaves no handler behind', async () => {
     const queue = freshQueue();
     const { running, pids } = await started(queue, "trap '' TERM; while :; do sleep 1; done");
     running.child.kill('SIGTERM');
@@ -188,12 +188,12 @@ describe('a drain with handlers that is stopped (failures 15)', () => {
     });
     expect((await running.ended).code).toBe(130);
     await until(() => pids.every((pid) => !alive(pid)));
-    // Nobody answered for them: they come back with the end of their leases.
+    // Nobody settled them: they are delivered again after their leases.
     expect((await queue.counts()).active).toBe(2);
   });
 });
 
-it('ten drains with handlers hand out 1,000 jobs once each (failures 16)', async () => {
+it('ten drains with handlers handle each of 1,000 jobs once (failures 16)', async () => {
   const queue = freshQueue();
   await queue.enqueue(upTo(1_000).map((n) => ({ payload: n })));
   const ended = await Promise.all(
@@ -203,7 +203,7 @@ it('ten drains with handlers hand out 1,000 jobs once each (failures 16)', async
   expect(seen.sort((a, b) => a - b)).toEqual(upTo(1_000));
 });
 
-it('a queue is drained by handlers at the rate asked for', async () => {
+it('handlers start at the rate given by --rate', async () => {
   const queue = freshQueue();
   await queue.enqueue(upTo(6).map((n) => ({ payload: n })));
   const log = path();
@@ -212,7 +212,7 @@ it('a queue is drained by handlers at the rate asked for', async () => {
   expect((times.at(-1) ?? 0) - (times[0] ?? 0)).toBeGreaterThan(400);
 });
 
-it('high,low serves the first queue first, also with handlers', async () => {
+it('high,low drains the first queue first, also with handlers', async () => {
   const [high, low] = [freshQueue(), freshQueue()];
   await low.enqueue([{ payload: 'low' }]);
   await high.enqueue([{ payload: 'high' }]);
@@ -220,7 +220,7 @@ it('high,low serves the first queue first, also with handlers', async () => {
   expect(stdout).toBe('"high"\n"low"\n');
 });
 
-it('a job whose id no process could be given dies instead of holding the others up (failures 26)', async () => {
+it('a job whose id cannot be passed to a process is moved to dead, and the others go on (failures 26)', async () => {
   const name = freshName();
   await admin
     .multi()

@@ -14,7 +14,7 @@ async function ownServer(): Promise<Server> {
   return server;
 }
 
-/** A namespace of its own with queues in it, a job each. */
+/** A namespace of its own with queues that have a job each. */
 async function queues(names: string[]): Promise<string> {
   const prefix = freshName();
   await admin.sadd(`${prefix}:queues`, ...names);
@@ -32,7 +32,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     ['q', 0, (terminal: Terminal) => terminal.press('q')],
     ['Ctrl-C', 0, (terminal: Terminal) => terminal.press('C-c')],
     ['SIGTERM', 0, async (_: Terminal, pid: () => Promise<number>) => process.kill(await pid(), 'SIGTERM')],
-  ])('takes all of it, and gives it back as it was at %s', async (_, code, end) => {
+  ])('uses the whole terminal, and restores it at %s', async (_, code, end) => {
     const prefix = await queues(['one']);
     const file = `/tmp/${prefix}.pid`;
     const terminal = new Terminal(`sh -c 'echo $$ > ${file}; exec delayq inspect --watch --prefix ${prefix}'`);
@@ -47,12 +47,12 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     rmSync(file);
     expect(linesOf(terminal.text).slice(0, 2)).toEqual(['before', `ended ${code}`]);
     expect(terminal.state).toEqual(asBefore);
-    // Typed keys are seen again.
+    // Typed keys are echoed again.
     terminal.press('e', 'c', 'h', 'o', 'e', 'd');
     await until(() => terminal.text.includes('$ echoed'));
   });
 
-  it('gives it back when it fails, and then says why', async () => {
+  it('restores the terminal when it fails, and then says why', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const terminal = new Terminal(`delayq inspect --watch ${queue.name}`);
@@ -64,7 +64,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     expect(terminal.state).toEqual(asBefore);
   });
 
-  it('gives it back while it is stopped by Ctrl-Z, and takes it again', async () => {
+  it('restores the terminal while it is suspended by Ctrl-Z, and then goes on', async () => {
     const prefix = await queues(['one']);
     const terminal = new Terminal('true');
     await until(() => /^\$$/m.test(terminal.text));
@@ -81,7 +81,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     await until(() => !terminal.state.other);
   });
 
-  it('is drawn anew at once when its size changes, and tells of the queues that do not fit', async () => {
+  it('redraws at once when the size changes, and says how many queues do not fit', async () => {
     const prefix = await queues(Array.from({ length: 40 }, (_, i) => `queue-${String(i).padStart(2, '0')}`));
     const terminal = new Terminal(`delayq inspect --watch --prefix ${prefix}`);
     await until(() => terminal.text.includes('… and 19 more queues'));
@@ -95,7 +95,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     expect(terminal.text).not.toContain('more queues');
   });
 
-  it('hides no queue that is in trouble behind those that are well, and tells of most jobs first', async () => {
+  it('shows queues with problems before others, and those with most due jobs first', async () => {
     const prefix = await queues(Array.from({ length: 40 }, (_, i) => `queue-${String(i).padStart(2, '0')}`));
     const late = Date.now() - 600_000;
     await admin.sadd(`${prefix}:queues`, 'zebra');
@@ -111,7 +111,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     expect(terminal.text).not.toMatch(/^queue-0/m);
   });
 
-  it('keeps to its columns, whatever names, ids and consumers are made of (failures 30)', async () => {
+  it('keeps to its columns, whatever characters names, ids and consumers have (failures 30)', async () => {
     const prefix = await queues(['a', 'x'.repeat(128)]);
     const long = new Terminal(`delayq inspect --watch --prefix ${prefix}`, { width: 60 });
     await until(() => long.text.includes('x…'));
@@ -133,7 +133,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     expect(terminal.lines[49]).toContain('q: quit');
   });
 
-  it('goes on while Redis is away, showing what was seen last, and when it is back', async () => {
+  it('shows the last state while Redis is away, and goes on when it is back', async () => {
     const server = await ownServer();
     await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
     const terminal = new Terminal(`delayq --redis ${server.url} inspect --watch`);
@@ -147,13 +147,13 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     await until(() => terminal.text.includes('ended 0'));
   });
 
-  it('says since when Redis has not answered, not since when that is known', async () => {
+  it('says since when Redis has not answered, not when that was noticed', async () => {
     const server = await ownServer();
     await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
     const terminal = new Terminal(`delayq --redis ${server.url} inspect --watch`);
     await until(() => /^kept +1/m.test(terminal.text));
     server.signal('SIGSTOP');
-    // No answer within 5 s is what tells.
+    // It is noticed when there is no answer for 5 s.
     await until(() => terminal.text.includes('cannot reach Redis since'), 10_000);
     const [, since, long] = /since (\S+) \((\d+)(?:\.\d+)?s\)/.exec(terminal.text) ?? [];
     expect(Number(long)).toBeGreaterThanOrEqual(5);
@@ -175,7 +175,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
 });
 
 describe('delayq inspect --watch into a pipe', () => {
-  it('says once that Redis is away, and goes on when it is back', async () => {
+  it('reports once that Redis is away, and goes on when it is back', async () => {
     const server = await ownServer();
     await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
     const running = begin(['--redis', server.url, 'inspect', '--watch']);
@@ -193,7 +193,7 @@ describe('delayq inspect --watch into a pipe', () => {
     for (const line of linesOf(stdout)) expect(JSON.parse(line)).toMatchObject({ schema: 1 });
   });
 
-  it('costs Redis one call for each queue and one for their names, a second', async () => {
+  it('makes one call for each queue and one for their names each second', async () => {
     const server = await ownServer();
     for (const name of ['a', 'b', 'c']) await delayq(['--redis', server.url, 'enqueue', name, '1']);
     await server.admin.config('RESETSTAT');
