@@ -131,16 +131,12 @@ class StdoutSink {
   async take({ queue, jobs, leaseMs }: Taken): Promise<boolean> {
     await this.#confirmer.watchReader();
     const warn = (text: string) => say(this.#context, text);
-    let rest: readonly JobLine[] = jobs.map((job) => ({
-      job,
-      line: lineOf(this.#drain.form, queue.name, job, warn),
-    }));
+    let rest: JobLine[] = jobs.map((job) => ({ job, line: lineOf(this.#drain.form, queue.name, job, warn) }));
     try {
       while (rest.length > 0) {
         if (this.#delivery !== 'once') {
           await this.#leases.fresh(rest.map(({ job }) => job));
-          if (!rest.every(({ job }) => this.#leases.holds(job)))
-            rest = rest.filter(({ job }) => this.#leases.holds(job));
+          rest = rest.filter(({ job }) => this.#leases.holds(job));
           if (rest.length === 0) break;
         }
         const chunk = chunkOf(rest);
@@ -155,11 +151,8 @@ class StdoutSink {
         await this.#confirmer.room();
       }
     } finally {
-      if (rest.length > 0)
-        await this.giveBack(
-          queue,
-          rest.map(({ job }) => job),
-        );
+      const unwritten = rest.map(({ job }) => job);
+      if (unwritten.length > 0) await this.giveBack(queue, unwritten);
     }
     return this.#open;
   }
@@ -171,17 +164,12 @@ class StdoutSink {
   }
 
   #delivered(chunk: readonly JobLine[], leaseMs: number): void {
-    if (this.#delivery === 'once') return;
     if (this.#delivery === 'behind') {
-      this.#confirmer.add(
-        chunk.map(({ job, line }) => ({ job, bytes: line.length + 1 })),
-        leaseMs,
-      );
-      return;
-    }
-    for (const { job } of chunk) {
-      if (!this.#leases.holds(job)) this.#lost += 1;
-      else this.#leases.forget([job]);
+      const written = chunk.map(({ job, line }) => ({ job, bytes: line.length + 1 }));
+      this.#confirmer.add(written, leaseMs);
+    } else if (this.#delivery === 'lease') {
+      for (const { job } of chunk) if (!this.#leases.holds(job)) this.#lost += 1;
+      this.#leases.forget(chunk.map(({ job }) => job));
     }
   }
 
@@ -214,7 +202,7 @@ class StdoutSink {
 }
 
 /** The first lines, up to the size of a chunk, but at least one. */
-function chunkOf(lines: readonly JobLine[]): readonly JobLine[] {
+function chunkOf(lines: JobLine[]): JobLine[] {
   let size = 0;
   const end = lines.findIndex(({ line }, i) => {
     size += line.length + 1;
