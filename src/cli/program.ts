@@ -29,7 +29,7 @@ export async function programOf(
     }
   }
   program.addCommand(helpCommand(program));
-  details(program, ['Data goes to stdout, everything else to stderr. To see delayq at work: delayq demo']);
+  details(program, ['Data goes to stdout, everything else to stderr. Try it: delayq demo']);
   examples(program, [
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
     'delayq drain order-close -- ./close-order',

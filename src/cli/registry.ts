@@ -1,111 +1,131 @@
 import type { Command } from 'commander';
 import type { Context } from './host/context.js';
 
-/** A command before it is made: only the one that is meant is loaded at a start. */
-export interface Offer {
+/** A command of the registry: only the one that is run is loaded. */
+export interface Entry {
   readonly summary: string;
-  readonly load: () => Promise<(context: Context, everything: () => Promise<Command>) => Command>;
+  /** Loads the function that makes the command; `all` returns the program with all its commands. */
+  readonly load: () => Promise<(context: Context, all: () => Promise<Command>) => Command>;
 }
 
-const offer = (summary: string, load: Offer['load']): Offer => ({ summary, load });
-
-/** All commands by the groups of the help, in the order in which it tells of them. */
-export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Offer>>>> = {
+/** All commands, by groups and in the order of the help. */
+export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   Produce: {
-    enqueue: offer(
-      'put jobs into a queue, due now or later',
-      async () => (await import('./commands/enqueue.js')).enqueueCommand,
-    ),
+    enqueue: {
+      summary: 'add jobs to a queue, due now or later',
+      load: async () => (await import('./commands/enqueue.js')).enqueueCommand,
+    },
   },
   Consume: {
-    drain: offer(
-      'take due jobs, oldest due first, into a handler or to stdout',
-      async () => (await import('./commands/drain.js')).drainCommand,
-    ),
-    ack: offer('say that jobs are done: remove them', async () => (await import('./commands/settle.js')).ackCommand),
-    nack: offer('give jobs back, to be tried again', async () => (await import('./commands/settle.js')).nackCommand),
-    renew: offer('hold jobs for longer', async () => (await import('./commands/settle.js')).renewCommand),
+    drain: {
+      summary: 'deliver due jobs, oldest first, to a handler or stdout',
+      load: async () => (await import('./commands/drain.js')).drainCommand,
+    },
+    ack: {
+      summary: 'complete jobs: remove them',
+      load: async () => (await import('./commands/settle.js')).ackCommand,
+    },
+    nack: {
+      summary: 'give jobs back to be retried',
+      load: async () => (await import('./commands/settle.js')).nackCommand,
+    },
+    renew: {
+      summary: 'extend the leases of jobs',
+      load: async () => (await import('./commands/settle.js')).renewCommand,
+    },
   },
   Look: {
-    inspect: offer(
-      'show what is in the queues, and what is wrong',
-      async () => (await import('./commands/inspect.js')).inspectCommand,
-    ),
-    list: offer(
-      'list the jobs of a queue, dead ones first',
-      async () => (await import('./commands/list.js')).listCommand,
-    ),
-    show: offer('show all that is known of one job', async () => (await import('./commands/show.js')).showCommand),
+    inspect: {
+      summary: 'show the queues, and what is wrong with them',
+      load: async () => (await import('./commands/inspect.js')).inspectCommand,
+    },
+    list: {
+      summary: 'list the jobs of a queue, dead ones first',
+      load: async () => (await import('./commands/list.js')).listCommand,
+    },
+    show: {
+      summary: 'show everything about one job',
+      load: async () => (await import('./commands/show.js')).showCommand,
+    },
   },
   Act: {
-    cancel: offer('remove jobs: the order was paid', async () => (await import('./commands/cancel.js')).cancelCommand),
-    reschedule: offer(
-      'give pending jobs another due time',
-      async () => (await import('./commands/reschedule.js')).rescheduleCommand,
-    ),
-    requeue: offer(
-      'put dead jobs back into their queue',
-      async () => (await import('./commands/requeue.js')).requeueCommand,
-    ),
-    bury: offer(
-      'put pending jobs among the dead: until the patch ships',
-      async () => (await import('./commands/bury.js')).buryCommand,
-    ),
-    move: offer('put jobs into another queue', async () => (await import('./commands/move.js')).moveCommand),
-    purge: offer('remove all jobs of a queue', async () => (await import('./commands/purge.js')).purgeCommand),
-    pause: offer(
-      'have drains take nothing from a queue',
-      async () => (await import('./commands/pause.js')).pauseCommand,
-    ),
-    resume: offer(
-      'have drains take from a paused queue again',
-      async () => (await import('./commands/pause.js')).resumeCommand,
-    ),
+    cancel: {
+      summary: 'remove jobs',
+      load: async () => (await import('./commands/cancel.js')).cancelCommand,
+    },
+    reschedule: {
+      summary: 'change the due time of pending jobs',
+      load: async () => (await import('./commands/reschedule.js')).rescheduleCommand,
+    },
+    requeue: {
+      summary: 'make dead jobs pending again',
+      load: async () => (await import('./commands/requeue.js')).requeueCommand,
+    },
+    bury: {
+      summary: 'move pending jobs to the dead set',
+      load: async () => (await import('./commands/bury.js')).buryCommand,
+    },
+    move: {
+      summary: 'move jobs to another queue',
+      load: async () => (await import('./commands/move.js')).moveCommand,
+    },
+    purge: {
+      summary: 'remove all jobs of a queue',
+      load: async () => (await import('./commands/purge.js')).purgeCommand,
+    },
+    pause: {
+      summary: 'stop delivering jobs from a queue',
+      load: async () => (await import('./commands/pause.js')).pauseCommand,
+    },
+    resume: {
+      summary: 'deliver jobs from a paused queue again',
+      load: async () => (await import('./commands/pause.js')).resumeCommand,
+    },
   },
   Operate: {
-    doctor: offer(
-      'find what is wrong with Redis and the queues, and mend it',
-      async () => (await import('./commands/doctor.js')).doctorCommand,
-    ),
-    check: offer(
-      'one line for monitoring: is the queue kept within limits',
-      async () => (await import('./commands/check.js')).checkCommand,
-    ),
-    wait: offer(
-      'wait until nothing is being done: for deploys',
-      async () => (await import('./commands/wait.js')).waitCommand,
-    ),
-    metrics: offer(
-      'print counts of the queues for Prometheus',
-      async () => (await import('./commands/metrics.js')).metricsCommand,
-    ),
-    config: offer(
-      'show or set the defaults of a queue',
-      async () => (await import('./commands/config.js')).configCommand,
-    ),
-    export: offer(
-      'write all jobs of a queue as lines, to be imported elsewhere',
-      async () => (await import('./commands/export.js')).exportCommand,
-    ),
-    import: offer(
-      'put jobs that were exported into a queue',
-      async () => (await import('./commands/import.js')).importCommand,
-    ),
-    adopt: offer(
-      'take over the jobs of a sorted set and a hash of other software',
-      async () => (await import('./commands/adopt.js')).adoptCommand,
-    ),
-    crontab: offer(
-      'print a line for a crontab that drains a queue',
-      async () => (await import('./commands/crontab.js')).crontabCommand,
-    ),
-    completion: offer(
-      'print a script that completes delayq in your shell',
-      async () => (await import('./commands/completion.js')).completionCommand,
-    ),
-    demo: offer(
-      'show the main job in ten seconds, on a private Redis',
-      async () => (await import('./commands/demo.js')).demoCommand,
-    ),
+    doctor: {
+      summary: 'check Redis and the queues, repair what is broken',
+      load: async () => (await import('./commands/doctor.js')).doctorCommand,
+    },
+    check: {
+      summary: 'print one line for monitoring',
+      load: async () => (await import('./commands/check.js')).checkCommand,
+    },
+    wait: {
+      summary: 'wait until a queue is idle, for deploys',
+      load: async () => (await import('./commands/wait.js')).waitCommand,
+    },
+    metrics: {
+      summary: 'print metrics for Prometheus',
+      load: async () => (await import('./commands/metrics.js')).metricsCommand,
+    },
+    config: {
+      summary: 'show or set the defaults of a queue',
+      load: async () => (await import('./commands/config.js')).configCommand,
+    },
+    export: {
+      summary: 'print the jobs of a queue, to be imported elsewhere',
+      load: async () => (await import('./commands/export.js')).exportCommand,
+    },
+    import: {
+      summary: 'add exported jobs to a queue',
+      load: async () => (await import('./commands/import.js')).importCommand,
+    },
+    adopt: {
+      summary: 'move jobs from a sorted set and a hash of other software',
+      load: async () => (await import('./commands/adopt.js')).adoptCommand,
+    },
+    crontab: {
+      summary: 'print a crontab line that drains a queue',
+      load: async () => (await import('./commands/crontab.js')).crontabCommand,
+    },
+    completion: {
+      summary: 'print a completion script for your shell',
+      load: async () => (await import('./commands/completion.js')).completionCommand,
+    },
+    demo: {
+      summary: 'show delayq at work in ten seconds, on a private Redis',
+      load: async () => (await import('./commands/demo.js')).demoCommand,
+    },
   },
 };

@@ -9,16 +9,6 @@ describe('the command line', () => {
     expect(await delayq(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
   });
 
-  it.each([[], ['enqueue'], ['drain'], ['inspect'], ['demo']])(
-    'begins the help of %j with examples',
-    async (...command) => {
-      const { code, stdout, stderr } = await delayq([...command, '--help']);
-      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-      expect(stdout).toMatch(new RegExp(`^Examples:\n  delayq ${command[0] ?? 'enqueue'}`));
-      expect(stdout.split('\n').every((line) => line.length <= 120)).toBe(true);
-    },
-  );
-
   it('without arguments shows help and exits 64', async () => {
     expect(await delayq([])).toMatchObject({ code: 64, stdout: '', stderr: expect.stringContaining('Usage: delayq') });
   });

@@ -4,12 +4,12 @@ import type { Context, Globals } from '../host/context.js';
 import { count } from './options.js';
 
 /*
- * Which jobs are meant: the same words for every command that looks at some jobs, or acts on some.
+ * The options that choose jobs: the same for every command that lists or edits jobs.
  */
 
 type State = StoredJob['state'];
 
-/** What filters are made of. */
+/** The options of a filter. */
 export interface FilterOptions extends Globals {
   readonly pending?: boolean;
   readonly active?: boolean;
@@ -23,43 +23,43 @@ export interface FilterOptions extends Globals {
 }
 
 const STATES: Record<State, string> = {
-  dead: 'jobs that are dead, the longest dead first',
-  active: 'jobs that a consumer holds',
-  pending: 'jobs that wait, the next one due first',
+  dead: 'dead jobs, those dead for longest first',
+  active: 'active jobs: those that a consumer holds',
+  pending: 'pending jobs, the next one due first',
 };
 
-/** Adds the options that choose among jobs of `states`, in the order in which they are told of. */
+/** Adds the options that choose among jobs of `states`. */
 export function addFilters(command: Command, states: readonly State[]): Command {
   if (states.length > 1) for (const state of states) command.option(`--${state}`, STATES[state]);
   if (states.includes('pending')) command.option('--overdue', 'pending jobs that are due');
   return command
-    .option('--from <time>', 'only from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
-    .option('--to <time>', 'only up to this time; meant is when a job is due, its lease ends, or it died')
-    .option('--grep <text>', 'only with this text, as it is, in the id, the payload or the last error')
+    .option('--from <time>', 'from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
+    .option('--to <time>', 'up to this time: when a job is due, its lease expires, or it died')
+    .option('--grep <text>', 'with this text (no pattern) in the id, payload or last error')
     .option('-n, --number <n>', 'at most n jobs', count)
-    .option('--tz <zone>', 'time zone of times without one (env DELAYQ_TZ, TZ)');
+    .option('--tz <zone>', 'time zone of the times given (env DELAYQ_TZ, TZ)');
 }
 
-/** Whether any option chooses jobs. */
+/** Whether any of these options is given. */
 export function isFiltered(options: FilterOptions): boolean {
   const { pending, active, dead, overdue, from, to, grep, number } = options;
   return [pending, active, dead, overdue, from, to, grep, number].some((option) => option !== undefined);
 }
 
-/** The filter that the options make among jobs of `states`. Throws a `usage` error when they cannot be put together. */
+/** The filter of the options, among jobs of `states`. Throws `usage` if they contradict each other. */
 export function filterOf(
   context: Context,
   options: FilterOptions,
   { states, now }: { states: readonly State[]; now: number },
 ): Filter {
   const { overdue, grep: text, number: limit } = options;
-  if (text === '') throw new DelayqError('usage', '--grep needs a text', { next: "write it as --grep 'text'" });
+  if (text === '') throw new DelayqError('usage', '--grep needs a text', { next: "write --grep 'text'" });
   const zone = context.zone(options);
   const moment = (word: string | undefined) => (word === undefined ? undefined : parseMoment(word, { zone, now }));
   const from = moment(options.from);
   const to = moment(options.to);
   if (from !== undefined && to !== undefined && from > to) {
-    throw new DelayqError('usage', `--from ${options.from} is after --to ${options.to}`, { next: 'exchange them' });
+    throw new DelayqError('usage', `--from ${options.from} is after --to ${options.to}`, { next: 'swap them' });
   }
   const asked = states.filter((state) => options[state] || (overdue && state === 'pending'));
   return {

@@ -1,6 +1,6 @@
 import { type Connection, DelayqError, exists, Inspector } from '../../internal.js';
 
-/** The error for a queue that is not there, naming one whose name is close. */
+/** The error for a queue that does not exist. It suggests one with a similar name. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {
   const known = await new Inspector(redis, { prefix }).queues();
   const [close] = known
@@ -9,16 +9,16 @@ export async function unknownQueue(redis: Connection, prefix: string, name: stri
     .sort((a, b) => a.distance - b.distance);
   return new DelayqError('missing', `there is no queue ${name}`, {
     why: `nothing was ever enqueued to it at ${redis.address} with the prefix ${prefix}`,
-    next: close ? `did you mean ${close.other}?` : 'see the queues there are: delayq inspect',
+    next: close ? `did you mean ${close.other}?` : 'list the queues: delayq inspect',
   });
 }
 
-/** Throws a `missing` error when the queue is not there. */
+/** Throws `missing` if the queue does not exist. */
 export async function requireQueue(redis: Connection, prefix: string, name: string): Promise<void> {
   if (!exists(await new Inspector(redis, { prefix }).inspect(name))) throw await unknownQueue(redis, prefix, name);
 }
 
-/** How many characters must be inserted, removed or changed to turn `a` into `b` (Levenshtein 1966, one row kept). */
+/** The edit distance of two names (Levenshtein 1966), with one row of the table kept. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (const [i, x] of [...a].entries()) {

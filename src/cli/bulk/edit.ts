@@ -8,194 +8,140 @@ import { lines } from '../lines/reader.js';
 import { colours, document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
+import { decline, isAgreed, requireTerminal } from './confirm.js';
+import type { EditResult } from './results.js';
 
 /*
- * What all commands have in common that act on jobs: ids, ids on stdin, or a filter; asking; progress; stopping.
+ * What the commands have in common that edit jobs: choosing the jobs, asking, progress, stopping, the summary.
  */
 
 type State = StoredJob['state'];
 
-/** Options of a command that acts on jobs. */
-export interface ActOptions extends FilterOptions {
+/** Options of a command that edits jobs. */
+export interface EditOptions extends FilterOptions {
   readonly all?: boolean;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
   readonly quiet?: boolean;
 }
 
-/** What can become of a job. */
-interface Answer {
-  /** It is as the caller wants it. */
-  readonly good: boolean;
-  /** What is said of it, behind its id; nothing when it is left out. */
-  readonly says?: string;
-  /** What is said of several that a filter found, behind how many they are, instead of a line for each. */
-  readonly sum?: string;
-  /** It was not where a filter found it, or never there: only who named it wants to know. */
-  readonly elsewhere?: boolean;
-}
-
-/** An act on some jobs of a queue. */
-export interface Act<A extends string> {
+/** An edit of some jobs of a queue. */
+export interface Edit<R extends string> {
   readonly queue: string;
-  /** As they stand on the command line: ids, or - for stdin. */
+  /** The arguments of the command line: ids, or - for stdin. */
   readonly ids: readonly string[];
-  readonly options: ActOptions;
-  /** In which state jobs can be acted on. */
+  readonly options: EditOptions;
+  /** The states in which jobs can be edited. */
   readonly states: readonly State[];
-  /** What it does to a job and has done, as in "cancel 3 jobs" and "3 jobs cancelled". */
+  /** As in "cancel 3 jobs" and "3 jobs cancelled". */
   readonly verb: string;
-  readonly done: string;
-  readonly answers: Readonly<Record<A, Answer>>;
-  /** What is said behind so many jobs that are to be acted on, or were. */
+  readonly participle: string;
+  readonly results: Readonly<Record<R, EditResult>>;
+  /** Said after the number of jobs that are to be edited, or were. */
   detail?(jobs: number): string;
   /**
-   * The jobs stay where a filter finds them, and so does `list` in a pipe before us: all of them are looked for before the
-   * first is acted on, and then in the order in which they stand in line.
+   * Edited jobs still match the filter, so all jobs are collected before the first is edited, and edited in the order
+   * of their due times. (Otherwise the filter, or `delayq list` in a pipe before this command, would find them again.)
    */
-  readonly stay?: boolean;
-  /** Where it is done, as in "3 jobs cancelled in order-close", when that is not just the queue. */
+  readonly collect?: boolean;
+  /** The place in "3 jobs cancelled in order-close"; left out: the queue. */
   readonly where?: string;
-  /** What else its JSON document tells. */
-  readonly also?: object;
-  /** Does it, and answers for each. `states` are those that were asked for. */
-  act(ids: readonly Id[], states: readonly State[]): Promise<readonly A[]>;
+  /** Further fields of the JSON document. */
+  readonly fields?: object;
+  /** Edits jobs. Returns a result for each. `states` are those that the options ask for. */
+  apply(ids: readonly Id[], states: readonly State[]): Promise<readonly R[]>;
 }
 
-/** So many jobs are shown before the question. */
+/** An edit while it runs. */
+interface Run<R extends string> {
+  readonly context: Context;
+  readonly edit: Edit<R>;
+  readonly inspector: Inspector;
+  readonly stop: AbortSignal;
+}
+
+/** The jobs to edit. */
+interface Selection {
+  readonly isNamed: boolean;
+  readonly ids: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>;
+  /** How many they are, if that is known. */
+  readonly total?: number;
+  readonly states: readonly State[];
+}
+
+/** How many jobs are shown before the question. */
 const SAMPLES = 3;
 
-/** How wide they are where no terminal says so, columns: payloads may be large. */
+/** The width of their table where no terminal has one, columns. */
 const WIDTH = 1_000;
 
-/** So many ids are acted on at a time: what was asked to stop, stops soon. */
+/** Ids of one call: few, so that a stop takes effect soon. */
 const CHUNK = 200;
 
-/** Adds the arguments and options that choose jobs of `states`, and how they are acted on. */
-export function addAct(command: Command, states: readonly State[]): Command {
+/** Adds the arguments and options that choose jobs of `states`, and say how to edit them. */
+export function addEditOptions(command: Command, states: readonly State[]): Command {
   command
     .usage('[options] <queue> [id… | -]')
     .argument('<queue>', 'name of the queue')
-    .argument('[id...]', 'ids of jobs; - reads them from stdin, one a line; base64:… for bytes that cannot be typed')
+    .argument('[id...]', 'ids of jobs; - reads them from stdin, one a line; base64:… gives the bytes of an id')
     .option('--all', `all ${states.length > 1 ? '' : `${states[0]} `}jobs`);
   return addFilters(command, states)
-    .option('-y, --yes', 'do not ask: for scripts')
-    .option('--dry-run', 'say which jobs are meant, and do nothing')
-    .option('-q, --quiet', 'do not say how many')
-    .option('--json', 'print how many as one JSON document');
+    .option('-y, --yes', 'do not ask for confirmation')
+    .option('--dry-run', 'show which jobs are meant, change nothing')
+    .option('-q, --quiet', 'print no summary')
+    .option('--json', 'print the counts as one JSON document');
 }
 
-/** Carries out an act; sets the exit code: 1 when a job that was named could not be acted on, 130 when it was stopped. */
-export async function actOn<A extends string>(context: Context, act: Act<A>): Promise<void> {
-  const { queue, ids, options, states, verb, done, answers, stay } = act;
-  const named = checkWays(ids, options);
+/** Edits the jobs that ids or a filter name, and reports what became of them. */
+export async function editJobs<R extends string>(context: Context, edit: Edit<R>): Promise<void> {
+  const { queue, options } = edit;
+  const isNamed = areIdsGiven(edit.ids, options);
   const stop = context.stopSignal();
   const redis = context.redis(options);
   const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const run = { context, edit, inspector: new Inspector(redis, { prefix }), stop };
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
-  let filter = named ? { states } : filterOf(context, options, { states, now });
-  let total: number | undefined;
-  let chunks: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>;
-  if (named) {
-    const read = (words: readonly string[]) => idsOf(inspector, queue, words);
-    if (options.dryRun) return dryRun(context, act, inspector, await read(await wordsNamed(context, ids, stop)));
-    chunks = ids[0] === '-' ? idsOnStdin(context, read, stop) : [await read(await wordsNamed(context, ids, stop))];
-    if (stay) {
-      const all = await inspector.inOrder(queue, await read(await wordsNamed(context, ids, stop)));
-      total = all.length;
-      chunks = [all];
-    }
-  } else {
-    const found = await look(inspector, act, filter, stop);
-    total = found.count;
-    if (!stop.aborted && (total > 0 || options.dryRun)) {
-      if (!(await agreed(context, act, { ...found, now, filter, stop }))) return;
-    }
-    // No more than were counted: one that dies again meanwhile must not go round for ever.
-    filter = { ...filter, limit: total };
-    chunks = found.ids ?? inspector.ids(queue, filter);
-  }
-
-  const counts = Object.fromEntries(Object.keys(answers).map((answer) => [answer, 0])) as Record<A, number>;
-  const good = () => sum(counts, (answer) => answers[answer].good);
-  const detail = () => (good() > 0 ? (act.detail?.(good()) ?? '') : '');
-  const progress = new Progress(context, !options.quiet && total !== undefined);
-  try {
-    if (total !== 0 && !stop.aborted) {
-      for await (const some of inChunks(chunks)) {
-        for (const [i, answer] of (await act.act(some, filter.states)).entries()) {
-          counts[answer] += 1;
-          const { says, sum, elsewhere } = answers[answer];
-          if (says && (named || !(sum || elsewhere))) {
-            progress.clear();
-            say(context, `${shownId(some[i])} ${says}`);
-          }
-        }
-        progress.tell(() => `${done} ${grouped(good())} of ${grouped(total ?? 0)}`);
-        if (stop.aborted) break;
-      }
-    }
-  } catch (error) {
-    progress.clear();
-    if (good() > 0 && !options.quiet)
-      say(context, `${many(good(), 'job')} ${done} ${whereOf(act)}${detail()} before this:`);
-    throw error;
-  }
-  progress.clear();
-  if (options.json) await context.write(document({ queue, ...counts, ...act.also }));
-  else if (!options.quiet) {
-    const stopped = stop.aborted ? `; stopped, ${verb} the rest by repeating the command` : '';
-    say(context, `${many(good(), 'job')} ${done} ${whereOf(act)}${detail()}${stopped}`);
-    for (const [answer, n] of Object.entries<number>(counts)) {
-      const { sum } = answers[answer as A];
-      if (!named && sum && n > 0) say(context, `${grouped(n)} of them ${sum}`);
-    }
-  }
-  if (sum(counts, (answer) => !answers[answer].good && (named || !answers[answer].elsewhere)) > 0)
-    context.outcomes.add('incomplete');
-  if (stop.aborted) context.outcomes.add('interrupted');
+  const selection = await (isNamed ? selectNamed(run) : selectFiltered(run, now));
+  if (selection) await apply(run, selection);
 }
 
-/** The same ids, few at a time. */
-async function* inChunks(
-  chunks: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>,
-): AsyncGenerator<readonly Id[]> {
-  for await (const ids of chunks) for (let i = 0; i < ids.length; i += CHUNK) yield ids.slice(i, i + CHUNK);
-}
-
-function whereOf<A extends string>({ where, queue }: Act<A>): string {
-  return where ?? `in ${queue}`;
-}
-
-function sum<A extends string>(counts: Readonly<Record<A, number>>, which: (answer: A) => boolean): number {
-  return (Object.keys(counts) as A[]).filter(which).reduce((all, answer) => all + counts[answer], 0);
-}
-
-/** Whether ids are given rather than a filter. Throws a `usage` error unless it is exactly one of them. */
-function checkWays(ids: readonly string[], options: ActOptions): boolean {
-  const named = ids.length > 0;
-  const filtered = options.all || isFiltered(options);
-  if (named === Boolean(filtered)) {
-    throw new DelayqError('usage', named ? 'jobs are named in two ways' : 'no job is named', {
-      next: 'give ids, or - for ids on stdin, or a filter such as -n 10, --from -2h, --grep TEXT, or --all',
-    });
+/** Whether ids are given. Throws `usage` unless there is either an id or a filter. */
+function areIdsGiven(ids: readonly string[], options: EditOptions): boolean {
+  const isNamed = ids.length > 0;
+  if (isNamed === Boolean(options.all || isFiltered(options))) {
+    throw new DelayqError('usage', isNamed ? 'jobs are named in two ways' : 'no job is named', { next: NAME_JOBS });
   }
   if (ids.includes('-') && ids.length > 1)
-    throw new DelayqError('usage', '- stands alone', { next: 'leave out the ids' });
-  return named;
+    throw new DelayqError('usage', '- and ids exclude each other', { next: 'give - alone, or ids' });
+  return isNamed;
 }
 
-/** The ids on stdin, as they come. */
-async function* idsOnStdin(
-  context: Context,
-  read: (words: readonly string[]) => Promise<Id[]>,
-  stop: AbortSignal,
-): AsyncGenerator<Id[]> {
-  for await (const words of wordsOnStdin(context, stop)) yield await read(words);
+/** What to do when no job is named. */
+export const NAME_JOBS =
+  'give ids, or - for ids on stdin, or a filter such as -n 10, --from -2h, --grep TEXT, or --all';
+
+/** The jobs that ids name; undefined after a dry run. */
+async function selectNamed<R extends string>(run: Run<R>): Promise<Selection | undefined> {
+  const { edit, inspector, stop, context } = run;
+  const { queue, ids, options, states } = edit;
+  const toIds = (words: readonly string[]) => idsOf(inspector, queue, words);
+  if (ids[0] === '-' && !edit.collect && !options.dryRun) {
+    const stdin = async function* () {
+      for await (const words of wordsOnStdin(context, stop)) yield await toIds(words);
+    };
+    return { isNamed: true, ids: stdin(), states };
+  }
+  const words = new Set(ids);
+  if (words.delete('-')) for await (const some of wordsOnStdin(context, stop)) for (const word of some) words.add(word);
+  const found = await toIds([...words]);
+  if (options.dryRun) return dryRunNamed(run, found);
+  if (!edit.collect) return { isNamed: true, ids: [found], states };
+  const sorted = await inspector.inOrder(queue, found);
+  return { isNamed: true, ids: [sorted], total: sorted.length, states };
 }
 
+/** What stands on the lines of stdin. Reports lines that cannot be read. */
 async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
   stop.addEventListener('abort', () => context.stdin.destroy());
   try {
@@ -211,34 +157,61 @@ async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerato
   }
 }
 
-/** What names the ids, each once. */
-async function wordsNamed(context: Context, ids: readonly string[], stop: AbortSignal): Promise<readonly string[]> {
-  if (ids[0] !== '-') return [...new Set(ids)];
-  const all = new Set<string>();
-  for await (const some of wordsOnStdin(context, stop)) for (const id of some) all.add(id);
-  return [...all];
+/** Reports which of the named jobs could be edited. */
+async function dryRunNamed<R extends string>(
+  { context, edit, inspector }: Run<R>,
+  ids: readonly Id[],
+): Promise<undefined> {
+  const { queue, options, states } = edit;
+  let jobs = 0;
+  let before = 0;
+  // Few at a time: jobs come with their payloads.
+  for await (const some of inspector.shown(queue, ids)) {
+    for (const [i, job] of some.entries()) {
+      if (job && states.includes(job.state)) jobs += 1;
+      else if (!options.json) say(context, `${shownId(ids[before + i])} is ${job ? job.state : `not in ${queue}`}`);
+    }
+    before += some.length;
+  }
+  if (jobs < ids.length) context.outcomes.add('incomplete');
+  if (options.json) await context.write(document({ queue, dryRun: true, jobs }));
+  else say(context, `${many(jobs, 'job')} would be ${edit.participle} ${whereOf(edit)}${detailOf(edit, jobs)}`);
+}
+
+/** The jobs that a filter finds; undefined after a dry run, and when the user does not agree. */
+async function selectFiltered<R extends string>(run: Run<R>, now: number): Promise<Selection | undefined> {
+  const { context, edit, inspector, stop } = run;
+  const { queue, options } = edit;
+  const filter = filterOf(context, options, { states: edit.states, now });
+  const { count, samples, ids } = await find(run, filter);
+  if (!stop.aborted && (count > 0 || options.dryRun)) {
+    if (options.dryRun && options.json) {
+      await context.write(document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
+      return undefined;
+    }
+    if ((!options.yes || options.dryRun) && !(await preview(run, { count, samples, filter, now }))) return undefined;
+  }
+  // At most as many as were counted: a job that dies again in the meantime must not be requeued for ever.
+  const chunks = ids ?? inspector.ids(queue, { ...filter, limit: count });
+  return { isNamed: false, ids: chunks, total: count, states: filter.states };
 }
 
 interface Found {
   readonly count: number;
   readonly samples: readonly StoredJob[];
-  /** All of them, when they had to be kept. */
+  /** The ids, if they had to be collected. */
   readonly ids: Id[][] | undefined;
 }
 
-/** Counts the jobs that a filter means. */
-async function look<A extends string>(
-  inspector: Inspector,
-  { queue, stay }: Act<A>,
-  filter: Filter,
-  stop: AbortSignal,
-): Promise<Found> {
+/** Counts the jobs that match a filter. */
+async function find<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter): Promise<Found> {
+  const { queue, collect } = edit;
   const samples: StoredJob[] = [];
   const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
   for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(brief(job, WIDTH));
-  const ids: Id[][] | undefined = stay ? [] : undefined;
-  const known = stay ? undefined : await inspector.count(queue, filter);
-  if (known !== undefined) return { count: known, samples, ids };
+  const counted = collect ? undefined : await inspector.count(queue, filter);
+  if (counted !== undefined) return { count: counted, samples, ids: undefined };
+  const ids: Id[][] | undefined = collect ? [] : undefined;
   let count = 0;
   for await (const some of inspector.ids(queue, filter)) {
     count += some.length;
@@ -248,60 +221,81 @@ async function look<A extends string>(
   return { count, samples, ids };
 }
 
-/** Shows what is meant and asks. Whether to go on. */
-async function agreed<A extends string>(
-  context: Context,
-  act: Act<A>,
-  { count, samples, now, filter, stop }: Found & { now: number; filter: Filter; stop: AbortSignal },
+/** Shows some of the jobs and, unless this is a dry run, asks. Returns whether to go on. */
+async function preview<R extends string>(
+  { context, edit, stop }: Run<R>,
+  { count, samples, filter, now }: Omit<Found, 'ids'> & { filter: Filter; now: number },
 ): Promise<boolean> {
-  const { queue, options, verb, done } = act;
-  const detail = count > 0 ? (act.detail?.(count) ?? '') : '';
-  if (options.dryRun && options.json) {
-    await context.write(document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
-    return false;
-  }
-  if (options.yes && !options.dryRun) return true;
-  if (!options.dryRun && !context.canAsk) {
-    throw new DelayqError('usage', `nobody is here to be asked whether to ${verb} ${many(count, 'job')}`, {
-      why: 'a filter chose them, and stdin and stderr are no terminal',
-      next: 'see them with --dry-run, then repeat with --yes',
-    });
+  const { queue, options, verb, participle } = edit;
+  const detail = detailOf(edit, count);
+  if (options.dryRun) say(context, `${many(count, 'job')} would be ${participle} ${whereOf(edit)}${detail}`);
+  else {
+    const next = 'see them with --dry-run, then repeat with --yes';
+    requireTerminal(context, `${verb} ${many(count, 'job')}`, next);
   }
   const paint = await colours(context, context.stderr);
   const { columns: width = WIDTH } = context.stderr;
-  const { states } = filter;
-  if (options.dryRun) say(context, `${many(count, 'job')} would be ${done} ${whereOf(act)}${detail}`);
   if (samples.length > 0)
-    context.stderr.write(`${await jobTable(samples, { now, paint, first: true, width, states })}\n`);
+    context.stderr.write(`${await jobTable(samples, { now, paint, first: true, width, states: filter.states })}\n`);
   if (count > samples.length) context.stderr.write(`… and ${grouped(count - samples.length)} more\n`);
   if (options.dryRun) return false;
-  const answer = await context.ask(`${verb} ${many(count, 'job')} of ${queue}${detail}? [y/N] `, stop);
-  if (/^y(es)?$/i.test(answer.trim())) return true;
-  say(context, `nothing ${done}`);
-  context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
+  if (await isAgreed(context, `${verb} ${many(count, 'job')} of ${queue}${detail}`, stop)) return true;
+  decline(context, `nothing ${participle}`, stop);
   return false;
 }
 
-/** Says which of the jobs that are named could be acted on. */
-async function dryRun<A extends string>(
-  context: Context,
-  act: Act<A>,
-  inspector: Inspector,
-  ids: readonly Id[],
-): Promise<void> {
-  const { queue, options, states, done } = act;
-  let there = 0;
-  let at = 0;
-  // A few at a time: they come with their payloads.
-  for await (const some of inspector.shown(queue, ids)) {
-    for (const [i, job] of some.entries()) {
-      if (job && states.includes(job.state)) there += 1;
-      else if (!options.json) say(context, `${shownId(ids[at + i])} is ${job ? job.state : `not in ${queue}`}`);
+/** Edits the jobs, and reports what became of them. */
+async function apply<R extends string>({ context, edit, stop }: Run<R>, selection: Selection): Promise<void> {
+  const { queue, options, verb, participle, results } = edit;
+  const { isNamed, total, states } = selection;
+  const counts = Object.fromEntries(Object.keys(results).map((result) => [result, 0])) as Record<R, number>;
+  const countOf = (isMeant: (result: EditResult) => boolean) =>
+    (Object.keys(counts) as R[]).reduce((sum, result) => sum + (isMeant(results[result]) ? counts[result] : 0), 0);
+  const done = () => countOf(({ isDone }) => isDone);
+  const summary = () => `${many(done(), 'job')} ${participle} ${whereOf(edit)}${detailOf(edit, done())}`;
+  const progress = new Progress(context, !options.quiet && total !== undefined);
+  try {
+    if (total !== 0 && !stop.aborted) {
+      for await (const some of inChunks(selection.ids)) {
+        for (const [i, result] of (await edit.apply(some, states)).entries()) {
+          counts[result] += 1;
+          const { text, total, isElsewhere } = results[result];
+          if (text && (isNamed || !(total || isElsewhere))) {
+            progress.clear();
+            say(context, `${shownId(some[i])} ${text}`);
+          }
+        }
+        progress.tell(() => `${participle} ${grouped(done())} of ${grouped(total ?? 0)}`);
+        if (stop.aborted) break;
+      }
     }
-    at += some.length;
+  } catch (error) {
+    progress.clear();
+    if (done() > 0 && !options.quiet) say(context, `${summary()} before this:`);
+    throw error;
   }
-  if (there < ids.length) context.outcomes.add('incomplete');
-  if (options.json) return context.write(document({ queue, dryRun: true, jobs: there }));
-  const detail = there > 0 ? (act.detail?.(there) ?? '') : '';
-  say(context, `${many(there, 'job')} would be ${done} ${whereOf(act)}${detail}`);
+  progress.clear();
+  if (options.json) await context.write(document({ queue, ...counts, ...edit.fields }));
+  else if (!options.quiet) {
+    say(context, `${summary()}${stop.aborted ? `; stopped: repeat the command to ${verb} the rest` : ''}`);
+    for (const [result, n] of Object.entries<number>(counts)) {
+      const { total } = results[result as R];
+      if (!isNamed && total && n > 0) say(context, `${grouped(n)} of them ${total}`);
+    }
+  }
+  if (countOf(({ isDone, isElsewhere }) => !isDone && (isNamed || !isElsewhere)) > 0)
+    context.outcomes.add('incomplete');
+  if (stop.aborted) context.outcomes.add('interrupted');
+}
+
+async function* inChunks(ids: Selection['ids']): AsyncGenerator<readonly Id[]> {
+  for await (const some of ids) for (let i = 0; i < some.length; i += CHUNK) yield some.slice(i, i + CHUNK);
+}
+
+function whereOf<R extends string>({ where, queue }: Edit<R>): string {
+  return where ?? `in ${queue}`;
+}
+
+function detailOf<R extends string>({ detail }: Edit<R>, jobs: number): string {
+  return jobs > 0 ? (detail?.(jobs) ?? '') : '';
 }

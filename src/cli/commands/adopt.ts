@@ -14,37 +14,36 @@ interface Options extends Globals {
   readonly quiet?: boolean;
 }
 
-/** Why jobs were left, in words; `passing` if running it again may mend it. */
-const REASONS: Record<LeftReason, { says: string; passing?: boolean }> = {
-  'no-value': { says: 'has no field in the hash: half-written, or long gone', passing: true },
-  changed: { says: 'was changed again and again meanwhile', passing: true },
-  exists: { says: 'is in the queue already, with another time or payload' },
-  id: { says: 'cannot be an id: printable ASCII without spaces, 1 to 256' },
-  time: { says: 'has a time that cannot be' },
-  payload: { says: 'has a value that cannot be a payload' },
+/** Why jobs were left; `isPassing` if a second run may adopt them. */
+const REASONS: Record<LeftReason, { text: string; isPassing?: boolean }> = {
+  'no-value': { text: 'has no field in the hash: half-written, or long gone', isPassing: true },
+  changed: { text: 'kept changing', isPassing: true },
+  exists: { text: 'is in the queue already, with another time or payload' },
+  id: { text: 'is not a valid id: printable ASCII without spaces, 1 to 256 characters' },
+  time: { text: 'has an invalid time' },
+  payload: { text: 'has a value that is not a valid payload' },
 };
 
-/** So many ids are told of for each reason. */
-const TOLD = 20;
+/** How many ids are reported for each reason. */
+const REPORTED = 20;
 
 export function adoptCommand(context: Context): Command {
   const command = new Command('adopt')
-    .description(
-      'Moves the jobs of a queue that is a sorted set (id, time) and a hash (id, payload) into one of delayq, a few at a time, each whole, while its producers go on writing.',
-    )
-    .argument('<queue>', 'name of the queue that they go to')
+    .description('Move the jobs of other software from a sorted set (id, time) and a hash (id, payload) to a queue.')
+    .argument('<queue>', 'name of the queue to move them to')
     .option('--zset <key>', 'the sorted set')
     .option('--hash <key>', 'the hash')
-    .addOption(new Option('--unit <unit>', 'of the times in the sorted set').choices(['s', 'ms']).default('s'))
-    .option('--wrap', 'store values that are not JSON as JSON strings, rather than leave them')
-    .option('--dry-run', 'say what would become of them, and do nothing')
-    .option('-q, --quiet', 'do not say how many')
-    .option('--json', 'print how many as one JSON document')
+    .addOption(new Option('--unit <unit>', 'unit of the times in the sorted set').choices(['s', 'ms']).default('s'))
+    .option('--wrap', 'store values that are not JSON as JSON strings, instead of leaving them')
+    .option('--dry-run', 'show what would be adopted, change nothing')
+    .option('-q, --quiet', 'print no summary')
+    .option('--json', 'print the counts as one JSON document')
     .action((queue: string, options: Options) => adopt(context, queue, options));
   details(command, [
-    'Both keys lose what was taken over. Run it, let producers write to delayq instead, and run it again: it can be',
-    'interrupted and repeated at any time. Jobs whose time has passed are due at once, in their order. Exit status 1:',
-    'some jobs were left, and are told of.',
+    'Producers may keep writing meanwhile; each job moves as a whole. Run adopt,',
+    'switch the producers to delayq, and run adopt again. It can be interrupted and',
+    'repeated at any time. Jobs whose time has passed are due at once, in their',
+    'order. Exit status 1: some jobs were left, and are reported.',
   ]);
   examples(command, [
     'delayq adopt --zset orders:due --hash orders:data --dry-run order-close',
@@ -57,22 +56,21 @@ export function adoptCommand(context: Context): Command {
 async function adopt(context: Context, queue: string, options: Options): Promise<void> {
   const { zset, hash, unit, wrap, dryRun } = options;
   if (!zset || !hash) {
-    throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is named`, {
-      next: `name both: delayq adopt --zset KEY --hash KEY ${queue}`,
+    throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is given`, {
+      next: `give both: delayq adopt --zset KEY --hash KEY ${queue}`,
     });
   }
   const stop = context.stopSignal();
   const redis = context.redis(options);
   const transfer = new Transfer(redis, { prefix: context.prefix(options) });
   const before = await transfer.foreignRest({ zset, hash, unit });
-  if (before.members === 0 && before.fields === 0 && !options.quiet)
-    say(context, `neither ${zset} nor ${hash} is there`);
+  if (before.members === 0 && before.fields === 0 && !options.quiet) say(context, `neither ${zset} nor ${hash} exists`);
   const meter = new Meter(context, dryRun ? 'seen' : 'adopted', !options.quiet);
   const counts = { adopted: 0, kept: 0 };
   let left = new Map<LeftReason, { count: number; some: string[] }>();
   let pass = 0;
   for await (const slice of transfer.adopt(queue, { zset, hash, unit, wrap, dryRun })) {
-    // What was left in one look is seen again in the next.
+    // Each pass sees again what the one before has left.
     if (slice.pass > pass) left = new Map();
     pass = slice.pass;
     counts.adopted += slice.adopted;
@@ -81,7 +79,8 @@ async function adopt(context: Context, queue: string, options: Options): Promise
       const found = left.get(reason) ?? { count: 0, some: [] };
       left.set(reason, found);
       found.count += 1;
-      if (found.some.length < TOLD) found.some.push(`${shownId(id)} ${REASONS[reason].says}${why ? ` (${why})` : ''}`);
+      if (found.some.length < REPORTED)
+        found.some.push(`${shownId(id)} ${REASONS[reason].text}${why ? ` (${why})` : ''}`);
     }
     meter.add(slice.adopted);
     if (stop.aborted) break;
@@ -113,7 +112,7 @@ async function summary(
 ): Promise<void> {
   const { adopted, kept, left, rest, total, stopped } = found;
   const { zset = '', hash = '', dryRun } = options;
-  const passing = [...left].some(([reason]) => REASONS[reason].passing);
+  const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
   if (options.json) {
     const reasons = Object.fromEntries(Object.keys(REASONS).map((reason) => [reason, 0]));
     for (const [reason, { count }] of left) reasons[reason] = count;
@@ -124,8 +123,8 @@ async function summary(
   if (options.quiet) return;
   say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
   if (kept > 0)
-    say(context, `${many(kept, 'job')} stood there just so already, and ${dryRun ? 'would leave' : 'left'} ${zset}`);
-  if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'left'} in ${zset}`);
+    say(context, `${many(kept, 'job')} already in ${queue}, ${dryRun ? 'would be removed' : 'removed'} from ${zset}`);
+  if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
   if (rest.strays.length > 0 && !dryRun) {
     const names = rest.strays.slice(0, 3).map(shownId).join(', ');
     say(context, `${hash} has fields without a member in ${zset}: ${names}${rest.strays.length > 3 ? ' …' : ''}`);
@@ -133,6 +132,6 @@ async function summary(
   if (left.has('payload') && !options.wrap) say(context, '--wrap stores values that are not JSON as JSON strings');
   if (stopped) say(context, 'stopped: repeat the command for the rest');
   else if (!dryRun && (passing || rest.strays.length > 0)) {
-    say(context, 'run it again once producers write to delayq: what was half-written is whole then');
+    say(context, 'run it again when the producers write to delayq: half-written jobs are complete by then');
   }
 }

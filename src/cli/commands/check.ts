@@ -27,44 +27,44 @@ interface Options extends Globals {
 
 export function checkCommand(context: Context): Command {
   const command = new Command('check')
-    .description(
-      'Says on one line, as a Nagios plugin, whether a queue (or each of several; none named: all) is in order.',
-    )
-    .argument('[queue...]', 'names of queues')
-    .option('--max-lag <duration>', 'critical when a job has been due for longer', duration)
-    .option('--max-drain-age <duration>', 'critical when the last drain is longer ago, or there was none', duration)
-    .option('--max-dead <n>', 'critical when more jobs are dead', limit)
-    .option('--max-pending <n>', 'critical when more jobs wait, due or not', limit)
-    .option('--warn-lag <duration>', 'warning, as --max-lag', duration)
-    .option('--warn-drain-age <duration>', 'warning, as --max-drain-age', duration)
-    .option('--warn-dead <n>', 'warning, as --max-dead', limit)
-    .option('--warn-pending <n>', 'warning, as --max-pending', limit)
+    .description('Print one line for monitoring, like a Nagios plugin: are queues within their limits?')
+    .argument('[queue...]', 'names of queues (default: all)')
+    .option('--max-lag <duration>', 'critical if a job has been due for longer', duration)
+    .option('--max-drain-age <duration>', 'critical if the last drain is longer ago, or there was none', duration)
+    .option('--max-dead <n>', 'critical if more jobs are dead', limit)
+    .option('--max-pending <n>', 'critical if more jobs are pending, due or not', limit)
+    .option('--warn-lag <duration>', 'warning, like --max-lag', duration)
+    .option('--warn-drain-age <duration>', 'warning, like --max-drain-age', duration)
+    .option('--warn-dead <n>', 'warning, like --max-dead', limit)
+    .option('--warn-pending <n>', 'warning, like --max-pending', limit)
     .action((queues: string[], options: Options) => run(context, queues, options));
   details(command, [
-    'Without limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A queue that is paused is a warning, whatever the limits.',
-    'A drain counts whether it found jobs or not, so that an idle queue which cron drains is in order.',
+    'Default limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A paused queue is',
+    'always a warning. Drains count even if they found no jobs, so an idle queue is',
+    'OK while cron drains it. Performance data follows a |; with several queues each',
+    'name starts with that of its queue.',
     '',
-    'Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached, no such queue, or wrong usage.',
-    'Behind | stands performance data; of several queues each name begins with that of its queue.',
+    'Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: Redis cannot be reached,',
+    'there is no such queue, or the usage is wrong.',
   ]);
   examples(command, [
     'delayq check order-close',
     'delayq check --max-lag 2m --max-dead 0 --max-drain-age 5m order-close',
-    'delayq check --warn-lag 30s --max-lag 2m --max-pending 100000 order-close remind',
+    'delayq check --warn-lag 30s --max-lag 2m --max-pending 100000 order-close mail',
   ]);
   return addGlobals(command);
 }
 
-/** Reads a limit: a whole number from 0. */
+/** Parses a limit: a whole number from 0. */
 function limit(text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new DelayqError('usage', `${JSON.stringify(text)} is not a limit`, {
-    why: 'a whole number from 0 is needed',
+    why: 'it must be a whole number from 0',
     next: 'write it in digits, such as 100',
   });
 }
 
-/** Says of each queue what is out of its limits, the worst first, and sets the exit code. */
+/** Prints which queues are out of their limits, the worst first. */
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
   const max: Limits = limitsOf(options, 'max');
   const warn: Limits = limitsOf(options, 'warn');
@@ -79,10 +79,10 @@ async function run(context: Context, names: readonly string[], options: Options)
     try {
       const snapshot = await inspector.inspect(queue);
       if (exists(snapshot)) checked.push({ queue, result: check(snapshot, thresholds) });
-      // The list of queues is but a hint: one that is gone is no fault.
+      // The list of queues may be out of date: one that has gone is no problem.
       else if (names.length > 0) throw await unknownQueue(redis, prefix, queue);
     } catch (error) {
-      // One queue that cannot be read must not hide the state of the others.
+      // One unreadable queue must not hide the state of the others.
       if (!isDelayqError(error, 'missing', 'usage', 'config', 'refused') || queues.length === 1) throw error;
       checked.push({ queue, result: { state: 'UNKNOWN', says: sentence(error), data: [] } });
     }
@@ -104,7 +104,7 @@ async function run(context: Context, names: readonly string[], options: Options)
   await line(context, worst, says, data);
 }
 
-/** From best to worst: what is known to be broken is worse than what is not known. */
+/** From best to worst: a known problem is worse than an unknown state. */
 const ORDER = ['OK', 'WARNING', 'UNKNOWN', 'CRITICAL'];
 
 function limitsOf(options: Options, kind: 'max' | 'warn'): Limits {
@@ -128,7 +128,7 @@ function sentence({ message, why, next }: DelayqError): string {
   return [message, why, next].filter((part) => part !== undefined).join('; ');
 }
 
-/** The line. What stands behind a | is data, so the words have none. */
+/** Prints the line. Performance data follows a |, so the words must not contain one. */
 async function line(context: Context, state: string, says: string, data: readonly string[]): Promise<void> {
   const behind = data.length > 0 ? ` | ${data.join(' ')}` : '';
   await context.write(

@@ -12,13 +12,13 @@ interface Options extends Globals {
 
 const SCRIPTS: Readonly<Record<string, string>> = { bash, zsh, fish };
 
-/** How long whoever pressed the key waits for names of queues, ms. */
+/** How long a completion waits for names of queues, ms. */
 const DEADLINE_MS = 1_000;
 
-/** `everything` makes the program with all its commands. */
+/** `everything` returns the program with all its commands. */
 export function completionCommand(context: Context, everything: () => Promise<Command>): Command {
   const command = new Command('completion')
-    .description('Prints a script for completing commands, options, their values, queues and files with the tab key.')
+    .description('Print a script that completes commands, options, their values, queues and files.')
     .usage('[options] <bash|zsh|fish>')
     .argument('<bash|zsh|fish>')
     .argument('[word...]')
@@ -32,12 +32,14 @@ export function completionCommand(context: Context, everything: () => Promise<Co
     'delayq completion fish > ~/.config/fish/completions/delayq.fish',
   ]);
   details(command, [
-    'The scripts ask delayq itself, so they need not be made anew for another version. To try one in a running shell:',
+    'To try one in a running shell:',
     '  bash   source <(delayq completion bash)',
     '  zsh    source <(delayq completion zsh)      (after compinit)',
     '  fish   delayq completion fish | source',
     '',
-    'Names of queues come from Redis: where DELAYQ_REDIS_URL or a --redis before them says. Out of reach, there are none.',
+    'The scripts call delayq for each completion, so they stay valid after an update.',
+    'Names of queues come from Redis, at DELAYQ_REDIS_URL or the --redis that was',
+    'typed.',
   ]);
   return addGlobals(command);
 }
@@ -45,14 +47,14 @@ export function completionCommand(context: Context, everything: () => Promise<Co
 async function print(context: Context, [shell = '', ...rest]: readonly string[]): Promise<void> {
   const script = Object.hasOwn(SCRIPTS, shell) && rest.length === 0 ? SCRIPTS[shell] : undefined;
   if (script === undefined) {
-    throw new DelayqError('usage', `there is no script for ${JSON.stringify([shell, ...rest].join(' '))}`, {
-      next: `name one shell: ${Object.keys(SCRIPTS).join(', ')}`,
+    throw new DelayqError('usage', `there is no completion for ${JSON.stringify([shell, ...rest].join(' '))}`, {
+      next: `name a shell: ${Object.keys(SCRIPTS).join(', ')}`,
     });
   }
   await context.write(script);
 }
 
-/** Writes what can stand at the cursor on one line, then words, one a line, each with its meaning behind a tab. */
+/** Prints the kind of completion on the first line; then words, one a line, each with a tab and its description. */
 async function answer(context: Context, program: Command, words: readonly string[]): Promise<void> {
   const current = words[words.length - 1] ?? '';
   const found = candidatesFor(program, words.slice(0, -1), current);
@@ -69,21 +71,21 @@ async function answer(context: Context, program: Command, words: readonly string
   }
 }
 
-/** Names of queues, as far as Redis tells them in time: nobody wants to read an error in the middle of a line. */
+/** Names of queues; none if Redis does not answer in time, as an error would spoil the line that is being typed. */
 async function queues(
   context: Context,
   { before, ...given }: Candidates & { kind: 'queues' },
 ): Promise<readonly (readonly [string, string])[]> {
   const ask = async () => {
     const inspector = new Inspector(context.redis(given), { prefix: context.prefix(given) });
-    // Who typed a URL there gets nothing of it back.
+    // A URL that was typed there is never printed: it may hold a password.
     const names = before.includes('://') ? [] : await inspector.queues();
     return names.filter(isName).map((name) => [`${before}${name}`, ''] as const);
   };
   return Promise.race([ask(), sleep(DEADLINE_MS, [])]).catch(() => []);
 }
 
-/** Whether a name is one: other software may have listed anything, and a shell must not run it. */
+/** Whether a name is valid: other software may have listed anything, and a shell must not run it. */
 function isName(name: string): boolean {
   try {
     return checkName(name) === name;

@@ -13,28 +13,28 @@ import type { Context, Globals } from '../host/context.js';
 import { colours, document, table } from '../terminal/output.js';
 
 const MEANINGS: Record<keyof Settings, string> = {
-  tries: 'failures until a job is dead',
-  maxLost: 'losses until a job is dead',
-  backoff: 'waits of failed jobs: 30s,1m,10m or exponential',
-  lease: 'how long a taken job is hidden',
+  tries: 'failures after which a job is dead',
+  maxLost: 'losses after which a job is dead',
+  backoff: 'waits between tries: 30s,1m,10m or exponential',
+  lease: 'time a consumer may hold a job without renewing',
   ttl: 'jobs later than this are dropped',
 };
 
 export function configCommand(context: Context): Command {
   const command = new Command('config')
-    .description('Sets defaults for jobs and commands that say nothing else, and shows them.')
+    .description('Show or set the defaults of a queue, for jobs and commands that do not set their own.')
     .argument('<queue>', 'name of the queue')
     .argument('[name=value...]', 'settings; name= removes one')
-    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
+    .option('--json', 'print one JSON document (the default unless stdout is a terminal)')
     .action((queue: string, changes: string[], options: Globals) => config(context, queue, changes, options));
   details(command, [
-    'Settings:',
+    'Settings and their defaults:',
     ...SETTING_NAMES.map(
-      (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (default: ${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+      (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
     ),
     '',
-    'A loss is a lease that ended unanswered. Of a list of waits the last one repeats. Settings hold from the next call',
-    'on, also for jobs that are there already.',
+    'A loss is a lease that expired. The last wait of a backoff repeats. Settings',
+    'also apply to jobs that are in the queue already, from the next call on.',
   ]);
   examples(command, [
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
@@ -49,7 +49,7 @@ async function config(context: Context, queue: string, changes: readonly string[
   const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
   const set = await operator.configure(queue, change);
   const terminal = context.stdout.isTTY && !options.json;
-  // Whoever sets something in a script did not ask to see it all.
+  // A script that sets something does not need to see all settings.
   if (changes.length > 0 && !terminal && !options.json) return;
   const all = { ...DEFAULT_SETTINGS, ...set };
   if (!terminal) {
@@ -69,7 +69,7 @@ async function config(context: Context, queue: string, changes: readonly string[
 function parseChange(text: string) {
   const at = text.indexOf('=');
   if (at > 0) return parseSetting(text.slice(0, at), text.slice(at + 1));
-  throw new DelayqError('usage', `${JSON.stringify(text)} sets nothing`, {
+  throw new DelayqError('usage', `${JSON.stringify(text)} is not a setting`, {
     next: 'write name=value, such as tries=4, or name= to remove a setting',
   });
 }

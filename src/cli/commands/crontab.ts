@@ -2,7 +2,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, hasLogin, shellWord } from '../../internal.js';
-import { addGlobals, details, examples, longerThanNone } from '../args/options.js';
+import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
@@ -10,38 +10,33 @@ interface Options extends Globals {
   readonly for?: number;
 }
 
-/** What cron looks for programs in, unless it is told otherwise. */
+/** The default PATH of cron. */
 const CRON_PATH = ['/usr/bin', '/bin'];
 
-/** The longest command that Vixie's cron runs, characters. */
+/** The longest command that Vixie's cron accepts, characters. */
 const LONGEST = 998;
 
 export function crontabCommand(context: Context): Command {
   const command = new Command('crontab')
-    .description(
-      'Prints a crontab line that drains a queue into a handler every minute, as it would run here and now: cron has ' +
-        'another directory, hardly a PATH, and its own idea of %.',
-    )
+    .description('Print a crontab line that drains a queue into a handler every minute.')
     .usage('[options] <queue> -- command args…')
     .argument('<queue>', 'name of the queue, or several as high,low')
     .argument('<command...>', 'after --: the handler and its arguments')
-    .option(
-      '--for <duration>',
-      'let each run wait for jobs so long, such as 59s: on the second, not on the minute',
-      longerThanNone,
-    )
+    .option('--for <duration>', 'keep each run waiting for jobs, such as 59s: on time to the second', positiveDuration)
     .action((queue: string, handler: string[], options: Options, self: Command) =>
       crontab(context, queue, handler, options, self),
     );
+  details(command, [
+    'The line keeps the directory, PATH, Redis and prefix of this shell, and escapes',
+    '% for cron. A URL with a password is not printed, because the list of processes',
+    'would show it: set DELAYQ_REDIS_URL on a line of its own above. You can add',
+    'options of drain after the word drain. If nothing is due nothing is printed;',
+    'cron mails what handlers print.',
+  ]);
   examples(command, [
     'delayq crontab order-close -- ./close-order',
     'delayq crontab --for 59s order-close -- ./close-order --verbose',
     '(crontab -l; delayq crontab order-close -- ./close-order) | crontab -',
-  ]);
-  details(command, [
-    'Where Redis is, the namespace, the directory and the PATH are those of this shell. A URL with a password is not',
-    'printed: whoever lists processes would see it. The line then needs DELAYQ_REDIS_URL set above it.',
-    'Options of drain may be added behind "drain". Nothing due, nothing printed; cron mails what handlers print.',
   ]);
   return addGlobals(command);
 }
@@ -54,22 +49,22 @@ async function crontab(
   self: Command,
 ): Promise<void> {
   const args = self.parent?.args ?? [];
-  // As drain has it: without it a handler's options would be read as ours.
+  // As in drain: without -- the options of the handler would be parsed as ours.
   if (args.indexOf('--') !== args.length - handler.length - 1) {
-    throw new DelayqError('usage', 'a handler stands after --', {
+    throw new DelayqError('usage', 'the handler must follow --', {
       next: `write delayq crontab ${queues} -- ${handler.join(' ')}`,
     });
   }
   for (const queue of queues.split(',')) checkName(queue);
   if (handler.some(hasLogin)) {
-    throw new DelayqError('usage', 'an argument of the handler holds a URL of Redis with a password', {
-      why: 'whoever reads the crontab, or lists processes, would see it',
-      next: 'put the command into a script, and name that',
+    throw new DelayqError('usage', 'an argument of the handler is a URL with a password', {
+      why: 'the crontab and the list of processes would show it',
+      next: 'put the command into a script, and use that as the handler',
     });
   }
   const [name = '', ...rest] = handler;
   const prefix = checkName(context.prefix(options), 'prefix');
-  // Read once, so that a mistake is told now and not in a mail.
+  // Parsed here, so that a mistake is reported now and not in a mail.
   context.redis(options);
   const url = context.url(options);
   const secret = hasLogin(url ?? '');
@@ -84,52 +79,49 @@ async function crontab(
   ];
   const steps = [
     `cd ${quoted(process.cwd())}`,
-    // Without it the line would drain the Redis of this host, or none.
+    // Without the variable the line would drain another Redis, or none.
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the shell's.
     ...(secret ? [': "${DELAYQ_REDIS_URL:?}"'] : []),
     words.join(' '),
   ];
   const line = steps.join(' && ').replaceAll('%', '\\%');
   if (/\p{Cc}/u.test(line)) {
-    throw new DelayqError('usage', 'a line break or another control character does not fit into a crontab', {
-      next: 'put the command into a script, and name that',
+    throw new DelayqError('usage', 'a crontab line cannot contain a line break or another control character', {
+      next: 'put the command into a script, and use that as the handler',
     });
   }
   if (line.length > LONGEST)
-    say(context, `the line has ${line.length} characters, and some crons take ${LONGEST}: shorten the PATH`);
+    say(context, `the line has ${line.length} characters, but some crons accept only ${LONGEST}: shorten the PATH`);
   await context.write(
     [
-      `# Drains ${queues}. A run that is still busy when the next one starts does no harm: no job is given to both.`,
-      '# When nothing is due nothing is printed; what handlers print, and errors, cron sends by mail (MAILTO).',
+      `# Drains ${queues}. Runs may overlap: no job goes to two of them.`,
+      '# Prints nothing if nothing is due. Cron mails errors and what handlers print (MAILTO).',
       ...(secret
-        ? ['# Above it belongs a line DELAYQ_REDIS_URL=…, with the password; this file is for your eyes alone.']
+        ? ['# Needs a line DELAYQ_REDIS_URL=… above it, with the password: let nobody else read this file.']
         : []),
       `* * * * *  ${line}\n`,
     ].join('\n'),
   );
   if (secret) {
-    say(
-      context,
-      'the URL of Redis has a password, which is not printed: write DELAYQ_REDIS_URL=… on a line of its own above',
-    );
+    say(context, 'the URL of Redis has a password, so it is not printed: add a line DELAYQ_REDIS_URL=… above');
   }
 }
 
-/** The directories of PATH, without those that are not there or not always the same. */
+/** The directories of PATH that exist and have an absolute path. */
 function pathOf(context: Context): string[] {
   const all = (context.env.PATH ?? '').split(delimiter);
   const there = (directory: string) => statSync(directory, { throwIfNoEntry: false })?.isDirectory();
   return [...new Set(all.filter((directory) => isAbsolute(directory) && there(directory)))];
 }
 
-/** Where the program `name` is: as the shell would find it here. */
+/** The path of the program `name`, as this shell would find it. */
 function programOf(context: Context, name: string): string {
   const places = name.includes('/') ? [resolve(name)] : pathOf(context).map((directory) => join(directory, name));
   const found = name === '' ? undefined : places.find(isProgram);
   if (found !== undefined) return found;
-  throw new DelayqError('config', `the handler cannot be run: ${JSON.stringify(name)}`, {
-    why: name.includes('/') ? 'no such file, or not executable' : 'it is not in PATH',
-    next: 'name a program with its path, and chmod +x it',
+  throw new DelayqError('config', `cannot run the handler ${JSON.stringify(name)}`, {
+    why: name.includes('/') ? 'there is no such file, or it is not executable' : 'it is not in PATH',
+    next: 'give the path of an executable file (chmod +x)',
   });
 }
 
@@ -142,7 +134,7 @@ function isProgram(file: string): boolean {
   }
 }
 
-/** `text` as one word for sh. Of \% cron would keep the backslash it must not, so the two are put apart. */
+/** `text` as one word for sh. cron would read \\% as an escaped %, so a quote separates the two. */
 function quoted(text: string): string {
   return shellWord(text).replaceAll('\\%', "\\''%");
 }

@@ -10,26 +10,26 @@ import { examples } from '../args/options.js';
 import type { Context } from '../host/context.js';
 import { colours } from '../terminal/output.js';
 
-/** What the demo runs, each line as a user would type it, with what to say before. */
+/** The steps of the demo: a sentence, and command lines as a user would type them. */
 const STEPS: { say: string; run: string }[] = [
   {
-    say: 'An order that is not paid is to be closed. Two of them, due in one second and in four:',
+    say: 'Orders that are not paid must be closed. Two of them, due in one second and in four:',
     run: `delayq enqueue --in 1s order-close '{"orderId":41}'\ndelayq enqueue --in 4s order-close '{"orderId":42}'`,
   },
   {
-    say: 'Nothing is due yet, so a drain, which cron would start, does nothing and exits 0:',
+    say: 'Nothing is due yet. A drain, usually started by cron, does nothing and exits 0:',
     run: 'delayq drain order-close -- ./close-order',
   },
   {
-    say: 'A second later the first one is due. The handler gets it:',
+    say: 'A second later the first one is due. It goes to the handler:',
     run: 'sleep 1\ndelayq drain order-close -- ./close-order',
   },
-  { say: 'The other one still waits:', run: 'delayq inspect order-close' },
+  { say: 'The other one is still pending:', run: 'delayq inspect order-close' },
   {
-    say: 'A drain that watches delivers it on time, without cron:',
+    say: 'A drain that keeps running delivers it on time, without cron:',
     run: 'delayq drain --for 4s order-close -- ./close-order',
   },
-  { say: 'Both are done, nothing is left:', run: 'delayq inspect' },
+  { say: 'Both are done:', run: 'delayq inspect' },
 ];
 
 const HANDLER = `#!/bin/sh
@@ -39,7 +39,7 @@ while read -r order; do echo "close-order: closed $order at $(date +%T)"; done
 
 export function demoCommand(context: Context): Command {
   const command = new Command('demo')
-    .description('Starts a redis-server of its own on a socket in a temporary directory, and removes both at the end.')
+    .description('Show what delayq does in ten seconds, on a private redis-server that is removed at the end.')
     .action(() => demo(context));
   return examples(command, ['delayq demo']);
 }
@@ -51,7 +51,7 @@ async function demo(context: Context): Promise<void> {
   try {
     server = await startRedis(directory);
     await writeFile(join(directory, 'close-order'), HANDLER);
-    // The commands shown must be this very delayq, however it was started.
+    // The command lines must run this very delayq, however it was started.
     await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${process.execPath}' '${process.argv[1]}' "$@"\n`);
     for (const name of ['close-order', 'delayq']) await chmod(join(directory, name), 0o755);
     const env = {
@@ -72,7 +72,7 @@ async function demo(context: Context): Promise<void> {
           return;
         }
         if (status !== 0)
-          throw new DelayqError('internal', `the demo failed: ${line}`, { why: `it ended with ${status}` });
+          throw new DelayqError('internal', `the demo failed: ${line}`, { why: `its exit status was ${status}` });
       }
     }
     await context.write('\nNext, with your own Redis: delayq enqueue --help\n');
@@ -89,12 +89,12 @@ async function startRedis(directory: string): Promise<ChildProcess> {
   const socket = join(directory, 'redis.sock');
   const server = spawn('redis-server', ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory], {
     stdio: 'ignore',
-    // Ctrl-C is for the demo, which then ends the server itself.
+    // A process group of its own: Ctrl-C is for the demo, which then ends the server.
     detached: true,
   });
   const failed = once(server, 'exit').then(
     ([status]) => {
-      throw new DelayqError('config', 'redis-server did not start', { why: `it ended with ${status}` });
+      throw new DelayqError('config', 'redis-server did not start', { why: `its exit status was ${status}` });
     },
     (cause) => {
       throw new DelayqError('config', 'the demo needs redis-server', {

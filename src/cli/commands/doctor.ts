@@ -12,6 +12,7 @@ import {
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
+import { isAgreed, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, grouped, type Paint, say, shownId, visible, visibleJson } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -25,20 +26,21 @@ interface Options extends Globals {
 
 export function doctorCommand(context: Context): Command {
   const command = new Command('doctor')
-    .description(
-      'Looks whether Redis can keep queues, and whether every job of all queues (or of those named) is whole, in small steps while they are used.',
-    )
-    .argument('[queue...]', 'names of queues')
-    .option('--fix', 'mend what can be mended; what cannot goes to dead. No payload is ever deleted')
-    .option('-y, --yes', 'with --fix: do not ask')
-    .option('--set-noeviction', 'first have Redis refuse what would grow it when it is full, rather than delete keys')
-    .option('-q, --quiet', 'only what is not in order')
-    .option('--json', 'write one JSON document')
+    .description('Check the settings of Redis and every job of the queues; repair what is broken.')
+    .argument('[queue...]', 'names of queues (default: all)')
+    .option('--fix', 'repair; move to the dead set what cannot be repaired')
+    .option('-y, --yes', 'with --fix: do not ask for confirmation')
+    .option('--set-noeviction', 'first set maxmemory-policy of Redis to noeviction')
+    .option('-q, --quiet', 'print only problems')
+    .option('--json', 'print one JSON document')
     .action((queues: string[], options: Options) => run(context, queues, options));
   details(command, [
-    'Each line begins with ok, warn, fail, or skip: this Redis does not let it be looked at.',
-    '--set-noeviction concerns all that is kept in this Redis: a cache there will fill it, and be refused then.',
-    'Exit status: 0 all in order, 1 warnings, 2 failures.',
+    'Each line begins with ok, warn, fail, or skip (this Redis does not allow the',
+    'check). Queues stay in use: jobs are read in small steps. --fix never deletes a',
+    'payload. With noeviction a full Redis refuses writes instead of deleting keys;',
+    'that includes the writes of caches in the same Redis.',
+    '',
+    'Exit status: 0 no problems, 1 warnings, 2 failures.',
   ]);
   examples(command, [
     'delayq doctor',
@@ -48,14 +50,13 @@ export function doctorCommand(context: Context): Command {
   return addGlobals(command);
 }
 
+/** What to do where nobody can be asked. */
+const NEXT = 'see what is broken without --fix, then repeat with --fix --yes';
+
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
-  if (options.yes && !options.fix) throw new DelayqError('usage', '--yes needs --fix', { next: 'give both, or none' });
-  if (options.fix && !options.yes && !context.canAsk) {
-    throw new DelayqError('usage', 'nobody is here to be asked whether to mend', {
-      why: 'stdin and stderr are no terminal',
-      next: 'see what would be mended without --fix, then repeat with --fix --yes',
-    });
-  }
+  if (options.yes && !options.fix)
+    throw new DelayqError('usage', '--yes needs --fix', { next: 'give both, or neither' });
+  if (options.fix && !options.yes) requireTerminal(context, 'repair', NEXT);
   const stop = context.stopSignal();
   const redis = context.redis(options);
   const prefix = context.prefix(options);
@@ -67,12 +68,12 @@ async function run(context: Context, names: readonly string[], options: Options)
   else {
     if (options.setNoeviction) {
       const { lasting } = await doctor.setNoeviction();
-      const until = lasting ? '' : ' until it is restarted: write it into its configuration as well';
-      say(context, `maxmemory-policy is noeviction now${until}`);
+      const until = lasting ? '' : ' until Redis restarts: set it in redis.conf as well';
+      say(context, `maxmemory-policy is now noeviction${until}`);
     }
     for (const name of names) {
       await requireQueue(redis, prefix, name).catch((error: unknown) => {
-        // One that cannot be read is what we are here for.
+        // A queue that cannot be read is one of the problems to report.
         if (!isDelayqError(error, 'config', 'refused')) throw error;
       });
     }
@@ -88,12 +89,12 @@ async function run(context: Context, names: readonly string[], options: Options)
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
-/** As if these were all there are. */
+/** These queues, as if there were no others. */
 function named(names: readonly string[]): Found {
   return { queues: [...new Set(names)], odd: [], hidden: undefined };
 }
 
-/** Looks at one queue, tells what it has found, and mends it once somebody has agreed. */
+/** Checks one queue, reports its problems, and repairs them if the user agrees. */
 async function examine(
   context: Context,
   auditor: Auditor,
@@ -111,13 +112,13 @@ async function examine(
   if (!options.fix || options.yes || stop.aborted) return;
   const mendable = found.filter((finding) => finding.mendable);
   if (mendable.length === 0) return;
-  const answer = await context.ask(`mend ${mendable.map(({ what }) => visible(what)).join('; ')}? [y/N] `, stop);
-  if (!/^y(es)?$/i.test(answer.trim())) return say(context, `nothing mended in ${queue}`);
+  const question = `repair ${mendable.map(({ what }) => visible(what)).join('; ')}`;
+  if (!(await isAgreed(context, question, stop))) return say(context, `nothing repaired in ${queue}`);
   report.forget(queue);
   await report.tell(await look(true));
 }
 
-/** Collects what was found, and tells of it as it comes, or at the end as JSON. */
+/** Prints findings as they come, or all of them at the end as JSON. */
 class Report {
   readonly #context: Context;
   readonly #options: Options;
@@ -141,14 +142,14 @@ class Report {
     }
   }
 
-  /** What was found in `queue` holds no longer. */
+  /** Drops the findings of `queue`: they are out of date. */
   forget(queue: string): void {
     this.#findings = this.#findings.filter((finding) => finding.queue !== queue);
   }
 
-  /** Tells on a terminal how far it has got. */
+  /** Shows the progress on a terminal. */
   progress(queue: string, looked: number, total: number): void {
-    this.#line.tell(() => `${queue}: looked at ${grouped(looked)} of ${grouped(total)} entries`);
+    this.#line.tell(() => `${queue}: checked ${grouped(looked)} of ${grouped(total)} entries`);
   }
 
   async end(redis: string, prefix: string): Promise<void> {
@@ -160,7 +161,7 @@ class Report {
   }
 }
 
-/** How delayq is called to meet the same Redis and namespace again, as far as the command line said so. */
+/** delayq with the --redis and --prefix of this command line, for the commands it suggests. */
 function commandWith({ redis, prefix }: Options): string {
   const shown = redis === undefined ? '' : ` --redis ${hasLogin(redis) ? "'…'" : shellWord(redis)}`;
   return `delayq${shown}${prefix === undefined ? '' : ` --prefix ${prefix}`}`;

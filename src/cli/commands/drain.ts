@@ -6,7 +6,7 @@ import {
   details,
   duration,
   examples,
-  longerThanNone,
+  positiveDuration,
   ratePerSecond,
   statuses,
 } from '../args/options.js';
@@ -14,7 +14,7 @@ import { requireQueue } from '../args/queues.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
-import { say } from '../terminal/output.js';
+import { many, say } from '../terminal/output.js';
 
 interface Options extends Globals {
   readonly number?: number;
@@ -41,7 +41,7 @@ interface Options extends Globals {
   readonly yes?: boolean;
 }
 
-/** Options of the forms with handlers, by the names under which they are read and written. */
+/** Options that only make sense with a handler: their names in the program and on the command line. */
 const FOR_HANDLERS = {
   parallel: '-P',
   timeout: '--timeout',
@@ -55,49 +55,45 @@ const FOR_HANDLERS = {
 export function drainCommand(context: Context): Command {
   const command = new Command('drain')
     .description(
-      'Takes due jobs, oldest due first, until none that was due at the start is left, and runs a handler for each ' +
-        '(-- command), for many at a time (--pipe), or writes them to stdout, one a line.',
+      'Deliver due jobs, oldest first, until none is left that was due at the start: to a handler for each job ' +
+        '(-- command), to a handler for each batch (--pipe), or to stdout, one a line.',
     )
     .usage('[options] <queue> [-- command args…]')
-    .argument('<queue>', 'name of the queue, or several as high,low: the first is asked again before each batch')
+    .argument('<queue>', 'name of the queue, or several as high,low: the first has priority')
     .argument('[command...]', 'after --: the handler and its arguments')
     .option('--pipe <command>', 'run this shell command for each batch')
-    .option('--batch <n>', 'with --pipe: at most n jobs at a time (default: 100)', count)
-    .option('-P, --parallel <n>', 'handlers at once (default: 1)', count)
-    .option('--timeout <duration>', 'a handler that takes longer gets SIGTERM and has failed', longerThanNone)
-    .option('--kill-after <duration>', 'SIGKILL so long after SIGTERM (default: 5s)', duration)
-    .option('--dead-on <statuses>', 'exit statuses that mean: dead at once (default: 65,100)', statuses)
-    .option('--backoff <waits>', 'wait before another try: 30s,1m,10m (the last repeats) or exponential', parseBackoff)
+    .option('--batch <n>', 'with --pipe: jobs in a batch, at most (default: 100)', count)
+    .option('-P, --parallel <n>', 'run n handlers at once (default: 1)', count)
+    .option('--timeout <duration>', 'stop a handler by SIGTERM after this time: it failed', positiveDuration)
+    .option('--kill-after <duration>', 'time from SIGTERM to SIGKILL (default: 5s)', duration)
+    .option('--dead-on <statuses>', 'exit statuses that make a job dead at once (default: 65,100)', statuses)
+    .option('--backoff <waits>', 'waits between tries: 30s,1m,10m (the last repeats) or exponential', parseBackoff)
     .option('--max-failures <n>', 'stop after n failures in a row (default: 20)', count)
-    .option('--rate <n/s>', 'start at most so many handlers: 10/s, 100/m', ratePerSecond)
-    .option('-n, --number <n>', 'take at most n jobs', count)
-    .option(
-      '--lease <duration>',
-      'how long a job is ours at a time; to stdout: leave the jobs leased and print envelopes, for delayq ack',
-      longerThanNone,
-    )
-    .option('--envelope', 'write {"queue":…,"id":…,"receipt":…,"attempt":…,"due":…,"payload":…}')
-    .option('--text', 'write the text of payloads that are JSON strings, as enqueue --text stores them')
-    .option('--at-most-once', 'to stdout: remove jobs as they are taken: never twice, lost if anything dies on the way')
-    .option('-w, --watch', 'go on, delivering each job when it falls due')
-    .option('--for <duration>', 'watch for so long, then end', longerThanNone)
+    .option('--rate <n/s>', 'start no more handlers than this: 10/s, 100/m', ratePerSecond)
+    .option('-n, --number <n>', 'deliver n jobs at most', count)
+    .option('--lease <duration>', "lease of each job (default: the queue's); to stdout: see below", positiveDuration)
+    .option('--envelope', 'print each job with its queue, id, receipt, attempt and due time')
+    .option('--text', 'print payloads that are JSON strings as plain text')
+    .option('--at-most-once', 'to stdout: remove jobs before they are printed; a crash loses them')
+    .option('-w, --watch', 'keep running, and deliver each job when it is due')
+    .option('--for <duration>', 'keep running for this time', positiveDuration)
     .option(
       '--grace <duration>',
-      'after SIGTERM or SIGINT wait so long for handlers or the reader (default: 30s)',
+      'after SIGTERM or SIGINT wait this long for handlers or the reader (default: 30s)',
       duration,
     )
-    .option('--fail-if-empty', 'exit 3 when nothing was due')
-    .option('--must-exist', 'exit 3 when there is no such queue')
-    .option('-v, --verbose', 'say on stderr what became of each job')
-    .option('-q, --quiet', 'no sum at the end, no word on single jobs')
-    .option('--yes', 'write to a terminal')
+    .option('--fail-if-empty', 'exit 3 if nothing was due')
+    .option('--must-exist', 'exit 3 if there is no such queue')
+    .option('-v, --verbose', 'report each job on stderr')
+    .option('-q, --quiet', 'print no summary, and report no single jobs')
+    .option('--yes', 'print jobs even to a terminal')
     .action((queues: string, handler: string[], options: Options, self: Command) =>
       drain(context, queues, handler, options, self),
     );
   examples(command, [
     'delayq drain order-close -- ./close-order',
-    '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order   # in a crontab',
-    'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}         # in a service',
+    '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order',
+    'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}',
     'delayq drain --backoff 30s,1m,10m webhook -- ./post',
     "delayq drain mail --pipe 'jq -c .to | ./send-all'",
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
@@ -105,20 +101,27 @@ export function drainCommand(context: Context): Command {
   ]);
   details(command, [
     'Forms:',
-    '  -- command args…  a process a job, no shell. The payload comes on stdin; DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT,',
-    '                    DELAYQ_TRIES, DELAYQ_DUE (ms) and DELAYQ_RECEIPT are in the environment; {id} and {queue} are',
-    '                    replaced where they are a whole argument. Its lease is renewed while the handler runs.',
-    "  --pipe 'command'  a shell command a batch, one job a line on its stdin: exit 0 and all are done, else all failed.",
-    '  neither           to stdout. A job is removed once its reader has read 256 KiB more, once it has had it for a',
-    '                    lease, or once the reader has read everything and ended. If the reader dies first, or drain is',
-    '                    stopped, the rest comes again. With --lease, delayq ack removes jobs.',
+    '  -- command args…  One process for each job, without a shell. The payload is on',
+    '                    its stdin. DELAYQ_ID, DELAYQ_QUEUE, DELAYQ_ATTEMPT,',
+    '                    DELAYQ_TRIES, DELAYQ_DUE (ms) and DELAYQ_RECEIPT are in its',
+    '                    environment. Arguments {id} and {queue} are replaced. The',
+    '                    lease is renewed while it runs.',
+    "  --pipe 'command'  One shell command for each batch, with a job a line on its",
+    '                    stdin. Exit status 0 completes all of them, any other fails',
+    '                    all.',
+    '  neither           To stdout. A job is removed when its reader has read 256 KiB',
+    '                    more, or has had the job for a lease, or has read everything',
+    '                    and ended. If the reader dies before, or drain is stopped,',
+    '                    the job is delivered again. With --lease drain prints',
+    '                    envelopes, and jobs stay leased until delayq ack.',
     '',
     'Exit status of a handler:',
     '  0                 done: the job is removed',
     '  65, 100           dead at once (--dead-on)',
-    '  255               failed, and nothing more is started',
-    '  126, 127          before any other: it cannot be run. Stop, give back, count nothing, exit 78',
-    '  other, a signal   failed: tried again after the backoff, until its tries are spent; then dead',
+    '  255               failed, and no more handlers are started',
+    '  126, 127          if no handler has run before: it cannot be run; drain gives',
+    '                    the jobs back, counts no failure, and exits 78',
+    '  other, a signal   failed: retried after the backoff, until no tries are left',
   ]);
   return addGlobals(command);
 }
@@ -131,30 +134,31 @@ function check(context: Context, names: string, handler: readonly string[], opti
   const clash = (what: string, next: string) => new DelayqError('usage', what, { next });
   const handled = hasHandler(handler, options);
   const args = self.parent?.args ?? [];
-  // An unset variable of a script must not turn a drain into one that runs nothing, or writes to stdout.
+  // A variable that is not set in a script must not turn this into a drain without a handler.
   if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && args.includes('--')))
-    throw clash('the handler is empty', 'name a program after --, or a command after --pipe: was a variable not set?');
-  // Without it a handler's options would be read as ours.
+    throw clash('the handler is empty', 'give a program after --, or a command after --pipe; is a variable not set?');
+  // Without -- the options of the handler would be parsed as ours.
   if (handler.length > 0 && args.indexOf('--') !== args.length - handler.length - 1)
-    throw clash('a handler stands after --', `write delayq drain ${names} -- ${handler.join(' ')}`);
+    throw clash('the handler must follow --', `write delayq drain ${names} -- ${handler.join(' ')}`);
   if (handler.length > 0 && options.pipe !== undefined)
-    throw clash('there are two handlers', 'give --pipe or a command after --, not both');
+    throw clash('there are two handlers', 'give either --pipe or a command after --');
   if (handled && options.atMostOnce)
-    throw clash('a handler is told to of its job at least once', 'leave out --at-most-once');
-  if (options.batch !== undefined && options.pipe === undefined) throw clash('--batch is for --pipe', 'leave it out');
+    throw clash('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
+  if (options.batch !== undefined && options.pipe === undefined)
+    throw clash('--batch needs --pipe', 'leave it out, or add --pipe');
   if (options.deadOn && handler.length === 0)
-    throw clash('--dead-on is for a handler after --', 'with --pipe a batch is done or goes back as a whole');
+    throw clash('--dead-on needs a handler after --', 'leave it out: with --pipe a batch succeeds or fails as a whole');
   for (const [name, flag] of Object.entries(FOR_HANDLERS)) {
     if (!handled && options[name as keyof typeof FOR_HANDLERS] !== undefined)
-      throw clash(`${flag} is for handlers`, `add one: delayq drain ${names} -- ./handler`);
+      throw clash(`${flag} needs a handler`, `add one: delayq drain ${names} -- ./handler`);
   }
-  if (options.verbose && options.quiet) throw clash('-v and -q contradict each other', 'leave out one of them');
+  if (options.verbose && options.quiet) throw clash('-v and -q exclude each other', 'leave out one of them');
   if (options.lease !== undefined && options.atMostOnce)
-    throw clash('--at-most-once holds no lease', 'leave out one of them');
+    throw clash('--lease and --at-most-once exclude each other', 'leave out one of them');
   if (options.text && (options.envelope || (options.lease !== undefined && !handled)))
-    throw clash('an envelope is JSON', 'leave out --text');
+    throw clash('--text does not work with envelopes', 'leave out --text, or --envelope and --lease');
   if (!handled && context.stdout.isTTY && !options.yes) {
-    throw new DelayqError('usage', `this would take the due jobs of ${names}, print them here and remove them`, {
+    throw new DelayqError('usage', `this would print the due jobs of ${names} here, and remove them`, {
       why: 'stdout is a terminal: no program reads them',
       next: `add a handler (-- ./handler), look with "delayq inspect ${names.split(',')[0]}", or pass --yes`,
     });
@@ -213,11 +217,11 @@ async function intoHandlers(
     import('../drain/to-handlers.js'),
     import('../drain/command.js'),
   ]);
-  const odd = (notice: string) => say(context, notice);
+  const onNotice = (notice: string) => say(context, notice);
   const { pipe } = options;
   const env = context.handlerEnv();
   const recipe =
-    pipe === undefined ? execRecipe(handler, drain.form, env, odd) : pipeRecipe(pipe, drain.form, env, odd);
+    pipe === undefined ? execRecipe(handler, drain.form, env, onNotice) : pipeRecipe(pipe, drain.form, env, onNotice);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : (options.batch ?? 100),
@@ -234,7 +238,6 @@ async function intoHandlers(
 async function toStdout(context: Context, drain: Drain, options: Options): Promise<boolean> {
   const delivery = options.atMostOnce ? 'once' : options.lease === undefined ? 'behind' : 'lease';
   const lost = await drainToStdout(context, drain, delivery);
-  if (lost > 0)
-    say(context, `${lost} jobs were written, but their leases had ended before: they may come a second time`);
+  if (lost > 0) say(context, `${many(lost, 'job')} printed after the lease had expired: they may be delivered again`);
   return lost === 0;
 }

@@ -12,42 +12,42 @@ import {
   Queue,
   tooLarge,
 } from '../../internal.js';
-import { readAt } from '../args/at.js';
-import { addGlobals, count, duration, examples } from '../args/options.js';
+import { addDueTime, addGlobals, count, details, duration, examples, readAt } from '../args/options.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
 
 export function enqueueCommand(context: Context): Command {
-  const command = new Command('enqueue')
-    .description('Puts a job into a queue and prints its id. With neither --in nor --at it is due now.')
-    .argument('<queue>', 'name of the queue')
-    .argument('<payload>', 'JSON; - reads one payload a line from stdin; @file takes a whole file as one payload')
-    .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
-    .option('--at <time>', 'due at 14:00, "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or @1795266000')
+  const command = addDueTime(
+    new Command('enqueue')
+      .description('Add a job to a queue and print its id. Without --in and --at it is due now.')
+      .argument('<queue>', 'name of the queue')
+      .argument('<payload>', 'JSON; - reads payloads from stdin, one a line; @file reads one from a file'),
+  )
     .option('--tz <zone>', 'time zone of --at (env DELAYQ_TZ, TZ)')
-    .option('--id <id>', 'an id of your own; enqueuing it again makes no second job')
-    .option(
-      '--if-exists <keep|replace>',
-      'what to do with a job of the same id (default: keep)',
-      oneOf('keep', 'replace'),
-    )
-    .option('--tries <n>', 'failures until the job is dead', count)
-    .option('--ttl <duration>', 'drop the job, counted as expired, when later than this after its due time', duration)
-    .option('--text', 'take any text and store it as a JSON string')
-    .option('--jobs', 'with -: lines are {"payload":…,"in":…|"at":…,"id":…,"tries":…,"ttl":…}')
-    .option('--atomic', 'with -: check all lines first, enqueue none if one is bad')
-    .option('--durable', "confirm only when the job is on Redis's disk (Redis 7.2 or newer, AOF on)")
-    .option('--replicas <n>', 'confirm only when n replicas have it', count)
+    .option('--id <id>', 'your own id: enqueuing it again adds no second job')
+    .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', oneOf('keep', 'replace'))
+    .option('--tries <n>', 'failures after which the job is dead', count)
+    .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
+    .option('--text', 'store any text as a JSON string')
+    .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
+    .option('--atomic', 'with -: check all lines first; enqueue none if one is bad')
+    .option('--durable', 'wait until the job is on the disk of Redis')
+    .option('--replicas <n>', 'wait until n replicas have the job', count)
     .option('-q, --quiet', 'print no ids')
-    .option('--json', 'print one JSON document instead')
+    .option('--json', 'print one JSON document')
     .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
+  details(command, [
+    'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "ttl".',
+    '--durable needs Redis 7.2 or newer with the AOF on.',
+  ]);
   examples(command, [
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
-    `delayq enqueue --at "2026-12-24 14:00" --tz Europe/Berlin --id greet:7 remind '{"user":7}'`,
+    `delayq enqueue --at "2026-12-24 14:00" --tz Europe/Berlin remind '{"user":7}'`,
+    `delayq enqueue --id order:42 --in 15m order-close '{"orderId":42}'`,
     'delayq enqueue --text notify "any text at all"',
     'delayq enqueue --durable order-close - < payloads.jsonl',
-    `echo '{"payload":{"orderId":42},"in":"15m","id":"order:42"}' | delayq enqueue --jobs order-close -`,
+    'delayq enqueue --jobs order-close - < jobs.jsonl',
   ]);
   return addGlobals(command);
 }
@@ -55,7 +55,7 @@ export function enqueueCommand(context: Context): Command {
 function oneOf(...words: string[]): (text: string) => string {
   return (text) => {
     if (words.includes(text)) return text;
-    throw new DelayqError('usage', `${JSON.stringify(text)} is not known here`, {
+    throw new DelayqError('usage', `${JSON.stringify(text)} is not a choice`, {
       next: `write ${words.join(' or ')}`,
     });
   };
@@ -64,21 +64,21 @@ function oneOf(...words: string[]): (text: string) => string {
 async function enqueue(context: Context, name: string, payload: string, options: EnqueueOptions): Promise<void> {
   const bad = (what: string, next: string) => new DelayqError('usage', what, { next });
   if (options.in !== undefined && options.at !== undefined)
-    throw bad('a job has one due time', 'give --in or --at, not both');
+    throw bad('--in and --at exclude each other', 'give one of them');
   if (payload !== '-' && (options.jobs || options.atomic)) {
     throw bad(
-      `${options.jobs ? '--jobs' : '--atomic'} is for lines on stdin`,
-      'write - as the payload, and feed the lines: delayq enqueue q - < file',
+      `${options.jobs ? '--jobs' : '--atomic'} needs lines on stdin`,
+      'write - as the payload: delayq enqueue q - < file',
     );
   }
   if (
     options.jobs &&
     (options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.text) !== undefined
   ) {
-    throw bad('with --jobs each line says everything itself', 'put in, at, id, tries and ttl into the lines');
+    throw bad('--jobs takes these options from its lines', 'put in, at, id, tries and ttl into the lines');
   }
   if (payload === '-' && options.id !== undefined)
-    throw bad('one id cannot name many jobs', 'use --jobs, with an id in each line');
+    throw bad('--id is for a single job', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
 
   const redis = context.redis(options);
@@ -102,12 +102,12 @@ async function enqueue(context: Context, name: string, payload: string, options:
 async function readPayload(file: string): Promise<string> {
   const pieces: Buffer[] = [];
   try {
-    // A byte more than a payload may have: the rest need not be read to say that it is too large.
+    // One byte more than the largest payload is enough to know that it is too large.
     for await (const piece of createReadStream(file, { end: MAX_PAYLOAD })) pieces.push(piece);
   } catch (cause) {
     throw new DelayqError('input', `cannot read ${JSON.stringify(file)}`, {
       why: (cause as Error).message,
-      next: 'after @ comes the path of a file with one payload; a text that begins with @ goes through stdin: --text q -',
+      next: 'write the path of a file after @; pass a text that begins with @ through stdin: --text q -',
       cause,
     });
   }
@@ -122,17 +122,14 @@ async function report(context: Context, queue: Queue, done: Enqueued, options: E
   else if (!options.quiet) await context.write(`${id}\n`);
   if (outcome === 'kept-dead') {
     context.outcomes.add('incomplete');
-    say(context, `kept: job ${id} is dead in ${queue.name} and stays so; --if-exists replace makes it anew`);
+    say(context, `kept: job ${id} is dead in ${queue.name}; to enqueue it anew use --if-exists replace`);
   } else if (outcome === 'kept') {
-    say(context, `kept: job ${id} is in ${queue.name} already and stays as it is; --if-exists replace changes it`);
+    say(context, `kept: job ${id} is in ${queue.name} already; to change it use --if-exists replace`);
   } else if (outcome === 'replaced') {
     say(context, `replaced: job ${id} was in ${queue.name} already`);
   }
   if (context.stderr.isTTY && outcome !== 'kept' && outcome !== 'kept-dead') {
     const left = options.at === undefined ? (options.in ?? 0) : due - (await queue.redis.now());
-    say(
-      context,
-      `due ${formatTime(due, context.zone(options))}, ${left > 0 ? `in ${formatDuration(left)}` : 'which is now'}`,
-    );
+    say(context, `due ${formatTime(due, context.zone(options))}, ${left > 0 ? `in ${formatDuration(left)}` : 'now'}`);
   }
 }

@@ -13,25 +13,25 @@ interface Options extends FilterOptions {
   readonly quiet?: boolean;
 }
 
-/** In the order of a job's life, so that one which goes on meanwhile comes twice rather than not at all. */
+/** In the order of a job's life: a job whose state changes during the export is exported twice rather than never. */
 const STATES = ['pending', 'active', 'dead'] as const;
 
-/** Text is written when there is so much of it, characters. */
+/** Text is written in chunks of this size, characters. */
 const CHUNK = 64 * 1024;
 
 export function exportCommand(context: Context): Command {
   const command = new Command('export')
-    .description(
-      'Writes jobs as JSON Lines, byte for byte, for delayq import. A pending job of which there is no more to say is a line as enqueue --jobs takes it.',
-    )
+    .description('Print jobs as JSON Lines for delayq import. Payloads stay the same byte for byte.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
-    .option('--config', "begin with a line that holds the queue's settings")
-    .option('-q, --quiet', 'no progress and no count')
+    .option('--config', 'begin with a line of the settings of the queue')
+    .option('-q, --quiet', 'print no progress and no summary')
     .action((queue: string, options: Options) => exportJobs(context, queue, options));
   details(command, [
-    'A job that a consumer holds is written as pending, as it was before it was taken: its handler may finish it all the',
-    'same. For a copy that is of one moment, stop the consumers first. Counters and leases are not exported.',
+    'Active jobs are exported as pending, as they were before delivery, although',
+    'their handlers may still finish them. For a consistent copy stop the consumers',
+    'first. Counters and leases are not exported. Lines of most pending jobs are also',
+    'valid for enqueue --jobs.',
   ]);
   examples(command, [
     'delayq export order-close > order-close.jsonl',
@@ -48,23 +48,23 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
   const transfer = new Transfer(redis, { prefix });
   await requireQueue(redis, prefix, queue);
   const filter = filterOf(context, options, { states: STATES, now: await redis.now() });
-  const write = (text: string) => context.write(context.stdout.isTTY ? visibleJson(text) : text);
+  const write = (chunk: string) => context.write(context.stdout.isTTY ? visibleJson(chunk) : chunk);
   const meter = new Meter(context, 'exported', !options.quiet && !context.stdout.isTTY);
   let orphans = 0;
   let held = 0;
-  let pile = '';
+  let text = '';
   if (options.config) {
     const { config } = await new Inspector(redis, { prefix }).inspect(queue);
     const set = SETTING_NAMES.flatMap((name) => (config[name] === undefined ? [] : [[name, config[name]]]));
-    pile = `${headOf(queue, Object.fromEntries(set))}\n`;
+    text = `${headOf(queue, Object.fromEntries(set))}\n`;
   }
   for await (const slice of transfer.export(queue, filter)) {
     for (const job of slice.jobs) {
       if (job.held === 'consumer') held += 1;
-      pile += `${lineOf(job)}\n`;
-      if (pile.length < CHUNK) continue;
-      await write(pile);
-      pile = '';
+      text += `${lineOf(job)}\n`;
+      if (text.length < CHUNK) continue;
+      await write(text);
+      text = '';
     }
     for (const id of slice.orphans) {
       orphans += 1;
@@ -74,8 +74,8 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
     meter.add(slice.jobs.length);
     if (context.outputClosed) return;
   }
-  await write(pile);
+  await write(text);
   meter.end();
-  if (held > 0) say(context, `${many(held, 'job')} that consumers hold written as pending, as before they were taken`);
+  if (held > 0) say(context, `${many(held, 'active job')} exported as pending`);
   if (orphans > 0) context.outcomes.add('incomplete');
 }

@@ -27,7 +27,7 @@ interface Options extends Globals {
   readonly tz?: string;
 }
 
-/** The longest line, bytes: an export may hold payloads of other software, larger than any of delayq's. */
+/** The longest line, bytes. Payloads of other software may be larger than those of delayq. */
 const LONGEST = 64 * 1024 * 1024;
 
 /** A batch is sent when it has this many jobs, or this many bytes of payload. */
@@ -40,21 +40,21 @@ const BYTES_IN_FLIGHT = IN_FLIGHT * BATCH_BYTES;
 
 export function importCommand(context: Context): Command {
   const command = new Command('import')
-    .description(
-      'Puts the jobs of an export into a queue: same ids, times, states, records and payloads. Ids that are there stay as they are, so it is safe to repeat.',
-    )
+    .description('Add the jobs of an export to a queue: same ids, times, states, counts and payloads.')
     .argument('<queue>', 'name of the queue')
-    .argument('[file]', 'what delayq export has written; - or nothing reads stdin')
-    .option('--config', "set the queue's settings, too, if the export holds them")
-    .option('--dry-run', 'only read the lines, and say which are bad')
+    .argument('[file]', 'output of delayq export (default: -, stdin)')
+    .option('--config', 'also set the settings of the queue, if the export has them')
+    .option('--dry-run', 'only read the lines, and report bad ones')
     .option('--tz <zone>', 'time zone of times without one (env DELAYQ_TZ, TZ)')
-    .option('-q, --quiet', 'do not say how many')
-    .option('--json', 'print how many as one JSON document')
+    .option('-q, --quiet', 'print no summary')
+    .option('--json', 'print the counts as one JSON document')
     .action((queue: string, file: string | undefined, options: Options) => importJobs(context, queue, file, options));
   details(command, [
-    'A line needs "id", "payload" and "at" (or "score", ms). Exit status 1: some lines were bad, or have an id under which',
-    'the queue has another payload; the others are there. What was finished since an interrupted import comes again when',
-    'it is repeated: pause the queue if that must not be.',
+    'Jobs whose id exists are left as they are, so an import can be repeated. But',
+    'jobs that were completed since an interrupted import are added again: pause the',
+    'queue if that must not happen. Lines need "id", "payload", and "at" (or "score",',
+    'ms). Exit status 1: some lines were bad, or the queue has another payload under',
+    'their id; the other jobs were imported.',
   ]);
   examples(command, [
     'delayq import order-close order-close.jsonl',
@@ -76,7 +76,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   const now = await redis.now();
   const counts = { created: 0, kept: 0, 'kept-dead': 0, differs: 0, held: 0, refused: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
-  const told = (text: string) => {
+  const report = (text: string) => {
     meter.clear();
     say(context, text);
   };
@@ -88,12 +88,12 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       const settings = readSettings(found.settings);
       if (!options.config) {
         const names = Object.keys(settings).join(', ');
-        if (names !== '') told(`line ${number}: settings left out (${names}): --config sets them`);
+        if (names !== '') report(`line ${number}: settings ignored (${names}): --config sets them`);
       } else if (!options.dryRun) await new Operator(redis, { prefix }).configure(queue, settings);
     } catch (problem) {
       if (!isBadLine(problem)) throw problem;
       counts.refused += 1;
-      told(`line ${number}: ${problem.message}${problem.why ? `: ${problem.why}` : ''}`);
+      report(`line ${number}: ${problem.message}${problem.why ? `: ${problem.why}` : ''}`);
     }
     return undefined;
   };
@@ -104,10 +104,10 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       counts[outcome] += 1;
       const { line, id } = batch[i] as Numbered;
       if (outcome === 'differs')
-        told(`line ${line}: ${shownId(idOf(id))} is in ${queue} with another payload and stays so`);
+        report(`line ${line}: ${shownId(idOf(id))} is in ${queue} with another payload, and was left as it is`);
       if (outcome === 'held')
-        told(`line ${line}: ${shownId(idOf(id))} is held by a move that was interrupted: end it, and repeat`);
-      if (outcome === 'kept-dead') told(`line ${line}: kept: job ${shownId(idOf(id))} is dead and stays so`);
+        report(`line ${line}: ${shownId(idOf(id))} is held by an interrupted move: finish that, then repeat`);
+      if (outcome === 'kept-dead') report(`line ${line}: kept: job ${shownId(idOf(id))} is dead`);
     }
     last = Math.max(last, batch.at(-1)?.line ?? 0);
     meter.add(batch.length);
@@ -145,7 +145,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
     throw new DelayqError(error.code, error.message, {
       why: error.why,
-      next: `${error.next ?? 'look into it'}; repeat the import as it is: what is there is kept`,
+      next: `${error.next ? `${error.next}; then ` : ''}repeat the import: jobs that were imported are kept`,
       cause: error,
     });
   }
@@ -184,13 +184,13 @@ async function opened(context: Context, file: string | undefined): Promise<Reada
   const wrong = (why: string) =>
     new DelayqError('input', `cannot read ${file === undefined || file === '-' ? 'stdin' : JSON.stringify(file)}`, {
       why,
-      next: 'name a file that delayq export has written: delayq import q q.jsonl',
+      next: 'name the output of delayq export: delayq import q q.jsonl',
     });
   if (file === undefined || file === '-') {
     if (file === undefined && context.stdin.isTTY) {
       throw new DelayqError('usage', 'nothing to import', {
         why: 'no file is named, and stdin is a terminal',
-        next: 'name a file that delayq export has written: delayq import q q.jsonl',
+        next: 'name the output of delayq export: delayq import q q.jsonl',
       });
     }
     if (fstatSync(context.stdin.fd).isDirectory()) throw wrong('it is a directory');

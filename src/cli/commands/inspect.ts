@@ -26,20 +26,25 @@ interface Options extends Globals {
 
 export function inspectCommand(context: Context): Command {
   const command = new Command('inspect')
-    .description('Shows all queues in one table, or one queue in full. Into a pipe it writes JSON.')
-    .argument('[queue]', 'name of one queue')
-    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
-    .option('-w, --watch', 'show it anew every second, on the whole terminal, until q is pressed')
-    .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
+    .description('Show all queues in one table, or one queue in detail. A pipe gets JSON.')
+    .argument('[queue]', 'name of a queue')
+    .option('--json', 'print one JSON document (the default unless stdout is a terminal)')
+    .option('-w, --watch', 'refresh every second, full screen, until q is pressed')
+    .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
   details(command, [
-    'due       pending jobs whose time has come; overdue is the same',
-    'lag       how long the first of them has been due; ↑ it grows, ↓ it falls, or they get fewer',
-    'drained   how long ago a drain last asked for jobs, or held on to some',
-    'in, out   jobs enqueued, and done, over the last five minutes; empty in: until none is due, at the last pace',
-    'next      until the next pending job falls due',
-    'active    jobs that a consumer holds; run out: whose lease has ended, so that the next drain takes them back',
-    'dead      jobs that nobody gets until you act: delayq list --dead, then requeue or cancel',
+    'Columns:',
+    '  due       pending jobs that are due',
+    '  lag       how long the oldest of them has been due; ↑ growing, ↓ falling',
+    '  drained   time since a drain last asked for jobs, or last held some',
+    '  in, out   rates of jobs enqueued and completed, over the last five minutes',
+    '  empty in  time until no job is due, at that rate',
+    '  next      time until the next pending job is due',
+    '  active    jobs that a consumer holds; run out: their lease has expired, and',
+    '            the next drain takes them back',
+    '  dead      jobs that are not retried: see delayq list --dead, then requeue them',
+    '            or cancel them',
+    '',
     'Exit status: 0, 1 a queue cannot be read, 3 no such queue.',
   ]);
   examples(command, [
@@ -58,7 +63,7 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const inspector = new Inspector(redis, { prefix });
   const zone = context.zone(options);
   const terminal = context.stdout.isTTY && !options.json;
-  // One that is none is told before there is a picture that it would spoil. JSON has no zone.
+  // Reports a bad time zone before anything is drawn. JSON has no zone.
   if (terminal) formatTime(0, zone);
   await redis.connect();
   const first = await lookAt(inspector, name);
@@ -77,7 +82,7 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const lines = async (seen: Look, { at, trouble }: { at: number; trouble: Trouble | undefined }) => {
     const { width, height } = sizeOf(context.stdout);
     const above = trouble ? [paint.red.bold(`! ${troubleOf(trouble, zone)}`)] : [];
-    // The last line stays at the bottom, wherever the picture ends.
+    // The footer stays at the bottom of the screen.
     const inside = await picture(seen, { width, height: height - above.length - 1 });
     const body = [...above, ...inside].slice(0, height - 1);
     const now = `${trouble ? 'seen ' : ''}${clock(at, zone)}`;

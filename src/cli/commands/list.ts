@@ -11,28 +11,28 @@ interface Options extends FilterOptions {
   readonly full?: boolean;
 }
 
-/** What is first on the list is what somebody has to look at. */
+/** Dead jobs first: they need attention. */
 const STATES = ['dead', 'active', 'pending'] as const;
 
-/** Rows that are put into columns together: enough for a screen, little enough to come at once. */
+/** Rows that are laid out together: enough for a screen, few enough to appear at once. */
 const ROWS = 200;
 
-/** Rows with so many bytes of payload are written at once, however few they are. */
+/** Rows are also written when they have this many bytes of payload. */
 const BYTES = 1024 * 1024;
 
 export function listCommand(context: Context): Command {
   const command = new Command('list')
-    .description('Lists jobs, of each state in the order of their times. Into a pipe it writes JSON Lines, a job each.')
+    .description('List jobs, those of each state in the order of their times. A pipe gets JSON Lines, a job a line.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
-    .option('--full', 'payloads and errors in full')
-    .option('--json', 'write JSON Lines (the default when stdout is not a terminal)')
+    .option('--full', 'do not cut payloads and errors')
+    .option('--json', 'print JSON Lines (the default unless stdout is a terminal)')
     .action((queue: string, options: Options) => list(context, queue, options));
   examples(command, [
     'delayq list --dead order-close',
     'delayq list --overdue -n 10 order-close',
     `delayq list --from -2h --grep '"orderId":42' order-close`,
-    `delayq list --dead order-close | jq -r 'select(.attempts > 3) | .id' | delayq requeue order-close -`,
+    `delayq list --dead order-close | jq -r 'select(.attempts > 3) | .id'`,
   ]);
   return addGlobals(command);
 }
@@ -72,7 +72,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   }
   await flush();
   const { text, from, to } = filter;
-  const finer = [text, from, to].some((part) => part !== undefined);
-  const such = finer ? 'such ' : states.length < STATES.length ? `${states.join(' or ')} ` : '';
-  if (first && terminal) say(context, `${queue} has no ${such}jobs`);
+  const isNarrow = [text, from, to].some((part) => part !== undefined);
+  const kind = isNarrow ? 'such ' : states.length < STATES.length ? `${states.join(' or ')} ` : '';
+  if (first && terminal) say(context, `${queue} has no ${kind}jobs`);
 }

@@ -20,24 +20,25 @@ interface Options extends Globals {
   readonly out?: string;
 }
 
-/** How many queues are asked at once. */
+/** How many queues are read at once. */
 const AT_ONCE = 50;
 
 export function metricsCommand(context: Context): Command {
   const command = new Command('metrics')
-    .description('Prints the state of all queues, or of some, in the text format of Prometheus.')
-    .argument('[queue...]', 'names of queues')
-    .option('--out <file>', 'replace this file, whole or not at all')
+    .description('Print the state of queues in the text format of Prometheus.')
+    .argument('[queue...]', 'names of queues (default: all)')
+    .option('--out <file>', 'write to this file instead, atomically')
     .action((queues: string[], options: Options) => metrics(context, queues, options));
   examples(command, [
     'delayq metrics',
     'delayq metrics order-close | grep ^delayq_lag_seconds',
-    '* * * * *  delayq metrics --out /var/lib/prometheus/node-exporter/delayq.prom   # in a crontab',
+    '* * * * *  delayq metrics --out /var/lib/prometheus/node-exporter/delayq.prom',
   ]);
   details(command, [
-    'Made for the textfile collector of node_exporter. When Redis cannot be reached the old file stays, and its age',
-    '(node_textfile_mtime_seconds) tells. A queue that cannot be read has delayq_queue_up 0, and the exit status is 1.',
-    `Another --prefix than ${DEFAULT_PREFIX} stands on each line as the label "prefix".`,
+    'Made for the textfile collector of node_exporter. If Redis cannot be reached the',
+    'old file stays; node_textfile_mtime_seconds shows its age. If a queue cannot be',
+    'read its delayq_queue_up is 0, and the exit status 1. If --prefix is not',
+    `${DEFAULT_PREFIX}, each line has the label "prefix".`,
   ]);
   return addGlobals(command);
 }
@@ -56,7 +57,7 @@ async function metrics(context: Context, names: readonly string[], options: Opti
       if (exists(snapshot) || names.length === 0) measured.push({ queue, snapshot });
       else missing.push(await unknownQueue(redis, prefix, queue));
     } catch (error) {
-      // The list of queues, too, may hold what other software wrote: names that are none.
+      // Other software may have put invalid names into the list of queues.
       if (!isDelayqError(error, 'config', 'refused') && (names.length > 0 || !isDelayqError(error, 'usage')))
         throw error;
       measured.push({ queue, snapshot: undefined });
@@ -70,13 +71,13 @@ async function metrics(context: Context, names: readonly string[], options: Opti
   broken.push(...missing.map(({ message, next }) => `${message}; ${next}`));
   for (const line of broken.sort()) say(context, line);
   if (broken.length > 0) context.outcomes.add('incomplete');
-  // Replies come in the order of the calls, but for scripts that Redis had to be told anew.
+  // Replies may come out of order, when Redis did not have a script yet.
   measured.sort((a, b) => (a.queue < b.queue ? -1 : 1));
   const text = metricsText(measured, { version: DELAYQ_VERSION, labels: prefix === DEFAULT_PREFIX ? {} : { prefix } });
   if (options.out === undefined) {
     return context.write(context.stdout.isTTY ? text.split('\n').map(visible).join('\n') : text);
   }
-  // From here on a signal waits until the file is whole.
+  // From here on a signal takes effect after the file is written.
   context.stopSignal();
   writeWhole(options.out, text);
 }

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { formatDuration, formatTime, Operator, type Paused } from '../../internal.js';
-import { addGlobals, details, examples, longerThanNone } from '../args/options.js';
+import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
@@ -13,34 +13,34 @@ interface Options extends Globals {
 
 export function pauseCommand(context: Context): Command {
   const command = new Command('pause')
-    .description(
-      'Has drains take nothing from a queue, for a time or until delayq resume. Pausing again sets a new end.',
-    )
+    .description('Stop delivering jobs from queues, for a time or until delayq resume.')
     .argument('<queue...>', 'names of queues')
-    .option('--for <duration>', "end by itself after 30s, 10m, 2h, by Redis's clock", longerThanNone)
-    .option('--tz <zone>', 'time zone of the time shown (env DELAYQ_TZ, TZ)')
-    .option('-q, --quiet', 'say nothing')
+    .option('--for <duration>', 'resume by itself after 30s, 10m, 2h', positiveDuration)
+    .option('--tz <zone>', 'time zone of the printed time (env DELAYQ_TZ, TZ)')
+    .option('-q, --quiet', 'print nothing')
     .option('--json', 'print one JSON document')
     .action((queues: string[], options: Options) =>
       each(context, queues, options, (operator, queue) => operator.pause(queue, { forMs: options.for })),
     );
   details(command, [
-    'What was taken before goes on, and so do enqueue, ack, nack and renew; no lease is taken back, and nothing expires.',
-    'Meanwhile delayq drain ends at once with nothing, and drain --watch waits.',
+    'Jobs delivered before are not affected, and enqueue, ack, nack and renew work',
+    'as always. Meanwhile no lease is taken back and no job expires. delayq drain',
+    'returns at once without jobs; drain --watch waits. A second pause sets a new',
+    'end.',
   ]);
   examples(command, [
     'delayq pause order-close',
     'delayq pause --for 10m order-close refund',
-    'delayq pause order-close && delayq wait --idle --timeout 5m order-close    # then deploy, then resume',
+    'delayq pause order-close && delayq wait --idle order-close    # then deploy',
   ]);
   return addGlobals(command);
 }
 
 export function resumeCommand(context: Context): Command {
   const command = new Command('resume')
-    .description('Has drains take from paused queues again: those that wait, at once.')
+    .description('Deliver jobs from paused queues again. Drains that wait continue at once.')
     .argument('<queue...>', 'names of queues')
-    .option('-q, --quiet', 'say nothing')
+    .option('-q, --quiet', 'print nothing')
     .option('--json', 'print one JSON document')
     .action((queues: string[], options: Options) =>
       each(context, queues, options, (operator, queue) => operator.resume(queue)),
@@ -59,17 +59,17 @@ async function each(
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const operator = new Operator(redis, { prefix });
-  // A name that is mistyped must not leave half of them paused.
+  // A mistyped name must not leave half of the queues paused.
   for (const queue of queues) await requireQueue(redis, prefix, queue);
-  const told: object[] = [];
+  const results: object[] = [];
   for (const queue of queues) {
     const { was, until } = await act(operator, queue);
     const end = (ms: number | undefined) => (ms === Number.POSITIVE_INFINITY ? 'inf' : (ms ?? null));
-    told.push({ queue, paused: until !== undefined, until: end(until), was: end(was) });
+    results.push({ queue, paused: until !== undefined, until: end(until), was: end(was) });
     if (options.quiet || options.json) continue;
-    if (until === undefined) say(context, `${queue} ${was === undefined ? 'was not paused' : 'is taken from again'}`);
+    if (until === undefined) say(context, `${queue} ${was === undefined ? 'was not paused' : 'is resumed'}`);
     else if (until === Number.POSITIVE_INFINITY) say(context, `${queue} is paused until delayq resume ${queue}`);
     else say(context, `${queue} is paused until ${formatTime(until, zone)}, for ${formatDuration(options.for ?? 0)}`);
   }
-  if (options.json) await context.write(document({ queues: told }));
+  if (options.json) await context.write(document({ queues: results }));
 }

@@ -1,7 +1,8 @@
 import { Command } from 'commander';
-import { DelayqError, exists, Inspector, Operator, type Snapshot, type StoredJob } from '../../internal.js';
+import { DelayqError, exists, Inspector, Operator, type StoredJob } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
+import { decline, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -19,25 +20,26 @@ const STATES = ['dead', 'active', 'pending'] as const;
 
 export function purgeCommand(context: Context): Command {
   const command = new Command('purge')
-    .description('Removes all jobs of a queue, or all that are dead, active or pending. They cannot be brought back.')
+    .description('Remove all jobs of a queue, or all in one state. This cannot be undone.')
     .argument('<queue>', 'name of the queue')
     .option('--dead', 'dead jobs')
-    .option('--active', 'jobs that a consumer holds; handlers that run are not stopped')
-    .option('--pending', 'jobs that wait')
-    .option('--forget', 'remove counters, settings and the name of the queue, too')
-    .option('-y, --yes', 'do not ask: for scripts')
-    .option('--dry-run', 'say how many jobs are meant, and do nothing')
-    .option('-q, --quiet', 'do not say how many')
-    .option('--json', 'print how many as one JSON document')
+    .option('--active', 'active jobs; their handlers keep running')
+    .option('--pending', 'pending jobs')
+    .option('--forget', 'also remove the counters, settings and name of the queue')
+    .option('-y, --yes', 'do not ask for confirmation')
+    .option('--dry-run', 'show how many jobs are meant, change nothing')
+    .option('-q, --quiet', 'print no summary')
+    .option('--json', 'print the counts as one JSON document')
     .action((queue: string, options: Options) => purge(context, queue, options));
   details(command, [
-    'Without --dead, --active or --pending it removes all three, and what belongs to no job. On a terminal it asks for the',
-    "queue's name. For some of a queue's jobs: delayq cancel.",
+    'Without --dead, --active or --pending it removes all jobs, and entries that',
+    'belong to no job. On a terminal it asks for the name of the queue. To remove',
+    'only some jobs use delayq cancel.',
   ]);
   examples(command, [
     'delayq purge order-close',
     'delayq purge --dead --yes order-close',
-    'delayq purge --forget --yes order-close      # as if it had never been',
+    'delayq purge --forget --yes order-close      # nothing is left of it',
   ]);
   return addGlobals(command);
 }
@@ -45,7 +47,7 @@ export function purgeCommand(context: Context): Command {
 async function purge(context: Context, queue: string, options: Options): Promise<void> {
   const asked = STATES.filter((state) => options[state]);
   if (options.forget && asked.length > 0) {
-    throw new DelayqError('usage', '--forget is for a whole queue', { next: `leave out --${asked[0]}, or --forget` });
+    throw new DelayqError('usage', '--forget removes a whole queue', { next: `leave out --${asked[0]}, or --forget` });
   }
   const states = asked.length > 0 ? asked : STATES;
   const stop = context.stopSignal();
@@ -54,7 +56,7 @@ async function purge(context: Context, queue: string, options: Options): Promise
   const inspector = new Inspector(redis, { prefix });
   const operator = new Operator(redis, { prefix });
   const snapshot = await inspector.inspect(queue);
-  // A name may be all that is left of a queue.
+  // The name may be all that is left of a queue.
   if (!exists(snapshot) && !(options.forget && (await inspector.queues()).includes(queue)))
     throw await unknownQueue(redis, prefix, queue);
   const meant = sum(states, snapshot);
@@ -62,8 +64,8 @@ async function purge(context: Context, queue: string, options: Options): Promise
     if (options.json) return context.write(document({ queue, dryRun: true, ...countsOf(states, snapshot) }));
     return say(context, `${inWords(states, snapshot)} would be removed from ${queue}`);
   }
-  if (!options.yes && !(await agreed(context, queue, { states, snapshot, stop, forget: options.forget ?? false })))
-    return;
+  const jobs = inWords(states, snapshot);
+  if (!options.yes && !(await confirm(context, queue, { jobs, forget: options.forget ?? false, stop }))) return;
 
   const removed = { pending: 0, active: 0, dead: 0 };
   const progress = new Progress(context, !options.quiet);
@@ -81,13 +83,13 @@ async function purge(context: Context, queue: string, options: Options): Promise
   const forgotten = Boolean(options.forget && !stop.aborted && (await operator.forget(queue)));
   if (options.json) await context.write(document({ queue, ...countsOf(states, removed), forgotten }));
   else if (!options.quiet) {
-    const end = stop.aborted ? '; stopped, remove the rest by repeating the command' : '';
+    const end = stop.aborted ? '; stopped: repeat the command to remove the rest' : '';
     say(context, `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : ''}${end}`);
   }
   if (removed.active > 0 && !options.quiet)
-    say(context, 'handlers that ran are not stopped: their acks remove nothing');
+    say(context, 'handlers of active jobs keep running; their acks will change nothing');
   if (options.forget && !forgotten && !stop.aborted) {
-    say(context, `${queue} is not forgotten: jobs came meanwhile; stop its producers, then repeat the command`);
+    say(context, `${queue} is not forgotten: new jobs were enqueued; stop its producers, then repeat the command`);
     context.outcomes.add('incomplete');
   }
   if (stop.aborted) context.outcomes.add('interrupted');
@@ -110,24 +112,16 @@ function inWords(states: readonly State[], counts: Counts): string {
   return `${many(all, 'job')}${parts.length > 0 ? ` (${parts.reverse().join(', ')})` : ''}`;
 }
 
-/** Says what is meant and asks for the queue's name. Whether to go on. */
-async function agreed(
+/** Shows what is to be removed, and asks for the name of the queue. Returns whether to go on. */
+async function confirm(
   context: Context,
   queue: string,
-  how: { states: readonly State[]; snapshot: Snapshot; stop: AbortSignal; forget: boolean },
+  { jobs, forget, stop }: { jobs: string; forget: boolean; stop: AbortSignal },
 ): Promise<boolean> {
-  const { states, snapshot, stop, forget } = how;
-  if (!context.canAsk) {
-    throw new DelayqError('usage', `nobody is here to be asked whether to remove ${inWords(states, snapshot)}`, {
-      why: 'stdin and stderr are no terminal',
-      next: 'see them with --dry-run, then repeat with --yes',
-    });
-  }
-  const more = forget ? ', and its counters and settings' : '';
-  say(context, `this removes ${inWords(states, snapshot)} of ${queue}${more}, for good`);
-  const answer = await context.ask(`type the queue's name to go on: `, stop);
+  requireTerminal(context, `remove ${jobs}`, 'see them with --dry-run, then repeat with --yes');
+  say(context, `this removes ${jobs} of ${queue}${forget ? ', and its counters and settings' : ''}, for good`);
+  const answer = await context.ask('type the name of the queue to go on: ', stop);
   if (answer.trim() === queue) return true;
-  say(context, 'nothing removed');
-  context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
+  decline(context, 'nothing removed', stop);
   return false;
 }

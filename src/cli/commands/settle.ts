@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { DelayqError, type NackOptions, settleWithRetries, withRetries } from '../../internal.js';
-import { addGlobals, details, duration, examples, longerThanNone } from '../args/options.js';
+import { addGlobals, details, duration, examples, positiveDuration } from '../args/options.js';
 import { type Settle, type SettleOptions, Settler } from '../bulk/settle.js';
 import type { Context } from '../host/context.js';
 
@@ -37,7 +37,7 @@ export function nackCommand(context: Context): Command {
   command
     .option('--in <duration>', "retry after this time, instead of the queue's backoff", duration)
     .option('--dead', 'do not retry: move the jobs to the dead set')
-    .option('--release', 'count no failure; due as before, or --in from then')
+    .option('--release', 'count no failure; due as before, or after --in')
     .option('--error <text>', 'store this as the last error');
   examples(command, [
     'delayq nack --in 5m --error "rate limited" mail VbayYBj0B1VUn 2mXq0ZsL8Qe1',
@@ -50,7 +50,7 @@ export function renewCommand(context: Context): Command {
   const command = settleCommand(context, 'renew', 'Extend the leases of jobs.', (options) => {
     return (queue, jobs, limits) => withRetries(() => queue.renew(jobs, options.lease), limits);
   });
-  command.option('--lease <duration>', "the new lease, from now (default: the queue's)", longerThanNone);
+  command.option('--lease <duration>', "the new lease, from now (default: the queue's)", positiveDuration);
   examples(command, [
     'delayq renew --lease 10m mail VbayYBj0B1VUn 2mXq0ZsL8Qe1',
     'delayq renew --lease 10m < lines-in-hand.jsonl',
@@ -76,10 +76,10 @@ function settleCommand(
     );
   return details(command, [
     'Lines are those that "delayq drain --lease" prints: {"queue":…,"id":…,',
-    '"receipt":…}; other keys are ignored. A job whose lease was lost is reported',
-    'and left as it is; the exit status is then 1. A job that was replaced or',
-    'cancelled is reported only. Handlers of "delayq drain -- command" do not need',
-    'these commands: their exit status decides.',
+    '"receipt":…}; other keys are ignored. A job whose lease was lost is reported and',
+    'left as it is; the exit status is then 1. A job that was replaced or cancelled',
+    'is reported only. Handlers of "delayq drain -- command" do not need these',
+    'commands: their exit status decides.',
   ]);
 }
 

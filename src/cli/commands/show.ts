@@ -10,7 +10,7 @@ import {
   timeOfId,
 } from '../../internal.js';
 import { idsOf } from '../args/ids.js';
-import { addGlobals, examples } from '../args/options.js';
+import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, many, type Paint, visible, visibleJson } from '../terminal/output.js';
@@ -24,15 +24,13 @@ interface Options extends Globals {
 
 export function showCommand(context: Context): Command {
   const command = new Command('show')
-    .description(
-      'Shows where a job stands, its times, attempts, last error and payload; of one that is not there what else tells of ' +
-        'it. Into a pipe it writes JSON.',
-    )
+    .description('Show one job: state, times, attempts, last error, payload.')
     .argument('<queue>', 'name of the queue')
-    .argument('<id>', "the job's id; base64:… for bytes that cannot be typed")
-    .option('--json', 'write one JSON document (the default when stdout is not a terminal)')
-    .option('--tz <zone>', 'time zone of the times shown (env DELAYQ_TZ, TZ)')
+    .argument('<id>', 'id of the job; base64:… gives the bytes of an id')
+    .option('--json', 'print one JSON document (the default unless stdout is a terminal)')
+    .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
+  details(command, ['For a job that does not exist it prints what is known about it, and exits 3.']);
   examples(command, ['delayq show order-close order:42', 'delayq show order-close VbayYBj0B1VUn | jq .payload']);
   return addGlobals(command);
 }
@@ -48,7 +46,7 @@ async function show(context: Context, queue: string, word: string, options: Opti
     await requireQueue(redis, prefix, queue);
     throw new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
       why: (await storyOf(inspector, queue, id, zone)).join('\n'),
-      next: `see the jobs there are: delayq list ${queue}`,
+      next: `list the jobs: delayq list ${queue}`,
     });
   }
   if (!context.stdout.isTTY || options.json) {

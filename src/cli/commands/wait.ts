@@ -22,30 +22,32 @@ interface Options extends Globals {
   readonly quiet?: boolean;
 }
 
-/** How often a queue is looked at, ms: whoever deploys does not mind, nor does Redis. */
+/** How often a queue is looked at, ms. */
 const LOOK_MS = 500;
 
 export function waitCommand(context: Context): Command {
   const command = new Command('wait')
-    .description('Waits until no job of a queue is active and none is due; of a paused queue, until none is active.')
-    .argument('<queue...>', 'names of queues: all of them at the same moment')
-    .option('--idle', 'nothing is active and nothing due; for now the only thing to wait for')
-    .option('--timeout <duration>', 'give up after 30s, 5m, exit 1 (default: never)', duration)
-    .option('-q, --quiet', 'do not say what is left')
+    .description('Wait until queues are idle: no job is active and none is due. Made for deploys.')
+    .argument('<queue...>', 'names of queues: all must be idle at the same time')
+    .option('--idle', 'wait until nothing is active or due (required)')
+    .option('--timeout <duration>', 'give up after 30s, 5m and exit 1 (default: never)', duration)
+    .option('-q, --quiet', 'do not print what is left')
     .option('--json', 'print what is left as one JSON document')
     .action((queues: string[], options: Options) => wait(context, queues, options));
   details(command, [
-    'A lease of a paused queue that ran out counts for nothing: who held it is gone, and a drain takes it back after the',
-    'pause. Exit status: 0 idle, 1 not within --timeout, 3 no such queue, 130 interrupted.',
+    'A paused queue is idle when no job is active. Expired leases do not count there:',
+    'their holder has gone, and a drain takes the jobs back after the pause.',
+    '',
+    'Exit status: 0 idle, 1 not idle in time, 3 no such queue, 130 interrupted.',
   ]);
   examples(command, [
     'delayq wait --idle --timeout 5m order-close',
-    'delayq pause order-close && delayq wait --idle order-close && ./deploy; delayq resume order-close',
+    'delayq pause q && delayq wait --idle q && ./deploy; delayq resume q',
   ]);
   return addGlobals(command);
 }
 
-/** What stands between a queue and being idle. */
+/** The jobs that keep a queue from being idle. */
 interface Left {
   readonly queue: string;
   readonly active: number;
@@ -57,7 +59,7 @@ interface Left {
 
 async function wait(context: Context, queues: readonly string[], options: Options): Promise<void> {
   if (!options.idle)
-    throw new DelayqError('usage', 'it is not said what to wait for', { next: 'write delayq wait --idle <queue>' });
+    throw new DelayqError('usage', 'nothing to wait for is given', { next: 'write delayq wait --idle <queue>' });
   const started = performance.now();
   const end = started + (options.timeout ?? Number.POSITIVE_INFINITY);
   const stop = context.stopSignal();
@@ -99,7 +101,7 @@ function inWords(left: readonly Left[]): string {
   return left
     .filter(({ idle }) => !idle)
     .map(({ queue, active, due, leasesRunOut, paused }) => {
-      const ranOut = leasesRunOut > 0 ? `, ${grouped(leasesRunOut)} of them with a lease that ran out` : '';
+      const ranOut = leasesRunOut > 0 ? `, ${grouped(leasesRunOut)} of them with an expired lease` : '';
       return `${queue} (${grouped(active)} active${ranOut}${paused ? ', paused' : `, ${grouped(due)} due`})`;
     })
     .join(', ');

@@ -90,12 +90,12 @@ describe('a job whose id no handler can be given', () => {
     const filtered = await delayq(['requeue', '--all', '--yes', name]);
     expect(filtered).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/1 job requeued.*\n.*3 of them stay dead: no /),
+      stderr: expect.stringMatching(/1 job requeued.*\n.*3 of them stay dead: their ids /),
     });
     const { code, stderr } = await delayq(['requeue', name, WORDS[0] as string]);
     expect({ code, stderr }).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining(`${WORDS[0]} stays dead: no handler`),
+      stderr: expect.stringContaining(`${WORDS[0]} stays dead: its id `),
     });
     expect(await standing(name, 'pending')).toEqual(['fine']);
   });

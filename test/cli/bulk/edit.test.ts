@@ -116,9 +116,9 @@ describe('delayq reschedule', () => {
     expect(code).toBe(1);
     expect(new Set(linesOf(stderr).slice(0, -1))).toEqual(
       new Set([
-        'delayq: a is being handled, and left',
-        'delayq: d is dead, and left: delayq requeue brings it back',
-        `delayq: x is not in ${queue.name}: it is done, or was never there`,
+        'delayq: a is active, and was left as it is',
+        'delayq: d is dead, and was left as it is: to retry it, delayq requeue',
+        `delayq: x is not in ${queue.name}: it is done, or never existed`,
       ]),
     );
     expect(stderr).toContain(`1 job rescheduled in ${queue.name}: due `);
@@ -170,7 +170,7 @@ describe('delayq reschedule', () => {
 
   it.each([
     [['reschedule', 'q', 'x'], 'no due time is given'],
-    [['reschedule', '--in', '1h', '--at', '14:00', 'q', 'x'], 'one due time'],
+    [['reschedule', '--in', '1h', '--at', '14:00', 'q', 'x'], 'exclude each other'],
     [['reschedule', '--in', '90', 'q', 'x'], 'no unit'],
     [['reschedule', '--rate', '5', 'q', 'x'], 'is not a rate'],
     [['reschedule', '--in', '1h', 'q'], 'no job is named'],
@@ -242,9 +242,9 @@ describe('delayq bury', () => {
     const { code, stderr } = await delayq(['bury', queue.name, 'a', 'd', 'x']);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      'delayq: a is being handled, and left',
+      'delayq: a is active, and was left as it is',
       'delayq: d is dead already',
-      `delayq: x is not in ${queue.name}: it is done, or was never there`,
+      `delayq: x is not in ${queue.name}: it is done, or never existed`,
       `delayq: 0 jobs buried in ${queue.name}`,
     ]);
     expect(await delayq(['bury', '--all', '--yes', queue.name])).toMatchObject({ code: 0 });
@@ -265,7 +265,7 @@ describe('delayq purge', () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
     expect(linesOf(stderr)).toEqual([
       `delayq: 5 jobs (3 pending, 1 active, 1 dead) removed from ${queue.name}`,
-      'delayq: handlers that ran are not stopped: their acks remove nothing',
+      'delayq: handlers of active jobs keep running; their acks will change nothing',
     ]);
     // Counters, and who must still be told.
     expect(await left(queue.name)).toEqual(['lease', 'stats']);
@@ -313,7 +313,7 @@ describe('delayq purge', () => {
     const { name } = await withAll();
     const no = await onTerminal(`delayq purge ${name}; echo "ended with $?"`, { typed: 'yes\n' });
     expect(no).toContain(`this removes 5 jobs (3 pending, 1 active, 1 dead) of ${name}, for good\n`);
-    expect(no).toMatch(/type the queue's name to go on: [\s\S]*nothing removed\nended with 1/);
+    expect(no).toMatch(/type the name of the queue to go on: [\s\S]*nothing removed\nended with 1/);
     expect(await listed(name)).toHaveLength(5);
     const yes = await onTerminal(`delayq purge ${name}; echo "ended with $?"`, { typed: `${name}\n` });
     expect(yes).toMatch(/5 jobs .* removed[\s\S]*ended with 0/);
@@ -324,7 +324,7 @@ describe('delayq purge', () => {
     const { name } = await withAll();
     expect(await delayq(['purge', name])).toMatchObject({
       code: 64,
-      stderr: expect.stringMatching(/nobody is here[\s\S]*--yes/),
+      stderr: expect.stringMatching(/cannot ask whether to remove[\s\S]*--yes/),
     });
     expect(await delayq(['purge', '--dry-run', '--yes', name])).toMatchObject({
       code: 0,

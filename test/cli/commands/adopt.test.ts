@@ -58,7 +58,7 @@ describe('delayq adopt', () => {
     expect(await admin.sismember('delayq:queues', name)).toBe(1);
     const again = await delayq([...args, name]);
     expect(again.code).toBe(0);
-    expect(again.stderr).toContain(`neither ${zset} nor ${hash} is there`);
+    expect(again.stderr).toContain(`neither ${zset} nor ${hash} exists`);
   });
 
   it('reads milliseconds when told to', async () => {
@@ -96,9 +96,9 @@ describe('delayq adopt', () => {
     const { code, stderr } = await delayq([...args, name]);
     expect(code).toBe(1);
     for (const said of [
-      'serialized has a value that cannot be a payload (the payload is not JSON: ',
-      '"two words" cannot be an id',
-      'never has a time that cannot be (inf)',
+      'serialized has a value that is not a valid payload (the payload is not JSON: ',
+      '"two words" is not a valid id',
+      'never has an invalid time (inf)',
       'half has no field in the hash',
       '1 job adopted',
       '4 jobs left',
@@ -138,8 +138,8 @@ describe('delayq adopt', () => {
       'delayq: other is in the queue already, with another time or payload',
       'delayq: later is in the queue already, with another time or payload',
       `delayq: 0 jobs adopted into ${foreign.name}`,
-      `delayq: 1 job stood there just so already, and left ${foreign.zset}`,
-      `delayq: 2 jobs left in ${foreign.zset}`,
+      `delayq: 1 job already in ${foreign.name}, removed from ${foreign.zset}`,
+      `delayq: 2 jobs stayed in ${foreign.zset}`,
     ]);
     expect(await admin.zrange(foreign.zset, '0', '-1')).toEqual(['other', 'later']);
     expect(await payloads(foreign.name)).toEqual({ same: '1', later: '1', other: '2' });
@@ -176,7 +176,7 @@ describe('delayq adopt', () => {
     const { name, zset, hash } = fresh();
     await put({ zset, hash }, 'a', 1, '1');
     const run = (...args: string[]) => delayq(['adopt', ...args, name]);
-    expect(await run('--zset', zset)).toMatchObject({ code: 64, stderr: expect.stringContaining('no hash is named') });
+    expect(await run('--zset', zset)).toMatchObject({ code: 64, stderr: expect.stringContaining('no hash is given') });
     expect(await run('--zset', hash, '--hash', zset)).toMatchObject({
       ...{ code: 64, stderr: expect.stringContaining('is not a sorted set') },
     });

@@ -57,7 +57,7 @@ describe('delayq list', () => {
   });
 
   it.each([
-    [['--from', '+2h', '--to', '+1h'], 'exchange them'],
+    [['--from', '+2h', '--to', '+1h'], 'swap them'],
     [['--grep', ''], '--grep needs a text'],
     [['--from', '2h'], 'not a time'],
     [['--from', '-2'], 'no unit'],
@@ -78,7 +78,7 @@ describe('delayq cancel', () => {
     const { code, stdout, stderr } = await delayq(['cancel', name, 'd', 'a', 'p1']);
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
     expect(linesOf(stderr)).toEqual([
-      'delayq: a was being handled: its handler is not stopped',
+      'delayq: a was active: its handler keeps running',
       `delayq: 3 jobs cancelled in ${name}`,
     ]);
     const counts = await inspector.inspect(name);
@@ -92,7 +92,7 @@ describe('delayq cancel', () => {
     const { code, stderr } = await delayq(['cancel', name, 'x', 'p0', 'p0']);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      `delayq: x is not in ${name}: it is done, or was never there`,
+      `delayq: x is not in ${name}: it is done, or never existed`,
       `delayq: 1 job cancelled in ${name}`,
     ]);
   });
@@ -132,7 +132,7 @@ describe('delayq cancel', () => {
     expect(code).toBe(0);
     expect(linesOf(stderr)).toEqual([
       `delayq: 3 jobs cancelled in ${queue.name}`,
-      'delayq: 3 of them were being handled: their handlers are not stopped',
+      'delayq: 3 of them were active: their handlers keep running',
     ]);
   });
 
@@ -187,7 +187,7 @@ describe('delayq cancel', () => {
     const { name } = await withAll();
     const { code, stderr } = await delayq(['cancel', '--all', name]);
     expect(code).toBe(64);
-    expect(stderr).toMatch(/nobody is here to be asked whether to cancel 5 jobs[\s\S]*--dry-run[\s\S]*--yes/);
+    expect(stderr).toMatch(/cannot ask whether to cancel 5 jobs[\s\S]*--dry-run[\s\S]*--yes/);
     expect(await listed(name)).toHaveLength(5);
   });
 
@@ -223,7 +223,7 @@ describe('delayq cancel', () => {
     running.child.kill('SIGCONT');
     const { code, stderr } = await running.ended;
     expect(code).toBe(130);
-    expect(stderr).toMatch(/jobs cancelled in .*; stopped, cancel the rest by repeating the command/);
+    expect(stderr).toMatch(/jobs cancelled in .*; stopped: repeat the command to cancel the rest/);
     const { pending, payload, stats } = await queue.counts();
     expect(pending).toBeGreaterThan(0);
     expect(payload).toBe(pending);

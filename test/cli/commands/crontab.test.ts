@@ -49,7 +49,7 @@ describe('delayq crontab', () => {
     expect(printed).toMatchObject({ code: 0, stderr: '' });
     const lines = linesOf(printed.stdout);
     expect(lines.slice(0, -1).every((line) => line.startsWith('# '))).toBe(true);
-    expect(lines.join()).toMatch(/still busy.*no harm/);
+    expect(lines.join()).toMatch(/Runs may overlap/);
     const command = commandOf(lines.at(-1) ?? '');
     expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
     expect(readFileSync(join(directory, 'told'), 'utf8')).toBe(
@@ -90,7 +90,7 @@ describe('delayq crontab', () => {
       const { code, stdout, stderr } = await sh(`delayq crontab ${args} ${queue.name} -- cat`, { env });
       expect(code).toBe(0);
       expect(stdout + stderr).not.toContain('s3cret');
-      expect(stderr).toContain('write DELAYQ_REDIS_URL=… on a line of its own');
+      expect(stderr).toContain('add a line DELAYQ_REDIS_URL=… above');
       const command = commandOf(linesOf(stdout).at(-1) ?? '');
       const without = await asCron(command);
       expect(without.code).not.toBe(0);
@@ -103,9 +103,9 @@ describe('delayq crontab', () => {
 
   it.each([
     [['q', '--', 'no-such-program'], 78, 'it is not in PATH'],
-    [['q', '--', './no-such-program'], 78, 'no such file, or not executable'],
-    [['q', '--', '/'], 78, 'no such file, or not executable'],
-    [['q', '--', ''], 78, 'the handler cannot be run'],
+    [['q', '--', './no-such-program'], 78, 'no such file, or it is not executable'],
+    [['q', '--', '/'], 78, 'no such file, or it is not executable'],
+    [['q', '--', ''], 78, 'cannot run the handler'],
     [['q', 'cat'], 64, 'write delayq crontab q -- cat'],
     [['q'], 64, "missing required argument 'command'"],
     [['no queue', '--', 'cat'], 64, 'cannot name a queue'],

@@ -281,7 +281,7 @@ describe('delayq requeue', () => {
     const { code, stderr } = await delayq(['requeue', queue.name, 'p', 'ghost', 'd0']);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      `delayq: p is not among the dead of ${queue.name}`,
+      `delayq: p is not in the dead set of ${queue.name}`,
       'delayq: ghost has no payload and stays dead',
       `delayq: 1 job requeued in ${queue.name}`,
     ]);
@@ -299,7 +299,7 @@ describe('delayq requeue', () => {
     expect(stderr).toContain('2 jobs requeued');
     const running = begin(['requeue', queue.name, '-']);
     running.child.stdin?.write('d0\n');
-    await until(() => running.stderr.includes('d0 is not among'));
+    await until(() => running.stderr.includes('d0 is not in the dead set'));
     running.child.kill('SIGINT');
     expect((await running.ended).code).toBe(130);
   });
@@ -307,7 +307,7 @@ describe('delayq requeue', () => {
   it.each([
     [['requeue', 'q'], 'no job is named'],
     [['requeue', '--all', 'q', 'x'], 'in two ways'],
-    [['requeue', 'q', '-', 'x'], 'stands alone'],
+    [['requeue', 'q', '-', 'x'], 'exclude each other'],
   ])('%j is refused', async (args, message) => {
     expect(await delayq(args as string[])).toMatchObject({
       code: 64,

@@ -485,7 +485,7 @@ describe('delayq doctor', () => {
     });
     const ask = (answer: string) =>
       sh(`{ sleep 1; echo ${answer}; } | script -qec 'delayq doctor --fix ${name}' /dev/null`);
-    expect((await ask('n')).stdout).toContain('nothing mended');
+    expect((await ask('n')).stdout).toContain('nothing repaired');
     expect(await state(name, 'ghost')).toBe('pending');
     const { stdout } = await ask('y');
     expect(stdout).toMatch(/mend 1 job without a payload\? \[y\/N\]/);

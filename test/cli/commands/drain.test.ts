@@ -156,8 +156,8 @@ describe('delayq drain', () => {
     [['drain', ''], 'cannot name a queue'],
     [['drain', 'a,'], 'cannot name a queue'],
     [['drain', '-n', '0', 'q'], 'from 1'],
-    [['drain', '--lease', '0s', 'q'], 'no time at all'],
-    [['drain', '--lease', '1m', '--at-most-once', 'q'], '--at-most-once holds no lease'],
+    [['drain', '--lease', '0s', 'q'], 'must be greater than zero'],
+    [['drain', '--lease', '1m', '--at-most-once', 'q'], '--lease and --at-most-once exclude each other'],
     [['drain', '--text', '--envelope', 'q'], 'leave out --text'],
     [['drain', '--for', '59', 'q'], 'no unit'],
   ])('%j is refused', async (args, message) => {

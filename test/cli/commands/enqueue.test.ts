@@ -112,13 +112,13 @@ describe('delayq enqueue', () => {
     [['enqueue', '--id', 'x'.repeat(10_240), 'q', '1'], 64, "cannot be a job's id"],
     [['enqueue', '--prefix', 'a{b}', 'q', '1'], 64, 'cannot name a prefix'],
     [['enqueue', '--in', '5', 'q', '1'], 64, 'no unit'],
-    [['enqueue', '--in', '5m', '--at', '12:00', 'q', '1'], 64, 'not both'],
+    [['enqueue', '--in', '5m', '--at', '12:00', 'q', '1'], 64, 'exclude each other'],
     [['enqueue', '--at', '2026', 'q', '1'], 64, 'bare number'],
     [['enqueue', '--tries', '0', 'q', '1'], 64, 'from 1'],
     [['enqueue', '--if-exists', 'append', 'q', '1'], 64, 'keep or replace'],
-    [['enqueue', '--jobs', 'q', '1'], 64, '--jobs is for lines'],
-    [['enqueue', '--jobs', '--in', '1s', 'q', '-'], 64, 'each line says everything'],
-    [['enqueue', '--id', 'a', 'q', '-'], 64, 'one id'],
+    [['enqueue', '--jobs', 'q', '1'], 64, '--jobs needs lines'],
+    [['enqueue', '--jobs', '--in', '1s', 'q', '-'], 64, 'from its lines'],
+    [['enqueue', '--id', 'a', 'q', '-'], 64, '--id is for a single job'],
     [['enqueue', '--id', 'a', '--frist', 'q', '1'], 64, "unknown option '--frist'"],
   ])('%j exits %d', async (args, code, message) => {
     const ended = await delayq(args as string[]);

@@ -155,7 +155,7 @@ describe('a queue survives a trip through a file', () => {
     });
     const without = await delayq(['import', to.name], { input: stdout });
     expect(without.code).toBe(0);
-    expect(without.stderr).toContain('line 1: settings left out (tries, backoff, ttl): --config sets them');
+    expect(without.stderr).toContain('line 1: settings ignored (tries, backoff, ttl): --config sets them');
     expect(await admin.hgetall(key(to.name, 'config'))).toEqual({});
     expect(await delayq(['import', '--config', to.name], { input: stdout })).toMatchObject({ code: 0 });
     expect(await admin.hgetall(key(to.name, 'config'))).toEqual(await admin.hgetall(key(from.name, 'config')));
@@ -184,7 +184,7 @@ describe('delayq export', () => {
     await queue.drain();
     const { code, stdout, stderr } = await delayq(['export', queue.name]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: '{"id":"a","at":"@1.234","payload":1}\n' });
-    expect(stderr).toBe('delayq: 1 job that consumers hold written as pending, as before they were taken\n');
+    expect(stderr).toBe('delayq: 1 active job exported as pending\n');
   });
 
   it('leaves out an id without a payload, names it, and exits 1', async () => {
@@ -284,7 +284,7 @@ describe('delayq import', () => {
     });
     expect(first).toMatchObject({
       code: 1,
-      stderr: `delayq: line 3: other is in ${queue.name} with another payload and stays so\n`,
+      stderr: `delayq: line 3: other is in ${queue.name} with another payload, and was left as it is\n`,
     });
     await admin.zrem(key(queue.name, 'pending'), 'new');
     await admin.hdel(key(queue.name, 'payload'), 'new');
@@ -298,7 +298,7 @@ describe('delayq import', () => {
     const { code, stderr } = await delayq(['import', queue.name], { input: good('a') });
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      'delayq: line 1: kept: job a is dead and stays so',
+      'delayq: line 1: kept: job a is dead',
       `delayq: 0 jobs imported into ${queue.name}; 1 job dead there`,
     ]);
   });
@@ -376,7 +376,7 @@ describe('delayq import', () => {
     await server.admin.config('SET', 'maxmemory', '1');
     const full = await delayq(['import', name, file, '--redis', server.url]);
     expect(full.code).toBe(75);
-    expect(full.stderr).toContain('repeat the import as it is: what is there is kept');
+    expect(full.stderr).toContain('then repeat the import: jobs that were imported are kept');
     await server.admin.config('SET', 'maxmemory', '0');
     expect(await delayq(['import', name, file, '--redis', server.url])).toMatchObject({ code: 0 });
     expect(await server.admin.zcard(key(name, 'pending'))).toBe(1_000);

@@ -70,7 +70,7 @@ describe('delayq move', () => {
     const { code, stderr } = await delayq(['move', from.name, '--into', to.name, 'held', 'orphan']);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      `delayq: held stays in ${from.name}: a consumer holds it`,
+      `delayq: held stays in ${from.name}: it is active`,
       `delayq: orphan stays in ${from.name}: it has no payload`,
       `delayq: 0 jobs moved from ${from.name} to ${to.name}`,
     ]);
@@ -90,7 +90,7 @@ describe('delayq move', () => {
     expect(linesOf(stderr)).toEqual([
       `delayq: d0 stays in ${from.name}: ${to.name} has another payload under this id`,
       `delayq: p0 stays in ${from.name}: ${to.name} has another payload under this id`,
-      `delayq: p1 was in ${to.name} already, with the same payload: it is there once now`,
+      `delayq: p1 was in ${to.name} already, with the same payload: only that one is left`,
       `delayq: 1 job moved from ${from.name} to ${to.name}`,
     ]);
     const after = await contents(from.name);
@@ -119,7 +119,7 @@ describe('delayq move', () => {
     expect({ code, stderr }).toMatchObject({ code: 64, stderr: expect.stringContaining('--into') });
     await expect(transfer.move(name, ['p0'], { to: name })).rejects.toMatchObject({ code: 'usage' });
     const nothing = await delayq(['move', name, '--into', 'other']);
-    expect(nothing).toMatchObject({ code: 3, stderr: expect.stringContaining('was interrupted, and no job is named') });
+    expect(nothing).toMatchObject({ code: 3, stderr: expect.stringContaining('no job is named, and no move from') });
   });
 
   it('gives back what it holds when the other queue cannot take it, as Redis is full', async () => {
@@ -220,7 +220,7 @@ describe('a move that was killed', () => {
       expect(held).toBeGreaterThan(0);
       const { code, stderr } = await delayq(['move', from.name, '--into', to.name, ...more]);
       expect(code).toBe(0);
-      expect(stderr).toContain(`${held} jobs of an interrupted move to ${to.name} ended`);
+      expect(stderr).toContain(`${held} jobs of an interrupted move to ${to.name} moved`);
       expect(await admin.zcard(key(from.name, 'active'))).toBe(0);
     }
   });
@@ -256,7 +256,7 @@ describe('a move that was killed', () => {
     const before = await contents(from.name);
     const { code, stderr } = await delayq(['move', from.name, '--into', to.name, '--dry-run', '--dead']);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/of an interrupted move to \S+ would be ended first/);
+    expect(stderr).toMatch(/of an interrupted move to \S+ would be moved first/);
     expect(await contents(from.name)).toEqual(before);
   });
 

@@ -44,7 +44,7 @@ describe('delayq pause', () => {
     expect(await queue.nack(jobs.slice(1, 2), { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
     expect(await delayq(['resume', queue.name])).toMatchObject({
       code: 0,
-      stderr: `delayq: ${queue.name} is taken from again\n`,
+      stderr: `delayq: ${queue.name} is resumed\n`,
     });
     expect(await delayq(['drain', queue.name])).toMatchObject({
       stdout: '2\n',
@@ -177,7 +177,7 @@ describe('delayq wait --idle', () => {
     await operator.resume(queue.name);
     expect(await delayq(['wait', '--idle', '--timeout', '0s', queue.name])).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('(1 active, 1 of them with a lease that ran out, 1 due)'),
+      stderr: expect.stringContaining('(1 active, 1 of them with an expired lease, 1 due)'),
     });
   });
 

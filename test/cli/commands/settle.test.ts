@@ -107,7 +107,7 @@ describe('delayq ack', () => {
     [['nack', '--dead', '--release'], 'not retried'],
     [['nack', '--release', '--error', 'x'], 'stores no error'],
     [['nack', '--in', '5'], 'no unit'],
-    [['renew', '--lease', '0s'], 'no time at all'],
+    [['renew', '--lease', '0s'], 'must be greater than zero'],
   ])('%j is refused', async (args, message) => {
     expect(await delayq(args as string[])).toMatchObject({
       code: 64,

@@ -1,0 +1,77 @@
+import type { Buried, Cancelled, Moved, Requeued, Rescheduled } from '../../internal.js';
+
+/** What an edit has done with a job, and what is said of it. */
+export interface EditResult {
+  /** The job is as the caller wants it. Otherwise the exit status is 1. */
+  readonly isDone: boolean;
+  /** Said after the id of a job. */
+  readonly text?: string;
+  /** Said after a number of jobs that a filter has found, instead of a line for each. */
+  readonly total?: string;
+  /** The job was not there, or in another state. Of jobs that a filter has found this is no news, and no failure. */
+  readonly isElsewhere?: boolean;
+}
+
+const DONE: EditResult = { isDone: true };
+
+/** Every result of every edit of jobs of `queue`; `into` is the queue that move moves them to. */
+export const resultsOf = (queue: string, into = '') => {
+  const missing = { isDone: false, isElsewhere: true, text: `is not in ${queue}: it is done, or never existed` };
+  const active = { isDone: false, isElsewhere: true, text: 'is active, and was left as it is' };
+  const stays = (why: string): EditResult => ({ isDone: false, text: `stays in ${queue}: ${why}` });
+  return {
+    cancel: {
+      pending: DONE,
+      active: {
+        isDone: true,
+        text: 'was active: its handler keeps running',
+        total: 'were active: their handlers keep running',
+      },
+      dead: DONE,
+      missing,
+    },
+    reschedule: {
+      rescheduled: DONE,
+      active,
+      dead: { isDone: false, isElsewhere: true, text: 'is dead, and was left as it is: to retry it, delayq requeue' },
+      missing,
+    },
+    requeue: {
+      requeued: DONE,
+      missing: { isDone: false, isElsewhere: true, text: `is not in the dead set of ${queue}` },
+      orphaned: { isDone: false, text: 'has no payload and stays dead' },
+      'bad-id': {
+        isDone: false,
+        text: 'stays dead: its id is not UTF-8 or has a NUL byte; export it, then import it under another id',
+        total: 'stay dead: their ids are not UTF-8 or have NUL bytes; export them, then import them under other ids',
+      },
+    },
+    bury: {
+      buried: DONE,
+      active,
+      dead: { isDone: false, isElsewhere: true, text: 'is dead already' },
+      missing,
+    },
+    move: {
+      moved: DONE,
+      kept: {
+        isDone: true,
+        text: `was in ${into} already, with the same payload: only that one is left`,
+        total: `were in ${into} already, with the same payload: only those are left`,
+      },
+      differs: stays(`${into} has another payload under this id`),
+      'kept-dead': stays(`it is dead in ${into}`),
+      held: stays(`an interrupted move holds this id in ${into} (see: delayq show ${into} ID)`),
+      active: { ...stays('it is active'), isElsewhere: true },
+      orphaned: stays('it has no payload'),
+      missing: { isDone: false, isElsewhere: true, text: `is not in ${queue}` },
+      superseded: { isDone: false, text: `was cancelled or replaced; its copy in ${into} stays` },
+    },
+  } satisfies {
+    cancel: Record<Cancelled, EditResult>;
+    reschedule: Record<Rescheduled, EditResult>;
+    requeue: Record<Requeued, EditResult>;
+    bury: Record<Buried, EditResult>;
+    move: Record<Moved, EditResult>;
+  };
+};
