@@ -1,80 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { Inspector, Operator, type Queue } from '../../../src/index.js';
+import { Inspector, Operator } from '../../../src/internal.js';
 import { begin, delayq, linesOf, onTerminal } from '../../support/cli.js';
+import { listed, upTo, withShops } from '../../support/jobs.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 const inspector = new Inspector(connection);
-const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
-const idsOf = (stdout: string) => linesOf(stdout).map((line) => JSON.parse(line).id as string);
-const listed = async (...args: string[]) => idsOf((await delayq(['list', ...args])).stdout);
-
-/** A queue with the dead job d, the active job a, and the pending jobs p0 (due), p1 (due in an hour) and p2 (in two). */
-async function withAll(): Promise<Queue> {
-  const queue = freshQueue();
-  await queue.enqueue({ payload: 'dead', id: 'd' });
-  await queue.nack((await queue.drain()).jobs, { mode: 'dead', error: 'no such order' });
-  await queue.enqueue({ payload: 'held', id: 'a' });
-  await queue.drain();
-  await queue.enqueue([
-    { payload: { shop: 7 }, id: 'p0' },
-    { payload: { shop: 8 }, id: 'p1', in: '1h' },
-    { payload: { shop: 7 }, id: 'p2', in: '2h' },
-  ]);
-  return queue;
-}
-
-describe('delayq list', () => {
-  it('lists what is overdue, or due from one time to another', async () => {
-    const { name } = await withAll();
-    expect(await listed('--overdue', name)).toEqual(['p0']);
-    expect(await listed('--pending', '--from', '+15m', '--to', '+90m', name)).toEqual(['p1']);
-    expect(await listed('--pending', '--from', '-2h', '--to', 'now', name)).toEqual(['p0']);
-    expect(await listed('--from', '+90m', name)).toEqual(['p2']);
-    // Overdue ends at now, whatever --to says.
-    expect(await listed('--overdue', '--to', '+3h', name)).toEqual(['p0']);
-    expect(await listed('--overdue', '--to', '-1h', name)).toEqual([]);
-  });
-
-  it("takes a time of day for today's in the zone", async () => {
-    const queue = freshQueue();
-    // Half past midnight and half past twelve of today in a zone far from here.
-    const zone = 'Pacific/Auckland';
-    const today = new Intl.DateTimeFormat('sv-SE', { timeZone: zone }).format(await connection.now());
-    for (const [id, at] of [['night', '00:30'] as const, ['noon', '12:30'] as const])
-      await delayq(['enqueue', '--tz', zone, '--at', `${today} ${at}`, '--id', id, queue.name, '1']);
-    expect(await listed('--tz', zone, '--from', '0:15', '--to', '00:45', queue.name)).toEqual(['night']);
-    expect(await listed('--tz', zone, '--from', '12:00', '--to', '13:00', queue.name)).toEqual(['noon']);
-  });
-
-  it('finds text as it is in id, payload and last error', async () => {
-    const { name } = await withAll();
-    expect(await listed('--grep', '"shop":7', name)).toEqual(['p0', 'p2']);
-    expect(await listed('--grep', 'no such', name)).toEqual(['d']);
-    expect(await listed('--grep', 'p1', name)).toEqual(['p1']);
-    expect(await listed('--grep', '"shop":.', name)).toEqual([]);
-    expect(await listed('--grep', '"shop":7', '-n', '1', name)).toEqual(['p0']);
-  });
-
-  it.each([
-    [['--from', '+2h', '--to', '+1h'], 'swap them'],
-    [['--grep', ''], '--grep needs a text'],
-    [['--from', '2h'], 'not a time'],
-    [['--from', '-2'], 'no unit'],
-    [['-n', '0'], 'not a count'],
-  ])('with %j is refused', async (args, message) => {
-    const { name } = await withAll();
-    expect(await delayq(['list', ...(args as string[]), name])).toMatchObject({
-      code: 64,
-      stdout: '',
-      stderr: expect.stringContaining(message as string),
-    });
-  });
-});
 
 describe('delayq cancel', () => {
   it('removes jobs whatever state they are in, whole, and says what still runs', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const { code, stdout, stderr } = await delayq(['cancel', name, 'd', 'a', 'p1']);
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
     expect(linesOf(stderr)).toEqual([
@@ -88,7 +23,7 @@ describe('delayq cancel', () => {
   });
 
   it('says which ids are not there, exit 1, and cancels the others', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const { code, stderr } = await delayq(['cancel', name, 'x', 'p0', 'p0']);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
@@ -119,7 +54,7 @@ describe('delayq cancel', () => {
     ],
     [['--all'], []],
   ])('by %j leaves %j', async (filter, left) => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     expect(await delayq(['cancel', ...filter, '--yes', name])).toMatchObject({ code: 0, stdout: '' });
     expect(await listed(name)).toEqual(left);
   });
@@ -151,7 +86,7 @@ describe('delayq cancel', () => {
   });
 
   it('takes ids from stdin while they come', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const running = begin(['cancel', '--json', name, '-']);
     running.child.stdin?.write('p0\n\np1');
     await until(async () => !(await listed(name)).includes('p0'));
@@ -162,7 +97,7 @@ describe('delayq cancel', () => {
   });
 
   it('asks on a terminal, shows three of them, and takes anything but yes for no', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const no = await onTerminal(`delayq cancel --all ${name}; echo "ended with $?"`, { typed: '\n' });
     expect(no).toMatch(/\nd +dead[\s\S]*\na +active[\s\S]*\np0 +pending[\s\S]*… and 2 more\n/);
     expect(no).toMatch(new RegExp(`cancel 5 jobs of ${name}\\? \\[y/N\\][\\s\\S]*nothing cancelled\nended with 1`));
@@ -173,7 +108,7 @@ describe('delayq cancel', () => {
   });
 
   it('an id that is named twice is one job, with and without --dry-run', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const dry = await delayq(['cancel', '--dry-run', name, 'p0', 'p0']);
     expect(dry).toMatchObject({ code: 0, stderr: `delayq: 1 job would be cancelled in ${name}\n` });
     const input = 'p0\np0\nnone\n';
@@ -184,7 +119,7 @@ describe('delayq cancel', () => {
   });
 
   it('where nobody can be asked does nothing without --yes', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const { code, stderr } = await delayq(['cancel', '--all', name]);
     expect(code).toBe(64);
     expect(stderr).toMatch(/cannot ask whether to cancel 5 jobs[\s\S]*--dry-run[\s\S]*--yes/);
@@ -192,7 +127,7 @@ describe('delayq cancel', () => {
   });
 
   it('a dry run says what would be done and does nothing', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const filtered = await delayq(['cancel', '--dry-run', '--pending', name]);
     expect(filtered).toMatchObject({ code: 0, stdout: '' });
     expect(filtered.stderr).toMatch(new RegExp(`^delayq: 3 jobs would be cancelled in ${name}\nid .*\np0 `));
@@ -241,7 +176,7 @@ describe('delayq cancel', () => {
   });
 
   it('says what was done before Redis refused', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const running = begin(['cancel', name, '-']);
     running.child.stdin?.write('p0\n');
     await until(async () => !(await listed(name)).includes('p0'));
@@ -253,7 +188,7 @@ describe('delayq cancel', () => {
   });
 
   it('of the library answers with the state that each was in, in the states asked for', async () => {
-    const { name } = await withAll();
+    const { name } = await withShops();
     const operator = new Operator(connection);
     expect(await operator.cancel(name, ['d', 'a', 'p0', 'x'], ['dead', 'pending'])).toEqual([
       'dead',

@@ -1,0 +1,235 @@
+import { describe, expect, it } from 'vitest';
+import { columns } from '../../../src/cli/terminal/output.js';
+import { type Id, Inspector } from '../../../src/internal.js';
+import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
+import { idsOf, listed, upTo, withDead, withShops } from '../../support/jobs.js';
+import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
+
+const inspector = new Inspector(connection);
+
+/** What a terminal of 80 columns shows. */
+const onNarrow = (line: string) => onTerminal(line, { columns: 80 });
+
+describe('delayq list', () => {
+  it('writes a JSON line for each job into a pipe, dead ones first, payloads byte for byte', async () => {
+    const queue = await withDead(2);
+    await queue.enqueue({ payload: 'held', id: 'a' });
+    await queue.drain({ limit: 1 });
+    await admin
+      .multi()
+      .hset(key(queue.name, 'payload'), 'p', '{"big":12345678901234567890, "x":1}')
+      .zadd(key(queue.name, 'pending'), 5, 'p')
+      .exec();
+    const { code, stdout, stderr } = await delayq(['list', queue.name]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const lines = linesOf(stdout);
+    expect(idsOf(stdout)).toEqual(['d0', 'd1', 'a', 'p']);
+    expect(lines[3]).toContain('"payload":{"big":12345678901234567890, "x":1}}');
+    expect(JSON.parse(lines[0] ?? '')).toEqual({
+      queue: queue.name,
+      id: 'd0',
+      state: 'dead',
+      due: 1_000,
+      died: 10_000,
+      reason: 'refused',
+      attempts: 1,
+      failures: 1,
+      losses: 0,
+      error: 'exit 65: no such order\nreally',
+      failed: expect.any(Number),
+      tries: 7,
+      maxLost: null,
+      ttl: null,
+      leasedBy: null,
+      leasedAt: null,
+      leaseEnds: null,
+      payload: { n: 0 },
+    });
+    expect(JSON.parse(lines[2] ?? '')).toMatchObject({
+      state: 'active',
+      attempts: 1,
+      leasedBy: expect.stringMatching(/:\d+$/),
+    });
+  });
+
+  it('lists the states asked for, at most -n jobs', async () => {
+    const queue = await withDead(3);
+    await queue.enqueue({ payload: 1, id: 'p' });
+    expect(idsOf((await delayq(['list', '--dead', '-n', '2', queue.name])).stdout)).toEqual(['d0', 'd1']);
+    expect(idsOf((await delayq(['list', '--pending', queue.name])).stdout)).toEqual(['p']);
+    expect(idsOf((await delayq(['list', '--active', queue.name])).stdout)).toEqual([]);
+    expect(idsOf((await delayq(['list', '-n', '4', queue.name])).stdout)).toEqual(['d0', 'd1', 'd2', 'p']);
+  });
+
+  it('shows a table on a terminal, long payloads and errors cut, nothing obeyed (failures 30)', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: `\u001b[31m${'x'.repeat(300)}\u202e`, id: 'a', tries: 1 });
+    await queue.nack((await queue.drain()).jobs, { error: '\u001b]0;title\u0007 second\nline' });
+    const text = await onTerminal(`delayq list ${queue.name}`);
+    for (const obeyed of ['\u001b', '\u0007', '\u202e']) expect(text).not.toContain(obeyed);
+    const [head, row, ...rest] = linesOf(text);
+    expect(rest).toEqual([]);
+    expect(head).toMatch(/^id +state +since or due +attempts +why +payload$/);
+    expect(row).toMatch(/^a +dead +.* ago +1 +\\x1b\]0;title\\x07 second +"\\u001b\[31mx+…$/);
+    expect(await onTerminal(`delayq list --full ${queue.name}`)).toContain('x'.repeat(100));
+  });
+
+  it('of a queue without such jobs says so on a terminal and nothing into a pipe', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    expect(await delayq(['list', '--dead', queue.name])).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
+    expect(await onTerminal(`delayq list --dead ${queue.name}`)).toContain('has no dead jobs');
+  });
+
+  it('of 20,000 jobs with one due time lists each once, and ends when nobody reads on', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(20_000).map((n) => ({ payload: n, at: 4_000_000_000_000 })));
+    const { stdout } = await delayq(['list', queue.name]);
+    expect(new Set(idsOf(stdout)).size).toBe(20_000);
+    const { stdout: first, stderr } = await sh(`{ delayq list ${queue.name}; echo "ended with $?" >&2; } | head -1`);
+    expect({ lines: linesOf(first).length, stderr }).toEqual({ lines: 1, stderr: 'ended with 0\n' });
+  });
+
+  it('misses nothing that stays while the jobs before it go', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(1_000).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + Math.floor(n / 400) })));
+    const seen: Id[] = [];
+    for await (const ids of inspector.ids(queue.name, { states: ['pending'] })) {
+      seen.push(...ids);
+      await admin.zrem(key(queue.name, 'pending'), ...(ids as string[]));
+    }
+    expect(new Set(seen).size).toBe(1_000);
+    expect(seen).toHaveLength(1_000);
+  });
+
+  it('of ids that are no text, and of times without end, comes to its end', async () => {
+    const name = freshName();
+    const ids = [
+      ['1', Buffer.from([0xff, 0xfe])],
+      ['inf', 'never'],
+      ['1e300', 'late'],
+      ['-inf', 'early'],
+    ] as const;
+    for (const [score, id] of ids) await admin.zadd(key(name, 'pending'), score, id as string);
+    await admin.hset(key(name, 'payload'), 'never', '1', 'late', '2', 'early', '3');
+    expect(new Set(idsOf((await delayq(['list', name])).stdout))).toEqual(
+      new Set(['never', 'late', 'early', 'base64://4=']),
+    );
+    const text = await onTerminal(`delayq list ${name}; delayq show ${name} never; delayq show ${name} late`);
+    expect(text).toMatch(/never +pending +never[\s\S]*never +pending/);
+    expect(text).not.toContain('delayq itself failed');
+  });
+
+  it('of an id that is no text, between others of the same time, comes to its end, and so does an act', async () => {
+    const name = freshName();
+    const odd = Buffer.from([0xff, 0xfe]);
+    for (const id of ['a', odd, 'ü']) {
+      await admin.zadd(key(name, 'pending'), 5, id as string);
+      await admin.hset(key(name, 'payload'), new Map([[id, '1']]) as never);
+    }
+    const seen: Id[] = [];
+    for await (const ids of inspector.ids(name, { states: ['pending'] })) {
+      seen.push(...ids);
+      if (seen.length > 3) break;
+    }
+    expect(seen).toEqual(['a', 'ü', odd]);
+    const { code, stderr } = await delayq(['reschedule', '--in', '1h', '--all', '--yes', name]);
+    expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('3 jobs rescheduled') });
+  });
+
+  it('obeys nothing on a terminal as JSON either, and says the same (failures 30)', async () => {
+    const queue = freshQueue();
+    const payload = '\u009b31mred\u202e\u{e0001}\u2028';
+    await queue.enqueue({ payload, id: 'a' });
+    for (const command of [`list --json ${queue.name}`, `show --json ${queue.name} a`]) {
+      const text = await onTerminal(`delayq ${command}`);
+      for (const obeyed of ['\u009b', '\u202e', '\u{e0001}', '\u2028']) expect(text).not.toContain(obeyed);
+      expect(JSON.parse(text).payload).toBe(payload);
+    }
+  });
+
+  it.each(['list', 'show', 'requeue'])('(%s) of an unknown queue exits 3', async (command) => {
+    const args = { list: [], show: ['x'], requeue: ['x'] }[command] as string[];
+    expect(await delayq([command, freshName(), ...args])).toMatchObject({
+      code: 3,
+      stdout: '',
+      stderr: expect.stringContaining('there is no queue'),
+    });
+  });
+
+  it('lists what is overdue, or due from one time to another', async () => {
+    const { name } = await withShops();
+    expect(await listed('--overdue', name)).toEqual(['p0']);
+    expect(await listed('--pending', '--from', '+15m', '--to', '+90m', name)).toEqual(['p1']);
+    expect(await listed('--pending', '--from', '-2h', '--to', 'now', name)).toEqual(['p0']);
+    expect(await listed('--from', '+90m', name)).toEqual(['p2']);
+    // Overdue ends at now, whatever --to says.
+    expect(await listed('--overdue', '--to', '+3h', name)).toEqual(['p0']);
+    expect(await listed('--overdue', '--to', '-1h', name)).toEqual([]);
+  });
+
+  it("takes a time of day for today's in the zone", async () => {
+    const queue = freshQueue();
+    // Half past midnight and half past twelve of today in a zone far from here.
+    const zone = 'Pacific/Auckland';
+    const today = new Intl.DateTimeFormat('sv-SE', { timeZone: zone }).format(await connection.now());
+    for (const [id, at] of [['night', '00:30'] as const, ['noon', '12:30'] as const])
+      await delayq(['enqueue', '--tz', zone, '--at', `${today} ${at}`, '--id', id, queue.name, '1']);
+    expect(await listed('--tz', zone, '--from', '0:15', '--to', '00:45', queue.name)).toEqual(['night']);
+    expect(await listed('--tz', zone, '--from', '12:00', '--to', '13:00', queue.name)).toEqual(['noon']);
+  });
+
+  it('finds text as it is in id, payload and last error', async () => {
+    const { name } = await withShops();
+    expect(await listed('--grep', '"shop":7', name)).toEqual(['p0', 'p2']);
+    expect(await listed('--grep', 'no such', name)).toEqual(['d']);
+    expect(await listed('--grep', 'p1', name)).toEqual(['p1']);
+    expect(await listed('--grep', '"shop":.', name)).toEqual([]);
+    expect(await listed('--grep', '"shop":7', '-n', '1', name)).toEqual(['p0']);
+  });
+
+  it.each([
+    [['--from', '+2h', '--to', '+1h'], 'swap them'],
+    [['--grep', ''], '--grep needs a text'],
+    [['--from', '2h'], 'not a time'],
+    [['--from', '-2'], 'no unit'],
+    [['-n', '0'], 'not a count'],
+  ])('with %j is refused', async (args, message) => {
+    const { name } = await withShops();
+    expect(await delayq(['list', ...(args as string[]), name])).toMatchObject({
+      code: 64,
+      stdout: '',
+      stderr: expect.stringContaining(message as string),
+    });
+  });
+});
+
+describe('delayq list on a terminal', () => {
+  it('keeps to its columns, however wide the characters are (failures 30)', async () => {
+    const queue = freshQueue();
+    const payloads = [
+      '注文'.repeat(60),
+      '🫠'.repeat(90),
+      'e\u0301'.repeat(200),
+      `\x1b[2J\u202e${'x'.repeat(99)}`,
+      'short',
+    ];
+    await queue.enqueue([
+      ...payloads.map((payload, i) => ({ payload, id: `job-${i}`, at: Date.now() + 1_000 * i })),
+      { payload: 1, id: `long-${'y'.repeat(200)}`, in: '1h' },
+    ]);
+    await admin.zadd(key(queue.name, 'dead'), Date.now(), 'コンビニ');
+    const shown = await onNarrow(`delayq list ${queue.name}`);
+    const lines = linesOf(shown);
+    expect(lines).toHaveLength(8);
+    for (const line of lines) expect(columns(line)).toBeLessThanOrEqual(80);
+    expect(shown).toMatch(/"注文(注文)*注?…$/m);
+    expect(shown).toMatch(/"(🫠)+…$/mu);
+    expect(shown).toMatch(/^long-y+… /m);
+    for (const raw of ['\x1b', '\u202e']) expect(shown).not.toContain(raw);
+    // Payloads begin at the same column in every row.
+    const places = lines.filter((line) => /"/.test(line)).map((line) => columns(line.slice(0, line.indexOf('"'))));
+    expect(new Set(places).size).toBe(1);
+    expect(await onNarrow(`delayq list --full ${queue.name}`)).toContain(`long-${'y'.repeat(200)}`);
+  });
+});
