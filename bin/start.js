@@ -1,9 +1,10 @@
 /*
- * Runs dist/cli/main.cjs with what V8 compiled of it in an earlier run of the same command: without, compiling is a third of
- * a short run. That is kept beside the bundle, or in the user's cache directory. Whatever goes wrong with it is no error.
+ * Runs dist/cli/main.cjs with the code that V8 compiled in earlier runs: compiling takes a third of a short run. One file
+ * holds the code of all commands; a command that runs for the first time adds its own. It lies beside the bundle, or in the
+ * user's cache directory. No failure to read or write it is an error.
  *
- * V8 believes such a cache: it runs what is in a forged one, and ends the process over a damaged one. So only the user
- * and root may have been able to write it, and it is stored twice: to compare the two takes next to no time.
+ * V8 does not verify such a cache: a forged one runs as code, a damaged one crashes the process. So it is only read if nobody
+ * but the user and root can have written it, and it is stored twice and compared, which is faster than any checksum.
  */
 const fs = require('node:fs');
 const { dirname, join } = require('node:path');
@@ -11,63 +12,60 @@ const { Script } = require('node:vm');
 
 const BUNDLE = join(__dirname, '../dist/cli/main.cjs');
 
-/** Caches older than this are removed, ms: of versions that are gone. One that is still used is made anew. */
-const KEEP_MS = 30 * 86_400_000;
-
-/** V8 has forgotten by then what it compiled at the start, s. */
+/** V8 discards code that has not run for a while, so a long run no longer has the code of its start. Seconds. */
 const LONG_RUN_S = 10;
 
-const OURS = /^[0-9a-f]{16}-.*\.cache(\.\d+)?$/;
+/** Caches older than this are removed: other installations or flags may be gone. One that is still in use is written anew. */
+const KEEP_MS = 30 * 86_400_000;
+
+/** One file for each installation and for each set of Node's flags, as V8 rejects code compiled with other flags. */
+const setup = [BUNDLE, ...process.execArgv, process.env.NODE_OPTIONS].join(' ').trim();
+const FILE = `${setup.replace(/[^-=.\w]+/g, '_').slice(-200)}.cache`;
 
 const user = process.geteuid?.();
 
-const trusted = ({ uid, mode }) => (uid === 0 || uid === user) && (mode & 0o022) === 0;
+/** Whether nobody but the user and root can have written a file or directory. */
+const isTrusted = ({ uid, mode }) => (uid === 0 || uid === user) && (mode & 0o022) === 0;
 
-function owner(directory) {
+function attempt(action) {
   try {
-    return fs.statSync(directory).uid;
+    return action();
   } catch {
     return undefined;
   }
 }
 
-/** The directories in which a cache may be, the best first. */
-function places() {
+/** The directories that may hold the cache, in order of preference. */
+function directories() {
   const { XDG_CACHE_HOME, HOME, NODE_DISABLE_COMPILE_CACHE } = process.env;
   if (user === undefined || NODE_DISABLE_COMPILE_CACHE) return [];
   const home = XDG_CACHE_HOME || HOME;
-  // root must not leave its own in somebody's home, nor make one that is not there.
-  if (!home?.startsWith('/') || owner(home) !== user) return [dirname(BUNDLE)];
-  return [dirname(BUNDLE), join(home, XDG_CACHE_HOME ? 'delayq' : '.cache/delayq')];
+  // Under sudo this may be another user's home, where root must leave no files. One that does not exist is not created.
+  const isOwn = home?.startsWith('/') && attempt(() => fs.statSync(home).uid === user);
+  return [dirname(BUNDLE), ...(isOwn ? [join(home, XDG_CACHE_HOME ? 'delayq' : '.cache/delayq')] : [])];
 }
 
-/**
- * The name of the cache for this run. V8 itself sees whether it was made by another V8, or with other flags, which would have
- * runs with and without them replace each other's; but of the source it sees only the length.
- */
-function nameFor(source) {
-  const words = process.argv.slice(2);
+/** The name under which the code of this run is listed. A run that only prints help compiles little of its command. */
+function commandOf(words) {
   const handler = words.indexOf('--');
   const own = handler < 0 ? words : words.slice(0, handler);
-  const word = own.some((word) => word === '--help' || word === '-h') ? 'help' : /^[-\w]+$/.exec(own[0] ?? '')?.[0];
-  const id = source.slice(3, 19);
-  const flags = [...process.execArgv, process.env.NODE_OPTIONS]
-    .join(' ')
-    .replace(/[^-=\w]+/g, '_')
-    .slice(-80);
-  return `${id}-${fs.statSync(BUNDLE).mtimeMs}-${process.version}-${process.arch}-${flags}-${word ?? ''}.cache`;
+  if (own.includes('--help') || own.includes('-h')) return 'help';
+  return /^[-\w]+$/.exec(own[0] ?? '')?.[0] ?? 'none';
 }
 
-function read(place, name) {
+/** The cache in `directory`: its code and the commands it covers. Undefined if there is none that fits this bundle and Node. */
+function read(directory) {
   let fd;
   try {
-    if (!trusted(fs.statSync(place))) return undefined;
-    fd = fs.openSync(join(place, name), fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
-    if (!trusted(fs.fstatSync(fd))) return undefined;
-    const twice = fs.readFileSync(fd);
-    const half = twice.length / 2;
-    const cache = twice.subarray(0, half);
-    return half > 0 && cache.equals(twice.subarray(half)) ? cache : undefined;
+    if (!isTrusted(fs.statSync(directory))) return undefined;
+    fd = fs.openSync(join(directory, FILE), fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
+    if (!isTrusted(fs.fstatSync(fd))) return undefined;
+    const both = fs.readFileSync(fd);
+    const one = both.subarray(0, both.length / 2);
+    const end = one.lastIndexOf('\n');
+    const label = one.latin1Slice(end + 1);
+    if (end < 0 || !label.startsWith(`${key} `) || !one.equals(both.subarray(one.length))) return undefined;
+    return { code: one.subarray(0, end), commands: label.slice(key.length + 1).split(' ') };
   } catch {
     return undefined;
   } finally {
@@ -75,46 +73,54 @@ function read(place, name) {
   }
 }
 
-/** Whether a cache may be written there: asked first, as to make one takes as long as it saves. */
-function writable(place) {
+function canWrite(directory) {
+  return attempt(() => {
+    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+    fs.accessSync(directory, fs.constants.W_OK);
+    return isTrusted(fs.statSync(directory));
+  });
+}
+
+/** Writes the cache so that other processes see either all of it or nothing. */
+function write(directory, code, commands) {
+  const file = join(directory, FILE);
+  const part = `${file}.${process.pid}`;
+  // The label comes last: V8 copies code that is not aligned.
+  const one = Buffer.concat([code, Buffer.from(`\n${key} ${commands.join(' ')}`)]);
   try {
-    fs.mkdirSync(place, { recursive: true, mode: 0o700 });
-    fs.accessSync(place, fs.constants.W_OK);
-    return trusted(fs.statSync(place));
+    for (const old of fs.readdirSync(directory).map((name) => join(directory, name))) {
+      if (/\.cache(\.\d+)?$/.test(old) && Date.now() - fs.statSync(old).mtimeMs > KEEP_MS) fs.unlinkSync(old);
+    }
+    fs.writeFileSync(part, Buffer.concat([one, one]), { flag: 'wx', mode: 0o644 });
+    fs.renameSync(part, file);
   } catch {
-    return false;
+    attempt(() => fs.unlinkSync(part));
   }
 }
 
-/** Writes the cache so that others see all of it or nothing. */
-function write(place, name, cache) {
-  try {
-    for (const old of fs.readdirSync(place).filter((old) => OURS.test(old))) {
-      if (Date.now() - fs.statSync(join(place, old)).mtimeMs > KEEP_MS) fs.unlinkSync(join(place, old));
-    }
-    const file = join(place, name);
-    const part = `${file}.${process.pid}`;
-    const open = fs.openSync(part, 'wx', 0o644);
-    try {
-      fs.writeFileSync(open, Buffer.concat([cache, cache]));
-      fs.renameSync(part, file);
-    } catch {
-      fs.unlinkSync(part);
-    } finally {
-      fs.closeSync(open);
-    }
-  } catch {}
-}
-
-// It is ASCII, and so read at once rather than in hundreds of pieces.
+// The bundle is ASCII; Node reads Latin-1 in one piece, and UTF-8 in hundreds.
 const source = fs.readFileSync(BUNDLE).latin1Slice();
-const name = nameFor(source);
-let cachedData;
-for (const place of places()) cachedData ??= read(place, name);
-const script = new Script(source, { filename: BUNDLE, cachedData });
+// V8 checks its own version, but of the source only the length.
+const key = [source.slice(3, 19), fs.statSync(BUNDLE).mtimeMs, process.version, process.arch].join(' ');
+const command = commandOf(process.argv.slice(2));
+
+let cache;
+for (const directory of directories()) {
+  const found = read(directory);
+  if (!cache || found?.commands.includes(command)) cache = found;
+  if (cache?.commands.includes(command)) break;
+}
+const script = new Script(source, { filename: BUNDLE, cachedData: cache?.code });
+if (script.cachedDataRejected) cache = undefined;
 script.runInThisContext()(require, BUNDLE);
-process.on('exit', (code) => {
-  if (code !== 0 || process.uptime() > LONG_RUN_S || (cachedData && !script.cachedDataRejected)) return;
-  const place = places().find(writable);
-  if (place) write(place, name, script.createCachedData());
+
+process.on('exit', (status) => {
+  if (status !== 0 || process.uptime() > LONG_RUN_S || cache?.commands.includes(command)) return;
+  // Checked first, because producing the code takes as long as it saves.
+  const directory = directories().find(canWrite);
+  if (!directory) return;
+  const code = script.createCachedData();
+  // If it is smaller than before, V8 has discarded some.
+  if (code.length < (cache?.code.length ?? 0)) return;
+  write(directory, code, [...(cache?.commands ?? []), command]);
 });

@@ -20,8 +20,6 @@ const REPLACED = {
     exports.list = ['auth', 'client', 'hello', 'info', 'psubscribe', 'readonly', 'select', 'ssubscribe', 'subscribe'];
     exports.exists = () => false;`,
   './cluster': '',
-  // Most connections do without TLS, whose module takes Node 14 ms to load.
-  tls: "exports.connect = (options) => require('node:tls').connect(options);",
   // Logs with DEBUG=ioredis:*, but never the arguments of a command (%o), which hold the password and payloads: %c skips them.
   debug: `
     const { format } = require('node:util');
@@ -32,6 +30,9 @@ const REPLACED = {
       return Object.assign(log, { enabled });
     };`,
 };
+
+/** Modules of Node that take 2 to 14 ms to load and that many runs do not need. The bundle loads them on first use. */
+const LAZY = /(?<==\s?)require\("(?:node:)?(?:child_process|crypto|net|tls)"\)/g;
 
 const unused = new Set(Object.keys(REPLACED));
 
@@ -71,14 +72,17 @@ const { outputFiles } = await build({
 });
 if (unused.size > 0) throw new Error(`ioredis no longer imports ${[...unused].join(', ')}: change REPLACED`);
 const [{ path, text }] = outputFiles;
-if (/[^\0-\x7f]/.test(text)) throw new Error('the bundle must be ASCII: bin/start.js reads it as Latin-1');
-const id = createHash('sha256').update(text).digest('hex').slice(0, 16);
+const body = text
+  .replaceAll(LAZY, (found) => `lazy(() => ${found})`)
+  .replaceAll('moduleUrl', 'require("node:url").pathToFileURL(__filename)');
+if (/[^\0-\x7f]/.test(body)) throw new Error('the bundle must be ASCII: bin/start.js reads it as Latin-1');
+const id = createHash('sha256').update(body).digest('hex').slice(0, 16);
 mkdirSync('dist/cli', { recursive: true });
 // A function that bin/start.js calls. The id tells bundles apart.
 writeFileSync(
   path,
   `/* ${id} */ (function (require, __filename) {
-const moduleUrl = require('node:url').pathToFileURL(__filename);
-${text}})
+const lazy = (load) => new Proxy({}, { get: (_, name) => load()[name] });
+${body}})
 `,
 );

@@ -9,6 +9,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { type AddressInfo, connect } from 'node:net';
@@ -27,7 +28,7 @@ afterEach(() => {
   for (const directory of made.splice(0)) rmSync(directory, { recursive: true, force: true });
 });
 
-/** An installation of its own, with a home of its own, and nothing kept yet. */
+/** A private installation with a private home and no cache yet. */
 function installation() {
   const root = mkdtempSync(join(tmpdir(), 'delayq-start-'));
   made.push(root);
@@ -46,8 +47,11 @@ function installation() {
   };
 }
 
-describe('what V8 compiled', () => {
-  it('is kept at the first run of a command, for those that follow', async () => {
+/** The commands whose code a cache holds: the words at its end. */
+const commandsIn = (file: string) => readFileSync(file, 'latin1').split('\n').at(-1)?.split(' ').slice(4);
+
+describe('the cache of compiled code', () => {
+  it('is written by the first run of a command and used by the next', async () => {
     const { run, kept } = installation();
     const first = await run('--version');
     expect(first).toMatchObject({ code: 0, stderr: '' });
@@ -58,23 +62,53 @@ describe('what V8 compiled', () => {
     expect(statSync(file).ino).toBe(ino);
   });
 
-  it('is kept for each command, and not of a run that failed', async () => {
+  it('is one file, to which each command adds its code at its first run, but not a run that failed', async () => {
     const { run, kept } = installation();
     const queue = freshName();
     expect((await run(`enqueue ${queue}`)).code).toBe(64);
     expect((await run('enqeue')).code).toBe(64);
     expect(kept()).toEqual([]);
+    const sizes: number[] = [];
     for (const _ of [1, 2]) {
       expect(await run(`enqueue --id a ${queue} 1`)).toMatchObject({ code: 0, stdout: 'a\n' });
+      sizes.push(statSync(kept()[0] as string).size);
       expect(await run(`drain ${queue}`)).toMatchObject({ code: 0, stdout: '1\n', stderr: '' });
+      sizes.push(statSync(kept()[0] as string).size);
     }
-    expect(kept().map((file) => /[a-z]+\.cache$/.exec(file)?.[0])).toEqual(['drain.cache', 'enqueue.cache']);
-    // In what has only written its help most of the command is missing.
+    expect(sizes[1]).toBeGreaterThan(sizes[0] as number);
+    expect(sizes.slice(2)).toEqual([sizes[1], sizes[1]]);
+    // A run that only prints help compiles little of its command.
     await run('show --help');
-    expect(kept().map((file) => /[a-z]+\.cache$/.exec(file)?.[0])).toContain('help.cache');
+    expect(kept()).toHaveLength(1);
+    expect(commandsIn(kept()[0] as string)).toEqual(['enqueue', 'drain', 'help']);
   });
 
-  it('is kept for each set of options of Node, which V8 tells apart', async () => {
+  it('is replaced when the bundle has changed', async () => {
+    const { run, kept, dist } = installation();
+    await run('--version');
+    await run('help');
+    const [file = ''] = kept();
+    const { ino } = statSync(file);
+    utimesSync(join(dist, 'main.cjs'), 1, 1);
+    await run('--version');
+    expect(kept()).toEqual([file]);
+    expect(statSync(file).ino).not.toBe(ino);
+    expect(commandsIn(file)).toEqual(['--version']);
+  });
+
+  it('is removed after 30 days, by a run that writes', async () => {
+    const { run, kept, dist } = installation();
+    const old = join(dist, 'other.cache');
+    const recent = join(dist, 'recent.cache');
+    for (const file of [old, recent]) writeFileSync(file, '');
+    const ago = Date.now() / 1_000 - 31 * 86_400;
+    utimesSync(old, ago, ago);
+    await run('--version');
+    expect(kept()).toHaveLength(2);
+    expect(kept()).toContain(recent);
+  });
+
+  it('is kept for each set of options of Node, which V8 compiles for', async () => {
     const { run, kept } = installation();
     const runs = [{}, { NODE_OPTIONS: '--max-old-space-size=512' }];
     for (const env of runs) await run('--version', env);
@@ -95,7 +129,7 @@ describe('what V8 compiled', () => {
       'made by another V8',
       (bytes: Buffer) => Buffer.from(bytes.map((byte, at) => (at % (bytes.length / 2) === 4 ? byte ^ 0xff : byte))),
     ],
-  ])('is made anew when it is %s', async (_, spoil) => {
+  ])('is written anew when it is %s', async (_, spoil) => {
     const { run, kept } = installation();
     const good = await run('--version');
     const [file = ''] = kept();
@@ -105,12 +139,12 @@ describe('what V8 compiled', () => {
     expect(await run('--version')).toEqual(good);
     const now = readFileSync(file);
     expect(now.equals(spoilt)).toBe(false);
-    // Twice the same.
+    // Both copies are the same.
     expect(now.length).toBeGreaterThan(size / 2);
     expect(now.subarray(0, now.length / 2).equals(now.subarray(now.length / 2))).toBe(true);
   });
 
-  it('is not believed when others may have written it', async () => {
+  it('is not used when other users may have written it', async () => {
     const { run, kept } = installation();
     await run('--version');
     const [file = ''] = kept();
@@ -119,7 +153,7 @@ describe('what V8 compiled', () => {
     expect(statSync(file).mode & 0o777).toBe(0o644);
   });
 
-  it('is kept in the home of the user when others may write into the installation', async () => {
+  it('is kept in the home of the user when others may write to the installation', async () => {
     const { run, kept, keptAtHome, dist } = installation();
     chmodSync(dist, 0o777);
     const first = await run('--version');
@@ -129,7 +163,7 @@ describe('what V8 compiled', () => {
     expect(await run('--version')).toEqual(first);
   });
 
-  it('is kept nowhere when there is no place for it, which is no error', async () => {
+  it('is optional: without a place for it, commands still work', async () => {
     const { run, kept, dist, home } = installation();
     chmodSync(dist, 0o777);
     writeFileSync(join(home, '.cache'), 'a file');
@@ -145,7 +179,7 @@ describe('what V8 compiled', () => {
     expect(kept()).toEqual([]);
   });
 
-  it('is kept whole by one of many that start at once', async () => {
+  it('is complete when many processes start at once', async () => {
     const { run, kept } = installation();
     const all = await Promise.all(Array.from({ length: 20 }, () => run('--version')));
     for (const ended of all) expect(ended).toEqual(all[0]);
@@ -167,7 +201,7 @@ describe('what V8 compiled', () => {
 describe('the bundle', () => {
   const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 
-  it.runIf(hasOpenssl)('speaks TLS, and asks whom it speaks to', async () => {
+  it.runIf(hasOpenssl)('uses TLS and verifies the certificate of the server', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'delayq-tls-'));
     made.push(directory);
     const [key, cert] = [join(directory, 'key.pem'), join(directory, 'cert.pem')];
@@ -195,7 +229,7 @@ describe('the bundle', () => {
     }
   });
 
-  it('tells what ioredis does when DEBUG asks for it', async () => {
+  it('logs what ioredis does when DEBUG is set', async () => {
     const { code, stdout, stderr } = await sh(`delayq drain ${freshName()}`, { env: { DEBUG: 'ioredis:*' } });
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
     expect(stderr).toMatch(/ioredis:redis .*connecting -> connect/);

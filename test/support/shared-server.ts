@@ -1,3 +1,5 @@
+import { readdirSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
 import { Server } from './server.js';
 
@@ -13,5 +15,14 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const server = await Server.start();
   project.provide('redisUrl', server.url);
   project.provide('redisSocket', server.socket);
-  return () => server.stop();
+  return async () => {
+    await server.stop();
+    removeCaches();
+  };
+}
+
+/** Removes the compiled code that bin/start.js has cached for the runs of the tests. */
+function removeCaches(): void {
+  const directory = fileURLToPath(new URL('../../dist/cli/', import.meta.url));
+  for (const file of readdirSync(directory)) if (file.includes('.cache')) rmSync(directory + file, { force: true });
 }
