@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, readdirSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -69,13 +69,12 @@ export class Processes {
     };
     try {
       const stdin = inputFile(input);
-      const child = (() => {
-        try {
-          return spawn(file, args, { env, detached: true, stdio: [stdin, pipes.stdout, pipes.stderr] });
-        } finally {
-          closeSync(stdin);
-        }
-      })();
+      let child: ChildProcess;
+      try {
+        child = spawn(file, args, { env, detached: true, stdio: [stdin, pipes.stdout, pipes.stderr] });
+      } finally {
+        closeSync(stdin);
+      }
       if (child.pid === undefined) {
         const [error] = (await once(child, 'error')) as [Error];
         throw error;

@@ -2,7 +2,6 @@ import {
   courseOf,
   formatDuration,
   formatSetting,
-  type Holder,
   lag,
   readSettings,
   type Settings,
@@ -85,23 +84,22 @@ function heldBy({ held, snapshot }: Row, zone: string): string[] {
   const { now } = snapshot;
   const lines = held.holders
     .sort((a, b) => (a.since ?? now) - (b.since ?? now))
-    .map(({ by, jobs, since, ends }: Holder) => {
+    .map(({ by, jobs, since, ends }) => {
       const moving = by.startsWith('move:');
       const who = moving ? `moving to ${visible(by.slice(5))}` : holderOf(by);
-      const long = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
-      const end =
-        ends - now > FAR_MS
-          ? moving
-            ? 'until the move is done'
-            : 'a lease never expires: run delayq doctor'
-          : ends > now
-            ? `first lease expires in ${formatDuration(ends - now)}`
-            : `first lease expired ${formatDuration(now - ends)} ago`;
-      return `${clip(who, WHO)}: ${many(jobs, 'job')}${long}, ${end}`;
+      const from = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
+      return `${clip(who, WHO)}: ${many(jobs, 'job')}${from}, ${endOfLeases(ends, now, moving)}`;
     });
   const more = lines.length > HOLDERS ? [`… and ${grouped(lines.length - HOLDERS)} more`] : [];
   const part = held.seen < held.active ? [`(among the ${grouped(held.seen)} leases that expire first)`] : [];
   return [...lines.slice(0, HOLDERS), ...more, ...part];
+}
+
+/** When the first lease of a consumer expires, ms. A lease without an end belongs to a move, or is damaged. */
+function endOfLeases(ends: number, now: number, moving: boolean): string {
+  if (ends - now > FAR_MS) return moving ? 'until the move is done' : 'a lease never expires: run delayq doctor';
+  if (ends > now) return `first lease expires in ${formatDuration(ends - now)}`;
+  return `first lease expired ${formatDuration(now - ends)} ago`;
 }
 
 /** Charts of when jobs fall due: side by side if the terminal is wide enough. */
@@ -109,21 +107,13 @@ function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   const { hour, day } = aheadOf(snapshot);
   if (snapshot.pending === snapshot.due) return [];
   const beside = width >= 130;
-  const lines = Math.max(
-    1,
-    Math.min(height === Number.POSITIVE_INFINITY ? 4 : 8, Math.floor(height / (beside ? 1 : 2)) - 2),
-  );
-  const wide = beside ? Math.floor((width - 8) / 2) : width - 4;
-  const [a, b] = [
-    histogram(hour, {
-      ...{ title: 'due in the next hour', each: '5 minutes', width: wide, height: lines },
-      marks: ['now', '+15m', '+30m', '+45m', '+1h'],
-    }),
-    histogram(day, {
-      ...{ title: 'due in the next day', each: 'an hour', width: wide, height: lines },
-      marks: ['now', '+6h', '+12h', '+18h', '+24h'],
-    }),
-  ];
+  const rows = height === Number.POSITIVE_INFINITY ? 6 : Math.min(10, Math.floor(height / (beside ? 1 : 2)));
+  // A title and an axis take two lines of each chart.
+  const size = { width: beside ? Math.floor((width - 8) / 2) : width - 4, height: Math.max(1, rows - 2) };
+  const hourMarks = ['now', '+15m', '+30m', '+45m', '+1h'];
+  const dayMarks = ['now', '+6h', '+12h', '+18h', '+24h'];
+  const a = histogram(hour, { title: 'due in the next hour', each: '5 minutes', marks: hourMarks, ...size });
+  const b = histogram(day, { title: 'due in the next day', each: 'an hour', marks: dayMarks, ...size });
   if (!beside) return [...a, ...b].map((text) => `  ${text}`);
   const left = Math.max(...a.map(columns)) + 4;
   return Array.from({ length: Math.max(a.length, b.length) }, (_, i) =>
