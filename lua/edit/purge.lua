@@ -20,7 +20,7 @@ for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
   end
 end
 drop(gone)
--- Only holders of leases must be told. All other jobs are removed at once; Redis frees their memory in the background.
+-- Only holders of leases must be informed. All other jobs go at once, and Redis frees their memory in the background.
 if all and redis.call('EXISTS', active) == 0 then
   removed.p, removed.d = redis.call('ZCARD', pending), redis.call('ZCARD', dead)
   redis.call('UNLINK', pending, dead)

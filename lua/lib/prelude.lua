@@ -18,7 +18,7 @@ end
 -- The layout of keys and records that these scripts support. A queue without this field has layout 1.
 local layout = size[config] > 0 and redis.call('HGET', config, 'layout')
 if layout and layout ~= '1' then
-  return redis.error_reply('LAYOUT the queue has layout ' .. layout .. ', these scripts know 1')
+  return redis.error_reply('LAYOUT the queue has layout ' .. layout .. ', but this delayq supports only layout 1')
 end
 
 local clock = redis.call('TIME')

@@ -32,7 +32,7 @@ const GATHER_MS = 100;
 
 /**
  * Most batches in flight at once. All of them share one WAITAOF, which takes up to a second with `appendfsync
- * everysec`, so this limits the batches per second.
+ * everysec`, so their number limits the batches per second.
  */
 export const DURABLE_IN_FLIGHT = 64;
 
@@ -59,7 +59,7 @@ export async function pinFor(redis: Connection, required: Durability): Promise<C
  * lost or the server changes its role: repeat on a new connection.
  *
  * WAIT covers the last write of the connection and all writes before it. So if a repeated enqueue finds its jobs kept,
- * it also confirms the first attempt: Redis writes the counter `kept` after them.
+ * this also confirms the first attempt: Redis writes the counter `kept` after them.
  */
 export async function confirm(pinned: Caller, required: Durability): Promise<Confirmation> {
   try {

@@ -39,7 +39,7 @@ const CONFIG: Record<string, string> = {
 
 /** Converts an error reply of Redis. `address` is what people may see: without user and password. */
 export function errorFromReply(error: Error, address: string): DelayqError {
-  // For AUTH it contains the password, and whoever logs an error also logs its cause.
+  // For AUTH it contains the password, and a log of an error usually includes its cause.
   if ('command' in error) delete error.command;
   // Errors inside scripts are wrapped: "… script: <sha>, on @user_script:3." or, in Redis 6, "ERR Error running script
   // (call to f_<sha>): @user_script:3: @user_script: 3: -OOM …".
