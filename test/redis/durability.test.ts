@@ -232,7 +232,7 @@ describe('--replicas', () => {
       ...via(primary.url),
     });
     expect({ code, stdout }).toEqual({ code: 75, stdout: '' });
-    const told = [...stderr.matchAll(/line (\d): enqueued, but its durability is unknown; .* the id (\w+)/g)];
+    const told = [...stderr.matchAll(/line (\d): enqueued, but perhaps not durable; .* the id (\w+)/g)];
     expect(Object.fromEntries(told.map(([, line, id]) => [id, line]))).toEqual(await payloads(primary));
     expect(told).toHaveLength(2);
   });
@@ -257,7 +257,7 @@ describe('--replicas', () => {
     for (const { code, stdout, stderr } of [made, given]) {
       expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 75, created: 0, unconfirmed: 1_200, unknown: 0 });
       expect(stderr).toMatch(
-        /left in doubt: 1,200 jobs there, but of unknown durability\n.*\n.*repeat with the same ids/,
+        /in doubt: 1,200 jobs enqueued, but perhaps not durable\n.*\n.*repeat with the same ids/,
       );
       expect(stderr).not.toContain('lines after');
     }

@@ -103,7 +103,7 @@ describe('a lost reply', () => {
     );
     expect(unknown.length).toBeGreaterThan(0);
     expect(stderr).toContain(
-      `left in doubt: ${unknown.length.toLocaleString('en')} jobs that may or may not be enqueued\n`,
+      `in doubt: ${unknown.length.toLocaleString('en')} jobs that may or may not be enqueued\n`,
     );
     const again = [
       ...unknown.map(([line, id]) => ({ payload: line - 1, id })),

@@ -20,7 +20,7 @@ import { lines } from '../lines/reader.js';
 import { document, many, say } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
-/** What `delayq enqueue` can be told. */
+/** Options of `delayq enqueue`. */
 export interface EnqueueOptions extends Globals {
   readonly in?: number;
   readonly at?: string;
@@ -39,12 +39,12 @@ export interface EnqueueOptions extends Globals {
 
 type Numbered = NewJob & { readonly line: number };
 
-// By number: streams made by the handle keep it from being closed.
+// By descriptor: a stream of the handle would keep the handle from being closed.
 const reread = ({ fd }: FileHandle) => createReadStream('', { fd, start: 0, autoClose: false });
 
 /**
- * Enqueues the lines of stdin, a job each, at constant memory, and says what became of every line that was not. `at` is
- * when those without a time of their own fall due, ms.
+ * Enqueues the lines of stdin, a job each, in constant memory, and reports every line that was not enqueued. `at` is the
+ * due time of jobs that have none of their own, ms.
  */
 export async function enqueueLines(
   context: Context,
@@ -53,7 +53,7 @@ export async function enqueueLines(
   at: number | undefined,
 ): Promise<void> {
   const stop = context.stopSignal();
-  // Lines may hold times of day, which are those of Redis's clock.
+  // A time of day in a line is relative to the clock of Redis.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
   const { in: delay, tries, ttl } = options;
   const toJob = options.jobs
@@ -72,7 +72,7 @@ export async function enqueueLines(
   if (fstatSync(context.stdin.fd).isDirectory()) {
     throw new DelayqError('input', 'cannot read stdin', {
       why: 'it is a directory',
-      next: 'feed lines: delayq enqueue q - < file',
+      next: 'redirect lines to it: delayq enqueue q - < file',
     });
   }
   let file: FileHandle | undefined;
@@ -86,8 +86,8 @@ export async function enqueueLines(
       }
       for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
       if (refused > 0) {
-        throw new DelayqError('data', `nothing was enqueued: ${refused} of the lines are bad`, {
-          next: 'mend them, or leave out --atomic to enqueue the good ones',
+        throw new DelayqError('data', `nothing was enqueued: ${many(refused, 'bad line')}`, {
+          next: 'fix them, or leave out --atomic to enqueue the others',
         });
       }
     }
@@ -105,7 +105,7 @@ export async function enqueueLines(
   if (refused > 0) context.outcomes.add('incomplete');
 }
 
-/** Reads lines into jobs, as many at a time as arrive. Ends early when `stop` aborts; calls `ended` when there are no more. */
+/** Yields jobs as their lines arrive. Ends early when `stop` aborts; calls `ended` after the last line. */
 async function* jobsOf(
   context: Context,
   input: Readable,
@@ -135,7 +135,7 @@ async function* jobsOf(
   }
 }
 
-/** A copy of `input` in a file that has no name any more, so that nothing is left of it however this ends; undefined when stopped. */
+/** Copies `input` to a deleted file, so that nothing is left of it however this process ends; undefined if stopped. */
 async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle | undefined> {
   const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
   const file = await open(join(directory, 'lines'), 'w+', 0o600);
@@ -150,19 +150,18 @@ async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle | u
   return file;
 }
 
-/** Keeps count of batches as their results come in, and says what became of them. */
+/** Counts and reports the results of batches. */
 class Sender {
   readonly #context: Context;
   readonly #queue: Queue;
   readonly #options: EnqueueOptions;
   readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0 };
-  /** Jobs of batches that ended in doubt: there, but not known to be durable; there or not. */
+  /** Jobs in doubt: enqueued, but perhaps not durable; perhaps not enqueued. */
   readonly #doubts = { unconfirmed: 0, unknown: 0 };
   readonly #missed: [number, number][] = [];
-  /** What holds of every line that was confirmed. */
+  /** The weakest confirmation of any job. */
   #confirmed: Confirmed | undefined;
   readonly #stop = new AbortController();
-  /** Somebody sees stderr, and no ids run through it. */
   readonly #meter: Meter;
   #last = 0;
   #more = true;
@@ -172,16 +171,16 @@ class Sender {
     this.#context = context;
     this.#queue = queue;
     this.#options = options;
-    // Ids that go by on the terminal are progress enough.
+    // If the terminal shows ids, they are progress enough.
     this.#meter = new Meter(context, 'enqueued', !context.stdout.isTTY || options.quiet || options.json);
   }
 
-  /** Aborts when `stop` does, or when a batch has failed. */
+  /** A signal that aborts when `stop` does, or when a batch has failed. */
   until(stop: AbortSignal): AbortSignal {
     return AbortSignal.any([stop, this.#stop.signal]);
   }
 
-  /** To be called when every line was read: there are no more than those whose results come in. */
+  /** To be called when all lines were read. */
   ended(): void {
     this.#more = false;
   }
@@ -204,7 +203,7 @@ class Sender {
     }
     for (const [i, { id, outcome }] of result.enqueued.entries()) {
       if (outcome !== 'kept-dead') continue;
-      say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead and stays so`);
+      say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead`);
     }
     if (!this.#options.quiet && !this.#options.json) {
       await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
@@ -214,35 +213,35 @@ class Sender {
 
   #unknown(batch: readonly Numbered[], error: DelayqError): void {
     this.#doubts[error.stored ? 'unconfirmed' : 'unknown'] += error.ids.length;
-    const known = error.stored ? 'enqueued, but its durability is unknown' : 'may or may not be enqueued';
-    // Ids made here are the last ones of the error's list in the order of the jobs; ids given are in the line.
+    const known = error.stored ? 'enqueued, but perhaps not durable' : 'may or may not be enqueued';
+    // The error lists generated ids last, in the order of the jobs; ids that were given are in their lines.
     const given = new Map(batch.filter(({ id }) => id !== undefined).map(({ id, line }) => [id, line]));
     const made = batch.filter(({ id }) => id === undefined).map(({ line }) => line);
     if (batch.length > 1 && made.length === 0 && error.ids.length === batch.length) {
       const [from, to] = [batch[0]?.line, batch.at(-1)?.line];
       say(
         this.#context,
-        `lines ${from} to ${to}: each ${known}; to repeat them safely send them as they are, with their ids`,
+        `lines ${from} to ${to}: each ${known}; to retry safely, enqueue them again with the same ids`,
       );
       return;
     }
     for (const id of error.ids) {
       const line = given.get(id) ?? made.shift();
-      say(this.#context, `line ${line}: ${known}; to repeat it safely give it the id ${id}`);
+      say(this.#context, `line ${line}: ${known}; to retry safely, enqueue it with the id ${id}`);
     }
   }
 
-  /** What is to be said at the end: an error of one batch as that of all batches that ended like it. */
+  /** The error to report at the end: that of one batch, with the counts of all batches in doubt. */
   #whole(failure: DelayqError): DelayqError {
     const { unconfirmed, unknown } = this.#doubts;
     if (failure.code !== 'unknown') return failure;
     const doubts = [
-      ...(unconfirmed > 0 ? [`${many(unconfirmed, 'job')} there, but of unknown durability`] : []),
+      ...(unconfirmed > 0 ? [`${many(unconfirmed, 'job')} enqueued, but perhaps not durable`] : []),
       ...(unknown > 0 ? [`${many(unknown, 'job')} that may or may not be enqueued`] : []),
     ];
-    return new DelayqError('unknown', `left in doubt: ${doubts.join('; ')}`, {
+    return new DelayqError('unknown', `in doubt: ${doubts.join('; ')}`, {
       why: failure.why,
-      // --id is for one job on the command line; lines have theirs in --jobs.
+      // --id is for a single job; lines of --jobs have their ids.
       next: failure.next?.replace(`--id ${failure.ids[0]}`, 'the same ids'),
       cause: failure,
     });

@@ -1,20 +1,20 @@
 import type { Buried, Cancelled, Moved, Requeued, Rescheduled } from '../../internal.js';
 
-/** What an edit has done with a job, and what is said of it. */
+/** The result of an edit for a job, and the words that report it. */
 export interface EditResult {
   /** The job is as the caller wants it. Otherwise the exit status is 1. */
   readonly isDone: boolean;
-  /** Said after the id of a job. */
+  /** Printed after the id of the job. */
   readonly text?: string;
-  /** Said after a number of jobs that a filter has found, instead of a line for each. */
+  /** Printed after the number of such jobs that a filter has found, instead of a line for each. */
   readonly total?: string;
-  /** The job was not there, or in another state. Of jobs that a filter has found this is no news, and no failure. */
+  /** The job has gone, or is in another state. For jobs that a filter has found this is not reported, and no failure. */
   readonly isElsewhere?: boolean;
 }
 
 const DONE: EditResult = { isDone: true };
 
-/** Every result of every edit of jobs of `queue`; `into` is the queue that move moves them to. */
+/** The results of all edits of jobs of `queue`; `into` is the other queue of a move. */
 export const resultsOf = (queue: string, into = '') => {
   const missing = { isDone: false, isElsewhere: true, text: `is not in ${queue}: it is done, or never existed` };
   const active = { isDone: false, isElsewhere: true, text: 'is active, and was left as it is' };

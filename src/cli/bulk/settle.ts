@@ -12,7 +12,7 @@ import {
   type RetryLimits,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { type Line, lines } from '../lines/reader.js';
+import { type InputLine, lines } from '../lines/reader.js';
 import { document, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 import { Window } from './window.js';
@@ -85,7 +85,7 @@ export class Settler {
     }
   }
 
-  #jobOn(line: Line): SettledJob[] {
+  #jobOn(line: InputLine): SettledJob[] {
     try {
       return [settledJobOf(line)];
     } catch (error) {
@@ -163,7 +163,7 @@ export class Settler {
 }
 
 /** Reads a line of an envelope. Throws `data` if it names no job. */
-function settledJobOf({ number, text, error }: Line): SettledJob {
+function settledJobOf({ number, text, error }: InputLine): SettledJob {
   const bad = (why: string) => new DelayqError('data', 'the line names no job', { why });
   if (error) throw bad('it is not valid UTF-8, or too long for a job');
   let value: unknown;

@@ -1,4 +1,4 @@
-/** Calls in flight: at most so many, and of so much `size` together. Their results are taken in the order of the calls. */
+/** Calls in flight, limited in number and in the sum of their sizes. Results are taken in the order of the calls. */
 export class Window {
   readonly #calls: number;
   readonly #size: number;

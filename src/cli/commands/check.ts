@@ -98,8 +98,8 @@ async function run(context: Context, names: readonly string[], options: Options)
   const worst = (order[0] as (typeof order)[0]).result.state;
   context.outcomes.add(worst);
   const several = checked.length > 1;
-  const told = several ? order.filter(({ result }) => result.state !== 'OK') : order;
-  const says = told.map(({ queue, result }) => `${queue}: ${result.says}`).join('; ') || `${checked.length} queues`;
+  const shown = several ? order.filter(({ result }) => result.state !== 'OK') : order;
+  const says = shown.map(({ queue, result }) => `${queue}: ${result.says}`).join('; ') || `${checked.length} queues`;
   const data = checked.flatMap(({ queue, result }) => result.data.map((one) => (several ? `${queue}.${one}` : one)));
   await line(context, worst, says, data);
 }

@@ -4,7 +4,7 @@ import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
-import { headOf, lineOf } from '../lines/export-line.js';
+import { exportLine, headOf } from '../lines/export-line.js';
 import { many, say, shownId, visibleJson } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -61,7 +61,7 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
   for await (const slice of transfer.export(queue, filter)) {
     for (const job of slice.jobs) {
       if (job.held === 'consumer') held += 1;
-      text += `${lineOf(job)}\n`;
+      text += `${exportLine(job)}\n`;
       if (text.length < CHUNK) continue;
       await write(text);
       text = '';

@@ -16,7 +16,7 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
 import { importedOf, isBadLine } from '../lines/export-line.js';
-import { type Line, lines } from '../lines/reader.js';
+import { type InputLine, lines } from '../lines/reader.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -80,7 +80,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     meter.clear();
     say(context, text);
   };
-  const read = async ({ number, text, error }: Line): Promise<Numbered | undefined> => {
+  const read = async ({ number, text, error }: InputLine): Promise<Numbered | undefined> => {
     try {
       if (error) throw error;
       const found = importedOf(text, zone, now);
@@ -171,7 +171,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
-async function* linesUntil(stop: AbortSignal, input: Readable): AsyncGenerator<Line[]> {
+async function* linesUntil(stop: AbortSignal, input: Readable): AsyncGenerator<InputLine[]> {
   try {
     yield* lines(addAbortSignal(stop, input), LONGEST);
   } catch (error) {

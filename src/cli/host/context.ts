@@ -67,22 +67,22 @@ export class Context {
     });
   }
 
-  /** Made when it is asked for: that takes Node a while, and most commands never read. */
+  /** Created on first use: that takes Node a while, and most commands never read it. */
   get stdin(): typeof process.stdin {
     return process.stdin;
   }
 
-  /** Has `last` called when the process ends, however it does but by SIGKILL. It must not wait for anything. */
+  /** Calls `last` when the process ends, except by SIGKILL. It must not be asynchronous. */
   atExit(last: () => void): void {
     this.#atExit.push(last);
   }
 
-  /** The URL of Redis that was given, as text. */
+  /** The URL of Redis from --redis or the environment. */
   url({ redis }: Globals): string | undefined {
     return redis ?? URL_VARIABLES.map((name) => this.env[name]).find(Boolean);
   }
 
-  /** `text` for people, without user and password of any URL: it may have been typed where something else belongs. */
+  /** `text` without the user and password of any URL, even of one that was typed in the wrong place. */
   withoutLogins(text: string): string {
     this.#hide ??= loginHider([...process.argv.slice(2), ...Object.values(this.env).map(String)]);
     return this.#hide(text);
@@ -101,14 +101,14 @@ export class Context {
     }
   }
 
-  /** The environment for a handler: ours, without what opens Redis. */
+  /** The environment for a handler: ours, without the credentials of Redis. */
   handlerEnv(): NodeJS.ProcessEnv {
     const env = { ...this.env };
     for (const name of ['REDISCLI_AUTH', ...JOB_VARIABLES]) delete env[name];
     for (const name of URL_VARIABLES) {
       const url = env[name];
       if (!url) continue;
-      // The address alone is no secret; a handler that runs delayq itself is told what it lacks.
+      // The address is not secret, and lets a handler that runs delayq report that it lacks a password.
       try {
         env[name] = new Connection(url).address;
       } catch {
@@ -123,15 +123,15 @@ export class Context {
     return prefix ?? (this.env.DELAYQ_PREFIX || DEFAULT_PREFIX);
   }
 
-  /** The time zone in which times without offset are read and all are shown: `--tz`, DELAYQ_TZ, TZ or the system's. */
+  /** The time zone of times without an offset, and of all times printed: `--tz`, DELAYQ_TZ, TZ or the system's. */
   zone({ tz }: { tz?: string }): string {
     if (tz ?? this.env.DELAYQ_TZ) return tz ?? (this.env.DELAYQ_TZ as string);
-    // POSIX lets TZ begin with a colon, and be the path of a zone's file, which the system's zone then is.
+    // By POSIX, TZ may begin with a colon, or be the path of a zone file: Node then takes that as the system's zone.
     const name = this.env.TZ?.replace(/^:/, '');
     return name && !name.startsWith('/') ? name : systemZone();
   }
 
-  /** Writes data to stdout; resolves when it was accepted. Nothing happens once the reader has gone. */
+  /** Writes to stdout. Resolves when the text was accepted; does nothing once the reader has gone. Throws `output`. */
   async write(text: string | Buffer): Promise<void> {
     if (this.#outputError) throw cannotWrite(this.#outputError);
     if (this.outputClosed) return;
@@ -143,15 +143,15 @@ export class Context {
     });
   }
 
-  /** Whether somebody sits at a terminal who can be asked. */
+  /** Whether there is a terminal to ask questions on. */
   get canAsk(): boolean {
     return this.stdin.isTTY && this.stderr.isTTY;
   }
 
-  /** Asks on the terminal, and resolves with the answer; with nothing once `stop` aborts, or at the end of stdin. */
+  /** Asks on the terminal. Resolves with the answer; with '' when `stop` aborts, or at the end of stdin. */
   async ask(question: string, stop: AbortSignal): Promise<string> {
     const { createInterface } = await import('node:readline');
-    // Not as a terminal: the line is the terminal's to edit, and Ctrl-C stays a signal.
+    // Not as a terminal: it then edits the line itself, and Ctrl-C stays a signal.
     const reader = createInterface({ input: this.stdin, terminal: false });
     this.stderr.write(question);
     try {
@@ -167,7 +167,7 @@ export class Context {
     }
   }
 
-  /** Has `pressed` called with what is typed, a key at a time, Ctrl-C included, until what it returns is called. */
+  /** Calls `pressed` with each key, Ctrl-C included. Returns a function that ends this. */
   keys(pressed: (key: string) => void): () => void {
     const { stdin } = this;
     if (!stdin.isTTY) return () => {};
@@ -182,25 +182,25 @@ export class Context {
     };
   }
 
-  /** Has `suspended` called, when the process is told to stop for a while (Ctrl-Z), until what it returns is called. */
+  /** Calls `suspended` when the process is to be suspended (Ctrl-Z). Returns a function that ends this. */
   suspended(suspended: () => void): () => void {
     process.on('SIGTSTP', suspended);
     return () => process.off('SIGTSTP', suspended);
   }
 
-  /** Stops the process, and whatever was started with it, as Ctrl-Z does. Resolves when it goes on. */
+  /** Suspends the process and its group, as Ctrl-Z does. Resolves when it is resumed. */
   async suspend(): Promise<void> {
     process.kill(0, 'SIGTSTP');
-    // It stops in here. Nobody can continue a process that is no job of a shell: that one never stops.
+    // It is suspended here; but not if no shell controls it, as then nothing could resume it.
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 
-  /** Waits until stderr takes more: whoever writes much there waits, or memory fills. */
+  /** Waits until stderr accepts more: without this, many messages would fill the memory. */
   async heard(): Promise<void> {
     await this.room(this.stderr);
   }
 
-  /** When `stream` is full: resolves once it takes more, or will never again. */
+  /** If `stream` is full: resolves when it accepts more, or is closed. */
   room(stream: NodeJS.WriteStream): Promise<void> | undefined {
     if (!stream.writableNeedDrain || stream.destroyed) return undefined;
     const over = new AbortController();
@@ -210,7 +210,7 @@ export class Context {
       .then(() => over.abort());
   }
 
-  /** Aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process with 130. */
+  /** A signal that aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process. */
   stopSignal(): AbortSignal {
     const controller = new AbortController();
     this.#stop = controller.signal;
@@ -224,8 +224,8 @@ export class Context {
   }
 
   /**
-   * Closes the connections and waits until all that was said on stderr is out: a pipe may be full. Not for long once we
-   * were told to stop: its reader may be, too.
+   * Closes the connections, and waits until stderr is flushed: a pipe may be full. After a stop it does not wait long,
+   * as the reader may be stopped as well.
    */
   async close(): Promise<void> {
     await new Promise<void>((resolve) => {

@@ -13,22 +13,22 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { DelayqError, isDelayqError } from '../../internal.js';
 
-/** What to do about the usual errors; the first word of Node's message is their code. */
+/** What to do about the usual errors, by their code. */
 const NEXT: Readonly<Record<string, string>> = {
-  ENOENT: 'make the directory, or name another place',
-  ENOTDIR: 'name a file in a directory',
-  EACCES: 'run it as a user who may write into the directory (a new file takes the place of the old one there)',
+  ENOENT: 'create the directory, or choose another path',
+  ENOTDIR: 'choose a path in a directory',
+  EACCES: 'run it as a user who may write to the directory: the file is replaced by a new one',
   EPERM: 'run it as a user who may replace the file',
-  EROFS: 'name a place that can be written to',
+  EROFS: 'choose a path that can be written to',
 };
 
-/** As many links in a row as Linux follows. */
-const MOST_LINKS = 40;
+/** The number of links in a row that Linux follows. */
+const MAX_LINKS = 40;
 
 /**
- * Writes a file whole or not at all, readable by everybody: whoever reads it finds the old text or the new one. Through a
- * symbolic link, to where it points. All in one go, so that no signal that the process listens to comes between. Throws
- * `output`, with nothing left behind.
+ * Writes a file atomically: a reader finds the old text or the new one. The file is readable by everybody; symbolic links
+ * are followed. All calls are synchronous, so that no signal handler runs in between. Throws `output`, and leaves no
+ * temporary file.
  */
 export function writeWhole(path: string, text: string): void {
   const cannot = (why: string, next: string, cause?: unknown) =>
@@ -36,11 +36,11 @@ export function writeWhole(path: string, text: string): void {
   let part: string | undefined;
   try {
     const there = statSync(path, { throwIfNoEntry: false });
-    if (there?.isDirectory()) throw cannot('it is a directory', `name a file in it: ${join(path, 'delayq.prom')}`);
-    // A device would be replaced, too.
-    if (there && !there.isFile()) throw cannot('it is no regular file', `write to stdout instead: > ${path}`);
+    if (there?.isDirectory()) throw cannot('it is a directory', `choose a file in it: ${join(path, 'delayq.prom')}`);
+    // Renaming would replace a device.
+    if (there && !there.isFile()) throw cannot('it is not a regular file', `write to stdout instead: > ${path}`);
     const target = behindLinks(path);
-    // Hidden, and without the ending that a reader of the directory may look for.
+    // Hidden, and with another ending: a collector that reads the directory must not find it.
     const name = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
     const file = openSync(name, 'wx', 0o644);
     part = name;
@@ -59,16 +59,16 @@ export function writeWhole(path: string, text: string): void {
     const { code = '', message } = cause as NodeJS.ErrnoException;
     throw cannot(
       message.replace(/, \w+( '.*)?$/s, ''),
-      NEXT[code] ?? 'free space or name another place, then repeat',
+      NEXT[code] ?? 'free disk space or choose another path, then repeat the command',
       cause,
     );
   }
 }
 
-/** Where `path` leads, even if nothing is there yet. */
+/** The path that links lead to, even if nothing is there yet. */
 function behindLinks(path: string): string {
   let target = resolve(path);
-  for (let i = 0; i < MOST_LINKS; i++) {
+  for (let i = 0; i < MAX_LINKS; i++) {
     try {
       target = resolve(dirname(target), readlinkSync(target));
     } catch {

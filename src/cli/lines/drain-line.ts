@@ -1,12 +1,12 @@
 import { type Job, printable } from '../../internal.js';
 
-/** What is written of a job: its payload, the text that its payload is as a JSON string, or all there is to know. */
+/** What is printed of a job: its payload, the text of a payload that is a JSON string, or an envelope with all fields. */
 export type Form = 'payload' | 'text' | 'envelope';
 
 const LF = 10;
 const CR = 13;
 
-/** The line for a job, without its end. `odd` hears of what could not be written as asked. */
+/** The line of a job, without a line break. `odd` gets a warning if it could not be written as asked. */
 export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string) => void): Buffer {
   if (form === 'payload') return oneLine(job.payload);
   const text = job.payload.toString('utf8');
@@ -14,30 +14,30 @@ export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string
   if (form === 'text') {
     if (typeof value !== 'string') return oneLine(job.payload);
     if (!/[\r\n]/.test(value)) return Buffer.from(value);
-    odd(`${queue}: the text of job ${printable(job.id)} has line breaks; written as a JSON string`);
+    odd(`${queue}: the text of job ${printable(job.id)} has line breaks; printed as a JSON string`);
     return oneLine(job.payload);
   }
   const { id, receipt, attempt, due } = job;
   const head = JSON.stringify({ queue, id, receipt, attempt, due });
   if (value === undefined) {
-    odd(`${queue}: the payload of job ${printable(id)} is not JSON; written as a JSON string`);
+    odd(`${queue}: the payload of job ${printable(id)} is not JSON; printed as a JSON string`);
   }
   return withPayload(head, job.payload, value !== undefined);
 }
 
-/** A JSON object with the payload as its last member: its bytes as they are, or a JSON string of what is not JSON. */
+/** A JSON object with the payload as its last member: as it is, or as a JSON string if it is not JSON. */
 export function withPayload(head: string, payload: Buffer, isJson: boolean): Buffer {
   const body = isJson ? oneLine(payload) : Buffer.from(JSON.stringify(payload.toString('utf8')));
   return Buffer.concat([Buffer.from(`${head.slice(0, -1)},"payload":`), body, Buffer.from('}')]);
 }
 
-/** A payload that other software stored may hold line breaks; in JSON they can only be whitespace. */
+/** Replaces line breaks, which other software may have stored: in JSON they can only be whitespace. */
 function oneLine(payload: Buffer): Buffer {
   if (!payload.includes(LF) && !payload.includes(CR)) return payload;
   return Buffer.from(payload.map((byte) => (byte === LF || byte === CR ? 32 : byte)));
 }
 
-/** The value that a text is in JSON; undefined when it is none. */
+/** The value of a JSON text; undefined if it is not JSON. */
 export function parse(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -14,15 +14,15 @@ import {
 import { badLine, objectOn, payloadText } from './job-line.js';
 
 /*
- * A job as a line of export and import. Where nothing else needs to be said it is a line of `enqueue --jobs`:
+ * A job as a line of export and import. Where possible it is also a line of `enqueue --jobs`:
  *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "payload":…}
- * `state` "dead" makes `at` the time of its death; `score` stands for `at` where that is no whole ms of this or the next
- * millennia; `record` for `tries` and `ttl` where there is more to it. What is no text, and an id that no handler could be
- * given, has "Base64" behind its key.
+ * With `state` "dead", `at` is the time when the job died. `score` replaces `at` if the time is not a whole number of ms
+ * with 4 to 14 digits. `record` replaces `tries` and `ttl` if the record holds more. A key ends in "Base64" if its value
+ * is not text, or an id that no handler can get.
  */
 
-/** The line for a job, without its end. */
-export function lineOf({ id, state, score, record, payload }: Exported): string {
+/** The line of a job, without a line break. */
+export function exportLine({ id, state, score, record, payload }: Exported): string {
   const head = [
     ...bytes('id', id, typeof idOf(id) === 'string'),
     ...(state === 'dead' ? ['"state":"dead"'] : []),
@@ -35,14 +35,14 @@ export function lineOf({ id, state, score, record, payload }: Exported): string 
     : `{${head},"payload":${text}}`;
 }
 
-/** Bytes under `key`, as a JSON string if they are text. */
+/** A member of a JSON object: the bytes as a string if they are text, else as base64. */
 function bytes(key: string, value: Buffer, isText = isUtf8(value)): string[] {
   return isText
     ? [`"${key}":${JSON.stringify(value.toString('utf8'))}`]
     : [`"${key}Base64":"${value.toString('base64')}"`];
 }
 
-/** A payload that comes back the same when it is read as JSON. */
+/** A payload as JSON text; undefined if the import would not get the same bytes from it. */
 function jsonOf(payload: Buffer): string | undefined {
   if (!isUtf8(payload)) return undefined;
   const text = payload.toString('utf8');
@@ -53,17 +53,17 @@ function jsonOf(payload: Buffer): string | undefined {
   }
 }
 
-/** A record as enqueue writes it. */
-function recordOf(tries: number | undefined, ttl: number | undefined): string {
+/** A record, as enqueue writes it. */
+function recordText(tries: number | undefined, ttl: number | undefined): string {
   return JSON.stringify({ tries, maxLost: undefined, ttl });
 }
 
-/** A record as `tries` and `ttl`, if it is just what enqueue writes for these. */
+/** The members of a record: `tries` and `ttl`, if enqueue would write the same record for them. */
 function recordKeys(record: Buffer): string[] {
   const text = record.toString('latin1');
   const [, tries, ttl] = /^\{(?:"tries":(\d{1,9}))?,?(?:"ttl":(\d{1,12}))?\}$/.exec(text) ?? [];
   const keys = [...(tries ? [`"tries":${tries}`] : []), ...(ttl ? [`"ttl":"${ttl}ms"`] : [])];
-  const same = keys.length > 0 && Number(tries ?? 1) >= 1 && recordOf(numberOf(tries), numberOf(ttl)) === text;
+  const same = keys.length > 0 && Number(tries ?? 1) >= 1 && recordText(numberOf(tries), numberOf(ttl)) === text;
   return same && ttlIsRead(ttl) ? keys : bytes('record', record);
 }
 
@@ -77,15 +77,15 @@ function ttlIsRead(ttl: string | undefined): boolean {
   }
 }
 
-/** The first line of an export that holds the settings of a queue. */
+/** The first line of an export with settings. */
 export function headOf(queue: string, settings: Readonly<Record<string, string>>): string {
   return JSON.stringify({ delayq: 'export', schema: 1, queue, config: settings });
 }
 
-/** What stands on a line: a job, or the settings of the queue that was exported. */
+/** The content of a line: a job, or the settings of the exported queue. */
 export type Imported = { readonly parcel: Parcel } | { readonly settings: Readonly<Record<string, string>> };
 
-/** Reads a line. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
+/** Reads a line. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function importedOf(text: string, zone: string, now: number): Imported {
   const line = objectOn(text);
   if ('delayq' in line) return { settings: settingsOf(line) };
@@ -122,9 +122,10 @@ export function importedOf(text: string, zone: string, now: number): Imported {
     return typeof base64 === 'string' ? decoded(key, base64) : undefined;
   };
   const name = bytesOf('id', id, idBase64);
-  if (!name?.length) throw badLine('it has no id: a job without one could come twice');
+  if (!name?.length) throw badLine('it has no id: importing it again would make a second job');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
-  const own = tries === undefined && ttl === undefined ? undefined : Buffer.from(recordOf(triesOf(tries), ttlOf(ttl)));
+  const own =
+    tries === undefined && ttl === undefined ? undefined : Buffer.from(recordText(triesOf(tries), ttlOf(ttl)));
   return {
     parcel: {
       id: name,
@@ -146,7 +147,7 @@ function payloadOf(line: object, text: string, payload: unknown, base64: unknown
 
 function decoded(key: string, base64: string): Buffer {
   const found = Buffer.from(base64, 'base64');
-  // Node skips what is no base64.
+  // Node ignores characters that are not base64.
   if (found.toString('base64') !== base64) throw badLine(`${key}Base64 is not base64`);
   return found;
 }
@@ -156,16 +157,16 @@ function scoreOf(at: unknown, score: unknown, zone: string, now: number): string
     if (typeof at !== 'string') throw badLine('at is not a string');
     return String(parseAt(at, { zone, now }).ms);
   }
-  if (score === undefined) throw badLine('it has no time: neither at nor score');
-  if (typeof score !== 'string' || !SCORE.test(score)) throw badLine('score is not a number of ms in quotes');
-  if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw badLine('score is too large for a number of ms');
+  if (score === undefined) throw badLine('it has neither at nor score');
+  if (typeof score !== 'string' || !SCORE.test(score)) throw badLine('score is not a string with a number of ms');
+  if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw badLine('score is too large');
   return score;
 }
 
 function triesOf(tries: unknown): number | undefined {
   if (tries === undefined || (Number.isSafeInteger(tries) && (tries as number) >= 1))
     return tries as number | undefined;
-  throw badLine('tries is not a count from 1');
+  throw badLine('tries is not a whole number from 1');
 }
 
 function ttlOf(ttl: unknown): number | undefined {
@@ -174,12 +175,12 @@ function ttlOf(ttl: unknown): number | undefined {
 }
 
 function settingsOf({ delayq, schema, config }: Record<string, unknown>): Record<string, string> {
-  if (delayq !== 'export' || schema !== 1) throw badLine('it is of an export that this delayq does not know');
+  if (delayq !== 'export' || schema !== 1) throw badLine('its export format is unknown to this version of delayq');
   const good =
     typeof config === 'object' && config !== null && Object.values(config).every((value) => typeof value === 'string');
-  if (!good) throw badLine('its config is not made of strings');
+  if (!good) throw badLine('a value of its config is not a string');
   return config as Record<string, string>;
 }
 
-/** Whether an error means that a line is bad, rather than that something failed. */
+/** Whether an error means that a line is bad. */
 export const isBadLine = (error: unknown): error is DelayqError => isDelayqError(error, 'usage', 'data');

@@ -1,9 +1,9 @@
 import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../internal.js';
 
-/** The error for a line that is no job. */
+/** The error for a line that is not a job. */
 export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
 
-/** The JSON object that stands on a line. Throws `data` when it is none. */
+/** The JSON object on a line. Throws `data` if the line is not one. */
 export function objectOn(text: string): Record<string, unknown> {
   let line: unknown;
   try {
@@ -15,7 +15,7 @@ export function objectOn(text: string): Record<string, unknown> {
   return line as Record<string, unknown>;
 }
 
-/** Reads a line of `--jobs`. Throws `usage` or `data` for whatever it does not know: a misspelt key would change a job. */
+/** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function jobOf(text: string, zone: string, now: number): NewJob {
   const line = objectOn(text);
   const { payload, in: delay, at, id, tries, ttl, ...others } = line;
@@ -27,7 +27,8 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
     if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
   }
   if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
-  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1)) throw badLine('tries is not a count from 1');
+  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1))
+    throw badLine('tries is not a whole number from 1');
   return {
     payload: JsonText.part(payloadText(text) ?? JSON.stringify(payload)),
     in: delay === undefined ? undefined : parseDuration(delay as string),
@@ -38,7 +39,7 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
   };
 }
 
-/** The text of the value of the key "payload" in a valid JSON object, as it stands there: byte for byte. */
+/** The text of the value of "payload" in a valid JSON object, byte for byte; undefined if there is none. */
 export function payloadText(object: string): string | undefined {
   let depth = 0;
   let key = '';
@@ -50,7 +51,7 @@ export function payloadText(object: string): string | undefined {
     if (depth === 1 && c === '"' && start < 0) key = JSON.parse(object.slice(at, end)) as string;
     if (depth === 1 && c === ':') start = end;
     if (depth === 1 && (c === ',' || c === '}')) {
-      // Of a key given twice JSON takes the last.
+      // JSON.parse takes the last of equal keys, too.
       if (key === 'payload') found = object.slice(start, at).trim();
       start = -1;
     }
@@ -61,7 +62,7 @@ export function payloadText(object: string): string | undefined {
   return found;
 }
 
-/** Where the JSON string that begins at `start` has ended. */
+/** The index after the JSON string that starts at `start`. */
 function stringEnd(text: string, start: number): number {
   for (let quote = text.indexOf('"', start + 1); ; quote = text.indexOf('"', quote + 1)) {
     let slashes = 0;

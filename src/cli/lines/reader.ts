@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { type DelayqError, decodeUtf8, MAX_PAYLOAD, tooLarge } from '../../internal.js';
 
-/** One line of input: its number, from 1, and its text without the line's end, or why it cannot be read. */
-export interface Line {
+/** A line of input: its number, from 1, and its text without the line break, or why it cannot be read. */
+export interface InputLine {
   readonly number: number;
   readonly text: string;
   readonly error?: DelayqError;
@@ -10,14 +10,14 @@ export interface Line {
 
 const LF = 10;
 
-/** The longest line, bytes: a payload and what may stand around it. */
+/** The longest line, bytes: a payload and other keys. */
 const MAX_LINE = MAX_PAYLOAD + 64 * 1024;
 
 /**
- * Splits a byte stream into lines, as many at a time as a chunk ends. Memory stays within a chunk and one line: a line
- * too long for any payload is skipped while it goes by. Blank lines are left out, but counted.
+ * Splits a byte stream into lines; yields those that end in a chunk together. Needs memory for one chunk and one line: a
+ * line longer than `longest` bytes is skipped. Blank lines are left out, but counted.
  */
-export async function* lines(stream: AsyncIterable<Buffer>, longest = MAX_LINE): AsyncGenerator<Line[]> {
+export async function* lines(stream: AsyncIterable<Buffer>, longest = MAX_LINE): AsyncGenerator<InputLine[]> {
   let number = 0;
   let rest: Buffer[] = [];
   let size = 0;
@@ -31,7 +31,7 @@ export async function* lines(stream: AsyncIterable<Buffer>, longest = MAX_LINE):
       else rest = [];
       continue;
     }
-    const batch: Line[] = [];
+    const batch: InputLine[] = [];
     if (size > 0) {
       const cut = chunk.indexOf(LF);
       size += cut;
@@ -62,19 +62,19 @@ function count(text: Buffer): number {
   return n;
 }
 
-/** The lines of `bytes`; undefined stands for one that was too large to keep. `before` lines came earlier. */
-function split(bytes: Buffer | undefined, before: number, first: boolean): Line[] {
+/** The lines of `bytes` (undefined: one line that is too long), which follow `before` others. */
+function split(bytes: Buffer | undefined, before: number, first: boolean): InputLine[] {
   if (!bytes) return [{ number: before + 1, text: '', error: tooLarge() }];
-  // A byte order mark may begin a file; nothing else does.
+  // A file may begin with a byte order mark.
   const body = first && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
   if (isUtf8(body)) {
-    const found: Line[] = [];
+    const found: InputLine[] = [];
     for (const [i, text] of body.toString('utf8').split('\n').entries()) {
       if (text.trim() !== '') found.push({ number: before + i + 1, text });
     }
     return found;
   }
-  const found: Line[] = [];
+  const found: InputLine[] = [];
   for (let at = 0, number = before + 1; at <= body.length; number++) {
     const end = body.indexOf(LF, at);
     const line = body.subarray(at, end < 0 ? body.length : end);

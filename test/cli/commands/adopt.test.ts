@@ -101,7 +101,7 @@ describe('delayq adopt', () => {
       'never has an invalid time (inf)',
       'half has no field in the hash',
       '1 job adopted',
-      '4 jobs left',
+      '4 jobs stayed',
       `without a member in ${zset}: stray`,
       '--wrap',
       'run it again once producers write to delayq',

@@ -488,7 +488,7 @@ describe('delayq doctor', () => {
     expect((await ask('n')).stdout).toContain('nothing repaired');
     expect(await state(name, 'ghost')).toBe('pending');
     const { stdout } = await ask('y');
-    expect(stdout).toMatch(/mend 1 job without a payload\? \[y\/N\]/);
+    expect(stdout).toMatch(/repair 1 job without a payload\? \[y\/N\]/);
     expect(stdout).toContain('1 job without a payload: moved to dead (orphaned)');
     expect(await state(name, 'ghost')).toBe('dead');
   });

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { importedOf, lineOf } from '../../../src/cli/lines/export-line.js';
+import { exportLine, importedOf } from '../../../src/cli/lines/export-line.js';
 import { type Exported, JsonText, type Queue, Transfer } from '../../../src/internal.js';
 import { during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';
@@ -135,7 +135,7 @@ describe('a queue survives a trip through a file', () => {
     });
     fc.assert(
       fc.property(parcel, (job: Exported) => {
-        const line = lineOf(job);
+        const line = exportLine(job);
         expect(line).not.toMatch(/[\r\n]/);
         const { held: _, ...given } = job;
         expect(importedOf(line, 'UTC', 0)).toEqual({ parcel: given });

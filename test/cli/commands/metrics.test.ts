@@ -239,10 +239,10 @@ describe('delayq metrics --out', () => {
   });
 
   it.each([
-    ['a directory', '.', 'it is a directory', 'name a file in it'],
-    ['a pipe', 'pipe', 'it is no regular file', 'write to stdout instead: >'],
-    ['a directory that is not there', 'none/x.prom', 'no such file or directory', 'make the directory'],
-    ['a file as a directory', 'file/x.prom', 'not a directory', 'name a file in a directory'],
+    ['a directory', '.', 'it is a directory', 'choose a file in it'],
+    ['a pipe', 'pipe', 'it is not a regular file', 'write to stdout instead: >'],
+    ['a directory that is not there', 'none/x.prom', 'no such file or directory', 'create the directory'],
+    ['a file as a directory', 'file/x.prom', 'not a directory', 'choose a path in a directory'],
   ])('to %s fails with 74 and leaves nothing behind', async (_, path, why, next) => {
     const { metrics, directory } = await filled();
     writeFileSync(join(directory, 'file'), '');
