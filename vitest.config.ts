@@ -6,9 +6,9 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: 'test/support/shared-server.ts',
-    // Real processes on few cores: patience is long, but no test waits for a while rather than for a condition.
+    // Real processes on few cores may be slow. Tests wait for conditions, never for a fixed time.
     testTimeout: 60_000,
-    // Most of the time a test waits for processes.
+    // Tests spend most of their time waiting for processes.
     maxWorkers: 3,
     hookTimeout: 30_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],

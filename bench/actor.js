@@ -1,4 +1,4 @@
-// A process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON, or with `watch` one a job.
+// The process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON; `watch` prints one per job.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { data, jobs } from './jobs.js';
 
@@ -10,25 +10,25 @@ const connect = () => open(where);
 const peer = await connect();
 const HOUR = 3_600_000;
 
-/** Seconds that something takes. @param {() => Promise<unknown>} what */
+/** How long `what` takes, in seconds. @param {() => Promise<unknown>} what */
 async function seconds(what) {
   const begin = performance.now();
   await what();
   return { seconds: (performance.now() - begin) / 1_000 };
 }
 
-/** What is measured are the libraries, not how long V8 takes to compile them. */
+/** Jobs of a first run that is not timed, so that V8 has compiled the library. */
 const WARM = 1_000;
 
 const ACTS = {
-  /** n jobs that are due in an hour, one after the other. */
+  /** Enqueues n jobs due in an hour, one after the other. */
   one: async () => {
     for (let i = 0; i < WARM; i += 1) await peer.add(data(i), Date.now() + HOUR);
     return seconds(async () => {
       for (let i = 0; i < n; i += 1) await peer.add(data(i), Date.now() + HOUR);
     });
   },
-  /** 100 callers at a time. */
+  /** The same with 100 concurrent callers. */
   hundred: async () => {
     let i = 0;
     const callers = (upTo) =>
@@ -40,23 +40,23 @@ const ACTS = {
     await callers(WARM);
     return seconds(() => callers(WARM + n));
   },
-  /** By the call for many. */
+  /** The same with the library's bulk call. */
   bulk: async () => {
     await peer.addMany(jobs(WARM, Date.now() + HOUR));
     const all = jobs(n, Date.now() + HOUR);
     return seconds(() => peer.addMany(all));
   },
-  /** Not timed: n jobs, due at `at` or now. */
+  /** Enqueues n jobs due at `at` or now. Not timed. */
   fill: async () => void (await peer.addMany(jobs(n, at))),
-  /** Takes n jobs that are due now, with a handler that does nothing, until each is confirmed. */
+  /** Drains n due jobs with a no-op handler, until all are acknowledged. */
   drain: () => seconds(() => peer.drain(n, async () => {})),
-  /** n jobs at once that fall due one after the other within `span` ms, the first in 2 s. */
+  /** Enqueues n jobs at once. They fall due evenly over `span` ms, the first in 2 s. */
   spread: async () => {
     const first = Date.now() + 2_000;
     const all = jobs(n).map((_, i) => Math.round(first + (i * span) / n));
     await peer.addMany(all.map((at, i) => ({ data: data(i, at), at })));
   },
-  /** A job every so many ms, due `least` to `most` ms later, the same ones each time. */
+  /** Enqueues a job every `every` ms, due `least` to `most` ms later. The delays are the same in each run. */
   trickle: async () => {
     const begin = Date.now();
     const waiting = [];
@@ -69,7 +69,7 @@ const ACTS = {
   },
 };
 
-/** Consumers that go on; a line for each job: how late it came, ms. */
+/** Starts consumers that keep running. Prints one line per job: how late it was, in ms. */
 async function watch() {
   const late = async (job) => process.stdout.write(`${Date.now() - job.at}\n`);
   await peer.watch(late);

@@ -1,4 +1,4 @@
-// The jobs that everybody gets: a payload of 115 bytes.
+// The jobs that all contenders get: payloads of 115 bytes.
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 

@@ -1,11 +1,11 @@
-// Makes the bench ready: installs and builds what is missing or old. Talks to npm's registry only then.
+// Installs and builds what the bench needs, if it is missing or outdated. Uses npm's registry only then.
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
-/** When a file was written, ms; 0 when it is not there. @param {string} path below the project's directory */
+/** The modification time of a file, ms; 0 if it does not exist. @param {string} path relative to the project */
 const written = (path) => statSync(ROOT + path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
 
 /** @param {string} directory */
@@ -18,7 +18,7 @@ export function prepare() {
   if (written('bench/node_modules/.package-lock.json') < written('bench/package-lock.json')) {
     must('bench', 'npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline']);
   }
-  const old = written('dist/cli.cjs') < Math.max(newest('src'), newest('lua'), written('package-lock.json'));
+  const old = written('dist/cli/main.cjs') < Math.max(newest('src'), newest('lua'), written('package-lock.json'));
   const server = spawnSync('redis-server', ['--version']).status === 0;
   if (old || !server) must('', 'sh', ['scripts/setup.sh']);
 }

@@ -1,21 +1,21 @@
-// Starts processes, times them and looks into them; none outlives the bench.
+// Starts, times and inspects processes. None outlives the bench.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
-/** All that was started here and may still run. @type {Set<import('node:child_process').ChildProcess>} */
+/** Child processes that may still run. @type {Set<import('node:child_process').ChildProcess>} */
 const running = new Set();
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-/** NODE_EXTRA_CA_CERTS costs each start of Node tens of ms; the others would change what is measured. */
+/** NODE_EXTRA_CA_CERTS adds tens of ms to each start of Node; the others would change what is measured. */
 const { NODE_EXTRA_CA_CERTS: _, NODE_OPTIONS: __, DELAYQ_PREFIX: ___, ...environment } = process.env;
 
 /**
  * @param {string[]} command
- * @param {object} options as spawn has them; `env` is added to a clean environment
+ * @param {object} options of spawn(); `env` is added to a clean environment
  */
 function start([program, ...args], { env = {}, ...options }) {
   const child = spawn(program, args, { env: { ...environment, ...env }, ...options });
@@ -29,7 +29,7 @@ export function installed(program) {
   return spawnSync('sh', ['-c', 'command -v "$0"', program]).status === 0;
 }
 
-/** What a program prints. Throws when it fails. @param {string[]} command @param {object} [options] */
+/** Runs a program and returns its stdout, trimmed. Throws if it fails. @param {string[]} command @param {object} [options] */
 export function output([program, ...args], options = {}) {
   const { status, stdout, stderr, error } = spawnSync(program, args, {
     encoding: 'utf8',
@@ -40,7 +40,7 @@ export function output([program, ...args], options = {}) {
   return stdout.trim();
 }
 
-/** Most memory a process ever had resident, MiB, and CPU time it has used, s; NaN where there is no /proc. @param {number} pid */
+/** A process's peak resident memory, MiB, and its CPU time, s. NaN without /proc. @param {number} pid */
 export function usage(pid) {
   try {
     const hwm = Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
@@ -54,8 +54,8 @@ export function usage(pid) {
 }
 
 /**
- * Runs a program to its end. stdin is the files `from`, one after the other; stdout goes to the file `to`. Seconds from
- * its start to its exit, and the most memory it had, looked at every 20 ms. Throws when it fails or takes too long.
+ * Runs a program to its end. stdin is the concatenated files `from`; stdout goes to the file `to`. Returns the seconds from
+ * start to exit and the peak memory, MiB, sampled every 20 ms. Throws if the program fails or exceeds `timeout`, ms.
  *
  * @param {string[]} command
  * @param {{ env?: object, from?: string[], to?: string, timeout?: number }} [options]
@@ -89,27 +89,27 @@ export async function timed(command, { env, from = [], to = '/dev/null', timeout
   }
 }
 
-/** Like `timed`, of a line of shell, in which "$@" are the arguments. @param {string} line @param {string[]} args @param {object} [options] */
+/** Like `timed`, for a shell line whose "$@" are `args`. @param {string} line @param {string[]} args @param {object} [options] */
 export function timedShell(line, args, options) {
   return timed(['sh', '-c', line, 'sh', ...args], options);
 }
 
 /**
- * Starts a server that ends with the bench, however that ends: its shell waits for the end of a pipe that only we hold, and
- * outlives what a terminal sends to all (SIGTERM ends cat alone).
+ * Starts a server that stops with the bench, even if the bench is killed: a shell stops it when the pipe from the bench is
+ * closed. The shell ignores the signals that a terminal sends to the whole group; SIGTERM ends its `cat`.
  *
  * @param {string[]} command
  */
 export function serve(command) {
   const line = 'trap "" INT HUP QUIT; trap : TERM; "$@" </dev/null & cat >/dev/null; kill $!; wait';
   const shell = start(['sh', '-c', line, 'sh', ...command], { stdio: ['pipe', 'ignore', 'ignore'] });
-  // Killed, it could end nothing.
+  // A shell that is killed could not stop the server.
   running.delete(shell);
   return shell;
 }
 
 /**
- * Starts a program that goes on; it is told to end by the end of its stdin, or by SIGTERM. `lines` are what it prints.
+ * Starts a program that keeps running. Closing its stdin and SIGTERM stop it. `lines` is its output.
  *
  * @param {string[]} command
  * @param {object} [env]
@@ -121,7 +121,7 @@ export function live(command, env) {
   return {
     pid: /** @type {number} */ (child.pid),
     lines,
-    /** Ends it, and kills it when it takes longer than 10 s. */
+    /** Stops it; kills it after 10 s. */
     async end() {
       child.stdin.end();
       child.kill('SIGTERM');

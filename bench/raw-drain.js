@@ -1,15 +1,15 @@
-// The least that a drain in Node can be: raw-drain.js PORT FILE. Sends the first drain call in FILE (as the recorder wrote it)
-// again and again over a bare socket and writes the payloads of each reply to stdout, in one piece, while the next is made.
+// The minimal drain in Node: raw-drain.js PORT FILE. Repeats the first drain call in FILE (written by recorder.js) over a
+// plain socket. Writes the payloads of each reply to stdout at once, while Redis works on the next call.
 import { once } from 'node:events';
 import { readFileSync, writeSync } from 'node:fs';
 import { connect } from 'node:net';
 
 const [port, file] = process.argv.slice(2);
 const [LF, BULK, ARRAY] = [10, 36, 42];
-/** Where jobs begin in the reply of lua/jobs/drain.lua without lease, how many elements each has, and which is the payload. */
+/** In the reply of lua/jobs/drain.lua without a lease: the index of the first job, the elements per job, the payload's place. */
 const [FIRST, STEP, PAYLOAD] = [10, 5, 3];
 
-/** Elements of an array of numbers and strings, as [start, end]; undefined when it is not there whole. @param {Buffer} bytes */
+/** The elements of an array of numbers and strings as [start, end]; undefined if it is incomplete. @param {Buffer} bytes */
 function elements(bytes) {
   let at = 0;
   const line = () => {
@@ -41,7 +41,7 @@ function elements(bytes) {
 const recorded = readFileSync(file);
 const name = /\*\d+\r\n\$7\r\nEVALSHA\r\n/i.exec(recorded.latin1Slice());
 const [, count] = /^\*(\d+)/.exec(name[0]);
-/** The bytes of that call alone. */
+/** The bytes of that one call. */
 const call = recorded.subarray(name.index, name.index + lengthOf(recorded.subarray(name.index), Number(count)));
 
 function lengthOf(bytes, strings) {

@@ -1,11 +1,11 @@
-// Stands between a client and Redis and keeps every byte the client sends: what a fast client could have had ready.
+// A proxy that records every byte a client sends to Redis, so that another client can send the same calls.
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { connect, createServer } from 'node:net';
 
 /**
- * Runs `client` with the port of a stand-in for the server at `port`, and writes what it sends into `file`. Throws when it
- * makes more than one connection.
+ * Runs `client` with the port of a proxy for the server at `port` and writes what the client sends to `file`. Throws unless
+ * it makes exactly one connection.
  *
  * @param {number} port
  * @param {string} file
@@ -19,7 +19,7 @@ export async function record(port, file, client) {
     const copy = createWriteStream(file);
     written = new Promise((resolve) => copy.once('finish', resolve));
     const target = connect(port, '127.0.0.1');
-    // Whoever cuts the line has said what it wanted to say.
+    // A client may reset the connection when it is done.
     for (const side of [socket, target]) side.on('error', () => {});
     socket.pipe(target).pipe(socket);
     socket.pipe(copy, { end: false });
@@ -32,5 +32,5 @@ export async function record(port, file, client) {
   } finally {
     server.close();
   }
-  if (connections !== 1) throw new Error(`${connections} connections were made where one was to be recorded`);
+  if (connections !== 1) throw new Error(`expected 1 connection to record, got ${connections}`);
 }

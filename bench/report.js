@@ -1,4 +1,4 @@
-// What is said at the end: where and when it was measured, and the table.
+// The report: machine, versions, date, and the table.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { arch, cpus, totalmem } from 'node:os';
 import { judged, table } from './table.js';
@@ -19,12 +19,12 @@ export async function reported(sections, { rig, topics, minutes }) {
   return { machine, versions, date, minutes, quick: rig.quick, sections, text: `${head}\n\n${table(sections)}` };
 }
 
-/** Puts the report between the markers of a Markdown file. @param {URL} file @param {string} text */
+/** Replaces the text between the markers of a Markdown file. @param {URL} file @param {string} text */
 export function writeInto(file, text) {
   const [head, ...lines] = text.split('\n\n');
   const whole = readFileSync(file, 'utf8');
   const [before, after] = ['<!-- table -->', '<!-- end of table -->'].map((marker) => whole.indexOf(marker));
-  if (before < 0 || after < before) throw new Error(`${file} has no place for the table`);
+  if (before < 0 || after < before) throw new Error(`${file} has no markers for the table`);
   const body = `<!-- table -->\n\n${head.replaceAll('\n', '  \n')}\n\n\`\`\`text\n${lines.join('\n\n')}\n\`\`\`\n\n`;
   writeFileSync(file, whole.slice(0, before) + body + whole.slice(after));
 }

@@ -1,4 +1,4 @@
-// What a run stands on: servers of its own, a place for files, sizes and rounds.
+// The environment of a run: private servers, a temporary directory, sizes and rounds.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
@@ -15,7 +15,7 @@ const HOST = '127.0.0.1';
 export const DELAYQ = fileURLToPath(new URL('../bin/delayq', import.meta.url));
 const ACTOR = fileURLToPath(new URL('actor.js', import.meta.url));
 
-/** What takes longer has got stuck. */
+/** An act that takes longer is stuck. */
 const LONGEST_ACT_MS = 180_000;
 
 async function freePort() {
@@ -30,13 +30,13 @@ export class Rig {
   #directory = mkdtempSync(join(tmpdir(), 'delayq-bench-'));
   #redis;
   #beanstalkd;
-  /** There is something in beanstalkd, which has no command to empty it. */
+  /** Whether beanstalkd holds jobs. It has no command to remove them all, so it is restarted. */
   #used = false;
   /** @type {Map<number, string>} */
   #lines = new Map();
 
   /**
-   * @param {{ quick: boolean, runs?: number }} options quick: everything ten times smaller; runs: rounds of each case
+   * @param {{ quick: boolean, runs?: number }} options quick: a tenth of the sizes; runs: rounds per case
    */
   constructor({ quick, runs }) {
     this.quick = quick;
@@ -48,7 +48,7 @@ export class Rig {
     this.port = await freePort();
     const flags = ['--bind', HOST, '--port', String(this.port), '--save', '', '--appendonly', 'no'];
     this.#redis = serve(['redis-server', ...flags, '--dir', this.#directory, '--loglevel', 'warning']);
-    /** For looking at the server and cleaning it; never timed. */
+    /** For inspecting and emptying the server; never timed. */
     this.admin = new Redis({ host: HOST, port: this.port, retryStrategy: () => 50, maxRetriesPerRequest: 100 });
     this.admin.on('error', () => {});
     await this.admin.ping();
@@ -88,17 +88,17 @@ export class Rig {
     return { DELAYQ_REDIS_URL: this.url };
   }
 
-  /** A tenth in a quick run. @param {number} n */
+  /** n, or a tenth of it in a quick run. @param {number} n */
   size(n) {
     return this.quick ? Math.ceil(n / 10) : n;
   }
 
-  /** Rounds of a case, unless --runs says otherwise. @param {number} usual */
+  /** The rounds of a case; --runs overrides them. @param {number} usual */
   rounds(usual) {
     return this.runs ?? (this.quick ? 2 : usual);
   }
 
-  /** What `run` makes of each peer that is there, and of delayq. @template T @param {(peer: string) => T} run @returns {Record<string, T>} */
+  /** Calls `run` with each installed peer and with delayq; returns the results by name. @template T @param {(peer: string) => T} run @returns {Record<string, T>} */
   contenders(run) {
     const there = Object.keys(PEERS).filter((peer) => peer !== 'beanstalkd' || this.beanstalkdPort);
     return Object.fromEntries([...there, 'delayq'].map((peer) => [peer, run(peer)]));
@@ -109,7 +109,7 @@ export class Rig {
     return join(this.#directory, name);
   }
 
-  /** Empties the servers; Redis goes on knowing the scripts. */
+  /** Empties the servers. Redis keeps its script cache. */
   async flush() {
     await this.admin.flushall('SYNC');
     if (!this.#used) return;
@@ -119,7 +119,7 @@ export class Rig {
     this.#used = false;
   }
 
-  /** A file of n payloads of 115 bytes, a line each. @param {number} n */
+  /** The path of a file with n payloads of 115 bytes, one per line. @param {number} n */
   async lines(n) {
     const name = this.#lines.get(n) ?? this.file(`payloads-${n}.jsonl`);
     if (!this.#lines.has(n)) await writeLines(name, n);
@@ -127,12 +127,12 @@ export class Rig {
     return name;
   }
 
-  /** Runs delayq as installed. @param {string[]} args @param {object} [options] */
+  /** Runs the built delayq. @param {string[]} args @param {object} [options] */
   delayq(args, options) {
     return timed([DELAYQ, ...args], { env: this.env, ...options });
   }
 
-  /** Puts n jobs into queue `bench` through the command line. @param {number} n @param {string[]} when `--in 1h`, or nothing: due now */
+  /** Enqueues n jobs to queue `bench` with the command line. @param {number} n @param {string[]} when options such as `--in 1h`; default: due now */
   async fill(n, when = []) {
     for (let left = n; left > 0; left -= 1_000_000) {
       await this.delayq(['enqueue', '-q', ...when, 'bench', '-'], {
@@ -141,7 +141,7 @@ export class Rig {
     }
   }
 
-  /** Lets the library `peer` do something in a process of its own; what that answers. @param {string} peer @param {string} act @param {object} [options] */
+  /** Runs an act of actor.js with `peer` in a process of its own and returns its result. @param {string} peer @param {string} act @param {object} [options] */
   async act(peer, act, options = {}) {
     const actor = this.actor(peer, act, options);
     const late = setTimeout(() => actor.end(), LONGEST_ACT_MS);
@@ -149,7 +149,7 @@ export class Rig {
     for await (const line of actor.lines) answer = line;
     clearTimeout(late);
     await actor.end();
-    if (!answer) throw new Error(`${peer} ${act} said nothing`);
+    if (!answer) throw new Error(`${peer} ${act} printed no result`);
     return JSON.parse(answer);
   }
 
@@ -160,7 +160,7 @@ export class Rig {
     return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
   }
 
-  /** Server-side counts of a command since they were reset: calls, and µs in all. @param {string} command */
+  /** Redis's counts for a command since the last reset: calls, and total µs. @param {string} command */
   async commandStats(command) {
     const info = await this.admin.info('commandstats');
     const [, calls = 0, usec = 0] = new RegExp(`cmdstat_${command}:calls=(\\d+),usec=(\\d+)`).exec(info) ?? [];
@@ -172,7 +172,7 @@ export class Rig {
     return Number(/used_memory:(\d+)/.exec(await this.admin.info('memory'))?.[1]);
   }
 
-  /** Machine and versions, for people. */
+  /** The versions of Node and the servers, as text. */
   async versions() {
     const redis = /redis_version:(\S+)/.exec(await this.admin.info('server'))?.[1];
     const beanstalkd = this.beanstalkdPort ? [`beanstalkd ${output(['beanstalkd', '-v']).split(' ').at(-1)}`] : [];

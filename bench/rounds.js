@@ -1,4 +1,4 @@
-// Only what runs side by side can be compared: contenders take turns, round by round, and medians count.
+// Contenders take turns, round by round, so that the load of the machine affects all alike. Medians count.
 
 /** @param {number[]} samples */
 export function median(samples) {
@@ -14,7 +14,7 @@ export function quantile(samples, q) {
 }
 
 /**
- * Runs each contender once a round. What each returned, round by round; one that is undefined is not run.
+ * Runs each contender once per round. Returns the results of each by name. Skips those that are undefined.
  *
  * @template T
  * @param {number} rounds
@@ -35,7 +35,7 @@ export async function interleave(rounds, contenders) {
   return results;
 }
 
-/** Says on stderr what is going on. @param {string} text */
+/** Prints progress to stderr. @param {string} text */
 export function progress(text) {
   process.stderr.write(`bench: ${text}\n`);
 }

@@ -1,27 +1,27 @@
-// Measures delayq side by side with what else there is: npm run bench -- --help
+// Compares delayq with its peers: npm run bench -- --help
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { prepare } from './prepare.js';
 
-/** In the order of the table. What each one measures stands in cases/NAME.js. */
+/** The topics in the order of the table. cases/NAME.js measures topic NAME. */
 const TOPICS = {
   bulk: 'enqueue a million lines, against redis-cli --pipe',
   drain: 'drain a million jobs to stdout, against beanstalkd, bee-queue, BullMQ and a raw socket',
   library: 'enqueue from a program, against BullMQ, bee-queue, beanstalkd and a plain sorted set',
   worker: 'handle jobs in a program, against the same',
-  handlers: 'a process for each job, against xargs',
-  watch: 'how late jobs come to consumers that wait, against the same',
-  idle: 'what waiting costs',
-  scale: 'how calls grow with up to five million pending jobs',
-  memory: 'what Redis needs for a job',
+  handlers: 'a process per job, against xargs',
+  watch: 'how late waiting consumers get their jobs, against the same',
+  idle: 'what a waiting consumer costs',
+  scale: 'how long calls take with up to five million pending jobs',
+  memory: 'how much memory Redis needs per job',
   start: 'how long the command line takes to start, against node, redis-cli and PHP',
-  size: 'what npm install puts on the disk',
+  size: 'how much disk space npm install takes',
 };
 
 const HELP = `Usage: npm run bench -- [options] [topic…]
 
-Runs delayq and its peers side by side, on servers of its own on 127.0.0.1, and prints one table. Without topics: all of them,
-in about 30 minutes; --quick in about 4.
+Compares delayq with its peers on private servers on 127.0.0.1 and
+prints one table. Default: all topics, about 30 minutes; 4 with --quick.
 
 Topics:
 ${Object.entries(TOPICS)
@@ -29,14 +29,14 @@ ${Object.entries(TOPICS)
   .join('\n')}
 
 Options:
-  --quick      everything ten times smaller: for a look, not for claims
-  --runs N     rounds of each case (default: 5; 3 of the long ones)
-  --json FILE  write all samples there as well
-  --write      put the table into bench/README.md
-  -h, --help`;
+  --quick      use a tenth of the sizes: for a first look, not for claims
+  --runs N     rounds per case (default: 5, or 3 for long ones)
+  --json FILE  also write all samples to FILE
+  --write      replace the table in bench/README.md
+  -h, --help   show this help`;
 
 function fail(why) {
-  console.error(`bench: ${why}; npm run bench -- --help says more`);
+  console.error(`bench: ${why}\n  next: npm run bench -- --help`);
   process.exit(64);
 }
 
@@ -63,13 +63,13 @@ if (values.help) {
   console.log(HELP);
   process.exit();
 }
-for (const topic of positionals) if (!(topic in TOPICS)) fail(`there is no topic ${JSON.stringify(topic)}`);
-if (values.runs && !/^[1-9]\d?$/.test(values.runs)) fail(`--runs is a number from 1 to 99, not ${values.runs}`);
+for (const topic of positionals) if (!(topic in TOPICS)) fail(`unknown topic ${JSON.stringify(topic)}`);
+if (values.runs && !/^[1-9]\d?$/.test(values.runs)) fail(`--runs must be a number from 1 to 99, not ${values.runs}`);
 const topics = Object.keys(TOPICS).filter((topic) => positionals.length === 0 || positionals.includes(topic));
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(130));
 prepare();
-// Only now is there what these import.
+// Imported after prepare(), which installs and builds what these import.
 const { Rig } = await import('./rig.js');
 const { progress } = await import('./rounds.js');
 const { costs } = await import('./table.js');
@@ -88,10 +88,10 @@ try {
       await rig.flush();
       sections.push(...(await measure(rig)));
     } catch (error) {
-      // The others are worth having.
+      // The other topics are still worth measuring.
       console.error(error);
       process.exitCode = 1;
-      sections.push(costs(`${topic} could not be measured`, 'see above', []));
+      sections.push(costs(`${topic} failed`, 'see above', []));
     }
   }
   const report = await reported(sections, { rig, topics: positionals, minutes: (performance.now() - begin) / 60_000 });

@@ -1,4 +1,4 @@
-// What was measured, as rows, and the table that people read.
+// The measured rows, and the table as text.
 import { median } from './rounds.js';
 
 const WIDTHS = [35, 19, 19, 7, 9];
@@ -6,24 +6,24 @@ const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 11);
 
 /**
  * @typedef {object} Row
- * @property {string} name what is compared, or whom delayq is compared with
+ * @property {string} name what is measured, or the other that delayq is compared with
  * @property {number[]} [ours] samples of delayq
- * @property {number[] | undefined} [theirs] samples of the other; undefined: it is not installed
- * @property {boolean} [alone] there is no other
- * @property {{ ratio?: number, value?: number }} [target] what is to be reached: of the ratio, or of our own median
- * @property {(string | undefined)[]} [shown] instead of median and spread, of ours and theirs
- * @property {string} [note] below the row
+ * @property {number[] | undefined} [theirs] samples of the other; undefined if it is not installed
+ * @property {boolean} [alone] whether there is no other
+ * @property {{ ratio?: number, value?: number }} [target] the target of the ratio, or of our own median
+ * @property {(string | undefined)[]} [shown] text for ours and theirs instead of median and spread
+ * @property {string} [note] a line below the row
  */
 
 /** @typedef {{ title: string, unit: string, more: boolean, rows: Row[] }} Section */
 
-/** A section about jobs a second. @param {string} title @param {Row[]} rows */
+/** A section in jobs per second. @param {string} title @param {Row[]} rows */
 export const rates = (title, rows) => ({ title, unit: 'jobs/s', more: true, rows });
 
-/** A section about what is better when there is less of it. @param {string} title @param {string} unit @param {Row[]} rows */
+/** A section in which less is better. @param {string} title @param {string} unit @param {Row[]} rows */
 export const costs = (title, unit, rows) => ({ title, unit, more: false, rows });
 
-/** A number in three digits. @param {number} n */
+/** A number with three digits. @param {number} n */
 export function short(n) {
   if (Number.isNaN(n)) return '?';
   if (n >= 999_500) return `${trimmed(n / 1e6)}M`;
@@ -45,11 +45,11 @@ function spread(samples) {
   return `${short(median(samples))} (${short(Math.min(...samples))}-${short(Math.max(...samples))})`;
 }
 
-/** Ratio, and whether the target was reached. @param {Row} row @param {boolean} more */
+/** The ratio, and whether it reaches the target. @param {Row} row @param {boolean} more */
 export function judged({ ours, theirs, target }, more) {
   if (!ours) return {};
   const mine = median(ours);
-  // Of two that need nothing neither needs less.
+  // 0 / 0 counts as equal.
   const ratio = theirs && (mine === median(theirs) ? 1 : mine / median(theirs));
   const measured = target?.value !== undefined ? mine : ratio;
   const goal = target?.value ?? target?.ratio;
@@ -90,6 +90,6 @@ export function table(sections) {
   );
 }
 
-const LEGEND = `Medians, with the least and the most of all rounds in brackets; k: thousand, M: million.
-ratio: delayq / the other. Where there is no target the last column says whether delayq
-is better or worse off.`;
+const LEGEND = `Medians of all rounds, with minimum and maximum in brackets; k: thousand, M: million.
+ratio: delayq / the other. Without a target, the last column says whether delayq is
+better or worse.`;

@@ -1,10 +1,10 @@
 /*
- * Runs dist/cli/main.cjs with the code that V8 compiled in earlier runs: compiling takes a third of a short run. One file
- * holds the code of all commands; a command that runs for the first time adds its own. It lies beside the bundle, or in the
- * user's cache directory. No failure to read or write it is an error.
+ * Runs dist/cli/main.cjs with the code that V8 compiled in earlier runs: compiling takes a third of a short run. One cache
+ * file holds the code of all commands; the first run of a command adds its code. The file is beside the bundle or in the
+ * user's cache directory. Commands work without it, so failures to read or write it are ignored.
  *
- * V8 does not verify such a cache: a forged one runs as code, a damaged one crashes the process. So it is only read if nobody
- * but the user and root can have written it, and it is stored twice and compared, which is faster than any checksum.
+ * V8 does not verify such a cache: a forged one runs as code, a damaged one crashes the process. So it is only read if no
+ * user but this one and root can have written it, and it holds everything twice: comparing is faster than a checksum.
  */
 const fs = require('node:fs');
 const { dirname, join } = require('node:path');
@@ -15,7 +15,7 @@ const BUNDLE = join(__dirname, '../dist/cli/main.cjs');
 /** V8 discards code that has not run for a while, so a long run no longer has the code of its start. Seconds. */
 const LONG_RUN_S = 10;
 
-/** Caches older than this are removed: other installations or flags may be gone. One that is still in use is written anew. */
+/** Older caches are removed: their installation may be gone. One that is still in use is written again. Milliseconds. */
 const KEEP_MS = 30 * 86_400_000;
 
 /** One file for each installation and for each set of Node's flags, as V8 rejects code compiled with other flags. */
@@ -53,7 +53,7 @@ function commandOf(words) {
   return /^[-\w]+$/.exec(own[0] ?? '')?.[0] ?? 'none';
 }
 
-/** The cache in `directory`: its code and the commands it covers. Undefined if there is none that fits this bundle and Node. */
+/** The code cached in `directory` and the commands it covers; undefined if none fits this bundle and this Node. */
 function read(directory) {
   let fd;
   try {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a checkout ready for "npm test" and "npm run demo": installs what is missing, says so, and builds. Arguments name
-# further programs that are needed, such as faketime.
+# Prepares a checkout for "npm test" and "npm run demo": installs what is missing and builds. Arguments name more programs
+# to install, such as faketime.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -30,12 +30,12 @@ for program in redis-server "$@"; do
     say "$program is missing; installing it with brew"
     brew install "$(brew_name "$program")"
   else
-    say "$program is missing, and neither apt-get nor brew is here: install it (Redis 6.2 or newer), then try again"
+    say "$program is missing, and there is neither apt-get nor brew: install it (Redis 6.2 or newer), then try again"
     exit 1
   fi
 done
 
-# npm writes the hidden lock file last, so one older than ours means an install that is missing, broken or outdated.
+# npm writes its hidden lock file last. If package-lock.json is newer, the install is incomplete or outdated.
 if [ -z "$(find node_modules/.package-lock.json -newer package-lock.json 2>/dev/null)" ]; then
   say 'Node packages are missing or outdated; installing them with npm ci'
   npm ci --include=dev --no-audit --no-fund

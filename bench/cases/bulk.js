@@ -1,5 +1,5 @@
-// Enqueue a file of payloads. The other is redis-cli --pipe, fed with the very calls that delayq made of the same file,
-// recorded beforehand: what there is to send, ready to be sent.
+// Enqueues a file of payloads. The other is redis-cli --pipe: it sends the same calls as delayq, recorded beforehand, so it
+// has nothing to compute.
 import { freemem } from 'node:os';
 import { installed, timedShell } from '../processes.js';
 import { record } from '../recorder.js';
@@ -13,7 +13,7 @@ export async function measure(rig) {
   const n = rig.size(1_000_000);
   const file = await rig.lines(n);
   const calls = rig.file('calls.resp');
-  // Once before, so that Redis knows the script and only its name is sent.
+  // Loads the script, so that the recording holds only its digest.
   await rig.delayq(['enqueue', '-q', '--in', '1h', 'bench', '{}']);
   await rig.flush();
   await record(rig.port, calls, (port) =>
@@ -24,7 +24,7 @@ export async function measure(rig) {
     await rig.flush();
     const result = await run();
     const there = await rig.admin.zcard('delayq:{bench}:pending');
-    if (there !== n) throw new Error(`${there} jobs are there instead of ${n}`);
+    if (there !== n) throw new Error(`expected ${n} pending jobs, found ${there}`);
     return result;
   };
   const results = await interleave(rig.rounds(5), {
@@ -50,7 +50,7 @@ export async function measure(rig) {
     await rig.flush();
     const { peakMiB } = await rig.delayq(ENQUEUE, { from: Array(10).fill(file) });
     memory.push({ ...tenfold, ours: [peakMiB] });
-  } else memory.push({ ...tenfold, note: 'not measured: too little memory is free' });
+  } else memory.push({ ...tenfold, note: 'not measured: not enough free memory' });
   await rig.flush();
   return [
     rates(`Enqueue a file of ${million} lines: delayq enqueue Q - < file`, [
@@ -61,6 +61,6 @@ export async function measure(rig) {
         target: { ratio: 0.85 },
       },
     ]),
-    costs('Its memory', 'MiB resident at most', memory),
+    costs('Its memory', 'peak MiB resident', memory),
   ];
 }

@@ -1,5 +1,5 @@
-// Drain to stdout by the command line: leased and confirmed against the no-op drains of the peers, at most once against a
-// raw socket, and through delayq ack.
+// Drains to stdout with the command line: with leases and acks against the no-op workers of the peers, at most once against
+// a raw socket, and with delayq ack.
 import { statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { timed, timedShell } from '../processes.js';
@@ -10,7 +10,7 @@ import { costs, rates } from '../table.js';
 
 const RAW = fileURLToPath(new URL('../raw-drain.js', import.meta.url));
 
-/** BullMQ's and the others' jobs are due at once rather than delayed: that saves them a step. */
+/** The peers' jobs are enqueued without a delay, which saves them a step. */
 const PEERS = [
   { peer: 'beanstalkd', name: 'beanstalkd, reserve + delete', ratio: 2.5 },
   { peer: 'bee-queue', name: 'bee-queue worker, no-op', ratio: 5 },
@@ -21,7 +21,7 @@ const PEERS = [
 export async function measure(rig) {
   const [n, few, acked] = [rig.size(1_000_000), rig.size(100_000), rig.size(200_000)];
   const [out, call] = [rig.file('out.jsonl'), rig.file('drain.resp')];
-  // One job at most once, to have the very call that delayq makes.
+  // Loads the scripts, so that the recording holds the call that delayq repeats.
   await rig.delayq(['enqueue', '-q', 'bench', '{}']);
   await rig.delayq(['drain', '--at-most-once', 'bench']);
   await record(rig.port, call, (port) =>
@@ -29,12 +29,12 @@ export async function measure(rig) {
   );
   const size = statSync(await rig.lines(n)).size;
 
-  /** Whatever wrote to `out` must have written all jobs, byte for byte as many. */
+  /** Fails unless `run` writes all jobs to `out`. */
   const toFile = async (run) => {
     await rig.flush();
     await rig.fill(n);
     const { seconds, peakMiB } = await run();
-    if (statSync(out).size !== size) throw new Error(`${statSync(out).size} bytes were written instead of ${size}`);
+    if (statSync(out).size !== size) throw new Error(`expected ${size} bytes of output, got ${statSync(out).size}`);
     return { rate: n / seconds, peakMiB };
   };
   const shell = async (line, count) => {
@@ -73,7 +73,7 @@ export async function measure(rig) {
       `Drain ${million} due jobs, confirmed (peers: ${few.toLocaleString('en')}): delayq drain Q | cat`,
       against('pipe'),
     ),
-    costs('Its memory', 'MiB resident at most', [
+    costs('Its memory', 'peak MiB resident', [
       {
         name: `${million} jobs`,
         alone: true,

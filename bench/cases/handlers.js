@@ -1,4 +1,4 @@
-// A process a job: /bin/true, 8 at a time.
+// One process per job: /bin/true, 8 at a time.
 import { installed, timedShell } from '../processes.js';
 import { interleave } from '../rounds.js';
 import { rates } from '../table.js';
@@ -10,7 +10,7 @@ export async function measure(rig) {
     n / (await timedShell(`seq "$1" | xargs -P 8 -n 1 ${command}`, [String(n)])).seconds;
   const speeds = await interleave(rig.rounds(5), {
     xargs: installed('xargs') ? xargs('/bin/true') : undefined,
-    // As delayq does: a handler of its own session can be ended with all that it started.
+    // delayq too gives each handler its own session, so that it can be killed with all its children.
     setsid: installed('xargs') && installed('setsid') ? xargs('setsid /bin/true') : undefined,
     delayq: async () => {
       await rig.flush();

@@ -1,5 +1,5 @@
-// What a consumer costs that waits for a job due in an hour: commands that it sends to Redis (MONITOR tells those apart from
-// what scripts do inside), and CPU time of its process.
+// What a consumer costs while it waits for a job due in an hour: the commands it sends (MONITOR marks those that scripts
+// call), and the CPU time of its process.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PEERS } from '../peers/names.js';
 import { live, usage } from '../processes.js';
@@ -30,8 +30,8 @@ export async function measure(rig) {
     ]);
   };
   return [
-    section('A consumer that waits', 'commands/s', ({ commands }) => commands, { value: 1 }),
-    section('A consumer that waits', '% of a CPU', ({ cpu }) => cpu, { value: 0.5 }),
+    section('A waiting consumer', 'commands/s', ({ commands }) => commands, { value: 1 }),
+    section('A waiting consumer', '% of a CPU', ({ cpu }) => cpu, { value: 0.5 }),
   ];
 }
 
@@ -39,7 +39,7 @@ async function watched(rig, peer, start, ms) {
   await rig.flush();
   await rig.act(peer, 'fill', { n: 1, at: Date.now() + 3_600_000 });
   const consumer = start();
-  // Until it has connected and looked.
+  // Until it has connected and polled once.
   await sleep(2_500);
   let commands = 0;
   const monitor = await rig.admin.monitor();

@@ -1,4 +1,4 @@
-// Enqueue from a program: one after the other, by 100 callers at a time, and by the call for many. Jobs due in an hour.
+// Enqueues from a program: one by one, with 100 concurrent callers, and with the bulk call. Jobs are due in an hour.
 import { PEERS } from '../peers/names.js';
 import { interleave } from '../rounds.js';
 import { rates } from '../table.js';
@@ -26,7 +26,7 @@ export async function measure(rig) {
           name,
           ours: speeds.delayq,
           theirs: speeds[peer],
-          // First of the Node peers.
+          // The goal is to be the fastest of the Node libraries.
           target: ['bullmq', 'bee-queue'].includes(peer) ? { ratio: 1 } : undefined,
         })),
       ),

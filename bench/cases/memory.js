@@ -1,9 +1,9 @@
-// What Redis needs for a job that waits: payload of 115 bytes, due in an hour.
+// The memory that Redis needs for a pending job with a payload of 115 bytes.
 import { PEERS } from '../peers/names.js';
 import { progress } from '../rounds.js';
 import { costs } from '../table.js';
 
-/** Hash tables double: at these sizes, and at an eighth of them, all are equally full. */
+/** Hash tables double: at these sizes, and at an eighth of them, all tables are equally full. */
 const [OURS, THEIRS] = [1_000_000, 250_000];
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
@@ -25,5 +25,5 @@ export async function measure(rig) {
     const at = Date.now() + 3_600_000;
     rows.push({ name, ours, theirs: await bytes(n, () => rig.act(peer, 'fill', { n, at })), target: { ratio: 1 } });
   }
-  return [costs('Redis memory of a job that waits', 'bytes', rows)];
+  return [costs('Redis memory of a pending job', 'bytes', rows)];
 }

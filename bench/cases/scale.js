@@ -1,5 +1,5 @@
-// What millions of pending jobs cost: the longest call that Redis was held by, and how a drain of due jobs, and one that
-// finds nothing, grow.
+// What millions of pending jobs cost: the longest call that blocked Redis, and how the time of a drain grows, with due jobs
+// and with none.
 import { connect, Queue } from '../../dist/index.js';
 import { installed, output } from '../processes.js';
 import { median, progress } from '../rounds.js';
@@ -69,11 +69,11 @@ export async function measure(rig) {
     ),
     grown(drain, 'µs of Redis a job', ({ runs }) => runs.map((run) => run.server), 3),
     grown(drain, 'µs of time a job', ({ runs }) => runs.map((run) => run.wall), 3),
-    grown('Drain with nothing due', 'µs there and back', ({ empty }) => empty, 1.3),
+    grown('Drain with nothing due', 'µs per round trip', ({ empty }) => empty, 1.3),
   ];
 }
 
-/** Enqueues due jobs and drains them; µs a job, of Redis and in all. */
+/** Enqueues due jobs and drains them. Returns µs per job: of Redis, and in total. */
 async function drained(rig, queue) {
   await queue.enqueue(Array.from({ length: DUE }, (_, i) => ({ payload: { i } })));
   const before = await rig.commandStats('evalsha');
@@ -89,7 +89,7 @@ async function drained(rig, queue) {
   return { server: (usec - before.usec) / DUE, wall: (wall * 1_000) / DUE };
 }
 
-/** The longest call since the last look, ms (1 when none took longer), how many took over 3 ms, how many there were, and their mean. */
+/** Calls since the last reset: the longest, ms (at least 1), how many took over 3 ms, how many in all, and the mean, ms. */
 async function slowest(rig) {
   const entries = await rig.admin.slowlog('GET', 100_000);
   const { calls, usec } = await rig.commandStats('evalsha');
@@ -104,7 +104,7 @@ async function slowest(rig) {
   };
 }
 
-/** How long a process that only counts was held up at most within 3 s, ms. */
+/** The longest stall of a busy loop within 3 s, ms. */
 function stalls() {
   const said = output(['redis-cli', '--intrinsic-latency', '3']);
   return Number([...said.matchAll(/Max latency so far: (\d+)/g)].at(-1)?.[1]) / 1_000;

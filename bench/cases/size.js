@@ -1,5 +1,5 @@
-// What `npm install delayq` puts on a disk: the package as it is published, and what it depends on. Talks to npm's registry
-// for what npm's cache does not have.
+// The disk space of `npm install delayq`: the published package and its dependencies. Uses npm's registry for what is not in
+// npm's cache.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { output } from '../processes.js';
@@ -12,7 +12,7 @@ export async function measure(rig) {
   const directory = rig.file('installed');
   mkdirSync(directory);
   writeFileSync(`${directory}/package.json`, '{"private":true}');
-  // dist is built.
+  // dist is already built: prepack need not run.
   const flags = ['--ignore-scripts', '--silent', '--pack-destination', directory];
   const tarball = output(['npm', 'pack', ...flags], { cwd: ROOT })
     .split('\n')

@@ -1,4 +1,4 @@
-// What one start costs, from the shell's fork to the exit: what every call out of cron or a script pays.
+// The time of one start, from the shell's fork to the exit: what every call from cron or a script costs.
 import { writeFileSync } from 'node:fs';
 import { installed, timedShell } from '../processes.js';
 import { DELAYQ } from '../rig.js';
@@ -6,13 +6,13 @@ import { interleave } from '../rounds.js';
 import { costs } from '../table.js';
 
 /**
- * One sample is five starts in a row by a shell: to fork a small shell costs next to nothing, to fork a Node process that
- * has grown costs milliseconds. The shell's own start is a part of a ms in each.
+ * One sample is five starts in a row by a shell: forking a small shell costs almost nothing, forking a large Node process
+ * costs milliseconds. The shell's own start adds a fraction of a ms to each.
  */
 const STARTS = 5;
 const LOOP = `i=0; while [ $((i += 1)) -le ${STARTS} ]; do "$@" </dev/null || exit; done`;
 
-/** How PHP programs enqueue: the same keys, written by MULTI. */
+/** A PHP producer: writes the same keys with MULTI. */
 const PHP = `<?php
 $redis = new Redis();
 $redis->connect('127.0.0.1', (int) $argv[1]);
@@ -39,7 +39,7 @@ export async function measure(rig) {
   };
   const contender = (command) =>
     command && (async () => ((await timedShell(LOOP, command, { env: rig.env })).seconds * 1e3) / STARTS);
-  // The first start of each, from a cold disk, does not count.
+  // The first starts do not count: they read from disk and write the cache of compiled code.
   for (const command of Object.values(commands)) await contender(command)?.();
   await rig.flush();
   const contenders = Object.fromEntries(Object.entries(commands).map(([name, command]) => [name, contender(command)]));

@@ -1,4 +1,4 @@
-// How late jobs come to consumers that wait for them, by the clock of the machine, in whole ms.
+// How late waiting consumers get their jobs, by the machine's clock, in whole ms.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PEERS } from '../peers/names.js';
 import { live } from '../processes.js';
@@ -43,7 +43,7 @@ export async function measure(rig) {
         ours: p99(peers.delayq),
         theirs: p99(peers[peer]),
         shown: [text(peers.delayq), text(peers[peer])],
-        note: peers[peer]?.some((round) => round.early > 0) ? 'some of its jobs came early' : undefined,
+        note: peers[peer]?.some((round) => round.early > 0) ? 'some jobs were early' : undefined,
       })),
     ),
     costs('Lateness, a job every 20 ms due 50 ms to 2 s ahead', unit, [
@@ -54,13 +54,13 @@ export async function measure(rig) {
         shown: [text(rounds)],
         target: { value: 5 },
       })),
-      { name: 'jobs that came early, of all', alone: true, ours: [early], target: { value: 0 } },
+      { name: 'jobs that were early', alone: true, ours: [early], target: { value: 0 } },
     ]),
   ];
 }
 
 /**
- * Lets `peer` enqueue while the consumers wait. A consumer prints, for each job, how late it was, or the job's payload.
+ * Lets `peer` enqueue while the consumers wait. For each job a consumer prints how late it was, ms, or the payload.
  *
  * @param {import('../rig.js').Rig} rig
  * @param {ReturnType<typeof live>[]} consumers
@@ -78,7 +78,7 @@ async function lateness(rig, consumers, peer, act, options) {
           if (line === 'ready') resolve(undefined);
           else late.push(line.startsWith('{') ? Date.now() - JSON.parse(line).at : Number(line));
         });
-        // The command line says nothing before its first job.
+        // The command line prints nothing before its first job.
         setTimeout(resolve, 2_000);
       }),
   );
@@ -87,7 +87,7 @@ async function lateness(rig, consumers, peer, act, options) {
   const end = Date.now() + 20_000;
   while (late.length < options.n && Date.now() < end) await sleep(50);
   await Promise.all(consumers.map((consumer) => consumer.end()));
-  if (late.length < options.n) throw new Error(`${peer}: ${late.length} of ${options.n} jobs came`);
+  if (late.length < options.n) throw new Error(`${peer}: got ${late.length} of ${options.n} jobs`);
   return {
     p50: quantile(late, 0.5),
     p99: quantile(late, 0.99),

@@ -1,4 +1,4 @@
-// The library's worker with a handler that does nothing: delivered at least once, retries on, each job confirmed.
+// The library's worker with a no-op handler: at least once, with retries, each job acknowledged.
 import { PEERS } from '../peers/names.js';
 import { interleave } from '../rounds.js';
 import { rates } from '../table.js';
@@ -16,7 +16,7 @@ export async function measure(rig) {
   const speeds = await interleave(rig.rounds(5), rig.contenders(contender));
   return [
     rates(
-      `Worker, ${n.toLocaleString('en')} due jobs, async handler that does nothing`,
+      `Worker, ${n.toLocaleString('en')} due jobs, async no-op handler`,
       Object.entries(PEERS).map(([peer, name]) => ({
         name: peer === 'naive' ? 'ZRANGEBYSCORE loop, at most once' : name,
         ours: speeds.delayq,

@@ -1,5 +1,4 @@
-// beanstalkd, by a client of its own: commands are written without waiting for the answers before them, as its protocol
-// allows, and answers are told apart in bytes.
+// beanstalkd with a minimal client that pipelines its commands, as the protocol allows.
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { overlapped } from './overlapped.js';
@@ -12,7 +11,7 @@ const LF = 10;
 export async function open({ beanstalkd: port }) {
   const socket = connect(port, '127.0.0.1').setNoDelay();
   await once(socket, 'connect');
-  /** Who waits for an answer, in order. @type {((line: string, body?: Buffer) => void)[]} */
+  /** Callbacks for the replies, in order. @type {((line: string, body?: Buffer) => void)[]} */
   const waiting = [];
   let first = 0;
   let rest = Buffer.alloc(0);
@@ -40,7 +39,7 @@ export async function open({ beanstalkd: port }) {
     }
     rest = bytes.subarray(start);
   });
-  // What is said in one turn of the event loop goes out in one write.
+  // All commands of one turn of the event loop go out in one write.
   let outbox = '';
   const say = (text, answered) => {
     if (outbox === '') setImmediate(flush);
@@ -51,7 +50,7 @@ export async function open({ beanstalkd: port }) {
     socket.write(outbox);
     outbox = '';
   };
-  /** Whole seconds, rounded up: nothing may be early. */
+  /** Delays are whole seconds, rounded up so that no job is early. */
   const add = (data, at = 0) =>
     new Promise((resolve) => {
       const body = JSON.stringify(data);

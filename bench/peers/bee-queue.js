@@ -1,7 +1,7 @@
 import BeeQueue from 'bee-queue';
 import { overlapped } from './overlapped.js';
 
-/** No events to other processes, nothing kept: its fastest way. Delayed jobs are as by default (`delayedDebounce` 1 s). */
+/** Its fastest settings: no events, no finished jobs kept. Delayed jobs use the default `delayedDebounce` of 1 s. */
 const SETTINGS = { getEvents: false, sendEvents: false, storeJobs: false, removeOnSuccess: true };
 
 /** @param {import('./peer.js').Where} where */

@@ -1,7 +1,7 @@
 import { Queue, Worker } from 'bullmq';
 import { overlapped } from './overlapped.js';
 
-/** Five tries, as delayq has; done jobs are removed, as the others do. */
+/** Five attempts, as in delayq; completed jobs are removed, as in the others. */
 const OPTIONS = { attempts: 5, backoff: { type: 'exponential', delay: 15_000 }, removeOnComplete: true };
 
 const optionsOf = (at) => (at === undefined ? OPTIONS : { ...OPTIONS, delay: Math.max(0, at - Date.now()) });

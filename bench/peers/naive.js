@@ -1,5 +1,5 @@
-// What people write who need no queue: a sorted set of due times, a hash of payloads, a loop that looks once a second. At
-// most once, no retries.
+// A queue without a library: a sorted set of due times, a hash of payloads, a loop that polls once a second. At most once, no
+// retries.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
@@ -18,7 +18,7 @@ export async function open({ redis: address }) {
     multi.zadd(DUE, ...named.flatMap(({ id, at }) => [at, id]));
     return multi.exec();
   };
-  /** Handles what is due, 500 at a time; whoever removes an id has the job. */
+  /** Handles due jobs, 500 at a time. The process that removes an id owns the job. */
   const sweep = async (handle) => {
     for (;;) {
       const ids = await redis.zrangebyscore(DUE, '-inf', Date.now(), 'LIMIT', 0, 500);

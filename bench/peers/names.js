@@ -1,4 +1,4 @@
-/** How the peers are called in the table. @type {Record<string, string>} */
+/** The peers' names in the table. @type {Record<string, string>} */
 export const PEERS = {
   bullmq: 'BullMQ',
   'bee-queue': 'bee-queue',

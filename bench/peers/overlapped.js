@@ -1,9 +1,9 @@
-/** As many as delayq itself has on their way. */
+/** Calls in flight, as many as delayq has. */
 const IN_FLIGHT = 8;
 
 /**
- * Hands `all` to `send`, `size` at a time, with several calls on their way at once: whoever waits for each answer before the next
- * call is half as fast.
+ * Calls `send` with `size` items of `all` at a time and keeps several calls in flight: waiting for each reply halves the
+ * rate.
  *
  * @template T
  * @param {T[]} all
