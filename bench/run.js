@@ -6,15 +6,15 @@ import { prepare } from './prepare.js';
 /** The topics in the order of the table. cases/NAME.js measures topic NAME. */
 const TOPICS = {
   bulk: 'enqueue a million lines, against redis-cli --pipe',
-  drain: 'drain a million jobs to stdout, against beanstalkd, bee-queue, BullMQ and a raw socket',
-  library: 'enqueue from a program, against BullMQ, bee-queue, beanstalkd and a plain sorted set',
+  drain: 'drain a million jobs to stdout, against peers and a raw socket',
+  library: 'enqueue from a program, against BullMQ, bee-queue and others',
   worker: 'handle jobs in a program, against the same',
   handlers: 'a process per job, against xargs',
   watch: 'how late waiting consumers get their jobs, against the same',
   idle: 'what a waiting consumer costs',
   scale: 'how long calls take with up to five million pending jobs',
   memory: 'how much memory Redis needs per job',
-  start: 'how long the command line takes to start, against node, redis-cli and PHP',
+  start: 'how long a start takes, against node, redis-cli and PHP',
   size: 'how much disk space npm install takes',
 };
 

@@ -1,10 +1,11 @@
 /*
- * Runs dist/cli/main.cjs with the code that V8 compiled in earlier runs: compiling takes a third of a short run. One cache
- * file holds the code of all commands; the first run of a command adds its code. The file is beside the bundle or in the
- * user's cache directory. Commands work without it, so failures to read or write it are ignored.
+ * Runs dist/cli/main.cjs with the code that V8 compiled in earlier runs: compiling takes a third of a short run.
+ * One cache file holds the code of all commands; the first run of a command adds its code. The file is beside the
+ * bundle or in the user's cache directory. Commands work without it, so failures to read or write it are ignored.
  *
- * V8 does not verify such a cache: a forged one runs as code, a damaged one crashes the process. So it is only read if no
- * user but this one and root can have written it, and it holds everything twice: comparing is faster than a checksum.
+ * V8 does not verify such a cache: a forged one runs as code, a damaged one crashes the process. So it is only read
+ * if no user but this one and root can have written it, and it holds everything twice: comparing the two takes less
+ * time than a checksum.
  */
 const fs = require('node:fs');
 const { dirname, join } = require('node:path');
@@ -18,7 +19,7 @@ const LONG_RUN_S = 10;
 /** Older caches are removed: their installation may be gone. One that is still in use is written again. Milliseconds. */
 const KEEP_MS = 30 * 86_400_000;
 
-/** One file for each installation and for each set of Node's flags, as V8 rejects code compiled with other flags. */
+/** One file per installation and set of Node's flags, as V8 rejects code compiled with other flags. */
 const setup = [BUNDLE, ...process.execArgv, process.env.NODE_OPTIONS].join(' ').trim();
 const FILE = `${setup.replace(/[^-=.\w]+/g, '_').slice(-200)}.cache`;
 

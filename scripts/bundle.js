@@ -10,16 +10,19 @@ const { version } = createRequire(import.meta.url)('../package.json');
 const shas = Object.fromEntries(SCRIPTS.map((name) => [name, shaOf(name)]));
 
 /**
- * Replacements for modules that ioredis imports. With the originals a start takes up to 20 ms longer, half as long again.
+ * Replacements for modules that ioredis imports. With the originals a start takes up to 20 ms longer.
  */
 const REPLACED = {
-  // ioredis makes two methods for each command that Redis has. delayq calls only sendCommand(); these are what ioredis
-  // itself calls on a plain connection. It asks `exists` for cluster and auto-pipelining, which delayq does not use.
+  // ioredis defines two methods for each command of Redis. delayq calls only sendCommand() and subscribe(); the others
+  // below are those that ioredis itself calls on a plain connection. It asks `exists` before the connection is ready,
+  // and for key prefixes, clusters and auto-pipelining: delayq uses none of these.
   '@ioredis/commands': `
     exports.list = ['auth', 'client', 'hello', 'info', 'psubscribe', 'readonly', 'select', 'ssubscribe', 'subscribe'];
     exports.exists = () => false;`,
+  // delayq does not use ioredis's Cluster.
   './cluster': '',
-  // Logs with DEBUG=ioredis:*, but not the arguments of commands (%o): they hold the password and payloads. %c skips them.
+  // Logs if DEBUG=ioredis:*, but without the arguments of commands (%o), which hold the password and payloads: %c skips
+  // them.
   debug: `
     const { format } = require('node:util');
     const enabled = /(^|[\\s,])(\\*|ioredis\\b)/.test(process.env.DEBUG ?? '');
