@@ -102,9 +102,7 @@ describe('a lost reply', () => {
       ([, from, to]) => [Number(from), Number(to)] as const,
     );
     expect(unknown.length).toBeGreaterThan(0);
-    expect(stderr).toContain(
-      `in doubt: ${unknown.length.toLocaleString('en')} jobs that may or may not be enqueued\n`,
-    );
+    expect(stderr).toContain(`in doubt: ${unknown.length.toLocaleString('en')} jobs that may or may not be enqueued\n`);
     const again = [
       ...unknown.map(([line, id]) => ({ payload: line - 1, id })),
       ...missed.flatMap(([from, to]) => Array.from({ length: to - from + 1 }, (_, i) => ({ payload: from + i - 1 }))),
