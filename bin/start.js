@@ -13,7 +13,7 @@ const { Script } = require('node:vm');
 
 const BUNDLE = join(__dirname, '../dist/cli/main.cjs');
 
-/** V8 discards code that has not run for a while, so a long run no longer has the code of its start. Seconds. */
+/** V8 discards code that has not run for a while, so a long run has lost the code of its start. Seconds. */
 const LONG_RUN_S = 10;
 
 /** Older caches are removed: their installation may be gone. One that is still in use is written again. Milliseconds. */
