@@ -26,7 +26,9 @@ export class Mender {
   get refusal(): Finding[] {
     if (!this.#refusal) return [];
     const { why, next } = this.#refusal;
-    return [bad('warn', 'not-mended', `cannot be fixed: ${why}`, 'Redis refuses writes, so the faults remain', next)];
+    return [
+      bad('warn', 'not-mended', `cannot be repaired: ${why}`, 'Redis refuses writes, so the faults remain', next),
+    ];
   }
 }
 

@@ -26,7 +26,7 @@ const harm = fc.oneof(
   ),
 );
 
-it('whatever other software did, a mended queue is in order, and every payload can be delivered', async () => {
+it('whatever other software did, a repaired queue is in order, and every payload can be delivered', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(harm, { minLength: 1, maxLength: 25, size: 'max' }), async (harms) => {
       const name = freshName();
@@ -66,7 +66,7 @@ async function delivered(name: string): Promise<string[]> {
   }
 }
 
-it('mending changes nothing that is in order', async () => {
+it('repairing changes nothing that is in order', async () => {
   const queue = freshQueue();
   await queue.enqueue(['a', 'b', 'c', 'd'].map((one, i) => ({ payload: i, id: one, ttl: '1d' })));
   await queue.nack((await queue.drain({ limit: 1 })).jobs, { mode: 'dead' });

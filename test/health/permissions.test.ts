@@ -68,7 +68,7 @@ describe('the permissions of the user', () => {
     });
   });
 
-  it('for one check are missing, and the others still find and mend faults', async () => {
+  it('for one check are missing, and the others still find and repair faults', async () => {
     const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-pttl', '-sismember');
     await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
     const lose = () => sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} hset 'delayq:{q}:payload' lost 1`);
@@ -79,13 +79,13 @@ describe('the permissions of the user', () => {
     expect(stdout).toMatch(/^skip {2}q +cannot tell: NOPERM.*sismember/m);
   });
 
-  it('to write are missing: faults are reported, although they cannot be mended', async () => {
+  it('to write are missing: faults are reported, although they cannot be repaired', async () => {
     const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-zrem', '-hset');
     await sh(`redis-cli -s ${/\/tmp.*/.exec(url)?.[0]} zadd 'delayq:{q}:pending' 9e12 ghost`);
     const { code, stdout, stderr } = await delayq(['doctor', '--redis', url, '--fix', '--yes']);
     expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
     expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
-    expect(stdout).toMatch(/^warn {2}q +cannot be fixed: /m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be repaired: /m);
   });
 
   it('are tried without changing anything', async () => {

@@ -72,7 +72,7 @@ describe('memory', () => {
     expect(await doctor(server.url)).toMatchObject({ code: 2, told: { memory: { level: 'fail' } } });
   });
 
-  it('that is full does not prevent mending', async () => {
+  it('that is full does not prevent repairs', async () => {
     const server = await serverWith();
     await delayq(['enqueue', '-q', '--redis', server.url, 'q', '1', '--in', '1h']);
     await server.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
@@ -180,7 +180,7 @@ describe('a replica', () => {
     await until(async () => (await doctor(primary.tcpUrl)).told.replicas?.what.startsWith('1 replica connected'));
   });
 
-  it('shows faults, although nothing can be mended there', async () => {
+  it('shows faults, although nothing can be repaired there', async () => {
     const primary = await during(Server.start({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] }));
     await primary.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
     const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
@@ -188,7 +188,7 @@ describe('a replica', () => {
     const { code, stdout, stderr } = await delayq(['doctor', '--redis', replica.url, '--fix', '--yes', 'q']);
     expect({ code, stderr }).toEqual({ code: 2, stderr: '' });
     expect(stdout).toMatch(/^fail {2}q +1 job without a payload$/m);
-    expect(stdout).toMatch(/^warn {2}q +cannot be fixed: READONLY /m);
+    expect(stdout).toMatch(/^warn {2}q +cannot be repaired: READONLY /m);
   });
 
   it.each([
