@@ -51,7 +51,7 @@ describe('eviction', () => {
       eviction: { level: 'fail', why: expect.stringContaining('deletes whole queues') },
     });
     const mend = await sh(String(told.eviction?.next), { env: { DELAYQ_REDIS_URL: server.url } });
-    expect(mend).toMatchObject({ code: 0, stderr: expect.stringContaining('maxmemory-policy is noeviction now') });
+    expect(mend).toMatchObject({ code: 0, stderr: expect.stringContaining('maxmemory-policy is now noeviction') });
     expect(await doctor(server.url)).toMatchObject({ code: 0, told: { eviction: { level: 'ok' } } });
   });
 
