@@ -104,7 +104,7 @@ describe('delayq adopt', () => {
       '4 jobs stayed',
       `without a member in ${zset}: stray`,
       '--wrap',
-      'run it again once producers write to delayq',
+      'run it again when the producers write to delayq',
     ])
       expect(stderr).toContain(said);
     expect(await payloads(name)).toEqual({ good: '1' });
