@@ -1,7 +1,8 @@
 /*
  * Runs dist/cli/main.cjs with the code that V8 compiled in earlier runs: compiling takes a third of a short run.
- * One cache file holds the code of all commands; the first run of a command adds its code. The file is beside the
- * bundle or in the user's cache directory. Commands work without it, so failures to read or write it are ignored.
+ * One cache file holds the code of all commands, another that of help and version, which need little; the first run of
+ * a command adds its code. The files are beside the bundle or in the user's cache directory. Commands work without
+ * them, so failures to read or write them are ignored.
  *
  * V8 does not verify such a cache: a forged one runs as code, a damaged one crashes the process. So it is only read
  * if no user but this one and root can have written it, and it holds everything twice: comparing the two takes less
@@ -18,10 +19,6 @@ const LONG_RUN_S = 10;
 
 /** Older caches are removed: their installation may be gone. One that is still in use is written again. Milliseconds. */
 const KEEP_MS = 30 * 86_400_000;
-
-/** One file per installation and set of Node's flags, as V8 rejects code compiled with other flags. */
-const setup = [BUNDLE, ...process.execArgv, process.env.NODE_OPTIONS].join(' ').trim();
-const FILE = `${setup.replace(/[^-=.\w]+/g, '_').slice(-200)}.cache`;
 
 const user = process.geteuid?.();
 
@@ -53,6 +50,13 @@ function commandOf(words) {
   if (own.includes('--help') || own.includes('-h')) return 'help';
   return /^[-\w]+$/.exec(own[0] ?? '')?.[0] ?? 'none';
 }
+
+const command = commandOf(process.argv.slice(2));
+
+/** The files are per installation and set of Node's flags, as V8 rejects code compiled with other flags. */
+const setup = [BUNDLE, ...process.execArgv, process.env.NODE_OPTIONS].join(' ').trim();
+const group = /^(help|none)$|^-/.test(command) ? 'help' : 'commands';
+const FILE = `${setup.replace(/[^-=.\w]+/g, '_').slice(-200)}-${group}.cache`;
 
 /** The code cached in `directory` and the commands it covers; undefined if none fits this bundle and this Node. */
 function read(directory) {
@@ -103,7 +107,6 @@ function write(directory, code, commands) {
 const source = fs.readFileSync(BUNDLE).latin1Slice();
 // V8 checks its own version, but of the source only the length.
 const key = [source.slice(3, 19), fs.statSync(BUNDLE).mtimeMs, process.version, process.arch].join(' ');
-const command = commandOf(process.argv.slice(2));
 
 let cache;
 for (const directory of directories()) {

@@ -255,9 +255,7 @@ describe('--replicas', () => {
     ]);
     for (const { code, stdout, stderr } of [made, given]) {
       expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 75, created: 0, unconfirmed: 1_200, unknown: 0 });
-      expect(stderr).toMatch(
-        /in doubt: 1,200 jobs enqueued, but perhaps not durable\n.*\n.*repeat with the same ids/,
-      );
+      expect(stderr).toMatch(/in doubt: 1,200 jobs enqueued, but perhaps not durable\n.*\n.*repeat with the same ids/);
       expect(stderr).not.toContain('lines after');
     }
     expect(made.stderr.match(/line \d+: enqueued, .* the id \w+/g)).toHaveLength(1_200);
