@@ -91,6 +91,14 @@ describe('a folder is seen at a glance:', () => {
     expect(counts.filter(([folder, count]) => folder !== 'cli/commands' && Number(count) > 12)).toEqual([]);
   });
 
+  it('no file has over 320 lines, no script over 90', () => {
+    const long = (directory: string, ending: string, most: number) =>
+      below(directory, ending).filter(
+        (file) => readFileSync(join(root, directory, file), 'utf8').split('\n').length - 1 > most,
+      );
+    expect([...long('src', '.ts', 320), ...long('lua', '.lua', 90)]).toEqual([]);
+  });
+
   it('each folder of lua/ but lib has its file in scripts/', () => {
     const folders = new Set(below('lua', '.lua').map((file) => dirname(file)));
     folders.delete('lib');
