@@ -41,7 +41,7 @@ it('the commands of the incident example print what it shows', async () => {
     const { stdout } = await sh(`script -qec '${quoted}' /dev/null`, { env });
     // Progress lines depend on time.
     const lines = stdout.replaceAll('\r\n', '\n').replace(PROGRESS, '').trimEnd().split('\n');
-    expect(lines.length, `${command}:\n${stdout}`).toBe(Math.max(1, prints.length));
-    for (const [i, line] of prints.entries()) expect(lines[i], command).toMatch(likeLine(line));
+    expect.soft(lines.length, `${command}:\n${stdout}`).toBe(Math.max(1, prints.length));
+    for (const [i, line] of prints.entries()) expect.soft(lines[i], command).toMatch(likeLine(line));
   }
 });

@@ -40,7 +40,7 @@ async function upToDate(primary: Server): Promise<boolean> {
 }
 
 describe.runIf(!knowsWaitaof('redis-server'))('a server without WAITAOF', () => {
-  it('is told before anything has changed: exit 78', async () => {
+  it('is rejected before anything is written: exit 78', async () => {
     const own = await server();
     for (const args of [
       ['enqueue', '--durable', 'q', '1'],
@@ -61,7 +61,7 @@ const binary = ['redis-server', 'valkey-server'].find(knowsWaitaof);
 describe.runIf(binary)('--durable', () => {
   const durable = (...args: string[]) => server({ binary: binary as string, args });
 
-  it('is refused where the AOF is off, before anything has changed: exit 78', async () => {
+  it('is rejected if the AOF is off, before anything is written: exit 78', async () => {
     const own = await durable();
     expect(await delayq(['enqueue', '--durable', 'q', '1'], via(own.url))).toMatchObject({
       code: 78,
@@ -71,7 +71,7 @@ describe.runIf(binary)('--durable', () => {
     expect(await own.admin.dbsize()).toBe(0);
   });
 
-  it('confirms jobs that are on the disk, and what it confirmed outlives a SIGKILL of Redis', async () => {
+  it('confirms jobs that are on disk, and they survive a SIGKILL of Redis', async () => {
     const own = await durable('--appendonly', 'yes');
     const { code, stdout } = await delayq(['enqueue', '--durable', '--json', '--id', 'a', 'q', '1'], via(own.url));
     expect({ code, ...JSON.parse(stdout) }).toMatchObject({ code: 0, id: 'a', confirmed: { disk: true } });
@@ -93,7 +93,7 @@ describe.runIf(binary)('--durable', () => {
     expect(await payloads(own)).toEqual({ a: '1', b: '2', c: '3' });
   });
 
-  it('takes many lines and prints every id', async () => {
+  it('accepts many lines and prints every id', async () => {
     const own = await durable('--appendonly', 'yes');
     const input = numbers(20_000);
     const { code, stdout, stderr } = await delayq(['enqueue', '--durable', 'q', '-'], { input, ...via(own.url) });
@@ -104,7 +104,7 @@ describe.runIf(binary)('--durable', () => {
     expect(JSON.parse(summary.stdout)).toMatchObject({ created: 2, confirmed: { disk: true } });
   });
 
-  it('says that the job is there when Redis does not confirm it: exit 75', async () => {
+  it('says that the job is enqueued if Redis does not confirm it: exit 75', async () => {
     const own = await durable('--appendonly', 'yes', '--appendfsync', 'no');
     expect(await delayq(['enqueue', '--durable', '--id', 'a', 'q', '1'], via(own.url))).toMatchObject({
       code: 75,
@@ -116,7 +116,7 @@ describe.runIf(binary)('--durable', () => {
     expect(await payloads(own)).toEqual({ a: '1' });
   });
 
-  it('says that the job is there, and what to do, when the AOF was turned off meanwhile', async () => {
+  it('says that the job is enqueued, and what to do, if the AOF was turned off in between', async () => {
     const own = await durable('--appendonly', 'yes');
     const queue = queueAt(own.url);
     await queue.enqueue({ payload: 0 }, { durable: true });
@@ -124,16 +124,16 @@ describe.runIf(binary)('--durable', () => {
     const error = await queue.enqueue({ payload: 1, id: 'a' }, { durable: true }).catch((error) => error);
     expect({ ...error, message: error.message }).toMatchObject({
       code: 'unknown',
-      message: 'job a is there, but its durability is unknown',
+      message: 'job a is enqueued, but its durability is unknown',
       why: expect.stringMatching(/^Redis at .* writes no AOF/),
-      next: expect.stringMatching(/^turn it on: .*; then repeat with --id a until it is confirmed/),
+      next: expect.stringMatching(/^turn it on .*; then repeat with --id a until it is confirmed/),
       ids: ['a'],
       stored: true,
     });
     expect(await payloads(own)).toMatchObject({ a: '1' });
   });
 
-  it('with --replicas never confirms what was written between the two waits of others', async () => {
+  it('with --replicas never confirms what was written between the two waits of other jobs', async () => {
     const { primary, replica } = await pair(binary, '--appendonly', 'yes', '--appendfsync', 'always');
     const queue = queueAt(primary.url);
     const asked = { durable: true, replicas: 1 };
@@ -148,7 +148,7 @@ describe.runIf(binary)('--durable', () => {
     replica.signal('SIGSTOP');
     const first = queue.enqueue({ payload: 1 }, asked);
     await until(async () => / flags=b/.test(await client()));
-    // Redis has it, and carries it out once the WAIT before it is over.
+    // Redis has received it, and runs it after the WAIT before it.
     const second = queue.enqueue({ payload: 2 }, asked);
     await until(async () => / flags=b.* qbuf=[1-9]/.test(await client()));
     replica.signal('SIGCONT');
@@ -183,17 +183,17 @@ describe('--replicas', () => {
     ]);
   });
 
-  it('is refused where fewer answer, before anything has changed: exit 75', async () => {
+  it('is rejected if fewer answer, before anything is written: exit 75', async () => {
     const own = await server();
     expect(await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(own.url))).toMatchObject({
       code: 75,
       stdout: '',
-      stderr: expect.stringMatching(/too few replicas answer\n {2}why: .*0 of 1 .*\n {2}next: no job is sent before/),
+      stderr: expect.stringMatching(/too few replicas\n {2}why: .*0 of 1 .*\n {2}next: .*no job is sent/),
     });
     expect(await own.admin.dbsize()).toBe(0);
   });
 
-  it('is refused by a replica, exit 75, and without the right to WAIT, exit 77', async () => {
+  it('is rejected by a replica, exit 75, and without permission for WAIT, exit 77', async () => {
     const { primary, replica } = await pair();
     expect(await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(replica.url))).toMatchObject({
       code: 75,
@@ -205,12 +205,13 @@ describe('--replicas', () => {
     expect(await primary.admin.dbsize()).toBe(0);
   });
 
-  it('names the job when too few confirm it, exit 75; repeating with its id makes no second one', async () => {
+  it('names the job if too few confirm it, exit 75; repeating with its id makes no second job', async () => {
     const { primary, replica } = await pair();
     replica.signal('SIGSTOP');
     const first = await delayq(['enqueue', '--replicas', '1', 'q', '1'], via(primary.url));
     expect(first).toMatchObject({ code: 75, stdout: '' });
-    const [, id = ''] = /job (\w+) is there, but its durability is unknown\n.*0 of 1 replicas/.exec(first.stderr) ?? [];
+    const [, id = ''] =
+      /job (\w+) is enqueued, but its durability is unknown\n.*0 of 1 replicas/.exec(first.stderr) ?? [];
     expect(first.stderr).toContain(`repeat with --id ${id} until it is confirmed`);
     expect(await payloads(primary)).toEqual({ [id]: '1' });
     replica.signal('SIGCONT');
@@ -223,7 +224,7 @@ describe('--replicas', () => {
     expect(await payloads(replica)).toEqual({ [id]: '1' });
   });
 
-  it('in bulk tells such lines one by one, and prints no id of theirs', async () => {
+  it('in bulk reports such lines one by one, and does not print their ids', async () => {
     const { primary, replica } = await pair();
     replica.signal('SIGSTOP');
     const { code, stdout, stderr } = await delayq(['enqueue', '--replicas', '1', 'q', '-'], {
@@ -236,8 +237,8 @@ describe('--replicas', () => {
     expect(told).toHaveLength(2);
   });
 
-  it('in bulk counts all lines of unknown durability, and speaks of further lines only where there may be some', async () => {
-    // A server each: none finds the replica behind before it has sent anything.
+  it('in bulk counts all unconfirmed lines, and mentions further lines only if there may be some', async () => {
+    // A server for each: otherwise the second would find that the replica lags before it sends anything.
     const frozen = async () => {
       const { primary, replica } = await pair();
       replica.signal('SIGSTOP');
@@ -259,14 +260,14 @@ describe('--replicas', () => {
       expect(stderr).not.toContain('lines after');
     }
     expect(made.stderr.match(/line \d+: enqueued, .* the id \w+/g)).toHaveLength(1_200);
-    // Whoever has given the ids needs no more than which lines.
+    // A caller who gave the ids only needs to know the lines.
     const ranges = [...given.stderr.matchAll(/lines (\d+) to (\d+): each enqueued, .* with the same ids/g)];
     expect(ranges.reduce((sum, [, from, to]) => sum + Number(to) - Number(from) + 1, 0)).toBe(1_200);
     expect(linesOf(given.stderr).length).toBeLessThan(10);
     expect(more.stderr).toContain('lines after 2: not enqueued');
   });
 
-  it('confirms nothing for a job that was kept when nothing was written, and says what that may come from', async () => {
+  it('does not confirm a kept job if nothing was written, and says why that may be', async () => {
     const { primary } = await pair();
     await delayq(['enqueue', '--id', 'a', 'q', '1'], via(primary.url));
     await primary.admin.config('SET', 'maxmemory', '1mb');
@@ -276,20 +277,20 @@ describe('--replicas', () => {
       code: 75,
       stdout: '',
       stderr: expect.stringMatching(
-        /job a is there, but its durability is unknown\n.*takes no writes.* counter kept .*\n {2}next: .*HGET delayq:\{q\}:stats kept/,
+        /job a is enqueued, but its durability is unknown\n.*accepts no writes.* counter kept .*\n {2}next: .*HGET delayq:\{q\}:stats kept/,
       ),
     };
     expect(await delayq(again, via(primary.url))).toMatchObject(inDoubt);
     await primary.admin.config('SET', 'maxmemory', '0');
     expect(await delayq(again, via(primary.url))).toMatchObject({ code: 0 });
-    // Nor while its counter is spoilt, which no repeat mends.
+    // Nor while its counter is not a number, which no repeat changes.
     await primary.admin.hset(key('q', 'stats'), 'kept', 'many');
     expect(await delayq(again, via(primary.url))).toMatchObject(inDoubt);
     await primary.admin.hdel(key('q', 'stats'), 'kept');
     expect(await delayq(again, via(primary.url))).toMatchObject({ code: 0 });
   });
 
-  it('after a connection lost in the wait asks again, and waits behind a script of the new connection', async () => {
+  it('after a connection lost in the wait repeats, and waits for a write of the new connection', async () => {
     const { primary } = await pair();
     const through = await during(FaultyProxy.start(primary.socket));
     const monitor = await primary.admin.monitor();
@@ -308,11 +309,11 @@ describe('--replicas', () => {
     expect(await payloads(primary)).toEqual({ a: '1' });
     const connection = (...script: string[]) => ['client', 'wait 1000', ...script, 'wait 4000'];
     await until(() => seen.filter((call) => call === 'wait 4000').length === 2);
-    // Listed again behind each script whose counter begins.
+    // The queue is listed again after each script whose counter begins.
     expect(seen).toEqual([...connection('sadd', 'evalsha', 'eval', 'sadd'), ...connection('evalsha', 'sadd')]);
   });
 
-  it('that lost a wait, and cannot ask again, says that the job is there, as Redis has said so', async () => {
+  it('that lost a wait, and cannot repeat, says that the job is enqueued, because Redis has said so', async () => {
     const { primary, replica } = await pair();
     const through = await during(FaultyProxy.start(primary.socket));
     const queue = queueAt(through.url);
@@ -323,8 +324,8 @@ describe('--replicas', () => {
     expect({ ...error, message: error.message, struck: through.struck }).toMatchObject({
       struck: 1,
       code: 'unknown',
-      message: 'job a is there, but its durability is unknown',
-      why: "Redis's answer was lost; asked again: 0 of 1 replicas answered within 1 s",
+      message: 'job a is enqueued, but its durability is unknown',
+      why: "Redis's reply was lost, and the repeat failed: 0 of 1 replicas answered within 1 s",
       next: expect.stringMatching(/^repeat with --id a until it is confirmed/),
       ids: ['a'],
       stored: true,
@@ -337,11 +338,11 @@ describe('--replicas', () => {
     const through = await during(FaultyProxy.start(primary.socket));
     const queue = queueAt(through.url);
     await queue.enqueue({ payload: 'old', id: 'a' });
-    // Had a failover cut it, the job there could be the old one.
+    // After a failover the job could be the old one.
     through.fault = { word: 'WAIT\r\n$1\r\n1\r\n$4\r\n4000', kind: 'cut', times: 1 };
     await expect(
       queue.enqueue({ payload: 'new', id: 'a' }, { replicas: 1, ifExists: 'replace' }),
-    ).rejects.toMatchObject({ why: expect.stringContaining('perhaps the earlier'), ids: ['a'], stored: true });
+    ).rejects.toMatchObject({ why: expect.stringContaining('may be the earlier'), ids: ['a'], stored: true });
     expect(await payloads(primary)).toEqual({ a: '"new"' });
   });
 
@@ -363,33 +364,33 @@ describe('--replicas', () => {
     expect((await queue.counts()).pending).toBe(16_001);
   });
 
-  it('holds a few large payloads at once, not as many as it does small ones', async () => {
+  it('keeps few large payloads in flight, and many small ones', async () => {
     const { primary, replica } = await pair();
     replica.signal('SIGSTOP');
     let taken = 0;
     async function* jobs() {
       for (const payload = 'x'.repeat(1024 * 1024); taken < 64; taken++) yield [{ payload }];
     }
-    // Until the first of them is given up, nothing is confirmed.
+    // Until the first of them gives up, nothing is confirmed.
     for await (const result of queueAt(primary.url).enqueueBatches(jobs(), { replicas: 1 })) {
       expect(result).toMatchObject({ error: { code: 'unknown', stored: true } });
       break;
     }
-    // Four on their way, one to be sent next, one that the source has ready.
+    // Four in flight, one to be sent next, one ready in the source.
     expect(taken).toBeLessThanOrEqual(6);
   });
 
-  it.each(['0', '-1', 'one', '1.5'])('does not take %s for a count: exit 64', async (n) => {
+  it.each(['0', '-1', 'one', '1.5'])('rejects %s as a count: exit 64', async (n) => {
     expect(await delayq(['enqueue', `--replicas=${n}`, 'q', '1'])).toMatchObject({ code: 64, stdout: '' });
   });
 
-  it('is checked in the library, too', async () => {
+  it('is checked by the library, too', async () => {
     const own = await server();
     await expect(queueAt(own.url).enqueue({ payload: 1 }, { replicas: 0 })).rejects.toMatchObject({ code: 'usage' });
   });
 });
 
-it('a pinned connection that was lost fails, although the next call makes a new one', async () => {
+it('a pinned connection fails after a loss, although the next call makes a new one', async () => {
   const own = await server();
   const redis = new Connection(own.url);
   afterwards(() => redis.close());
@@ -400,12 +401,12 @@ it('a pinned connection that was lost fails, although the next call makes a new 
   await expect(line.call('PING')).rejects.toMatchObject({ code: expect.stringMatching(/^(unreachable|unknown)$/) });
   expect(String(await redis.call('PING'))).toBe('PONG');
   await expect(line.call('PING')).rejects.toMatchObject({ code: 'unreachable' });
-  // Its failure does the new connection no harm.
+  // Its failure does not affect the new connection.
   expect(await redis.pin()).not.toBe(line);
   expect(String(await redis.call('PING'))).toBe('PONG');
 });
 
-it('many calls that find the connection dead leave no warning of Node on stderr', async () => {
+it('many calls that find the connection dead cause no warning of Node on stderr', async () => {
   const own = await server();
   const redis = new Connection(own.url);
   afterwards(() => redis.close());
@@ -417,7 +418,7 @@ it('many calls that find the connection dead leave no warning of Node on stderr'
   await redis.connect();
   own.signal('SIGSTOP');
   expect((await pings()).every(({ status }) => status === 'rejected')).toBe(true);
-  // These wait for the end of the old connection, and share a new one.
+  // These wait for the end of the old connection, then share a new one.
   const later = pings();
   own.signal('SIGCONT');
   expect((await later).every(({ status }) => status === 'fulfilled')).toBe(true);

@@ -111,22 +111,22 @@ describe('delayq drain -- command', () => {
   );
 
   it.each([
-    [['drain', 'q', './x'], 'a handler stands after --'],
-    [['drain', 'q', './x', '--', 'y'], 'a handler stands after --'],
-    [['drain', '--', 'q', './x'], 'a handler stands after --'],
+    [['drain', 'q', './x'], 'the handler must follow --'],
+    [['drain', 'q', './x', '--', 'y'], 'the handler must follow --'],
+    [['drain', '--', 'q', './x'], 'the handler must follow --'],
     [['drain', '--pipe', 'cat', 'q', '--', './x'], 'two handlers'],
     [['drain', '--at-most-once', 'q', '--', './x'], 'at least once'],
-    [['drain', '--batch', '5', 'q', '--', './x'], '--batch is for --pipe'],
-    [['drain', '--dead-on', '5', '--pipe', 'cat', 'q'], '--dead-on is for'],
-    [['drain', '--dead-on', '0', 'q', '--', './x'], '"0" does not list'],
+    [['drain', '--batch', '5', 'q', '--', './x'], '--batch needs --pipe'],
+    [['drain', '--dead-on', '5', '--pipe', 'cat', 'q'], '--dead-on needs'],
+    [['drain', '--dead-on', '0', 'q', '--', './x'], '"0" is not a list'],
     [['drain', 'q', '--', ''], 'the handler is empty'],
     [['drain', 'q', '--'], 'the handler is empty'],
     [['drain', '--pipe', ' ', 'q'], 'the handler is empty'],
-    [['drain', '-P', '2', 'q'], '-P is for handlers'],
-    [['drain', '--timeout', '2s', 'q'], '--timeout is for handlers'],
+    [['drain', '-P', '2', 'q'], '-P needs a handler'],
+    [['drain', '--timeout', '2s', 'q'], '--timeout needs a handler'],
     [['drain', '--backoff', '5', 'q', '--', 'x'], 'no unit'],
     [['drain', '--rate', '5', 'q', '--', 'x'], '"5" is not a rate'],
-    [['drain', '-v', '-q', 'q', '--', 'x'], 'contradict'],
+    [['drain', '-v', '-q', 'q', '--', 'x'], 'exclude each other'],
   ])('%j is refused', async (args, message) => {
     expect(await delayq(args as string[])).toMatchObject({
       code: 64,
