@@ -18,7 +18,7 @@ const env = { PATH: `${cronEnv().PATH}:${path('')}` };
 const has = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
 
 /** An example's command, with a queue of the test's own instead of its own. */
-const forQueue = (command: string, name: string) => command.replace(/(?<!-)order-close(?=[ |]|$)|remind/, name);
+const forQueue = (command: string, name: string) => command.replace(/(?<!-)order-close(?=[ |]|$)/, name);
 
 const cronCommands = [...text('crontab').matchAll(/^(?:\* ){5} (.*)$/gm)].map(([, command]) => command as string);
 
