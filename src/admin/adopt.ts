@@ -35,7 +35,6 @@ export interface AdoptOptions extends ForeignQueue {
  */
 export type LeftReason = 'no-value' | 'id' | 'time' | 'payload' | 'exists' | 'changed';
 
-/** What became of some jobs. */
 export interface AdoptedSlice {
   /** The pass over the sorted set, from 1. Passes are repeated while producers still write. */
   readonly pass: number;

@@ -13,7 +13,6 @@ const SLICE = 100;
 /** A score as Redis writes it. */
 export const SCORE = /^-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)$/;
 
-/** An exported job. */
 export interface Exported extends moves.Parcel {
   /** Who held an active job, which is exported in the state it was taken from; undefined for other jobs. */
   readonly held: 'consumer' | 'move' | undefined;

@@ -122,7 +122,6 @@ export class Inspector {
     for await (const jobs of this.#replies(queue, filter)) yield* jobs;
   }
 
-  /** Yields the selected jobs, those of one reply together. */
   async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {
     const { text, limit = Number.POSITIVE_INFINITY } = filter;
     let left = limit;

@@ -48,7 +48,6 @@ export interface MoveEnd {
 
 type Held = Exclude<moves.Hold, string>;
 
-/** The name under which a move to a queue holds jobs. */
 const holderOf = (to: string) => `move:${to}`;
 
 /** Moves the first of `ids`, as many as fit into a call, and returns what became of them. */
@@ -67,7 +66,6 @@ export async function moveSome(
   return holds.map((hold) => (typeof hold === 'string' ? hold : (copied.shift() as Moved)));
 }
 
-/** Copies held jobs, then removes them at the source. */
 async function copyAndFinish(
   redis: Connection,
   from: MoveEnd,

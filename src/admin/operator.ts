@@ -123,7 +123,6 @@ export class Operator {
   }
 }
 
-/** Calls `act` with slices of `list`, and returns all answers. */
 async function inSlices<T, A>(list: readonly T[], act: (some: readonly T[]) => Promise<A[]>): Promise<A[]> {
   const answers: A[] = [];
   for (let i = 0; i < list.length; i += SLICE) answers.push(...(await act(list.slice(i, i + SLICE))));

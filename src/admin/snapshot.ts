@@ -2,10 +2,6 @@ import { FURTHEST } from '../redis/replies.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import type { Sample } from '../scripts/samples.js';
 
-/*
- * What a snapshot of a queue says: whether it exists, how far it lags, whether it is paused or stalled.
- */
-
 /** A job that has been due for this long is late, and so is a queue without a drain for this long, ms: cron runs every minute. */
 export const LATE_MS = 120_000;
 

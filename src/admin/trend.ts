@@ -1,9 +1,5 @@
 import type { Sample } from '../scripts/samples.js';
 
-/*
- * How a queue changes over time, from its samples, which scripts take about once a minute.
- */
-
 /** How a queue changes. Rates are jobs per second. */
 export interface Trend {
   /** The time that the rates cover, up to now, ms. */

@@ -61,7 +61,6 @@ export class Auditor {
     }
   }
 
-  /** Whether every id is in one state and has its payload. */
   async #checkIds(
     queue: string,
     keys: QueueKeys,
@@ -78,14 +77,12 @@ export class Auditor {
     return [fine('jobs', `${jobs}, each in one state and, unless it is dead, with its payload`)];
   }
 
-  /** What to do about a kind of fault. */
   async #next(queue: string, letter: Letter, { samples }: Tally): Promise<string> {
     if (letter !== 'v') return FAULTS[letter].next ?? `delayq doctor --fix ${queue}`;
     const [job] = await this.#inspector.show(queue, samples.slice(0, 1));
     return `delayq move ${queue} --into ${shellWord(/^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…')}`;
   }
 
-  /** Whether Redis will delete a key of the queue. */
   async #checkExpiry(keys: QueueKeys, mender: Mender): Promise<Finding[]> {
     const names = KEY_ORDER.map((name) => keys[name]);
     const ttls = await Promise.all(names.map((key) => this.#redis.call('PTTL', key)));
@@ -111,7 +108,6 @@ export class Auditor {
     ];
   }
 
-  /** Whether the queue is in the list of queues. */
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
     const list = queuesKey(this.#prefix);
     if (Number(await this.#redis.call('SISMEMBER', list, queue)) === 1) return [];
@@ -124,7 +120,6 @@ export class Auditor {
     return [added === undefined ? finding : mendedFinding(finding, 1, 'added to the list of queues')];
   }
 
-  /** Whether all counters are numbers. */
   async #checkCounters(keys: QueueKeys): Promise<Finding[]> {
     const stats = (await this.#redis.call('HGETALL', keys.stats)) as Reply[];
     const broken = stats

@@ -4,10 +4,6 @@ import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import { noDrainFor, pauseOf } from './problems.js';
 
-/*
- * Whether a queue is within limits, for monitoring: with the states and performance data of a Nagios plugin.
- */
-
 /** The highest values that are in order. Durations are ms. A value that is left out has no limit. */
 export interface Limits {
   /** How long the oldest due job has been due. */
@@ -29,12 +25,10 @@ export interface Thresholds {
 /** The default limits: 2 minutes late or a dead job is a warning, 5 minutes late is critical. */
 export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
 
-/** The states of a Nagios plugin. */
-type CheckState = 'OK' | 'WARNING' | 'CRITICAL' | 'UNKNOWN';
-
-/** The result of a check. */
+/** The result of a check, for monitoring. */
 export interface Checked {
-  readonly state: CheckState;
+  /** The states of a Nagios plugin. */
+  readonly state: 'OK' | 'WARNING' | 'CRITICAL' | 'UNKNOWN';
   /** What is beyond its limits; if nothing is, the main figures. */
   readonly says: string;
   /** Performance data: name=value[unit];warn;crit;min. */

@@ -3,7 +3,6 @@ import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { keyPattern, queueOf, queuesKey } from '../redis/keys.js';
 
-/** The queues with a prefix. */
 export interface Found {
   /** Queues in the list of queues, and others whose keys were found. */
   readonly queues: string[];

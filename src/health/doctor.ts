@@ -17,7 +17,6 @@ const JOB_BYTES = 300;
 const MEASURED = 20;
 const ENOUGH_JOBS = 100;
 
-/** How many round trips are timed. */
 const TRIPS = 5;
 
 /** Clocks further apart than this are a warning, ms. */
@@ -117,7 +116,6 @@ export class Doctor {
     return reply.length > 1 ? String(reply[1]) : undefined;
   }
 
-  /** Average memory of a job, bytes. */
   async #jobBytes(queues: readonly QueueKeys[]): Promise<number> {
     let bytes = 0;
     let n = 0;
@@ -166,7 +164,6 @@ export class Doctor {
     ];
   }
 
-  /** Checks the slow log for calls of delayq. */
   async #slow(): Promise<Finding> {
     const log = await this.#redis.call('SLOWLOG', 'GET', 128).catch(refusedOr(undefined));
     if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed');

@@ -1,9 +1,5 @@
 import type { Letter } from '../scripts/repair.js';
 
-/*
- * The faults that lua/lib/faults.lua finds in single ids, and what to say about them.
- */
-
 interface Fault {
   /** For programs. */
   readonly check: string;
@@ -17,7 +13,7 @@ interface Fault {
   readonly next?: string;
 }
 
-/** All faults, the worst first. */
+/** The faults that lua/lib/faults.lua finds in single ids, the worst first. */
 export const FAULTS: Readonly<Record<Letter, Fault>> = {
   o: {
     check: 'no-payload',

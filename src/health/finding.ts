@@ -1,14 +1,10 @@
 import { shellWord } from '../model/text.js';
 import { DEFAULT_URL } from '../redis/url.js';
 
-/*
- * The results of checks of a server or a queue.
- */
-
 /** How bad it is. `skip`: it could not be checked, which is not a fault. */
 type Level = 'ok' | 'skip' | 'warn' | 'fail';
 
-/** The result of one check. */
+/** The result of one check of a server or a queue. */
 export interface Finding {
   readonly level: Level;
   /** What was checked, as one word for programs. */

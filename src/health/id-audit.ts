@@ -30,10 +30,9 @@ const MAX_SUSPECTS = 10_000;
 /** The longest that a producer takes between the two commands that write a job, ms. */
 const GRACE_MS = 100;
 
-/** How many ids are reported for each kind of fault. */
+/** The most ids reported of a kind of fault. */
 const SAMPLES = 3;
 
-/** The ids with one kind of fault. */
 export interface Tally {
   count: number;
   mended: number;
@@ -45,7 +44,6 @@ export class IdAudit {
   readonly #redis: Connection;
   readonly #keys: QueueKeys;
   readonly #mender: Mender;
-  /** The faults that were found. */
   readonly tallies = new Map<Letter, Tally>();
 
   constructor(redis: Connection, keys: QueueKeys, mender: Mender) {

@@ -22,7 +22,6 @@ export class Mender {
     }
   }
 
-  /** The finding for a refusal of Redis, if there was one. */
   get refusal(): Finding[] {
     if (!this.#refusal) return [];
     const { why, next } = this.#refusal;

@@ -4,10 +4,6 @@ import type { Arg, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import { bad, type Finding, fine, redisCli } from './finding.js';
 
-/*
- * Whether the user of this connection has the permissions that delayq needs, in scripts as well.
- */
-
 /** An id that no job has, so that reading or removing it changes nothing. */
 const NOBODY = '(doctor)';
 
@@ -66,7 +62,7 @@ export function dryRunProbes(prefix: string, queue: string, keys: QueueKeys, cha
   ];
 }
 
-/** Checks the permissions for `queue`, with ACL DRYRUN or else by trying commands that change nothing. */
+/** Checks this user's permissions for `queue`, with ACL DRYRUN or else by trying commands that change nothing. */
 export async function checkPermissions(
   redis: Connection,
   prefix: string,

@@ -6,11 +6,6 @@ import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import { bad, type Finding } from './finding.js';
 
-/*
- * What is wrong with a queue, as far as one snapshot shows. The only place that decides this and puts it into words:
- * inspect, check and doctor take from here what they report.
- */
-
 /** Something that is wrong with a queue, or about to be. */
 export interface Problem extends Finding {
   readonly check: 'no-drain' | 'paused' | 'failing' | 'lag' | 'dead' | 'bad-setting' | 'orphans';
@@ -26,7 +21,10 @@ interface Known {
   readonly until?: (ms: number) => string;
 }
 
-/** Returns the problems of a queue, the worst first. */
+/**
+ * Returns the problems of a queue, the worst first. The only place that decides what is wrong and puts it into words:
+ * inspect, check and doctor take from here what they report.
+ */
 export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Problem[] {
   const stopped = notDrained(snapshot) ?? paused(queue, snapshot, known.until);
   const found = [
@@ -144,7 +142,6 @@ function dead(queue: string, snapshot: Snapshot): Problem | undefined {
   );
 }
 
-/** Settings that cannot be read. */
 function settings(queue: string, snapshot: Snapshot): Problem[] {
   const { config } = snapshot;
   const read = readSettings(config);
@@ -171,7 +168,6 @@ function isValid(name: string, value: unknown): boolean {
   }
 }
 
-/** Ids without a payload, and payloads without an id. */
 function withoutOther(queue: string, snapshot: Snapshot): Problem[] {
   const { ids, payloads } = orphans(snapshot);
   // A drain or doctor moves ids without a payload to dead, where they do no harm.

@@ -2,14 +2,9 @@ import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 
-/*
- * Whether a server is fit to keep queues, judged by its INFO alone.
- */
-
 /** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;
 
-/** Parses the reply to INFO. */
 export function parseInfo(text: string): Info {
   return Object.fromEntries(
     text

@@ -3,13 +3,9 @@ import { DelayqError, type Filter, parseMoment, type StoredJob } from '../../int
 import type { Context, Globals } from '../host/context.js';
 import { count } from './options.js';
 
-/*
- * The options that choose jobs: the same for every command that lists or edits jobs.
- */
-
 type State = StoredJob['state'];
 
-/** The options of a filter. */
+/** The options that choose jobs: the same for every command that lists or edits jobs. */
 export interface FilterOptions extends Globals {
   readonly pending?: boolean;
   readonly active?: boolean;
@@ -40,7 +36,6 @@ export function addFilters(command: Command, states: readonly State[]): Command 
     .option('--tz <zone>', 'time zone of the times given (env DELAYQ_TZ, TZ)');
 }
 
-/** Whether any of these options is given. */
 export function isFiltered(options: FilterOptions): boolean {
   const { pending, active, dead, overdue, from, to, grep, number } = options;
   return [pending, active, dead, overdue, from, to, grep, number].some((option) => option !== undefined);

@@ -3,7 +3,6 @@ import { type Connection, DelayqError, formatDuration, parseAt, parseDuration } 
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
-/** Parses a duration, ms. */
 export function duration(text: string): number {
   return parseDuration(text);
 }
@@ -39,7 +38,6 @@ export function ratePerSecond(text: string): number {
   });
 }
 
-/** Parses a list of exit statuses of a handler. */
 export function statuses(text: string): ReadonlySet<number> {
   const list = text.split(',').map((part) => (/^ *\d+ *$/.test(part) ? Number(part) : Number.NaN));
   if (list.every((status) => status >= 1 && status <= 254)) return new Set(list);
@@ -49,7 +47,6 @@ export function statuses(text: string): ReadonlySet<number> {
   });
 }
 
-/** Adds the options that say when jobs fall due. */
 export function addDueTime(command: Command): Command {
   return command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
@@ -77,7 +74,6 @@ export async function readAt(
   return ms;
 }
 
-/** Adds the options of every command. */
 export function addGlobals(command: Command): Command {
   return command
     .addOption(new Option('--redis <url>', 'URL of Redis (env DELAYQ_REDIS_URL, REDIS_URL)'))

@@ -1,10 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
 import { SETTING_NAMES } from '../../internal.js';
 
-/*
- * Finds what can be typed at the cursor of a command line, from commander's tree of commands.
- */
-
 /** A word to offer, and its description. */
 type Candidate = readonly [word: string, description: string];
 
@@ -34,7 +30,6 @@ const SOURCES: Readonly<Record<string, (current: string) => Candidates>> = {
   'name=value': () => words(SETTING_NAMES.map((name) => `${name}=`)),
 };
 
-/** What the words before the cursor mean. */
 interface Cursor {
   readonly command: Command;
   /** How many arguments of the command come before the cursor. */
@@ -47,7 +42,7 @@ interface Cursor {
   readonly given: { redis?: string; prefix?: string };
 }
 
-/** Returns what to offer in place of `current`. `before` are the words before it, without the program's name. */
+/** Finds in commander's tree of commands what to offer in place of `current`. `before` are the words before it, without the program's name. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
   const { command, args, option, dashes, given } = cursorAfter(program, before);
   if (option) return { ...valuesOf(placeholder(option.flags), current), ...given };
@@ -132,7 +127,6 @@ function valuesOf(name: string, current: string): Candidates {
   return name.includes('|') ? words(name.split('|')) : (SOURCES[name]?.(current) ?? NOTHING);
 }
 
-/** The same candidates with `prefix` in front of each. */
 function prefixed(prefix: string, candidates: Candidates): Candidates {
   switch (candidates.kind) {
     case 'words':

@@ -12,7 +12,6 @@ import {
 } from '../../internal.js';
 import { cannotWrite, openStdout, readerGone } from './stdout.js';
 
-/** Options that every command has. */
 export interface Globals {
   readonly redis?: string;
   readonly prefix?: string;
@@ -143,7 +142,6 @@ export class Context {
     });
   }
 
-  /** Whether there is a terminal to ask questions on. */
   get canAsk(): boolean {
     return this.stdin.isTTY && this.stderr.isTTY;
   }

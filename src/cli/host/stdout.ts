@@ -46,7 +46,6 @@ export function readerGone(error: NodeJS.ErrnoException): boolean {
   return error.code === 'EPIPE' || error.code === 'ECONNRESET';
 }
 
-/** The error for output that cannot be written. */
 export function cannotWrite(cause: Error): DelayqError {
   return new DelayqError('output', 'cannot write the output', {
     why: cause.message,

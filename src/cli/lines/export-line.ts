@@ -182,5 +182,4 @@ function settingsOf({ delayq, schema, config }: Record<string, unknown>): Record
   return config as Record<string, string>;
 }
 
-/** Whether an error means that a line is bad. */
 export const isBadLine = (error: unknown): error is DelayqError => isDelayqError(error, 'usage', 'data');

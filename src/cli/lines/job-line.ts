@@ -1,6 +1,5 @@
 import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../internal.js';
 
-/** The error for a line that is not a job. */
 export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
 
 /** The JSON object on a line. Throws `data` if the line is not one. */

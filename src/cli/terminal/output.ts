@@ -93,7 +93,6 @@ export function clip(line: string, room: number): string {
   return text;
 }
 
-/** Pads a line with spaces to `room` columns. */
 export function padded(line: string, room: number): string {
   return line + ' '.repeat(Math.max(0, room - columns(line)));
 }
@@ -103,7 +102,6 @@ export function sizeOf(stream: NodeJS.WriteStream): { width: number; height: num
   return { width: stream.columns || 80, height: stream.rows || 24 };
 }
 
-/** The parts of a border that cli-table3 would draw. */
 const BORDERS = [
   ...['top', 'top-mid', 'top-left', 'top-right', 'bottom', 'bottom-mid', 'bottom-left', 'bottom-right'],
   ...['left', 'left-mid', 'mid', 'mid-mid', 'right', 'right-mid'],

@@ -8,7 +8,6 @@ const REDRAW_MS = 200;
 /** A status line at the bottom of a terminal that is redrawn in place. */
 export class Progress {
   protected readonly context: Context;
-  /** Whether anything is shown at all. */
   readonly wanted: boolean;
   #drawn = performance.now();
   #shown = false;
@@ -24,7 +23,6 @@ export class Progress {
     if (this.wanted && performance.now() - this.#drawn >= REDRAW_MS) this.show(text());
   }
 
-  /** Shows `text` in place of the line before. */
   show(text: string): void {
     if (!this.wanted) return;
     this.#drawn = performance.now();
@@ -40,7 +38,6 @@ export class Progress {
   }
 }
 
-/** A status line that counts jobs and shows their rate. */
 export class Meter extends Progress {
   readonly #verb: string;
   readonly #started = performance.now();
@@ -52,7 +49,6 @@ export class Meter extends Progress {
     this.#verb = verb;
   }
 
-  /** Counts `n` more jobs. */
   add(n: number): void {
     this.#count += n;
     this.tell(() => {
@@ -61,7 +57,6 @@ export class Meter extends Progress {
     });
   }
 
-  /** Prints how many jobs there were, and how long they took. */
   end(): void {
     this.clear();
     if (!this.wanted) return;

@@ -58,7 +58,6 @@ export class Screen {
     await this.#context.write(`\x1b[H${shown.join('\r\n')}${lines.length < height ? '\r\n\x1b[J' : ''}`);
   }
 
-  /** Restores the terminal. */
   close(): void {
     this.#leave?.();
     this.#leave = undefined;

@@ -3,10 +3,6 @@ import { parse, withPayload } from '../lines/drain-line.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
 
-/*
- * Stored jobs as output: lines of JSON, or rows of a table.
- */
-
 const NEWLINE = Buffer.from('\n');
 
 /** Formats a job as a line of JSON, `more` first, its payload unchanged at the end. Missing values are null. */
@@ -32,7 +28,6 @@ const REASONS: Record<string, string> = {
   'bad due': 'has an invalid due time',
 };
 
-/** Why a job is dead, in words. */
 export function reasonOf({ reason }: StoredJob): string {
   return reason === undefined ? 'reason unknown' : (REASONS[reason] ?? reason);
 }
@@ -88,7 +83,6 @@ function whenOf({ due, died, lease }: StoredJob, now: number): string {
   return due > now ? `in ${formatDuration(due - now)}` : `${formatDuration(now - due)} late`;
 }
 
-/** Why a job is dead, or its last error. */
 function whyOf(job: StoredJob): string {
   const error = job.error?.split('\n')[0];
   if (job.state === 'dead') return error && job.reason !== 'lost' ? error : reasonOf(job);

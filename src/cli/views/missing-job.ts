@@ -11,7 +11,6 @@ import {
 import { grouped } from '../terminal/output.js';
 import { timeOf } from './problems.js';
 
-/** Counters of jobs that left the queue, and their words. */
 const GONE: Record<string, string> = {
   acked: 'acked',
   removed: 'removed on delivery',
@@ -21,7 +20,6 @@ const GONE: Record<string, string> = {
   moved: 'moved away',
 };
 
-/** How many other queues are searched for the id. */
 const MAX_OTHERS = 200;
 
 /** What is known about a job that is not in its queue, as lines. Only facts: why it is gone is not stored. */

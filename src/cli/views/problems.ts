@@ -11,10 +11,6 @@ import {
 import { grouped, type Paint, visible } from '../terminal/output.js';
 import type { Row } from './snapshot.js';
 
-/*
- * The problems of a queue in words, the worst first, and the words and colours for its figures.
- */
-
 /** Stands for a figure that does not exist or is unknown. */
 export const NONE = '–';
 

@@ -14,7 +14,6 @@ import type { Room } from './overview.js';
 import { bad, FAR_MS, faultsOf, holderOf, late, momentOf, paceOf, signLine, signsOf, timeOf } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
-/** How many consumers are listed. */
 const HOLDERS = 5;
 
 /** The widest that a consumer's name is shown, columns. */
@@ -121,7 +120,6 @@ function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   );
 }
 
-/** A queue's config in the notation of `delayq config`. */
 function settingsOf(config: Readonly<Record<string, string>>): [string, string][] {
   const settings = readSettings(config);
   return Object.entries(config).map(([name, text]) => {

@@ -35,7 +35,6 @@ export interface Look {
   readonly broken: { readonly queue: string; readonly error: DelayqError }[];
 }
 
-/** How many of the next jobs are shown of a single queue. */
 const UPCOMING = 5;
 
 const MINUTE_MS = 60_000;
@@ -50,7 +49,6 @@ const AHEAD = [
 /** How many looks the trend of a live view is computed from. */
 const LOOKS = 16;
 
-/** How many queues are read at once. */
 const AT_ONCE = 50;
 
 /**
@@ -87,7 +85,6 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
   return found;
 }
 
-/** Whether none of the queues exists. */
 export function nothingThere({ rows, broken }: Look): boolean {
   return broken.length === 0 && !rows.some(({ snapshot }) => exists(snapshot));
 }
