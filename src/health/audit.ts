@@ -11,7 +11,7 @@ import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 import { type AuditOptions, IdAudit, type Tally } from './id-audit.js';
-import { Mender, mendedFinding } from './mender.js';
+import { Mender } from './mender.js';
 import { problems } from './problems.js';
 
 /** Finds faults in the jobs of a queue, in small calls while the queue is in use, and repairs them. */
@@ -88,36 +88,20 @@ export class Auditor {
     const ttls = await Promise.all(names.map((key) => this.#redis.call('PTTL', key)));
     const expiring = names.filter((_, i) => Number(ttls[i]) >= 0);
     if (expiring.length === 0) return [];
-    let mended = 0;
-    for (const key of expiring)
-      if ((await mender.try(() => this.#redis.call('PERSIST', key))) !== undefined) mended += 1;
     const list = expiring.join(', ');
+    const what = `${list} will be deleted by Redis: EXPIRE was set`;
     const cure = redisCli(this.#redis.address, `persist '${expiring[0]}'`);
-    const finding = {
-      ...bad(
-        'fail',
-        'expiring-key',
-        `${list} will be deleted by Redis: EXPIRE was set`,
-        'all data in it is lost',
-        cure,
-      ),
-      mendable: true,
-    };
-    return [
-      mended === expiring.length ? mendedFinding(finding, mended, `${list} had an EXPIRE, which was removed`) : finding,
-    ];
+    const finding = bad('fail', 'expiring-key', what, 'all data in it is lost', cure);
+    const persist = () => Promise.all(expiring.map((key) => this.#redis.call('PERSIST', key)));
+    return mender.mend(finding, expiring.length, `${list} had an EXPIRE, which was removed`, persist);
   }
 
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
     const list = queuesKey(this.#prefix);
     if (Number(await this.#redis.call('SISMEMBER', list, queue)) === 1) return [];
     const why = 'inspect without a name does not show it';
-    const finding = {
-      ...bad('warn', 'unlisted', 'is not in the list of queues', why, `delayq doctor --fix ${queue}`),
-      mendable: true,
-    };
-    const added = await mender.try(() => this.#redis.call('SADD', list, queue));
-    return [added === undefined ? finding : mendedFinding(finding, 1, 'added to the list of queues')];
+    const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, `delayq doctor --fix ${queue}`);
+    return mender.mend(finding, 1, 'added to the list of queues', () => this.#redis.call('SADD', list, queue));
   }
 
   async #checkCounters(keys: QueueKeys): Promise<Finding[]> {
@@ -125,15 +109,12 @@ export class Auditor {
     const broken = stats
       .filter((name, i) => i % 2 === 0 && !/^at:/.test(String(name)) && !/^\d{1,18}$/.test(String(stats[i + 1])))
       .map(String);
-    return broken.map((name) =>
-      bad(
-        'warn',
-        'bad-counter',
-        `its counter ${printable(name)} is not a whole number`,
-        'it cannot be increased, and inspect and metrics show it wrong',
-        redisCli(this.#redis.address, `hdel '${keys.stats}' ${shellWord(name)}`),
-      ),
-    );
+    return broken.map((name) => {
+      const what = `its counter ${printable(name)} is not a whole number`;
+      const why = 'it cannot be increased, and inspect and metrics show it wrong';
+      const cure = redisCli(this.#redis.address, `hdel '${keys.stats}' ${shellWord(name)}`);
+      return bad('warn', 'bad-counter', what, why, cure);
+    });
   }
 }
 

@@ -58,11 +58,7 @@ export class Doctor {
     await this.#redis.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction').catch((error: unknown) => {
       if (!isDelayqError(error, 'config', 'refused')) throw error;
       const next = 'set it in the configuration file of Redis, or in the settings of your provider';
-      throw new DelayqError(error.code, 'cannot set maxmemory-policy', {
-        why: error.why,
-        next,
-        cause: error,
-      });
+      throw new DelayqError(error.code, 'cannot set maxmemory-policy', { why: error.why, next, cause: error });
     });
     // Fails if Redis runs without a configuration file, or cannot write it.
     const lasting = await this.#redis.call('CONFIG', 'REWRITE').then(
@@ -94,15 +90,12 @@ export class Doctor {
 
   /** Returns findings for invalid names in the list of queues or in keys, and for names that could not be read. */
   names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Finding[] {
-    const found = odd.map((name) =>
-      bad(
-        'warn',
-        'odd-name',
-        `${printable(name)} is not a valid queue name, but is in the list of queues or in a key`,
-        'delayq cannot use it',
-        `rename its keys, and remove it from the list: ${redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`)}`,
-      ),
-    );
+    const found = odd.map((name) => {
+      const what = `${printable(name)} is not a valid queue name, but is in the list of queues or in a key`;
+      const remove = redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`);
+      const cure = `rename its keys, and remove it from the list: ${remove}`;
+      return bad('warn', 'odd-name', what, 'delayq cannot use it', cure);
+    });
     return hidden === undefined ? found : [...found, unknown('names', `whether there are other queues: ${hidden}`)];
   }
 
@@ -148,19 +141,13 @@ export class Doctor {
       Math.abs(ahead) < 1_000
         ? 'the clocks of this machine and of Redis agree'
         : `the clock of this machine is ${formatDuration(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of Redis`;
+    const why = 'jobs fall due by the clock of Redis: --in is not affected, but --at 14:00 is off by as much';
+    const cure = 'synchronize both clocks with NTP (timedatectl set-ntp true)';
     return [
       usual <= SLOW_TRIP_MS
         ? fine('round-trip', trip)
         : bad('warn', 'round-trip', trip, 'every command needs at least one', 'run delayq closer to Redis'),
-      Math.abs(ahead) - fastest / 2 <= CLOCK_MS
-        ? fine('clock', apart)
-        : bad(
-            'warn',
-            'clock',
-            apart,
-            'jobs fall due by the clock of Redis: --in is not affected, but --at 14:00 is off by as much',
-            'synchronize both clocks with NTP (timedatectl set-ntp true)',
-          ),
+      Math.abs(ahead) - fastest / 2 <= CLOCK_MS ? fine('clock', apart) : bad('warn', 'clock', apart, why, cure),
     ];
   }
 
@@ -170,20 +157,16 @@ export class Doctor {
     const since = Math.floor((await this.#redis.now().catch(refusedOr(Date.now()))) / 1000) - SLOW_SINCE_S;
     const ours = (log as Reply[][])
       .map(([, at, us, words]) => ({ at: Number(at), us: Number(us), words: (words as Reply[]).map(String) }))
-      .filter(
-        ({ at, us, words }) =>
-          at >= since && us >= SLOW_US && words.some((word) => word.startsWith(`${this.#prefix}:`)),
-      );
+      .filter(({ at, us }) => at >= since && us >= SLOW_US)
+      .filter(({ words }) => words.some((word) => word.startsWith(`${this.#prefix}:`)));
     if (ours.length === 0) return fine('slow-log', 'no slow calls of delayq in the last day');
     const slowest = ours.reduce((one, other) => (other.us > one.us ? other : one));
     const script = nameOf(slowest.words[1] ?? '');
     const which = script ? `lua/${script}.lua` : String(slowest.words[0]).toLowerCase();
-    return bad(
-      'warn',
-      'slow-log',
-      `${many(ours.length, 'slow call')} in the last day, the slowest ${formatDuration(slowest.us / 1000)} (${which})`,
-      'all other clients wait during a slow call; usual causes are large payloads, a busy machine or swapping',
-      redisCli(this.#redis.address, 'slowlog get 10'),
-    );
+    const took = formatDuration(slowest.us / 1000);
+    const what = `${many(ours.length, 'slow call')} in the last day, the slowest ${took} (${which})`;
+    const why =
+      'all other clients wait during a slow call; usual causes are large payloads, a busy machine or swapping';
+    return bad('warn', 'slow-log', what, why, redisCli(this.#redis.address, 'slowlog get 10'));
   }
 }

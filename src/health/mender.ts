@@ -22,12 +22,17 @@ export class Mender {
     }
   }
 
+  /** Repairs what a finding says. Returns the finding, or, if it was repaired, that `did` was done to `count` things. */
+  async mend(found: Finding, count: number, did: string, repair: () => Promise<unknown>): Promise<Finding[]> {
+    const finding = { ...found, mendable: true };
+    return [(await this.try(repair)) === undefined ? finding : mendedFinding(finding, count, did)];
+  }
+
   get refusal(): Finding[] {
     if (!this.#refusal) return [];
-    const { why, next } = this.#refusal;
-    return [
-      bad('warn', 'not-mended', `cannot be repaired: ${why}`, 'Redis refuses writes, so the faults remain', next),
-    ];
+    const { why: cause, next } = this.#refusal;
+    const why = 'Redis refuses writes, so the faults remain';
+    return [bad('warn', 'not-mended', `cannot be repaired: ${cause}`, why, next)];
   }
 }
 

@@ -10,7 +10,7 @@ export interface Measured {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** The values of a metric for one queue, with their labels besides the queue. */
+/** The values of a metric, with their labels. */
 type Samples = readonly (readonly [labels: Labels, value: number, suffix?: string])[];
 
 interface Metric {
@@ -63,13 +63,9 @@ const METRICS: readonly Metric[] = [
   },
   gauge('delayq_jobs_due', 'Pending jobs that are due.', ({ due }) => due),
   gauge('delayq_leases_run_out', 'Leases that have expired and are not taken back yet.', ({ runOut }) => runOut),
-  gauge(
-    'delayq_lag_seconds',
-    'How long the oldest due job has been due; 0 if none is due.',
-    (snapshot) => lag(snapshot) / 1_000,
-  ),
-  gauge('delayq_paused', 'Whether the queue is paused (1) or not (0).', (snapshot) =>
-    pausedUntil(snapshot) === undefined ? 0 : 1,
+  gauge('delayq_lag_seconds', 'How long the oldest due job has been due; 0 if none is due.', (one) => lag(one) / 1_000),
+  gauge('delayq_paused', 'Whether the queue is paused (1) or not (0).', (one) =>
+    Number(pausedUntil(one) !== undefined),
   ),
   gauge(
     'delayq_last_drain_timestamp_seconds',
@@ -96,40 +92,24 @@ export function metricsText(
   { version, labels = {} }: { version?: string | undefined; labels?: Labels } = {},
 ): string {
   const all = [...queues];
-  const families = [
-    family('delayq_queue_up', 'gauge', 'Whether the queue could be read (1) or not (0).', (line) => {
-      for (const { queue, snapshot } of all) line({ queue, ...labels }, snapshot ? 1 : 0);
-    }),
-    ...METRICS.map(({ name, type, help, of }) =>
-      family(name, type, help, (line) => {
-        for (const { queue, snapshot } of all) {
-          for (const [more, value, suffix] of snapshot ? of(snapshot) : [])
-            line({ queue, ...labels, ...more }, value, suffix);
-        }
-      }),
-    ),
-  ];
-  if (version !== undefined) {
-    families.unshift(
-      family('delayq_build_info', 'gauge', 'The version of delayq that wrote this.', (line) =>
-        line({ version, ...labels }, 1),
-      ),
+  const build: Samples = version === undefined ? [] : [[{ version, ...labels }, 1]];
+  const up = all.map(({ queue, snapshot }) => [{ queue, ...labels }, snapshot ? 1 : 0] as const);
+  const samples = ({ of }: Metric): Samples =>
+    all.flatMap(({ queue, snapshot }) =>
+      (snapshot ? of(snapshot) : []).map(([more, ...rest]) => [{ queue, ...labels, ...more }, ...rest] as const),
     );
-  }
-  return families.join('');
+  return [
+    family('delayq_build_info', 'gauge', 'The version of delayq that wrote this.', build),
+    family('delayq_queue_up', 'gauge', 'Whether the queue could be read (1) or not (0).', up),
+    ...METRICS.map((metric) => family(metric.name, metric.type, metric.help, samples(metric))),
+  ].join('');
 }
 
 /** All lines of one metric; empty if it has no sample. */
-function family(
-  name: string,
-  type: Metric['type'],
-  help: string,
-  fill: (line: (labels: Labels, value: number, suffix?: string) => void) => void,
-): string {
-  const lines: string[] = [];
-  fill((labels, value, suffix = '') => {
+function family(name: string, type: Metric['type'], help: string, samples: Samples): string {
+  const lines = samples.map(([labels, value, suffix = '']) => {
     const inside = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);
-    lines.push(`${name}${suffix}{${inside.join(',')}} ${written(value)}\n`);
+    return `${name}${suffix}{${inside.join(',')}} ${written(value)}\n`;
   });
   return lines.length === 0 ? '' : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`;
 }

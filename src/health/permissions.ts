@@ -85,27 +85,17 @@ export async function checkPermissions(
     else denied.push(command);
   }
   if (denied.length + keysDenied.size === 0) {
-    return fine(
-      'rights',
-      dry || who === 'default'
-        ? `${who} has all permissions that delayq needs`
-        : `${who} has all permissions that could be tried`,
-    );
+    const which = dry || who === 'default' ? 'delayq needs' : 'could be tried';
+    return fine('rights', `${who} has all permissions that ${which}`);
   }
   const lacking = [...denied, ...(keysDenied.size > 0 ? [`use ${[...keysDenied].join(' ')}`] : [])];
   const onlyHints = denied.every((command) => HINTS.includes(command)) && !keysDenied.has(`~${prefix}:*`);
-  return bad(
-    onlyHints ? 'warn' : 'fail',
-    'rights',
-    `${who} may not ${lacking.join(', ')}`,
-    onlyHints
-      ? 'waiting drains notice new jobs up to a second later'
-      : 'commands that need this fail, perhaps only during an incident',
-    redisCli(
-      redis.address,
-      `acl setuser ${named ? shellWord(who) : 'USER'} ${[...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ')}`,
-    ),
-  );
+  const why = onlyHints
+    ? 'waiting drains notice new jobs up to a second later'
+    : 'commands that need this fail, perhaps only during an incident';
+  const rules = [...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ');
+  const cure = redisCli(redis.address, `acl setuser ${named ? shellWord(who) : 'USER'} ${rules}`);
+  return bad(onlyHints ? 'warn' : 'fail', 'rights', `${who} may not ${lacking.join(', ')}`, why, cure);
 }
 
 /** Tries a call that changes nothing. Returns what Redis says about its permissions, or OK. */

@@ -32,13 +32,8 @@ export function version(info: Info): Finding {
   const [major = 0, minor = 0] = (info.redis_version ?? '').split('.').map(Number);
   if (!shown) return unknown('version', 'INFO shows no version');
   if (major * 100 + minor >= 602) return fine('version', `${name} ${shown}`);
-  return bad(
-    'fail',
-    'version',
-    `${name} ${shown}`,
-    'delayq needs commands that Redis 6.2 introduced',
-    'install Redis 7 or Valkey',
-  );
+  const why = 'delayq needs commands that Redis 6.2 introduced';
+  return bad('fail', 'version', `${name} ${shown}`, why, 'install Redis 7 or Valkey');
 }
 
 /** Checks that the server accepts writes. */
@@ -46,13 +41,8 @@ export function role(info: Info): Finding {
   if (info.role === undefined) return unknown('role', 'INFO shows no role');
   if (info.role === 'master') return fine('role', 'this is a primary');
   const primary = `${info.master_host}:${info.master_port}`;
-  return bad(
-    'fail',
-    'role',
-    `a replica of ${primary}`,
-    'a replica does not accept writes: nothing can be enqueued or drained here',
-    `use the primary instead: --redis redis://${primary}`,
-  );
+  const why = 'a replica does not accept writes: nothing can be enqueued or drained here';
+  return bad('fail', 'role', `a replica of ${primary}`, why, `use the primary instead: --redis redis://${primary}`);
 }
 
 /** Checks that Redis does not delete keys when it is full. */
@@ -66,13 +56,8 @@ export function eviction(info: Info): Finding {
     const when = info.maxmemory === '0' ? 'once maxmemory is set, a full ' : 'a full ';
     return bad('fail', 'eviction', what, `${when}Redis deletes whole queues with all their jobs to free memory`, cure);
   }
-  return bad(
-    'warn',
-    'eviction',
-    what,
-    'keys of queues never expire, so they are safe until someone calls EXPIRE on one',
-    cure,
-  );
+  const why = 'keys of queues never expire, so they are safe until someone calls EXPIRE on one';
+  return bad('warn', 'eviction', what, why, cure);
 }
 
 /** Checks how many more jobs of `jobBytes` fit into memory. */
@@ -107,9 +92,8 @@ export function persistence(
   const saved = Number(info.rdb_last_save_time) > 0 ? Date.now() - Number(info.rdb_last_save_time) * 1000 : undefined;
   if (info.aof_enabled === '1') {
     if (info.aof_last_write_status !== 'ok') {
-      found.push(
-        bad('fail', 'aof', 'the last write to the AOF failed', 'Redis refuses writes until one succeeds', log),
-      );
+      const why = 'Redis refuses writes until one succeeds';
+      found.push(bad('fail', 'aof', 'the last write to the AOF failed', why, log));
     } else if (fsync === 'no') {
       const cure = redisCli(address, 'config set appendfsync everysec');
       const why = 'a crash of the machine loses what the system has not written to disk, up to 30 s of jobs';
@@ -120,24 +104,17 @@ export function persistence(
       found.push(fine('aof', `the AOF is on${how}: a crash of the machine loses ${fsync ? lost : 'little'}`));
     }
     if (info.aof_last_bgrewrite_status && info.aof_last_bgrewrite_status !== 'ok') {
-      found.push(
-        bad('warn', 'aof-rewrite', 'the last rewrite of the AOF failed', 'the file grows until it succeeds', log),
-      );
+      const why = 'the file grows until it succeeds';
+      found.push(bad('warn', 'aof-rewrite', 'the last rewrite of the AOF failed', why, log));
     }
   } else if (save === '') {
     found.push(bad('warn', 'persistence', 'neither AOF nor RDB', 'all jobs are lost when Redis stops', on));
   } else {
     const ago = saved === undefined ? '' : `, the last ${formatDuration(saved)} ago`;
     const changes = Number(info.rdb_changes_since_last_save) || 0;
-    found.push(
-      bad(
-        'warn',
-        'persistence',
-        `${save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)'}${ago}, ${many(changes, 'change')} since`,
-        'a crash loses all jobs enqueued since the last snapshot, and brings back those done since',
-        on,
-      ),
-    );
+    const kind = save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)';
+    const why = 'a crash loses all jobs enqueued since the last snapshot, and brings back those done since';
+    found.push(bad('warn', 'persistence', `${kind}${ago}, ${many(changes, 'change')} since`, why, on));
   }
   if (info.rdb_last_bgsave_status && info.rdb_last_bgsave_status !== 'ok') {
     const why = 'Redis refuses writes until it can save (stop-writes-on-bgsave-error)';
@@ -162,11 +139,7 @@ export function replicas(info: Info): Finding {
   const away = read.filter(({ state }) => state !== 'online').length;
   const what = `${many(list.length, 'replica')} connected, at most ${worst} s behind`;
   if (away === 0 && worst <= REPLICA_LAG_S) return fine('replicas', what);
-  return bad(
-    'warn',
-    'replicas',
-    away > 0 ? `${what}, ${away} not online` : what,
-    'writes that have not reached a replica are lost if it is promoted',
-    'look at the network between the servers and at the log of the replica',
-  );
+  const why = 'writes that have not reached a replica are lost if it is promoted';
+  const cure = 'look at the network between the servers and at the log of the replica';
+  return bad('warn', 'replicas', away > 0 ? `${what}, ${away} not online` : what, why, cure);
 }
