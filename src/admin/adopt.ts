@@ -77,11 +77,8 @@ export async function* adoptJobs(
     for (;;) {
       const members = (await redis.call('ZRANGE', zset, passed, passed + SLICE - 1, 'WITHSCORES')) as Buffer[];
       if (members.length === 0) break;
-      const ids = await firstThatFit(
-        redis,
-        hash,
-        members.filter((_, i) => i % 2 === 0),
-      );
+      const listed = members.filter((_, i) => i % 2 === 0);
+      const ids = await firstThatFit(redis, hash, listed);
       const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
       const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
       const valid = read.filter((job) => 'value' in job);
@@ -116,10 +113,7 @@ async function firstThatFit(redis: Connection, hash: string, ids: readonly Buffe
 }
 
 /** What is left of a sorted set and a hash: their sizes, and some fields of the hash that are not in the set. */
-export async function foreignRest(
-  redis: Connection,
-  foreign: ForeignQueue,
-): Promise<{ members: number; fields: number; strays: string[] }> {
+export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
   const { zset, hash } = foreign;
   await checkTypes(redis, foreign);
   const members = Number(await redis.call('ZCARD', zset));
@@ -190,9 +184,8 @@ const looksLikeOther = (time: number, unit: 's' | 'ms') =>
 function checkKeys(keys: QueueKeys, { zset, hash }: ForeignQueue): void {
   const own = [zset, hash].find((name) => Object.values(keys).includes(name));
   if (own === undefined) return;
-  throw new DelayqError('usage', `${printable(own)} is a key of the queue itself`, {
-    next: 'name the keys of the other software',
-  });
+  const next = 'name the keys of the other software';
+  throw new DelayqError('usage', `${printable(own)} is a key of the queue itself`, { next });
 }
 
 async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Promise<void> {

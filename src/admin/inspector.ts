@@ -110,11 +110,9 @@ export class Inspector {
     if (text !== undefined) return undefined;
     const keys = this.#keys(queue);
     const count = (state: StoredJob['state']) => this.#redis.call('ZCOUNT', keys[state], from ?? '-inf', to ?? '+inf');
-    const counts = (await Promise.all(states.map(count))).map(Number);
-    return Math.min(
-      limit,
-      counts.reduce((all, n) => all + n, 0),
-    );
+    const counts = await Promise.all(states.map(count));
+    const total = counts.reduce<number>((sum, n) => sum + Number(n), 0);
+    return Math.min(limit, total);
   }
 
   /** Yields the selected jobs. Changes made meanwhile have the same effect as for {@link Inspector.ids}. */

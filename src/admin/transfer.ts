@@ -31,6 +31,10 @@ export class Transfer {
     return queueKeys(this.#prefix, checkName(queue));
   }
 
+  #end(queue: string): MoveEnd {
+    return { queue, keys: this.#keys(queue), wake: wakeOf(this.#prefix, queue) };
+  }
+
   /**
    * Adds a queue to the list of queues. This is a separate call, because the list is in another slot, and it may fail,
    * because the list is only a hint. Repeated with every slice of jobs, in case Redis has lost its data meanwhile.
@@ -75,14 +79,10 @@ export class Transfer {
     ids: readonly Id[],
     { to, states = MOVABLE }: { to: string; states?: readonly ('pending' | 'dead')[] },
   ): Promise<Moved[]> {
-    const end = (name: string): MoveEnd => {
-      return { queue: name, keys: this.#keys(name), wake: wakeOf(this.#prefix, name) };
-    };
-    const [source, destination] = [end(queue), end(to)];
+    const [source, destination] = [this.#end(queue), this.#end(to)];
     if (queue === to) {
-      throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, {
-        next: 'name another queue',
-      });
+      const next = 'name another queue';
+      throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
     }
     const answers: Moved[] = [];
     while (answers.length < ids.length) {

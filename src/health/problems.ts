@@ -79,26 +79,17 @@ function waiting(snapshot: Snapshot): string {
 function notDrained(snapshot: Snapshot): Problem | undefined {
   const age = stalled(snapshot);
   if (age === undefined) return undefined;
-  return problem(
-    'no-drain',
-    true,
-    `${noDrainFor(age)}: ${waiting(snapshot)}`,
-    'nothing is delivered: the consumer has stopped, or was never started',
-    'check that cron, systemd or your loop still runs delayq drain, and what it logged',
-  );
+  const why = 'nothing is delivered: the consumer has stopped, or was never started';
+  const next = 'check that cron, systemd or your loop still runs delayq drain, and what it logged';
+  return problem('no-drain', true, `${noDrainFor(age)}: ${waiting(snapshot)}`, why, next);
 }
 
 function paused(queue: string, snapshot: Snapshot, until: Known['until']): Problem | undefined {
   const pause = pauseOf(snapshot, until);
   if (pause === undefined) return undefined;
-  const { due } = snapshot;
-  return problem(
-    'paused',
-    due > 0 && lag(snapshot) >= LATE_MS,
-    `${pause}${due > 0 ? `: ${waiting(snapshot)}` : ''}`,
-    'drains take no jobs from a paused queue',
-    `delayq resume ${queue}`,
-  );
+  const urgent = snapshot.due > 0 && lag(snapshot) >= LATE_MS;
+  const what = `${pause}${snapshot.due > 0 ? `: ${waiting(snapshot)}` : ''}`;
+  return problem('paused', urgent, what, 'drains take no jobs from a paused queue', `delayq resume ${queue}`);
 }
 
 function failing(trend: Trend | undefined): Problem | undefined {
@@ -108,13 +99,9 @@ function failing(trend: Trend | undefined): Problem | undefined {
     ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
     ...(trend.dead > 0 ? [`${times(trend.dead)} dead`] : []),
   ];
-  return problem(
-    'failing',
-    true,
-    `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`,
-    'no handler has succeeded for a while',
-    'look at the log of the drain, and at the errors of the jobs',
-  );
+  const what = `handlers are failing: ${fates.join(', ')}, none done in ${formatDuration(trend.spanMs)}`;
+  const next = 'look at the log of the drain, and at the errors of the jobs';
+  return problem('failing', true, what, 'no handler has succeeded for a while', next);
 }
 
 function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Problem | undefined {
@@ -132,27 +119,18 @@ function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): P
 
 function dead(queue: string, snapshot: Snapshot): Problem | undefined {
   if (snapshot.dead === 0) return undefined;
-  return problem(
-    'dead',
-    false,
-    many(snapshot.dead, 'dead job'),
-    'they failed or were lost too often, or were set aside, and are not retried',
-    `delayq list --dead ${queue}; then delayq requeue or delayq cancel`,
-    snapshot.dead,
-  );
+  const why = 'they failed or were lost too often, or were set aside, and are not retried';
+  const next = `delayq list --dead ${queue}; then delayq requeue or delayq cancel`;
+  return problem('dead', false, many(snapshot.dead, 'dead job'), why, next, snapshot.dead);
 }
 
 function settings(queue: string, snapshot: Snapshot): Problem[] {
   const { config } = snapshot;
   const read = readSettings(config);
-  const unreadable = (name: string, next: string) =>
-    problem(
-      'bad-setting',
-      false,
-      `its setting ${name} is ${JSON.stringify((config[name] ?? '').slice(0, 40))}`,
-      'this cannot be read, so the default applies',
-      next,
-    );
+  const unreadable = (name: string, next: string) => {
+    const what = `its setting ${name} is ${JSON.stringify((config[name] ?? '').slice(0, 40))}`;
+    return problem('bad-setting', false, what, 'this cannot be read, so the default applies', next);
+  };
   const found = SETTING_NAMES.filter((name) => config[name] !== undefined && !isValid(name, read[name])).map((name) =>
     unreadable(name, `delayq config ${queue} ${name}=`),
   );
@@ -168,19 +146,16 @@ function isValid(name: string, value: unknown): boolean {
   }
 }
 
-function withoutOther(queue: string, snapshot: Snapshot): Problem[] {
+function withoutOther(queue: string, snapshot: Snapshot): (Problem | undefined)[] {
   const { ids, payloads } = orphans(snapshot);
   // A drain or doctor moves ids without a payload to dead, where they do no harm.
   const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
-  const found = (count: number, what: string, why: string) =>
-    problem('orphans', true, what, why, `delayq doctor ${queue}`, count);
-  const name = (n: number) => (n === 1 ? 'orphan' : 'orphans');
+  const found = (n: number, thing: string, lack: string, why: string, where = '') => {
+    const what = `${many(n, thing)} without ${lack} (${n === 1 ? 'orphan' : 'orphans'})${where}`;
+    return n === 0 ? undefined : problem('orphans', true, what, why, `delayq doctor ${queue}`, n);
+  };
   return [
-    ...(ids > 0
-      ? [found(ids, `${many(ids, 'id')} without a payload (${name(ids)})${dead}`, 'they cannot be delivered')]
-      : []),
-    ...(payloads > 0
-      ? [found(payloads, `${many(payloads, 'payload')} without an id (${name(payloads)})`, 'they are never delivered')]
-      : []),
+    found(ids, 'id', 'a payload', 'they cannot be delivered', dead),
+    found(payloads, 'payload', 'an id', 'they are never delivered'),
   ];
 }
