@@ -1,11 +1,9 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { type Connection, DelayqError, formatDuration, parseAt, parseDuration } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
-export function duration(text: string): number {
-  return parseDuration(text);
-}
+export const duration = (text: string) => parseDuration(text);
 
 /** Parses a duration greater than zero, ms. */
 export function positiveDuration(text: string): number {
@@ -76,8 +74,8 @@ export async function readAt(
 
 export function addGlobals(command: Command): Command {
   return command
-    .addOption(new Option('--redis <url>', 'URL of Redis (env DELAYQ_REDIS_URL, REDIS_URL)'))
-    .addOption(new Option('--prefix <name>', 'prefix of all keys (env DELAYQ_PREFIX)'));
+    .option('--redis <url>', 'URL of Redis (env DELAYQ_REDIS_URL, REDIS_URL)')
+    .option('--prefix <name>', 'prefix of all keys (env DELAYQ_PREFIX)');
 }
 
 /** Adds text below the options of a command. Lines are printed as they are: at most 80 columns. */

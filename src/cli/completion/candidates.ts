@@ -4,24 +4,21 @@ import { SETTING_NAMES } from '../../internal.js';
 /** A word to offer, and its description. */
 type Candidate = readonly [word: string, description: string];
 
-/** What to offer: words; queue names or files, each with `before` in front; or the completions of another command. */
-export type Candidates =
+/** What to offer: words; queue names or files, each with `before` in front; or the completions of a command after `from` words. */
+export type Candidates = Values | { readonly kind: 'command'; readonly from: number };
+
+type Values =
   | { readonly kind: 'words'; readonly words: readonly Candidate[] }
   | { readonly kind: 'queues'; readonly before: string; readonly redis?: string; readonly prefix?: string }
-  | { readonly kind: 'files'; readonly before: string }
-  | {
-      readonly kind: 'command';
-      /** How many words come before that command. */
-      readonly from: number;
-    };
+  | { readonly kind: 'files'; readonly before: string };
 
 /** An option with its value: --redis=redis://host */
 const ASSIGNMENT = /^(--[^=]+)=(.*)$/;
 
-const NOTHING: Candidates = { kind: 'words', words: [] };
+const NOTHING: Values = { kind: 'words', words: [] };
 
 /** What to offer for the placeholder of an option or argument, such as queue in <queue>. */
-const SOURCES: Readonly<Record<string, (current: string) => Candidates>> = {
+const SOURCES: Readonly<Record<string, (current: string) => Values>> = {
   // drain accepts several: high,low
   queue: (current) => ({ kind: 'queues', before: current.replace(/[^,]*$/, '') }),
   file: () => ({ kind: 'files', before: '' }),
@@ -114,7 +111,7 @@ function takesValue(option: Option | undefined): boolean {
 
 function argumentAt(command: Command, index: number): Argument | undefined {
   const all = command.registeredArguments;
-  const last = all[all.length - 1];
+  const last = all.at(-1);
   return all[index] ?? (last?.variadic ? last : undefined);
 }
 
@@ -123,22 +120,16 @@ function placeholder(flags: string): string {
   return /[<[](.*?)(?:\.{3})?[>\]]/.exec(flags)?.[1] ?? '';
 }
 
-function valuesOf(name: string, current: string): Candidates {
+function valuesOf(name: string, current: string): Values {
   return name.includes('|') ? words(name.split('|')) : (SOURCES[name]?.(current) ?? NOTHING);
 }
 
-function prefixed(prefix: string, candidates: Candidates): Candidates {
-  switch (candidates.kind) {
-    case 'words':
-      return { kind: 'words', words: candidates.words.map(([word, description]) => [`${prefix}${word}`, description]) };
-    case 'command':
-      return candidates;
-    default:
-      return { ...candidates, before: `${prefix}${candidates.before}` };
-  }
+function prefixed(prefix: string, values: Values): Candidates {
+  if (values.kind !== 'words') return { ...values, before: `${prefix}${values.before}` };
+  return { kind: 'words', words: values.words.map(([word, description]) => [`${prefix}${word}`, description]) };
 }
 
-function words(all: readonly string[]): Candidates {
+function words(all: readonly string[]): Values {
   return { kind: 'words', words: all.map((word) => [word, '']) };
 }
 
@@ -148,10 +139,8 @@ function options(command: Command): Candidates {
 }
 
 function commands(program: Command): Candidates {
-  return {
-    kind: 'words',
-    words: visible(program).map((command) => [command.name(), command.summary() || command.description()]),
-  };
+  const all = visible(program);
+  return { kind: 'words', words: all.map((command) => [command.name(), command.summary() || command.description()]) };
 }
 
 function visible(program: Command): readonly Command[] {

@@ -85,43 +85,36 @@ export function headOf(queue: string, settings: Readonly<Record<string, string>>
 /** The content of a line: a job, or the settings of the exported queue. */
 export type Imported = { readonly parcel: Parcel } | { readonly settings: Readonly<Record<string, string>> };
 
+const EXCLUSIVE = [
+  ['id', 'idBase64'],
+  ['at', 'score'],
+  ['record', 'recordBase64', 'tries'],
+  ['record', 'recordBase64', 'ttl'],
+];
+
+const KEYS = [...EXCLUSIVE.flat(), 'state', 'payload', 'payloadBase64'];
+
 /** Reads a line. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function importedOf(text: string, zone: string, now: number): Imported {
   const line = objectOn(text);
   if ('delayq' in line) return { settings: settingsOf(line) };
-  const {
-    id,
-    idBase64,
-    state = 'pending',
-    at,
-    score,
-    tries,
-    ttl,
-    record,
-    recordBase64,
-    payload,
-    payloadBase64,
-    ...others
-  } = line;
-  const [other] = Object.keys(others);
+  const other = Object.keys(line).find((key) => !KEYS.includes(key));
   if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
-  const single = (names: string[], values: unknown[]) => {
-    const given = names.filter((_, i) => values[i] !== undefined);
+  for (const keys of EXCLUSIVE) {
+    const given = keys.filter((key) => line[key] !== undefined);
     if (given.length > 1) throw badLine(`it has both ${given.slice(0, 2).join(' and ')}`);
-  };
-  single(['id', 'idBase64'], [id, idBase64]);
-  single(['at', 'score'], [at, score]);
-  single(['record', 'recordBase64', 'tries'], [record, recordBase64, tries]);
-  single(['record', 'recordBase64', 'ttl'], [record, recordBase64, ttl]);
+  }
+  const { id, state = 'pending', at, score, tries, ttl, payload, payloadBase64 } = line;
   if (state !== 'pending' && state !== 'dead') throw badLine('state is neither "pending" nor "dead"');
-  const bytesOf = (key: string, plain: unknown, base64: unknown) => {
+  const bytesOf = (key: 'id' | 'record') => {
+    const [plain, base64] = [line[key], line[`${key}Base64`]];
     for (const value of [plain, base64]) {
       if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
     }
     if (typeof plain === 'string') return Buffer.from(plain);
     return typeof base64 === 'string' ? decoded(key, base64) : undefined;
   };
-  const name = bytesOf('id', id, idBase64);
+  const name = bytesOf('id');
   if (!name?.length) throw badLine('it has no id: importing it again would make a second job');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
   const own =
@@ -131,7 +124,7 @@ export function importedOf(text: string, zone: string, now: number): Imported {
       id: name,
       state,
       score: scoreOf(at, score, zone, now),
-      record: own ?? bytesOf('record', record, recordBase64),
+      record: own ?? bytesOf('record'),
       payload: payloadOf(line, text, payload, payloadBase64),
     },
   };

@@ -44,16 +44,12 @@ export async function storyOf(inspector: Inspector, queue: string, id: Id, zone:
     const before = samples.findLast(({ at }) => at <= made);
     if (before) {
       const after = sampleOf(snapshot);
-      const [delivered, done, dead] = (['delivered', 'done', 'dead'] as const).map(
-        (name) => after[name] - before[name],
-      );
-      const counts = `${grouped(delivered ?? 0)} delivered, ${grouped(done ?? 0)} done, ${grouped(dead ?? 0)} died`;
+      const more = (name: 'delivered' | 'done' | 'dead') => grouped(after[name] - before[name]);
+      const counts = `${more('delivered')} delivered, ${more('done')} done, ${more('dead')} died`;
       lines.push(`since ${timeOf(before.at, now, zone)} in this queue: ${counts}`);
     }
   }
-  if (totals.length > 0)
-    lines.push(
-      `totals of this queue: ${totals.map(([name, word]) => `${grouped(stats[name] ?? 0)} ${word}`).join(', ')}`,
-    );
+  const left = totals.map(([name, word]) => `${grouped(stats[name] ?? 0)} ${word}`);
+  if (left.length > 0) lines.push(`totals of this queue: ${left.join(', ')}`);
   return lines;
 }

@@ -27,26 +27,17 @@ const COLUMNS: readonly Column[] = [
   },
   {
     name: 'drained',
-    cell: ({ snapshot }) => {
-      const { drained } = snapshot.stats;
-      return drained === undefined ? 'never' : ago(snapshot.now - drained);
-    },
+    cell: ({ snapshot: { stats, now } }) => (stats.drained === undefined ? 'never' : ago(now - stats.drained)),
   },
   { name: 'in', cell: ({ trend }) => paceOf(trend?.in) },
   { name: 'out', cell: ({ trend }) => paceOf(trend?.out) },
   { name: 'empty in', cell: ({ trend }) => (trend?.emptyInMs === undefined ? NONE : formatDuration(trend.emptyInMs)) },
   {
     name: 'next',
-    cell: ({ snapshot }) => {
-      const next = snapshot.upcoming[0];
-      return next ? formatDuration(next.due - snapshot.now) : NONE;
-    },
+    cell: ({ snapshot: { upcoming, now } }) => (upcoming[0] ? formatDuration(upcoming[0].due - now) : NONE),
   },
   { name: 'active', cell: ({ snapshot }) => grouped(snapshot.active) },
-  {
-    name: 'run out',
-    cell: ({ snapshot }, paint) => (snapshot.runOut > 0 ? paint.bold(grouped(snapshot.runOut)) : '0'),
-  },
+  { name: 'run out', cell: ({ snapshot: { runOut } }, paint) => (runOut > 0 ? paint.bold(grouped(runOut)) : '0') },
   { name: 'dead', cell: ({ snapshot }, paint) => bad(snapshot.dead, paint) },
 ];
 
@@ -68,20 +59,17 @@ export async function overview(
   // Problems come first, those of the queues with most due jobs at the top: the rest may be cut off.
   const signs = rows
     .flatMap((row) => signsOf(row, zone).map((sign) => ({ sign, row })))
-    .sort((a, b) => Number(b.sign.bad) - Number(a.sign.bad) || b.row.snapshot.due - a.row.snapshot.due);
+    .sort((a, b) => Number(b.sign.urgent) - Number(a.sign.urgent) || b.row.snapshot.due - a.row.snapshot.due);
   const faults = [
     ...rows.flatMap((row) => faultsOf(row).map((fault) => `${visible(row.queue)}: ${fault}`)),
     ...broken.map(({ queue, error }) => `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`),
   ].map((fault) => `${paint.red.bold('!')} ${fault}`);
   const third = Math.max(1, Math.floor(room.height / 3));
-  const above = cut(
-    signs.map(({ sign, row }) => signLine(sign, paint, visible(row.queue))),
-    third,
-    'warnings',
-  );
+  const warnings = signs.map(({ sign, row }) => signLine(sign, paint, visible(row.queue)));
+  const above = cut(warnings, third, 'warnings');
   const below = cut(faults, third, 'problems');
   const left = room.height - above.length - below.length - 1;
-  const wrong = [...new Set(signs.filter(({ sign }) => sign.bad).map(({ row }) => row))];
+  const wrong = [...new Set(signs.filter(({ sign }) => sign.urgent).map(({ row }) => row))];
   const chosen = [...wrong, ...rows.filter((row) => !wrong.includes(row))].slice(0, Math.max(1, left - 1));
   // Still ordered by name, so that a queue keeps its place.
   const shown = rows.length > left ? rows.filter((row) => chosen.includes(row)) : rows;

@@ -14,32 +14,22 @@ import type { Row } from './snapshot.js';
 /** Stands for a figure that does not exist or is unknown. */
 export const NONE = '–';
 
-/** Something to know about a queue: a problem (`bad`), or a notice. */
-export interface Sign {
-  readonly bad: boolean;
-  readonly text: string;
-}
+type Problem = ReturnType<typeof problems>[number];
 
-/** The problems that are shown at the top, and those that are damage in the stored data. */
 const SIGNS = ['no-drain', 'paused', 'failing', 'lag'];
-const FAULTS = ['orphans'];
 
-/** The problems and notices of a queue. Times are shown in `zone`. */
-export function signsOf({ queue, snapshot, trend }: Row, zone: string): Sign[] {
+/** The problems of a queue that are shown at the top. Times are shown in `zone`. */
+export function signsOf({ queue, snapshot, trend }: Row, zone: string): Problem[] {
   const until = (ms: number) => `until ${timeOf(ms, snapshot.now, zone)}`;
-  return (
-    problems(queue, snapshot, { trend, until })
-      .filter(({ check }) => SIGNS.includes(check))
-      // Of a queue too young for a trend, the column with the lag says enough.
-      .filter(({ check }) => check !== 'lag' || trend !== undefined)
-      .map(({ urgent, what }) => ({ bad: urgent, text: what }))
-  );
+  const found = problems(queue, snapshot, { trend, until });
+  // Of a queue too young for a trend, the column with the lag says enough.
+  return found.filter(({ check }) => SIGNS.includes(check) && (check !== 'lag' || trend !== undefined));
 }
 
 /** Damage in the stored data, in words. */
 export function faultsOf({ queue, snapshot }: Row): string[] {
   return problems(queue, snapshot)
-    .filter(({ check }) => FAULTS.includes(check))
+    .filter(({ check }) => check === 'orphans')
     .map(({ what }) => what);
 }
 
@@ -90,8 +80,8 @@ export function holderOf(by: string): string {
   return by === '' ? 'unknown consumer' : visible(by);
 }
 
-/** Formats a problem or notice as a line for a terminal. */
-export function signLine(sign: Sign, paint: Paint, queue?: string): string {
-  const text = `${queue === undefined ? '' : `${queue}: `}${sign.text}`;
-  return sign.bad ? paint.red.bold(`! ${text}`) : `${paint.bold('·')} ${text}`;
+/** Formats a problem as a line for a terminal. */
+export function signLine({ urgent, what }: Problem, paint: Paint, queue?: string): string {
+  const text = `${queue === undefined ? '' : `${queue}: `}${what}`;
+  return urgent ? paint.red.bold(`! ${text}`) : `${paint.bold('·')} ${text}`;
 }

@@ -24,10 +24,10 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
   const { drained, ...totals } = stats;
+  const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
   const at = (ms: number) => momentOf(ms, now, zone);
   const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}`;
-  const list = (entries: [string, string][]) =>
-    entries.map(([name, value]) => `${visible(name)} ${visible(value)}`).join(', ');
+  const list = (entries: [string, string][]) => entries.map((words) => words.map(visible).join(' ')).join(', ');
   const lines = [
     ...signsOf(row, zone).map((sign) => signLine(sign, paint)),
     ...faultsOf(row).map((fault) => paint.red.bold(`! ${fault}`)),
@@ -52,14 +52,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
     line('dead', bad(dead, paint)),
     line('stored', `payload ${grouped(payload)}, lease ${grouped(lease)}, meta ${grouped(meta)}`),
     line('config', list(settingsOf(config)) || 'defaults'),
-    line(
-      'totals',
-      list(
-        Object.entries(totals)
-          .sort()
-          .map(([name, n]) => [name, grouped(n)]),
-      ) || 'none',
-    ),
+    line('totals', list(counters.sort()) || 'none'),
   );
   const charts = chartsOf(snapshot, { width: room.width, height: room.height - lines.length });
   return [

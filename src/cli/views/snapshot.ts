@@ -11,10 +11,7 @@ import {
 } from '../../internal.js';
 
 /** Jobs per second into and out of a queue, between two looks. */
-interface Rates {
-  readonly in: number;
-  readonly out: number;
-}
+type Rates = Pick<Trend, 'in' | 'out'>;
 
 /** A queue at one moment. */
 export interface Row {
@@ -70,7 +67,7 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
         queue,
         snapshot,
         trend: trend(snapshot.samples, now, seen[0]),
-        rates: old && ratesOf(snapshot, old.snapshot),
+        rates: ratesOf(now, old?.seen.at(-1)),
         seen,
         ...(held ? { held } : {}),
       });
@@ -96,10 +93,8 @@ export function aheadOf({ now, ahead }: Snapshot): { hour: Snapshot['ahead']; da
   return { hour, day: ahead.length > 0 ? [all, ...ahead.slice(12)] : [] };
 }
 
-function ratesOf(now: Snapshot, before: Snapshot): Rates | undefined {
-  const seconds = (now.now - before.now) / 1000;
-  const [after, old] = [sampleOf(now), sampleOf(before)];
-  return seconds > 0
-    ? { in: (after.enqueued - old.enqueued) / seconds, out: (after.done - old.done) / seconds }
-    : undefined;
+function ratesOf(now: Sample, before: Sample | undefined): Rates | undefined {
+  if (!before || now.at <= before.at) return undefined;
+  const seconds = (now.at - before.at) / 1000;
+  return { in: (now.enqueued - before.enqueued) / seconds, out: (now.done - before.done) / seconds };
 }
