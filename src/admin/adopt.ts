@@ -90,9 +90,9 @@ export async function* adoptJobs(
       const left: AdoptedSlice['left'][number][] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
         if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
-        if (answer === 'changed') changed += 1;
       }
       const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
+      changed += count('changed');
       moved += valid.length;
       passed += dryRun ? ids.length : left.length;
       yield { pass, adopted: count('adopted'), kept: count('kept'), left };
@@ -189,10 +189,7 @@ function checkKeys(keys: QueueKeys, { zset, hash }: ForeignQueue): void {
 }
 
 async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Promise<void> {
-  for (const [name, want] of [
-    [zset, 'zset'],
-    [hash, 'hash'],
-  ] as const) {
+  for (const [want, name] of Object.entries({ zset, hash })) {
     const type = text(await redis.call('TYPE', name));
     if (type === want || type === 'none') continue;
     throw new DelayqError('usage', `${printable(name)} is not a ${want === 'zset' ? 'sorted set' : want}`, {

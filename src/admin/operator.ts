@@ -5,6 +5,7 @@ import { packSettings, readSettings, type Settings, type SettingsChange } from '
 import { checkMs, checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
+import type { Answered } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import * as looks from '../scripts/inspect.js';
 
@@ -35,7 +36,7 @@ export class Operator {
     ids: readonly Id[],
     states: readonly StoredJob['state'][] = ['pending', 'active', 'dead'],
   ): Promise<acts.Cancelled[]> {
-    return inSlices(ids, async (some) => (await acts.cancel(this.#redis, this.#keys(queue), some, states)).answers);
+    return inSlices(ids, (some) => acts.cancel(this.#redis, this.#keys(queue), some, states));
   }
 
   /**
@@ -44,7 +45,7 @@ export class Operator {
    */
   async requeue(queue: string, ids: readonly Id[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
     const how = { spread, wake: wakeOf(this.#prefix, queue) };
-    return inSlices(ids, async (some) => (await acts.requeue(this.#redis, this.#keys(queue), some, how)).answers);
+    return inSlices(ids, (some) => acts.requeue(this.#redis, this.#keys(queue), some, how));
   }
 
   /**
@@ -56,10 +57,7 @@ export class Operator {
     const how = { spread, wake: wakeOf(this.#prefix, queue) };
     // Within one call, the script sorts.
     const sorted = ids.length > SLICE ? await looks.inOrder(this.#redis, keys, ids) : ids;
-    const answers = await inSlices(
-      sorted,
-      async (some) => (await acts.reschedule(this.#redis, keys, some, how)).answers,
-    );
+    const answers = await inSlices(sorted, (some) => acts.reschedule(this.#redis, keys, some, how));
     const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
     return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
   }
@@ -69,7 +67,7 @@ export class Operator {
    * 2,000 characters. Active jobs do not change.
    */
   async bury(queue: string, ids: readonly Id[], { reason = '' } = {}): Promise<acts.Buried[]> {
-    return inSlices(ids, async (some) => (await acts.bury(this.#redis, this.#keys(queue), some, reason)).answers);
+    return inSlices(ids, (some) => acts.bury(this.#redis, this.#keys(queue), some, reason));
   }
 
   /**
@@ -123,8 +121,8 @@ export class Operator {
   }
 }
 
-async function inSlices<T, A>(list: readonly T[], act: (some: readonly T[]) => Promise<A[]>): Promise<A[]> {
+async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<Answered<A>>): Promise<A[]> {
   const answers: A[] = [];
-  for (let i = 0; i < list.length; i += SLICE) answers.push(...(await act(list.slice(i, i + SLICE))));
+  for (let i = 0; i < ids.length; i += SLICE) answers.push(...(await act(ids.slice(i, i + SLICE))).answers);
   return answers;
 }

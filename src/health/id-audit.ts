@@ -103,19 +103,14 @@ export class IdAudit {
     const found: Finding[] = [];
     for (const letter of Object.keys(FAULTS) as Letter[]) {
       const tally = this.tallies.get(letter);
-      if (tally) found.push(findingOf(letter, tally, await next(letter, tally)));
+      if (!tally) continue;
+      const { check, level, what, why, mended: did } = FAULTS[letter];
+      const { count, mended, samples } = tally;
+      const which = `${many(count, 'job')} ${what}`;
+      const fault = bad(level, check, which, why, await next(letter, tally));
+      const finding = { ...fault, count, samples: samples.map(idWord), mendable: did !== undefined };
+      found.push(did && mended === count ? mendedFinding(finding, mended, `${which}: ${did}`) : finding);
     }
     return found;
   }
-}
-
-function findingOf(letter: Letter, { count, mended, samples }: Tally, next: string): Finding {
-  const { check, level, what, why, mended: did } = FAULTS[letter];
-  const finding = {
-    ...bad(level, check, `${many(count, 'job')} ${what}`, why, next),
-    count,
-    samples: samples.map(idWord),
-    mendable: did !== undefined,
-  };
-  return did && mended === count ? mendedFinding(finding, mended, `${many(count, 'job')} ${what}: ${did}`) : finding;
 }

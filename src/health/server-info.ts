@@ -6,13 +6,7 @@ import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 export type Info = Readonly<Record<string, string>>;
 
 export function parseInfo(text: string): Info {
-  return Object.fromEntries(
-    text
-      .split(/\r?\n/)
-      .map((line) => /^([^#:]+):(.*)$/.exec(line))
-      .filter((match) => match !== null)
-      .map(([, name, value]) => [name, value]),
-  );
+  return Object.fromEntries([...text.matchAll(/^([^#:\r\n]+):(.*)$/gm)].map(([, name, value]) => [name, value]));
 }
 
 /** A fork that takes longer delays all commands noticeably, µs. */
@@ -89,7 +83,6 @@ export function persistence(
   const on = `${redisCli(address, 'config set appendonly yes')} && ${redisCli(address, 'config rewrite')}`;
   const log = 'look at the log of Redis and at its disk space';
   const found: Finding[] = [];
-  const saved = Number(info.rdb_last_save_time) > 0 ? Date.now() - Number(info.rdb_last_save_time) * 1000 : undefined;
   if (info.aof_enabled === '1') {
     if (info.aof_last_write_status !== 'ok') {
       const why = 'Redis refuses writes until one succeeds';
@@ -110,7 +103,8 @@ export function persistence(
   } else if (save === '') {
     found.push(bad('warn', 'persistence', 'neither AOF nor RDB', 'all jobs are lost when Redis stops', on));
   } else {
-    const ago = saved === undefined ? '' : `, the last ${formatDuration(saved)} ago`;
+    const saved = Number(info.rdb_last_save_time) * 1000;
+    const ago = saved > 0 ? `, the last ${formatDuration(Date.now() - saved)} ago` : '';
     const changes = Number(info.rdb_changes_since_last_save) || 0;
     const kind = save === undefined ? 'no AOF, and at most snapshots (RDB)' : 'snapshots only (RDB)';
     const why = 'a crash loses all jobs enqueued since the last snapshot, and brings back those done since';

@@ -64,18 +64,10 @@ function recordKeys(record: Buffer): string[] {
   const [, tries, ttl] = /^\{(?:"tries":(\d{1,9}))?,?(?:"ttl":(\d{1,12}))?\}$/.exec(text) ?? [];
   const keys = [...(tries ? [`"tries":${tries}`] : []), ...(ttl ? [`"ttl":"${ttl}ms"`] : [])];
   const same = keys.length > 0 && Number(tries ?? 1) >= 1 && recordText(numberOf(tries), numberOf(ttl)) === text;
-  return same && ttlIsRead(ttl) ? keys : bytes('record', record);
+  return same ? keys : bytes('record', record);
 }
 
 const numberOf = (digits: string | undefined) => (digits === undefined ? undefined : Number(digits));
-
-function ttlIsRead(ttl: string | undefined): boolean {
-  try {
-    return ttl === undefined || parseDuration(`${ttl}ms`) === Number(ttl);
-  } catch {
-    return false;
-  }
-}
 
 /** The first line of an export with settings. */
 export function headOf(queue: string, settings: Readonly<Record<string, string>>): string {

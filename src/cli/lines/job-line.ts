@@ -1,15 +1,12 @@
 import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../internal.js';
+import { parse } from './drain-line.js';
 
 export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
 
 /** The JSON object on a line. Throws `data` if the line is not one. */
 export function objectOn(text: string): Record<string, unknown> {
-  let line: unknown;
-  try {
-    line = JSON.parse(text);
-  } catch {
-    throw badLine('it is not JSON');
-  }
+  const line = parse(text);
+  if (line === undefined) throw badLine('it is not JSON');
   if (typeof line !== 'object' || line === null || Array.isArray(line)) throw badLine('it is not an object');
   return line as Record<string, unknown>;
 }
