@@ -9,6 +9,7 @@ import { text } from '../redis/replies.js';
 import { MAX_BYTES } from '../redis/script.js';
 import { raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
+import { SLICE } from './inspector.js';
 
 /** The keys in which other software keeps its jobs. */
 export interface ForeignQueue {
@@ -45,9 +46,6 @@ export interface AdoptedSlice {
   /** Jobs that were left where they are. */
   readonly left: readonly { readonly id: string; readonly reason: LeftReason; readonly why?: string | undefined }[];
 }
-
-/** Jobs per call: it blocks Redis for about 1 ms. */
-const SLICE = 100;
 
 /** Ends the run even if producers change jobs faster than they are taken over. */
 const MAX_PASSES = 10;

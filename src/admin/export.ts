@@ -5,10 +5,7 @@ import { text } from '../redis/replies.js';
 import * as looks from '../scripts/inspect.js';
 import { type Raw, raw, stored } from '../scripts/stored.js';
 import type * as moves from '../scripts/transfer.js';
-import { containsText, type Filter } from './inspector.js';
-
-/** Jobs per call: few enough to keep other clients from waiting. */
-const SLICE = 100;
+import { containsText, type Filter, SLICE } from './inspector.js';
 
 /** A score as Redis writes it. */
 export const SCORE = /^-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)$/;

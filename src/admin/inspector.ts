@@ -6,8 +6,11 @@ import type { Connection, Reply } from '../redis/connection.js';
 import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import * as looks from '../scripts/inspect.js';
 
+/** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
+export const SLICE = 100;
+
 /** Ids per call when jobs are listed: cheap for Redis, and few are out of date by the time they are used. */
-const SLICE = 200;
+const LISTED = 200;
 
 /** How many leases are looked at to find out who holds them: about 1 ms of Redis's time. */
 const MAX_LEASES = 250;
@@ -77,7 +80,7 @@ export class Inspector {
   /** Like {@link Inspector.show}, but yields one reply of Redis at a time: about 1 MiB of payloads, or one larger payload. */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
     for (let at = 0; at < ids.length; ) {
-      const some = await looks.show(this.#redis, this.#keys(queue), ids.slice(at, at + SLICE));
+      const some = await looks.show(this.#redis, this.#keys(queue), ids.slice(at, at + LISTED));
       at += some.length;
       yield some;
     }
@@ -144,7 +147,7 @@ export class Inspector {
     for (const state of states) {
       let before: readonly Reply[] = [];
       while (left > 0) {
-        const most = { limit: Math.min(left, SLICE), before };
+        const most = { limit: Math.min(left, LISTED), before };
         before = await looks.list(this.#redis, this.#keys(queue), state, { from, to }, most);
         if (before.length === 0) break;
         const ids = before.filter((_, i) => i % 2 === 0).map((id) => idOf(id as Buffer));

@@ -6,6 +6,7 @@ import type { QueueKeys, Wake } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
 import * as looks from '../scripts/inspect.js';
 import * as moves from '../scripts/transfer.js';
+import { SLICE } from './inspector.js';
 
 /*
  * Moving jobs between two queues. On a cluster they are in two slots, so no script can do it in one step:
@@ -15,9 +16,6 @@ import * as moves from '../scripts/transfer.js';
  * 4. forget: at the destination, the tokens are removed
  * A move that was interrupted is repeated from step 1. The token keeps step 2 from making a second copy.
  */
-
-/** Jobs per call: few enough to keep other clients from waiting. */
-const SLICE = 100;
 
 /**
  * What became of a job that was to be moved.

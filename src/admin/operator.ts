@@ -8,9 +8,7 @@ import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '..
 import type { Answered } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import * as looks from '../scripts/inspect.js';
-
-/** Ids per call: few enough to keep other clients from waiting. */
-const SLICE = 100;
+import { SLICE } from './inspector.js';
 
 /** Changes queues and their jobs. See {@link Inspector} for reading them. */
 export class Operator {

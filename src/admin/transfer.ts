@@ -8,13 +8,8 @@ import { MAX_BYTES } from '../redis/script.js';
 import * as moves from '../scripts/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, type ForeignQueue, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
-import type { Filter } from './inspector.js';
+import { type Filter, SLICE } from './inspector.js';
 import { type Moved, type MoveEnd, moveSome, unfinishedMoves } from './move.js';
-
-/** Jobs per call: few enough to keep other clients from waiting. */
-const SLICE = 100;
-
-const MOVABLE = ['pending', 'dead'] as const;
 
 /** Moves jobs out of Redis and back, to another queue, and in from other software. */
 export class Transfer {
@@ -77,7 +72,7 @@ export class Transfer {
   async move(
     queue: string,
     ids: readonly Id[],
-    { to, states = MOVABLE }: { to: string; states?: readonly ('pending' | 'dead')[] },
+    { to, states = ['pending', 'dead'] }: { to: string; states?: readonly ('pending' | 'dead')[] },
   ): Promise<Moved[]> {
     const [source, destination] = [this.#end(queue), this.#end(to)];
     if (queue === to) {

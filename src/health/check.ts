@@ -56,7 +56,11 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
     { name: 'dead', value: dead, says: `${grouped(dead)} dead` },
     { name: 'pending', value: pending, says: `${grouped(pending)} pending` },
   ];
-  const beyond = (limits: Limits) => measures.filter(({ name, value }) => isBeyond(value, limits[name]));
+  const beyond = (limits: Limits) =>
+    measures.filter(({ name, value }) => {
+      const limit = limits[name];
+      return limit !== undefined && (value === undefined || value > limit);
+    });
   const critical = beyond(max);
   const warned = beyond(warn).filter((measure) => !critical.includes(measure));
   const faults = [...critical, ...warned].map(({ name, says }) => {
@@ -87,8 +91,4 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
       data('drain_age', seconds(age), 's', 'drainAge'),
     ],
   };
-}
-
-function isBeyond(value: number | undefined, limit: number | undefined): boolean {
-  return limit !== undefined && (value === undefined || value > limit);
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SLICE } from '../admin/inspector.js';
 import { type Id, idOf, idWord } from '../model/id.js';
 import { many } from '../model/text.js';
 import type { Connection } from '../redis/connection.js';
@@ -20,9 +21,6 @@ export interface AuditOptions {
   /** Ends the examination with what was found so far. */
   readonly signal?: AbortSignal | undefined;
 }
-
-/** Ids per call: few enough to keep other clients from waiting. */
-const SLICE = 100;
 
 /** The most suspects to collect before the second look: a pipeline may write this many payloads before their ids. */
 const MAX_SUSPECTS = 10_000;

@@ -4,7 +4,7 @@ import { SETTING_NAMES } from '../../internal.js';
 /** A word to offer, and its description. */
 type Candidate = readonly [word: string, description: string];
 
-/** What to offer: words; queue names or files, each with `before` in front; or the completions of a command after `from` words. */
+/** What to offer: words, queue names or files after `before`, or the completions of the command after `from` words. */
 export type Candidates = Values | { readonly kind: 'command'; readonly from: number };
 
 type Values =
@@ -39,7 +39,7 @@ interface Cursor {
   readonly given: { redis?: string; prefix?: string };
 }
 
-/** Finds in commander's tree of commands what to offer in place of `current`. `before` are the words before it, without the program's name. */
+/** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
   const { command, args, option, dashes, given } = cursorAfter(program, before);
   if (option) return { ...valuesOf(placeholder(option.flags), current), ...given };

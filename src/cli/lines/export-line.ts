@@ -54,9 +54,7 @@ function jsonOf(payload: Buffer): string | undefined {
 }
 
 /** A record, as enqueue writes it. */
-function recordText(tries: number | undefined, ttl: number | undefined): string {
-  return JSON.stringify({ tries, maxLost: undefined, ttl });
-}
+const recordText = (tries?: number, ttl?: number) => JSON.stringify({ tries, ttl });
 
 /** The members of a record: `tries` and `ttl`, if enqueue would write the same record for them. */
 function recordKeys(record: Buffer): string[] {
@@ -149,9 +147,9 @@ function scoreOf(at: unknown, score: unknown, zone: string, now: number): string
 }
 
 function triesOf(tries: unknown): number | undefined {
-  if (tries === undefined || (Number.isSafeInteger(tries) && (tries as number) >= 1))
-    return tries as number | undefined;
-  throw badLine('tries is not a whole number from 1');
+  const good = tries === undefined || (Number.isSafeInteger(tries) && (tries as number) >= 1);
+  if (!good) throw badLine('tries is not a whole number from 1');
+  return tries as number | undefined;
 }
 
 function ttlOf(ttl: unknown): number | undefined {
