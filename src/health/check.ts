@@ -35,13 +35,6 @@ export interface Checked {
   readonly data: readonly string[];
 }
 
-interface Measure {
-  readonly name: keyof Limits;
-  /** Undefined: there was no drain yet. */
-  readonly value: number | undefined;
-  readonly says: string;
-}
-
 /**
  * Checks a queue, by the snapshot that {@link Inspector.inspect} returned, against limits. A paused queue is always a
  * warning.
@@ -49,8 +42,9 @@ interface Measure {
 export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   const { pending, active, due, dead } = snapshot;
   const late = lag(snapshot);
+  // Undefined: there was no drain yet.
   const age = drainAge(snapshot) === Number.POSITIVE_INFINITY ? undefined : drainAge(snapshot);
-  const measures: Measure[] = [
+  const measures: { name: keyof Limits; value: number | undefined; says: string }[] = [
     { name: 'lag', value: late, says: `the oldest of ${many(due, 'due job')} is ${formatDuration(late)} late` },
     { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)) },
     { name: 'dead', value: dead, says: `${grouped(dead)} dead` },
@@ -70,25 +64,20 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   const pause = pauseOf(snapshot);
   if (pause !== undefined) faults.push(pause);
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);
-  const data = (label: string, value: number | undefined, unit = '', name?: keyof Limits) => {
-    const limit = (limits: Limits) => {
-      const n = name === undefined ? undefined : limits[name];
-      return (unit === 's' ? seconds(n) : n) ?? '';
-    };
-    return `${label}=${value === undefined ? 'U' : `${value}${unit}`};${limit(warn)};${limit(max)};0`;
-  };
+  const data = (label: string, value: string | number, limitOf?: (limits: Limits) => number | undefined) =>
+    `${label}=${value};${limitOf?.(warn) ?? ''};${limitOf?.(max) ?? ''};0`;
   return {
     state: critical.length > 0 ? 'CRITICAL' : faults.length > 0 ? 'WARNING' : 'OK',
     says:
       faults.join(', ') ||
       `${grouped(pending)} pending, ${grouped(due)} due, ${grouped(active)} active, ${grouped(dead)} dead`,
     data: [
-      data('lag', seconds(late), 's', 'lag'),
-      data('pending', pending, '', 'pending'),
+      data('lag', `${seconds(late)}s`, (limits) => seconds(limits.lag)),
+      data('pending', pending, (limits) => limits.pending),
       data('due', due),
       data('active', active),
-      data('dead', dead, '', 'dead'),
-      data('drain_age', seconds(age), 's', 'drainAge'),
+      data('dead', dead, (limits) => limits.dead),
+      data('drain_age', age === undefined ? 'U' : `${seconds(age)}s`, (limits) => seconds(limits.drainAge)),
     ],
   };
 }

@@ -1,4 +1,4 @@
-import { DelayqError, isDelayqError } from '../model/errors.js';
+import { isDelayqError } from '../model/errors.js';
 import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { keyPattern, queueOf, queuesKey } from '../redis/keys.js';
@@ -48,8 +48,7 @@ export async function findQueues(redis: Connection, prefix: string, signal?: Abo
 function isName(name: string): boolean {
   try {
     return checkName(name) === name;
-  } catch (error) {
-    if (error instanceof DelayqError) return false;
-    throw error;
+  } catch {
+    return false;
   }
 }

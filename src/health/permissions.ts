@@ -73,8 +73,7 @@ export async function checkPermissions(
   const named = await redis.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
   const who = named ?? 'the user of this connection';
   const calls = probes(keys, channel);
-  const first = calls[0] as Arg[];
-  const dry = await redis.call('ACL', 'DRYRUN', who, ...first).then(() => true, refusedOr(false));
+  const dry = await redis.call('ACL', 'DRYRUN', who, ...(calls[0] as Arg[])).then(() => true, refusedOr(false));
   const denied: string[] = [];
   const keysDenied = new Set<string>();
   for (const call of dry ? [...calls, ...dryRunProbes(prefix, queue, keys, channel)] : calls) {

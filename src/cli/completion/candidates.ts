@@ -27,17 +27,8 @@ const SOURCES: Readonly<Record<string, (current: string) => Values>> = {
   'name=value': () => words(SETTING_NAMES.map((name) => `${name}=`)),
 };
 
-interface Cursor {
-  readonly command: Command;
-  /** How many arguments of the command come before the cursor. */
-  readonly args: number;
-  /** The cursor is at the value of this option. */
-  readonly option?: Option | undefined;
-  /** How many words there are up to and including `--`. */
-  readonly dashes?: number | undefined;
-  /** The values of --redis and --prefix. */
-  readonly given: { redis?: string; prefix?: string };
-}
+/** The values of --redis and --prefix. */
+type Given = { redis?: string; prefix?: string };
 
 /** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
@@ -57,12 +48,15 @@ export function candidatesFor(program: Command, before: readonly string[], curre
   return argument ? { ...valuesOf(argument.name(), current), ...given } : NOTHING;
 }
 
-function cursorAfter(program: Command, before: readonly string[]): Cursor {
+function cursorAfter(program: Command, before: readonly string[]) {
   let command = program;
+  /** How many arguments of the command come before the cursor. */
   let args = 0;
+  /** The cursor is at the value of this option. */
   let option: Option | undefined;
+  /** How many words there are up to and including `--`. */
   let dashes: number | undefined;
-  const given: Cursor['given'] = {};
+  const given: Given = {};
   for (const [i, word] of before.entries()) {
     if (option) {
       keep(given, option, word);
@@ -81,7 +75,7 @@ function cursorAfter(program: Command, before: readonly string[]): Cursor {
   return { command, args, option, dashes, given };
 }
 
-function keep(given: Cursor['given'], option: Option, value: string): void {
+function keep(given: Given, option: Option, value: string): void {
   const name = option.attributeName();
   if (name === 'redis' || name === 'prefix') given[name] = value;
 }

@@ -88,14 +88,14 @@ export class Context {
   }
 
   /** A connection to Redis at `--redis`, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. Not yet open. */
-  redis({ redis }: Globals): Connection {
-    const source = redis === undefined ? URL_VARIABLES.find((name) => this.env[name]) : undefined;
+  redis(options: Globals): Connection {
     try {
-      const connection = new Connection(redis ?? (source && this.env[source]) ?? DEFAULT_URL);
+      const connection = new Connection(this.url(options) ?? DEFAULT_URL);
       this.#connections.push(connection);
       return connection;
     } catch (error) {
-      if (source === undefined || !isDelayqError(error)) throw error;
+      const source = options.redis === undefined && URL_VARIABLES.find((name) => this.env[name]);
+      if (!source || !isDelayqError(error)) throw error;
       throw new DelayqError('config', `${source} cannot be read`, { why: error.why, next: error.next });
     }
   }

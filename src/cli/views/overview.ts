@@ -12,12 +12,7 @@ export interface Room {
 /** The least room for a queue's name, columns. */
 const MIN_NAME = 12;
 
-interface Column {
-  readonly name: string;
-  readonly cell: (row: Row, paint: Paint) => string;
-}
-
-const COLUMNS: readonly Column[] = [
+const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint: Paint) => string }[] = [
   { name: 'pending', cell: ({ snapshot }) => grouped(snapshot.pending) },
   { name: 'due', cell: ({ snapshot }, paint) => (snapshot.due > 0 ? paint.bold(grouped(snapshot.due)) : '0') },
   {
