@@ -3,14 +3,13 @@ import { isDelayqError } from '../internal.js';
 import { exitStatus } from './exit.js';
 import { Context } from './host/context.js';
 import { programOf } from './program.js';
-import { COMMANDS } from './registry.js';
+import { LOADERS } from './registry.js';
 import { complain } from './terminal/output.js';
 
 const context = new Context(() => process.exit(exitStatus('interrupted')));
 const words = process.argv.slice(2);
 const name = nameOf(words);
-const isKnown =
-  ['-V', '--version'].includes(name) || Object.values(COMMANDS).some((commands) => Object.hasOwn(commands, name));
+const isKnown = ['-V', '--version'].includes(name) || Object.hasOwn(LOADERS, name);
 
 /** The name of the command: the first word that is neither a global option nor the value of one. */
 function nameOf(words: readonly string[]): string {

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { addGlobals, details, examples } from './args/options.js';
 import type { Context } from './host/context.js';
-import { COMMANDS } from './registry.js';
+import { COMMANDS, LOADERS } from './registry.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -22,9 +22,10 @@ export async function programOf(
     .configureHelp({ subcommandTerm: (command) => command.name() });
   for (const [group, commands] of Object.entries(COMMANDS)) {
     program.commandsGroup(`${group}:`);
-    for (const [name, { summary, load }] of Object.entries(commands)) {
+    for (const [name, summary] of Object.entries(commands)) {
       const all = () => programOf(context, () => true);
-      const command = isLoaded(name) ? (await load())(context, all) : new Command(name);
+      const make = LOADERS[name as keyof typeof LOADERS];
+      const command = isLoaded(name) ? (await make())(context, all) : new Command(name);
       if (isLoaded(name) || listOthers) program.addCommand(command.summary(summary));
     }
   }

@@ -1,131 +1,77 @@
 import type { Command } from 'commander';
 import type { Context } from './host/context.js';
 
-/** A command of the registry: only the one that is run is loaded. */
-export interface Entry {
-  readonly summary: string;
-  /** Loads the function that makes the command; `all` returns the program with all its commands. */
-  readonly load: () => Promise<(context: Context, all: () => Promise<Command>) => Command>;
-}
+/** Makes a command; `all` returns the program with all its commands. */
+type Make = (context: Context, all: () => Promise<Command>) => Command;
 
-/** All commands, by groups and in the order of the help. */
-export const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
+/** The summaries of all commands, by groups and in the order of the help. */
+export const COMMANDS: Readonly<Record<string, Partial<Record<keyof typeof LOADERS, string>>>> = {
   Produce: {
-    enqueue: {
-      summary: 'add jobs to a queue, due now or later',
-      load: async () => (await import('./commands/enqueue.js')).enqueueCommand,
-    },
+    enqueue: 'add jobs to a queue, due now or later',
   },
   Consume: {
-    drain: {
-      summary: 'deliver due jobs, oldest first, to a handler or stdout',
-      load: async () => (await import('./commands/drain.js')).drainCommand,
-    },
-    ack: {
-      summary: 'complete jobs: remove them',
-      load: async () => (await import('./commands/settle.js')).ackCommand,
-    },
-    nack: {
-      summary: 'give jobs back to be retried',
-      load: async () => (await import('./commands/settle.js')).nackCommand,
-    },
-    renew: {
-      summary: 'extend the leases of jobs',
-      load: async () => (await import('./commands/settle.js')).renewCommand,
-    },
+    drain: 'deliver due jobs, oldest first, to a handler or stdout',
+    ack: 'complete jobs: remove them',
+    nack: 'give jobs back to be retried',
+    renew: 'extend the leases of jobs',
   },
   Look: {
-    inspect: {
-      summary: 'show the queues, and what is wrong with them',
-      load: async () => (await import('./commands/inspect.js')).inspectCommand,
-    },
-    list: {
-      summary: 'list the jobs of a queue, dead ones first',
-      load: async () => (await import('./commands/list.js')).listCommand,
-    },
-    show: {
-      summary: 'show everything about one job',
-      load: async () => (await import('./commands/show.js')).showCommand,
-    },
+    inspect: 'show the queues, and what is wrong with them',
+    list: 'list the jobs of a queue, dead ones first',
+    show: 'show everything about one job',
   },
   Act: {
-    cancel: {
-      summary: 'remove jobs',
-      load: async () => (await import('./commands/cancel.js')).cancelCommand,
-    },
-    reschedule: {
-      summary: 'change the due time of pending jobs',
-      load: async () => (await import('./commands/reschedule.js')).rescheduleCommand,
-    },
-    requeue: {
-      summary: 'make dead jobs pending again',
-      load: async () => (await import('./commands/requeue.js')).requeueCommand,
-    },
-    bury: {
-      summary: 'move pending jobs to the dead set',
-      load: async () => (await import('./commands/bury.js')).buryCommand,
-    },
-    move: {
-      summary: 'move jobs to another queue',
-      load: async () => (await import('./commands/move.js')).moveCommand,
-    },
-    purge: {
-      summary: 'remove all jobs of a queue',
-      load: async () => (await import('./commands/purge.js')).purgeCommand,
-    },
-    pause: {
-      summary: 'stop delivering jobs from a queue',
-      load: async () => (await import('./commands/pause.js')).pauseCommand,
-    },
-    resume: {
-      summary: 'deliver jobs from a paused queue again',
-      load: async () => (await import('./commands/pause.js')).resumeCommand,
-    },
+    cancel: 'remove jobs',
+    reschedule: 'change the due time of pending jobs',
+    requeue: 'make dead jobs pending again',
+    bury: 'move pending jobs to the dead set',
+    move: 'move jobs to another queue',
+    purge: 'remove all jobs of a queue',
+    pause: 'stop delivering jobs from a queue',
+    resume: 'deliver jobs from a paused queue again',
   },
   Operate: {
-    doctor: {
-      summary: 'check Redis and the queues, repair what is broken',
-      load: async () => (await import('./commands/doctor.js')).doctorCommand,
-    },
-    check: {
-      summary: 'print one line for monitoring',
-      load: async () => (await import('./commands/check.js')).checkCommand,
-    },
-    wait: {
-      summary: 'wait until a queue is idle, for deploys',
-      load: async () => (await import('./commands/wait.js')).waitCommand,
-    },
-    metrics: {
-      summary: 'print metrics for Prometheus',
-      load: async () => (await import('./commands/metrics.js')).metricsCommand,
-    },
-    config: {
-      summary: 'show or set the defaults of a queue',
-      load: async () => (await import('./commands/config.js')).configCommand,
-    },
-    export: {
-      summary: 'print the jobs of a queue, to be imported elsewhere',
-      load: async () => (await import('./commands/export.js')).exportCommand,
-    },
-    import: {
-      summary: 'add exported jobs to a queue',
-      load: async () => (await import('./commands/import.js')).importCommand,
-    },
-    adopt: {
-      summary: 'move jobs from a sorted set and a hash of other software',
-      load: async () => (await import('./commands/adopt.js')).adoptCommand,
-    },
-    crontab: {
-      summary: 'print a crontab line that drains a queue',
-      load: async () => (await import('./commands/crontab.js')).crontabCommand,
-    },
-    completion: {
-      summary: 'print a completion script for your shell',
-      load: async () => (await import('./commands/completion.js')).completionCommand,
-    },
-    demo: {
-      summary: 'show delayq at work in ten seconds, on a private Redis',
-      load: async () => (await import('./commands/demo.js')).demoCommand,
-    },
+    doctor: 'check Redis and the queues, repair what is broken',
+    check: 'print one line for monitoring',
+    wait: 'wait until a queue is idle, for deploys',
+    metrics: 'print metrics for Prometheus',
+    config: 'show or set the defaults of a queue',
+    export: 'print the jobs of a queue, to be imported elsewhere',
+    import: 'add exported jobs to a queue',
+    adopt: 'move jobs from a sorted set and a hash of other software',
+    crontab: 'print a crontab line that drains a queue',
+    completion: 'print a completion script for your shell',
+    demo: 'show delayq at work in ten seconds, on a private Redis',
   },
 };
+
+/** Loads the function that makes a command: only the command that is run is loaded. */
+export const LOADERS = {
+  enqueue: async () => (await import('./commands/enqueue.js')).enqueueCommand,
+  drain: async () => (await import('./commands/drain.js')).drainCommand,
+  ack: async () => (await import('./commands/settle.js')).ackCommand,
+  nack: async () => (await import('./commands/settle.js')).nackCommand,
+  renew: async () => (await import('./commands/settle.js')).renewCommand,
+  inspect: async () => (await import('./commands/inspect.js')).inspectCommand,
+  list: async () => (await import('./commands/list.js')).listCommand,
+  show: async () => (await import('./commands/show.js')).showCommand,
+  cancel: async () => (await import('./commands/cancel.js')).cancelCommand,
+  reschedule: async () => (await import('./commands/reschedule.js')).rescheduleCommand,
+  requeue: async () => (await import('./commands/requeue.js')).requeueCommand,
+  bury: async () => (await import('./commands/bury.js')).buryCommand,
+  move: async () => (await import('./commands/move.js')).moveCommand,
+  purge: async () => (await import('./commands/purge.js')).purgeCommand,
+  pause: async () => (await import('./commands/pause.js')).pauseCommand,
+  resume: async () => (await import('./commands/pause.js')).resumeCommand,
+  doctor: async () => (await import('./commands/doctor.js')).doctorCommand,
+  check: async () => (await import('./commands/check.js')).checkCommand,
+  wait: async () => (await import('./commands/wait.js')).waitCommand,
+  metrics: async () => (await import('./commands/metrics.js')).metricsCommand,
+  config: async () => (await import('./commands/config.js')).configCommand,
+  export: async () => (await import('./commands/export.js')).exportCommand,
+  import: async () => (await import('./commands/import.js')).importCommand,
+  adopt: async () => (await import('./commands/adopt.js')).adoptCommand,
+  crontab: async () => (await import('./commands/crontab.js')).crontabCommand,
+  completion: async () => (await import('./commands/completion.js')).completionCommand,
+  demo: async () => (await import('./commands/demo.js')).demoCommand,
+} satisfies Record<string, () => Promise<Make>>;

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { COMMANDS } from '../../src/cli/registry.js';
+import { LOADERS } from '../../src/cli/registry.js';
 import { during } from '../support/afterwards.js';
 import { delayq, linesOf } from '../support/cli.js';
 import { freshName, key } from '../support/redis.js';
@@ -22,9 +22,9 @@ const passwords = [
 
 const all = (
   await Promise.all(
-    Object.values(COMMANDS)
-      .flatMap((commands) => Object.entries(commands))
-      .map(async ([name, { load }]) => [name, (await load())({} as never, async () => ({}) as Command)] as const),
+    Object.entries(LOADERS).map(
+      async ([name, load]) => [name, (await load())({} as never, async () => ({}) as Command)] as const,
+    ),
   )
 ).filter(([name]) => name !== 'demo');
 
