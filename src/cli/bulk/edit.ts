@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, type Id, Inspector, type StoredJob } from '../../internal.js';
+import { DelayqError, type Filter, type Id, Inspector, Operator, type StoredJob } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/filters.js';
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
@@ -26,13 +26,17 @@ export interface EditOptions extends FilterOptions {
 }
 
 /** An edit of some jobs of a queue. */
-export interface Edit<R extends string> {
+export interface Edit<R extends string> extends Plan<R> {
   readonly queue: string;
   /** The arguments of the command line: ids, or - for stdin. */
   readonly ids: readonly string[];
   readonly options: EditOptions;
   /** The states in which jobs can be edited. */
   readonly states: readonly State[];
+}
+
+/** What an edit does with its jobs. */
+interface Plan<R extends string> {
   /** As in "cancel 3 jobs" and "3 jobs cancelled". */
   readonly verb: string;
   readonly participle: string;
@@ -49,7 +53,7 @@ export interface Edit<R extends string> {
   /** Further fields of the JSON document. */
   readonly fields?: object;
   /** Edits jobs. Returns a result for each. `states` are those that the options ask for. */
-  apply(ids: readonly Id[], states: readonly State[]): Promise<readonly R[]>;
+  apply(operator: Operator, ids: readonly Id[], states: readonly State[]): Promise<readonly R[]>;
 }
 
 /** An edit while it runs. */
@@ -57,6 +61,7 @@ interface Run<R extends string> {
   readonly context: Context;
   readonly edit: Edit<R>;
   readonly inspector: Inspector;
+  readonly operator: Operator;
   readonly stop: AbortSignal;
 }
 
@@ -92,6 +97,19 @@ export function addEditOptions(command: Command, states: readonly State[]): Comm
     .option('--json', 'print the counts as one JSON document');
 }
 
+/** Adds to a command what {@link addEditOptions} does, and the edit that `planOf` returns for a queue. */
+export function addEdit<R extends string, O extends EditOptions>(
+  context: Context,
+  command: Command,
+  states: readonly State[],
+  planOf: (queue: string, options: O) => Plan<R> | Promise<Plan<R>>,
+): Command {
+  return addEditOptions(command, states).action(async (queue: string, ids: string[], options: O) => {
+    const plan = await planOf(queue, options);
+    await editJobs(context, { queue, ids, options, states, ...plan });
+  });
+}
+
 /** Edits the jobs that ids or a filter name, and reports what became of them. */
 export async function editJobs<R extends string>(context: Context, edit: Edit<R>): Promise<void> {
   const { queue, options } = edit;
@@ -99,7 +117,8 @@ export async function editJobs<R extends string>(context: Context, edit: Edit<R>
   const stop = context.stopSignal();
   const redis = context.redis(options);
   const prefix = context.prefix(options);
-  const run = { context, edit, inspector: new Inspector(redis, { prefix }), stop };
+  const [inspector, operator] = [new Inspector(redis, { prefix }), new Operator(redis, { prefix })];
+  const run = { context, edit, inspector, operator, stop };
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
   const selection = await (isNamed ? selectNamed(run) : selectFiltered(run, now));
@@ -245,7 +264,7 @@ async function preview<R extends string>(
 }
 
 /** Edits the jobs, and reports what became of them. */
-async function apply<R extends string>({ context, edit, stop }: Run<R>, selection: Selection): Promise<void> {
+async function apply<R extends string>({ context, edit, operator, stop }: Run<R>, selection: Selection): Promise<void> {
   const { queue, options, verb, participle, results } = edit;
   const { isNamed, total, states } = selection;
   const counts = Object.fromEntries(Object.keys(results).map((result) => [result, 0])) as Record<R, number>;
@@ -257,7 +276,7 @@ async function apply<R extends string>({ context, edit, stop }: Run<R>, selectio
   try {
     if (total !== 0 && !stop.aborted) {
       for await (const some of inChunks(selection.ids)) {
-        for (const [i, result] of (await edit.apply(some, states)).entries()) {
+        for (const [i, result] of (await edit.apply(operator, some, states)).entries()) {
           counts[result] += 1;
           const { text, total, isElsewhere } = results[result];
           if (text && (isNamed || !(total || isElsewhere))) {

@@ -1,7 +1,6 @@
 import { Command } from 'commander';
-import { Operator } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
-import { addEditOptions, type EditOptions, editJobs } from '../bulk/edit.js';
+import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
@@ -9,16 +8,17 @@ interface Options extends EditOptions {
   readonly reason?: string;
 }
 
-const STATES = ['pending'] as const;
-
 export function buryCommand(context: Context): Command {
   const command = new Command('bury').description(
     'Move pending jobs to the dead set: they are kept, but not delivered until you requeue them.',
   );
   command.option('--reason <text>', 'store this as their last error');
-  addEditOptions(command, STATES).action((queue: string, ids: string[], options: Options) =>
-    bury(context, queue, ids, options),
-  );
+  addEdit(context, command, ['pending'], (queue, { reason = '' }: Options) => ({
+    verb: 'bury',
+    participle: 'buried',
+    results: resultsOf(queue).bury,
+    apply: (operator, some) => operator.bury(queue, some, { reason }),
+  }));
   details(command, [
     'delayq requeue brings them back: due at once, with no failures counted. delayq',
     'list and delayq show print the due time that they had. Active jobs are left as',
@@ -30,19 +30,4 @@ export function buryCommand(context: Context): Command {
     'delayq requeue --grep "until the patch ships" order-close    # and back',
   ]);
   return addGlobals(command);
-}
-
-async function bury(context: Context, queue: string, ids: string[], options: Options): Promise<void> {
-  const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
-  const { reason = '' } = options;
-  await editJobs(context, {
-    queue,
-    ids,
-    options,
-    states: STATES,
-    verb: 'bury',
-    participle: 'buried',
-    results: resultsOf(queue).bury,
-    apply: (some) => operator.bury(queue, some, { reason }),
-  });
 }

@@ -1,17 +1,17 @@
 import { Command } from 'commander';
-import { Operator } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
-import { addEditOptions, type EditOptions, editJobs } from '../bulk/edit.js';
+import { addEdit } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
-const STATES = ['dead', 'active', 'pending'] as const;
-
 export function cancelCommand(context: Context): Command {
   const command = new Command('cancel').description('Remove jobs from a queue, in any state.');
-  addEditOptions(command, STATES).action((queue: string, ids: string[], options: EditOptions) =>
-    cancel(context, queue, ids, options),
-  );
+  addEdit(context, command, ['dead', 'active', 'pending'], (queue) => ({
+    verb: 'cancel',
+    participle: 'cancelled',
+    results: resultsOf(queue).cancel,
+    apply: (operator, some, states) => operator.cancel(queue, some, states),
+  }));
   details(command, [
     'The handler of an active job is not stopped: it finishes its work, and its ack',
     'then changes nothing.',
@@ -22,18 +22,4 @@ export function cancelCommand(context: Context): Command {
     'delayq list --dead order-close | jq -r .id | delayq cancel order-close -',
   ]);
   return addGlobals(command);
-}
-
-async function cancel(context: Context, queue: string, ids: string[], options: EditOptions): Promise<void> {
-  const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
-  await editJobs(context, {
-    queue,
-    ids,
-    options,
-    states: STATES,
-    verb: 'cancel',
-    participle: 'cancelled',
-    results: resultsOf(queue).cancel,
-    apply: (some, states) => operator.cancel(queue, some, states),
-  });
 }

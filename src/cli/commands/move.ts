@@ -80,7 +80,8 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
     where: `from ${queue} to ${into}`,
     results,
     fields: { into, finished },
-    apply: (some, states) => transfer.move(queue, some, { to: into, states: STATES.filter((s) => states.includes(s)) }),
+    apply: (_, some, states) =>
+      transfer.move(queue, some, { to: into, states: STATES.filter((s) => states.includes(s)) }),
   });
 }
 

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
-import { DelayqError, formatDuration, formatTime, Operator, Spread } from '../../internal.js';
+import { DelayqError, formatDuration, formatTime, type Id, type Operator, Spread } from '../../internal.js';
 import { addDueTime, addGlobals, details, examples, ratePerSecond, readAt } from '../args/options.js';
-import { addEditOptions, type EditOptions, editJobs } from '../bulk/edit.js';
+import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
@@ -11,15 +11,11 @@ interface Options extends EditOptions {
   readonly rate?: number;
 }
 
-const STATES = ['pending'] as const;
-
 export function rescheduleCommand(context: Context): Command {
   const command = addDueTime(new Command('reschedule'))
     .description('Change the due time of pending jobs. Several jobs keep their order.')
     .option('--rate <n/s>', 'spread the due times at this rate, from --in, --at or now: 10/s, 100/m', ratePerSecond);
-  addEditOptions(command, STATES).action((queue: string, ids: string[], options: Options) =>
-    reschedule(context, queue, ids, options),
-  );
+  addEdit(context, command, ['pending'], (queue, options: Options) => planOf(context, queue, options));
   details(command, [
     'Active and dead jobs are left as they are. Failures stay counted; --ttl counts',
     'from the new due time. With --rate all due times are set at once: nothing has to',
@@ -34,14 +30,13 @@ export function rescheduleCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-async function reschedule(context: Context, queue: string, ids: string[], options: Options): Promise<void> {
+async function planOf(context: Context, queue: string, options: Options) {
   const { in: inMs, at: text, rate } = options;
   if (inMs !== undefined && text !== undefined)
     throw new DelayqError('usage', '--in and --at exclude each other', { next: 'give one of them' });
   if ((inMs ?? text ?? rate) === undefined)
     throw new DelayqError('usage', 'no due time is given', { next: 'give --in 15m, --at 14:00 or --rate 10/s' });
   const redis = context.redis(options);
-  const operator = new Operator(redis, { prefix: context.prefix(options) });
   const at = await readAt(context, redis, options);
   const stepMs = rate === undefined ? undefined : 1_000 / rate;
   const spread = new Spread({
@@ -51,19 +46,15 @@ async function reschedule(context: Context, queue: string, ids: string[], option
   const now = await redis.now();
   const due = at ?? now + (inMs ?? 0);
   const first = due > now ? `${formatTime(due, context.zone(options))}, in ${formatDuration(due - now)}` : 'now';
-  await editJobs(context, {
-    queue,
-    ids,
-    options,
-    states: STATES,
+  return {
     verb: 'reschedule',
     participle: 'rescheduled',
     collect: true,
     results: resultsOf(queue).reschedule,
-    detail: (jobs) =>
+    detail: (jobs: number) =>
       stepMs === undefined || jobs === 1
         ? `: due ${first}`
         : `: the first due ${first}, the last ${formatDuration((jobs - 1) * stepMs)} later`,
-    apply: (some) => operator.reschedule(queue, some, spread),
-  });
+    apply: (operator: Operator, some: readonly Id[]) => operator.reschedule(queue, some, spread),
+  };
 }
