@@ -187,10 +187,14 @@ async function drain(
   const graceMs = options.grace ?? 30_000;
   const drain: Drain = {
     queues,
-    limit: options.number,
-    leaseMs: options.lease,
-    watch: options.watch || options.for !== undefined,
-    forMs: options.for,
+    taking: {
+      limit: options.number,
+      leaseMs: options.lease,
+      watch: options.watch || options.for !== undefined,
+      forMs: options.for,
+      onTrouble: report.trouble,
+      onDrained: (queue, drained) => report.drained(queue, drained),
+    },
     graceMs,
     stop,
     graceOver: new Promise((resolve) => {
@@ -224,8 +228,8 @@ async function intoHandlers(
     pipe === undefined ? execRecipe(handler, drain.form, env, onNotice) : pipeRecipe(pipe, drain.form, env, onNotice);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
-    batch: pipe === undefined ? 1 : (options.batch ?? 100),
-    parallel: options.parallel ?? 1,
+    batch: pipe === undefined ? 1 : options.batch,
+    concurrency: options.parallel ?? 1,
     timeoutMs: options.timeout,
     killAfterMs: options.killAfter ?? 5_000,
     deadOn: options.deadOn ?? new Set(pipe === undefined ? [65, 100] : []),

@@ -1,4 +1,4 @@
-import { type Drained, formatDuration, type Queue, type TaskResult } from '../../internal.js';
+import { type Drained, formatDuration, type Queue, type TaskResult, type WorkerOptions } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import type { Form } from '../lines/drain-line.js';
 import { grouped, many, say, shownId } from '../terminal/output.js';
@@ -7,12 +7,8 @@ import { troubleReporter } from '../terminal/trouble.js';
 /** One run of `delayq drain`, as every form of delivery needs it. Durations are ms. */
 export interface Drain {
   readonly queues: readonly Queue[];
-  /** The most jobs to take. */
-  readonly limit: number | undefined;
-  /** Undefined: each queue's own setting. */
-  readonly leaseMs: number | undefined;
-  readonly watch: boolean;
-  readonly forMs: number | undefined;
+  /** Which jobs to take, and for how long. */
+  readonly taking: Pick<WorkerOptions, 'limit' | 'leaseMs' | 'watch' | 'forMs' | 'onTrouble' | 'onDrained'>;
   /** After a stop: how long to wait for handlers or the reader. */
   readonly graceMs: number;
   readonly stop: AbortSignal;

@@ -1,4 +1,4 @@
-import { type Backoff, BatchWorker, type Task } from '../../internal.js';
+import { BatchWorker, type Task, type WorkerOptions } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 import type { Drain } from './drain.js';
@@ -15,21 +15,15 @@ import { Processes, type Program } from './process.js';
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
 
 /** How to run handlers. Durations are ms. */
-export interface HandlerOptions {
+export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff'> {
   /** The handler's name in messages. */
   readonly name: string;
-  /** The most jobs for one handler. */
-  readonly batch: number;
-  /** How many handlers run at once. */
-  readonly parallel: number;
-  readonly timeoutMs: number | undefined;
+  readonly batch: number | undefined;
+  readonly concurrency: number;
   readonly killAfterMs: number;
   /** Exit statuses after which a job is dead at once. */
   readonly deadOn: ReadonlySet<number>;
-  readonly ratePerSecond: number | undefined;
   readonly maxFailures: number;
-  /** Undefined: the queue's own setting. */
-  readonly backoff: Backoff | undefined;
 }
 
 /** How long after SIGKILL the end of a handler is waited for, ms. */
@@ -43,13 +37,14 @@ export async function drainIntoHandlers(
   context: Context,
   drain: Drain,
   recipe: Recipe,
-  how: HandlerOptions,
+  { name, killAfterMs, deadOn, ...options }: HandlerOptions,
 ): Promise<boolean> {
-  const { queues, report } = drain;
-  const exitPolicy = new ExitPolicy(how.name, how.parallel, how.deadOn, drain.stop);
+  const { report, graceMs } = drain;
+  const { concurrency, maxFailures } = options;
+  const exitPolicy = new ExitPolicy(name, concurrency, deadOn, drain.stop);
   const outputClosed = new AbortController();
-  const relay = new OutputRelay(context, { live: how.parallel === 1, onStop: () => outputClosed.abort() });
-  const processes = new Processes(context, how.killAfterMs);
+  const relay = new OutputRelay(context, { live: concurrency === 1, onStop: () => outputClosed.abort() });
+  const processes = new Processes(context, killAfterMs);
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;
@@ -58,24 +53,14 @@ export async function drainIntoHandlers(
       .catch((error: NodeJS.ErrnoException) => exitPolicy.startFailed(error));
     await exitPolicy.check(ended, signal);
   };
-  const worker = new BatchWorker(queues, handle, {
-    batch: how.batch,
-    concurrency: how.parallel,
-    limit: drain.limit,
-    leaseMs: drain.leaseMs,
-    watch: drain.watch,
-    forMs: drain.forMs,
-    graceMs: drain.graceMs,
-    timeoutMs: how.timeoutMs,
-    abandonMs: how.killAfterMs + AFTER_KILL_MS,
-    ratePerSecond: how.ratePerSecond,
-    maxFailures: how.maxFailures,
-    backoff: how.backoff,
+  const worker = new BatchWorker(drain.queues, handle, {
+    ...drain.taking,
+    ...options,
+    graceMs,
+    abandonMs: killAfterMs + AFTER_KILL_MS,
     signal: AbortSignal.any([drain.stop, exitPolicy.signal, outputClosed.signal]),
     // A slow reader of our output slows down the start of handlers. Those that have ended are settled at once.
     beforeStart: () => relay.room(),
-    onTrouble: report.trouble,
-    onDrained: (queue, drained) => report.drained(queue, drained),
     onResult: (result) => report.result(result),
   });
   const { circuitOpen, ...counts } = await worker.run().finally(async () => {
@@ -87,7 +72,7 @@ export async function drainIntoHandlers(
   if (exitPolicy.problem) throw exitPolicy.problem;
   if (relay.problem) throw relay.problem;
   if (circuitOpen)
-    say(context, `${how.maxFailures} failures in a row: stopped and gave back the remaining jobs (--max-failures)`);
+    say(context, `${maxFailures} failures in a row: stopped and gave back the remaining jobs (--max-failures)`);
   if (exitPolicy.halted) say(context, 'a handler exited with 255: stopped and gave back the remaining jobs');
   return dead === 0 && lost === 0 && !circuitOpen && !exitPolicy.halted;
 }

@@ -34,31 +34,28 @@ const LAST_RETRY_MS = 5_000;
  * delivered twice. Throws the first failure, after it has given back what was not written.
  */
 export async function drainToStdout(context: Context, drain: Drain, delivery: Delivery): Promise<number> {
-  const { queues, stop, report, graceMs, watch } = drain;
+  const { queues, taking, stop, graceMs } = drain;
+  const { watch, forMs, onTrouble } = taking;
   const reader = readerOf(context);
   const leases = new Leases({
     onLost: (job) => confirmer.leaseLost(job),
-    onTrouble: report.trouble,
+    onTrouble,
     // Runs of cron must not pile up while Redis is down.
     retryMs: watch ? undefined : LAST_RETRY_MS,
   });
   // A run with --for must end in time even if Redis is down by then.
-  if (drain.forMs !== undefined) leases.giveUpAfter(drain.forMs + LAST_RETRY_MS);
+  if (forMs !== undefined) leases.giveUpAfter(forMs + LAST_RETRY_MS);
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
   const confirmer = new Confirmer(leases, reader, drain);
   const sink = new StdoutSink(context, { drain, delivery, leases, confirmer });
   const enough = new AbortController();
   const over = AbortSignal.any([stop, confirmer.readerGone]);
   const batches = poll(queues, {
-    limit: drain.limit,
-    leaseMs: delivery === 'once' ? 0 : drain.leaseMs,
-    watch,
-    forMs: drain.forMs,
+    ...taking,
+    leaseMs: delivery === 'once' ? 0 : taking.leaseMs,
     signal: AbortSignal.any([over, enough.signal]),
     leases,
     ahead: true,
-    onTrouble: report.trouble,
-    onDrained: (queue, drained) => report.drained(queue, drained),
   });
   const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
   if (watch) confirmer.watchReader();
