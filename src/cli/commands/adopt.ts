@@ -91,9 +91,8 @@ async function adopt(context: Context, queue: string, options: Options): Promise
     if (count > some.length) say(context, `… and ${grouped(count - some.length)} more like it`);
   }
   const rest = await transfer.foreignRest({ zset, hash, unit });
-  const total = [...left.values()].reduce((sum, { count }) => sum + count, 0);
-  await summary(context, queue, options, { ...counts, left, rest, total, stopped: stop.aborted });
-  if (total > 0) context.outcomes.add('incomplete');
+  await summary(context, queue, options, { ...counts, left, rest, stopped: stop.aborted });
+  if (left.size > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
@@ -106,11 +105,10 @@ async function summary(
     kept: number;
     left: Map<LeftReason, { count: number }>;
     rest: { members: number; fields: number; strays: string[] };
-    total: number;
     stopped: boolean;
   },
 ): Promise<void> {
-  const { adopted, kept, left, rest, total, stopped } = found;
+  const { adopted, kept, left, rest, stopped } = found;
   const { zset = '', hash = '', dryRun } = options;
   const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
   if (options.json) {
@@ -124,6 +122,7 @@ async function summary(
   say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
   if (kept > 0)
     say(context, `${many(kept, 'job')} already in ${queue}, ${dryRun ? 'would be removed' : 'removed'} from ${zset}`);
+  const total = [...left.values()].reduce((sum, { count }) => sum + count, 0);
   if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
   if (rest.strays.length > 0 && !dryRun) {
     const names = rest.strays.slice(0, 3).map(shownId).join(', ');

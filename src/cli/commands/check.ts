@@ -14,16 +14,8 @@ import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { visible } from '../terminal/output.js';
 
-interface Options extends Globals {
-  readonly maxLag?: number;
-  readonly maxDrainAge?: number;
-  readonly maxDead?: number;
-  readonly maxPending?: number;
-  readonly warnLag?: number;
-  readonly warnDrainAge?: number;
-  readonly warnDead?: number;
-  readonly warnPending?: number;
-}
+type Limited = 'Lag' | 'DrainAge' | 'Dead' | 'Pending';
+type Options = Globals & Partial<Record<`${'max' | 'warn'}${Limited}`, number>>;
 
 export function checkCommand(context: Context): Command {
   const command = new Command('check')
@@ -55,7 +47,6 @@ export function checkCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-/** Parses a limit: a whole number from 0. */
 function limit(text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new DelayqError('usage', `${JSON.stringify(text)} is not a limit`, {
@@ -66,8 +57,7 @@ function limit(text: string): number {
 
 /** Prints which queues are out of their limits, the worst first. */
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
-  const max: Limits = limitsOf(options, 'max');
-  const warn: Limits = limitsOf(options, 'warn');
+  const [max, warn] = [limitsOf(options, 'max'), limitsOf(options, 'warn')];
   const limited = [...Object.values(max), ...Object.values(warn)].some((one) => one !== undefined);
   const thresholds = limited ? { max, warn } : DEFAULT_THRESHOLDS;
   const redis = context.redis(options);
@@ -93,8 +83,7 @@ async function run(context: Context, names: readonly string[], options: Options)
       next: 'check the address and the prefix',
     });
   }
-  const severity = (one: (typeof checked)[0]) => ORDER.indexOf(one.result.state);
-  const order = [...checked].sort((a, b) => severity(b) - severity(a));
+  const order = ORDER.flatMap((state) => checked.filter(({ result }) => result.state === state));
   const worst = (order[0] as (typeof order)[0]).result.state;
   context.outcomes.add(worst);
   const several = checked.length > 1;
@@ -104,11 +93,11 @@ async function run(context: Context, names: readonly string[], options: Options)
   await line(context, worst, says, data);
 }
 
-/** From best to worst: a known problem is worse than an unknown state. */
-const ORDER = ['OK', 'WARNING', 'UNKNOWN', 'CRITICAL'];
+/** The worst first: a known problem is worse than an unknown state. */
+const ORDER = ['CRITICAL', 'UNKNOWN', 'WARNING', 'OK'];
 
 function limitsOf(options: Options, kind: 'max' | 'warn'): Limits {
-  const pick = (name: 'Lag' | 'DrainAge' | 'Dead' | 'Pending') => options[`${kind}${name}`];
+  const pick = (name: Limited) => options[`${kind}${name}`];
   return { lag: pick('Lag'), drainAge: pick('DrainAge'), dead: pick('Dead'), pending: pick('Pending') };
 }
 

@@ -77,7 +77,8 @@ async function run(context: Context, names: readonly string[], options: Options)
         if (!isDelayqError(error, 'config', 'refused')) throw error;
       });
     }
-    const { queues, odd, hidden } = names.length > 0 ? named(names) : await auditor.queues(stop);
+    const named: Found = { queues: [...new Set(names)], odd: [], hidden: undefined };
+    const { queues, odd, hidden } = names.length > 0 ? named : await auditor.queues(stop);
     await report.tell(await doctor.examine(queues));
     await report.tell(doctor.names({ odd, hidden }));
     for (const queue of queues) {
@@ -87,11 +88,6 @@ async function run(context: Context, names: readonly string[], options: Options)
   }
   await report.end(redis.address, prefix);
   if (stop.aborted) context.outcomes.add('interrupted');
-}
-
-/** These queues, as if there were no others. */
-function named(names: readonly string[]): Found {
-  return { queues: [...new Set(names)], odd: [], hidden: undefined };
 }
 
 /** Checks one queue, reports its problems, and repairs them if the user agrees. */
@@ -147,7 +143,6 @@ class Report {
     this.#findings = this.#findings.filter((finding) => finding.queue !== queue);
   }
 
-  /** Shows the progress on a terminal. */
   progress(queue: string, looked: number, total: number): void {
     this.#line.tell(() => `${queue}: checked ${grouped(looked)} of ${grouped(total)} entries`);
   }

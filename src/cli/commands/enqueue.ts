@@ -26,7 +26,7 @@ export function enqueueCommand(context: Context): Command {
   )
     .option('--tz <zone>', 'time zone of --at (env DELAYQ_TZ, TZ)')
     .option('--id <id>', 'your own id: enqueuing it again adds no second job')
-    .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', oneOf('keep', 'replace'))
+    .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
     .option('--tries <n>', 'failures after which the job is dead', count)
     .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
     .option('--text', 'store any text as a JSON string')
@@ -52,13 +52,9 @@ export function enqueueCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-function oneOf(...words: string[]): (text: string) => string {
-  return (text) => {
-    if (words.includes(text)) return text;
-    throw new DelayqError('usage', `${JSON.stringify(text)} is not a choice`, {
-      next: `write ${words.join(' or ')}`,
-    });
-  };
+function keepOrReplace(text: string): string {
+  if (text === 'keep' || text === 'replace') return text;
+  throw new DelayqError('usage', `${JSON.stringify(text)} is not a choice`, { next: 'write keep or replace' });
 }
 
 async function enqueue(context: Context, name: string, payload: string, options: EnqueueOptions): Promise<void> {

@@ -13,7 +13,7 @@ import {
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, type Paint, sizeOf, visible, visibleJson } from '../terminal/output.js';
+import { colours, document, sizeOf, visible, visibleJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
 import { overview, type Room } from '../views/overview.js';
 import { detail } from '../views/queue.js';
@@ -70,8 +70,10 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
   if (first.broken.length > 0) context.outcomes.add('incomplete');
   const paint = await colours(context, context.stdout);
-  const picture = (seen: Look, room: Room) =>
-    pictureOf(seen, { name, address: redis.address, prefix, zone, paint, room });
+  const picture = async (seen: Look, room: Room) => {
+    const how = { address: redis.address, prefix, zone, paint, room };
+    return name === undefined ? overview(seen, how) : detail(seen.rows[0] as Row, how);
+  };
   const text = async (seen: Look) => {
     const { width } = sizeOf(context.stdout);
     if (terminal) return `${(await picture(seen, { width, height: Number.POSITIVE_INFINITY })).join('\n')}\n`;
@@ -92,13 +94,6 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const screen = terminal && context.env.TERM !== 'dumb';
   const look = (before: Look) => lookAt(inspector, name, before);
   await watch(context, { first, look, text, lines: screen ? lines : undefined });
-}
-
-async function pictureOf(
-  seen: Look,
-  how: { name: string | undefined; address: string; prefix: string; zone: string; paint: Paint; room: Room },
-): Promise<string[]> {
-  return how.name === undefined ? overview(seen, how) : detail(seen.rows[0] as Row, how);
 }
 
 function clock(ms: number, zone: string): string {

@@ -47,16 +47,6 @@ export function waitCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-/** The jobs that keep a queue from being idle. */
-interface Left {
-  readonly queue: string;
-  readonly active: number;
-  readonly due: number;
-  readonly leasesRunOut: number;
-  readonly paused: boolean;
-  readonly idle: boolean;
-}
-
 async function wait(context: Context, queues: readonly string[], options: Options): Promise<void> {
   if (!options.idle)
     throw new DelayqError('usage', 'nothing to wait for is given', { next: 'write delayq wait --idle <queue>' });
@@ -89,7 +79,8 @@ async function wait(context: Context, queues: readonly string[], options: Option
   if (!idle) context.outcomes.add(stop.aborted ? 'interrupted' : 'incomplete');
 }
 
-function leftOf(queue: string, snapshot: Snapshot): Left {
+/** The jobs that keep a queue from being idle. */
+function leftOf(queue: string, snapshot: Snapshot) {
   const { active, due, runOut } = snapshot;
   const paused = pausedUntil(snapshot) !== undefined;
   const idle = paused ? active <= runOut : active + due === 0;
@@ -97,7 +88,7 @@ function leftOf(queue: string, snapshot: Snapshot): Left {
 }
 
 /** As in "order-close (2 active, 40 due)". */
-function inWords(left: readonly Left[]): string {
+function inWords(left: readonly ReturnType<typeof leftOf>[]): string {
   return left
     .filter(({ idle }) => !idle)
     .map(({ queue, active, due, leasesRunOut, paused }) => {

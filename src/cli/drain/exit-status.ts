@@ -60,8 +60,8 @@ export class ExitPolicy {
   /** Why the handler cannot be run at all. */
   get problem(): DelayqError | undefined {
     // Few jobs, and none of their handlers could be run.
-    if (!this.#problem && this.#couldNotRun > 0 && !this.#hasRun) this.#problem = this.#cannotRun();
-    return this.#problem;
+    const noneRan = this.#couldNotRun > 0 && !this.#hasRun;
+    return this.#problem ?? (noneRan ? this.#cannotRun() : undefined);
   }
 
   /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */

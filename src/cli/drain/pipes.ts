@@ -60,15 +60,15 @@ export function inputFile(input: Iterable<Buffer>): number {
  */
 export async function makePipes(n: number): Promise<OutputPipes[]> {
   let directory: string | undefined;
-  const made: OutputPipes[] = [];
+  const pipes: Pipe[] = [];
   try {
     directory = mkdtempSync(join(tmpdir(), 'delayq-'));
     const names = Array.from({ length: 2 * n }, (_, i) => join(directory as string, String(i)));
     await makeFifos(names);
-    for (let i = 0; i < names.length; i += 2) made.push(new OutputPipes(names[i] as string, names[i + 1] as string));
-    return made;
+    for (const name of names) pipes.push(openPipe(name));
+    return pipes.slice(n).map((stderr, i) => new OutputPipes(pipes[i] as Pipe, stderr));
   } catch (cause) {
-    for (const pipes of made) pipes.close();
+    for (const { reader, writer } of pipes) for (const fd of [reader, writer]) closeSync(fd);
     const full = 'lower -P, or raise the limit of open files (ulimit -n)';
     const passing: Record<string, string> = {
       EMFILE: full,
@@ -98,8 +98,14 @@ async function makeFifos(names: readonly string[]): Promise<void> {
   if (status !== 0) throw new Error(text.trim() || `mkfifo exited with ${status}`);
 }
 
+/** The descriptors of both ends. */
+interface Pipe {
+  readonly reader: number;
+  readonly writer: number;
+}
+
 /** Opens both ends of a pipe: as we keep the write end open, reading sees no end between two processes. */
-function openPipe(name: string): { reader: number; writer: number } {
+function openPipe(name: string): Pipe {
   // The read end first: opening the write end would wait for a reader.
   const reader = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
@@ -122,18 +128,10 @@ export class OutputPipes {
   #bytes = 0;
   #tail = Buffer.alloc(0);
 
-  constructor(stdout: string, stderr: string) {
-    const out = openPipe(stdout);
-    let err: { reader: number; writer: number };
-    try {
-      err = openPipe(stderr);
-    } catch (error) {
-      for (const fd of Object.values(out)) closeSync(fd);
-      throw error;
-    }
-    this.stdout = out.writer;
-    this.stderr = err.writer;
-    this.#readers = [out, err].map(({ reader }, i) => {
+  constructor(stdout: Pipe, stderr: Pipe) {
+    this.stdout = stdout.writer;
+    this.stderr = stderr.writer;
+    this.#readers = [stdout, stderr].map(({ reader }, i) => {
       const socket = new Socket({ fd: reader, readable: true, writable: false });
       socket.on('error', () => {});
       socket.on('data', (data: Buffer) => this.#read(socket, i === 0 ? 'stdout' : 'stderr', data));
