@@ -4,11 +4,11 @@ import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/fi
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
-import { lines } from '../lines/reader.js';
 import { colours, document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
+import { linesUntil } from './lines-until.js';
 import type { EditResult } from './results.js';
 
 /*
@@ -48,7 +48,7 @@ interface Plan<R extends string> {
    * of their due times. (Otherwise the filter, or `delayq list` in a pipe before this command, would find them again.)
    */
   readonly collect?: boolean;
-  /** The place in "3 jobs cancelled in order-close"; left out: the queue. */
+  /** The place in "3 jobs cancelled in order-close". */
   readonly where?: string;
   /** Further fields of the JSON document. */
   readonly fields?: object;
@@ -60,6 +60,8 @@ interface Plan<R extends string> {
 interface Run<R extends string> {
   readonly context: Context;
   readonly edit: Edit<R>;
+  /** By ids; otherwise a filter finds the jobs. */
+  readonly isNamed: boolean;
   readonly inspector: Inspector;
   readonly operator: Operator;
   readonly stop: AbortSignal;
@@ -67,7 +69,6 @@ interface Run<R extends string> {
 
 /** The jobs to edit. */
 interface Selection {
-  readonly isNamed: boolean;
   readonly ids: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>;
   /** How many they are, if that is known. */
   readonly total?: number;
@@ -113,15 +114,14 @@ export function addEdit<R extends string, O extends EditOptions>(
 /** Edits the jobs that ids or a filter name, and reports what became of them. */
 export async function editJobs<R extends string>(context: Context, edit: Edit<R>): Promise<void> {
   const { queue, options } = edit;
-  const isNamed = areIdsGiven(edit.ids, options);
   const stop = context.stopSignal();
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const [inspector, operator] = [new Inspector(redis, { prefix }), new Operator(redis, { prefix })];
-  const run = { context, edit, inspector, operator, stop };
+  const run = { context, edit, isNamed: areIdsGiven(edit.ids, options), inspector, operator, stop };
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
-  const selection = await (isNamed ? selectNamed(run) : selectFiltered(run, now));
+  const selection = await (run.isNamed ? selectNamed(run) : selectFiltered(run, now));
   if (selection) await apply(run, selection);
 }
 
@@ -149,30 +149,25 @@ async function selectNamed<R extends string>(run: Run<R>): Promise<Selection | u
     const stdin = async function* () {
       for await (const words of wordsOnStdin(context, stop)) yield await toIds(words);
     };
-    return { isNamed: true, ids: stdin(), states };
+    return { ids: stdin(), states };
   }
   const words = new Set(ids);
   if (words.delete('-')) for await (const some of wordsOnStdin(context, stop)) for (const word of some) words.add(word);
   const found = await toIds([...words]);
   if (options.dryRun) return dryRunNamed(run, found);
-  if (!edit.collect) return { isNamed: true, ids: [found], states };
+  if (!edit.collect) return { ids: [found], states };
   const sorted = await inspector.inOrder(queue, found);
-  return { isNamed: true, ids: [sorted], total: sorted.length, states };
+  return { ids: [sorted], total: sorted.length, states };
 }
 
 /** What stands on the lines of stdin. Reports lines that cannot be read. */
 async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
-  stop.addEventListener('abort', () => context.stdin.destroy());
-  try {
-    for await (const some of lines(context.stdin)) {
-      for (const { number, error } of some.filter((line) => line.error)) {
-        say(context, `line ${number}: ${error?.message}`);
-        context.outcomes.add('incomplete');
-      }
-      yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
+  for await (const some of linesUntil(stop, context.stdin)) {
+    for (const { number, error } of some.filter((line) => line.error)) {
+      say(context, `line ${number}: ${error?.message}`);
+      context.outcomes.add('incomplete');
     }
-  } catch (error) {
-    if (!stop.aborted) throw error;
+    yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
   }
 }
 
@@ -181,7 +176,7 @@ async function dryRunNamed<R extends string>(
   { context, edit, inspector }: Run<R>,
   ids: readonly Id[],
 ): Promise<undefined> {
-  const { queue, options, states } = edit;
+  const { queue, options, states, where = `in ${queue}` } = edit;
   let jobs = 0;
   let before = 0;
   // Few at a time: jobs come with their payloads.
@@ -194,7 +189,7 @@ async function dryRunNamed<R extends string>(
   }
   if (jobs < ids.length) context.outcomes.add('incomplete');
   if (options.json) await context.write(document({ queue, dryRun: true, jobs }));
-  else say(context, `${many(jobs, 'job')} would be ${edit.participle} ${whereOf(edit)}${detailOf(edit, jobs)}`);
+  else say(context, `${many(jobs, 'job')} would be ${edit.participle} ${where}${detailOf(edit, jobs)}`);
 }
 
 /** The jobs that a filter finds; undefined after a dry run, and when the user does not agree. */
@@ -212,7 +207,7 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
   }
   // At most as many as were counted: a job that dies again in the meantime must not be requeued for ever.
   const chunks = ids ?? inspector.ids(queue, { ...filter, limit: count });
-  return { isNamed: false, ids: chunks, total: count, states: filter.states };
+  return { ids: chunks, total: count, states: filter.states };
 }
 
 interface Found {
@@ -245,9 +240,9 @@ async function preview<R extends string>(
   { context, edit, stop }: Run<R>,
   { count, samples, filter, now }: Omit<Found, 'ids'> & { filter: Filter; now: number },
 ): Promise<boolean> {
-  const { queue, options, verb, participle } = edit;
+  const { queue, options, verb, participle, where = `in ${queue}` } = edit;
   const detail = detailOf(edit, count);
-  if (options.dryRun) say(context, `${many(count, 'job')} would be ${participle} ${whereOf(edit)}${detail}`);
+  if (options.dryRun) say(context, `${many(count, 'job')} would be ${participle} ${where}${detail}`);
   else {
     const next = 'see them with --dry-run, then repeat with --yes';
     requireTerminal(context, `${verb} ${many(count, 'job')}`, next);
@@ -264,14 +259,15 @@ async function preview<R extends string>(
 }
 
 /** Edits the jobs, and reports what became of them. */
-async function apply<R extends string>({ context, edit, operator, stop }: Run<R>, selection: Selection): Promise<void> {
-  const { queue, options, verb, participle, results } = edit;
-  const { isNamed, total, states } = selection;
+async function apply<R extends string>(run: Run<R>, selection: Selection): Promise<void> {
+  const { context, edit, isNamed, operator, stop } = run;
+  const { queue, options, verb, participle, results, where = `in ${queue}` } = edit;
+  const { total, states } = selection;
   const counts = Object.fromEntries(Object.keys(results).map((result) => [result, 0])) as Record<R, number>;
   const countOf = (isMeant: (result: EditResult) => boolean) =>
     (Object.keys(counts) as R[]).reduce((sum, result) => sum + (isMeant(results[result]) ? counts[result] : 0), 0);
   const done = () => countOf(({ isDone }) => isDone);
-  const summary = () => `${many(done(), 'job')} ${participle} ${whereOf(edit)}${detailOf(edit, done())}`;
+  const summary = () => `${many(done(), 'job')} ${participle} ${where}${detailOf(edit, done())}`;
   const progress = new Progress(context, !options.quiet && total !== undefined);
   try {
     if (total !== 0 && !stop.aborted) {
@@ -309,10 +305,6 @@ async function apply<R extends string>({ context, edit, operator, stop }: Run<R>
 
 async function* inChunks(ids: Selection['ids']): AsyncGenerator<readonly Id[]> {
   for await (const some of ids) for (let i = 0; i < some.length; i += CHUNK) yield some.slice(i, i + CHUNK);
-}
-
-function whereOf<R extends string>({ where, queue }: Edit<R>): string {
-  return where ?? `in ${queue}`;
 }
 
 function detailOf<R extends string>({ detail }: Edit<R>, jobs: number): string {

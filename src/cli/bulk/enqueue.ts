@@ -2,7 +2,7 @@ import { createReadStream, createWriteStream, fstatSync } from 'node:fs';
 import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { addAbortSignal, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
   type BatchResult,
@@ -16,9 +16,9 @@ import {
 import type { Context, Globals } from '../host/context.js';
 import { cannotWrite } from '../host/stdout.js';
 import { jobOf } from '../lines/job-line.js';
-import { lines } from '../lines/reader.js';
 import { document, many, say } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
+import { linesUntil } from './lines-until.js';
 
 /** Options of `delayq enqueue`. */
 export interface EnqueueOptions extends Globals {
@@ -114,25 +114,21 @@ async function* jobsOf(
   stop: AbortSignal,
   ended = () => {},
 ): AsyncGenerator<Numbered[]> {
-  try {
-    for await (const some of lines(addAbortSignal(stop, input))) {
-      const jobs: Numbered[] = [];
-      for (const { number, text, error } of some) {
-        try {
-          if (error) throw error;
-          jobs.push(toJob(text, number));
-        } catch (problem) {
-          refuse(number, problem);
-        }
+  for await (const some of linesUntil(stop, input)) {
+    const jobs: Numbered[] = [];
+    for (const { number, text, error } of some) {
+      try {
+        if (error) throw error;
+        jobs.push(toJob(text, number));
+      } catch (problem) {
+        refuse(number, problem);
       }
-      await context.heard();
-      yield jobs;
-      if (stop.aborted) return;
     }
-    ended();
-  } catch (error) {
-    if (!stop.aborted) throw error;
+    await context.heard();
+    yield jobs;
+    if (stop.aborted) return;
   }
+  if (!stop.aborted) ended();
 }
 
 /** Copies `input` to a deleted file, so that nothing is left of it however this process ends; undefined if stopped. */

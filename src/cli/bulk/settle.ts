@@ -50,12 +50,11 @@ export class Settler {
   readonly #settle: Settle;
   readonly #onTrouble: (error?: DelayqError) => void;
   readonly #redis: Connection;
-  readonly #queues = new Map<string, Queue>();
   readonly #window = new Window({ calls: CALLS_IN_FLIGHT });
   readonly #counts: Record<Answer | NackAnswer, number> = { held: 0, pending: 0, dead: 0, lost: 0, superseded: 0 };
   #refused = 0;
   /** The first error of each queue. */
-  readonly #failures = new Map<Queue, unknown>();
+  readonly #failures = new Map<string, unknown>();
 
   constructor(context: Context, options: SettleOptions, settle: Settle) {
     this.#context = context;
@@ -99,22 +98,13 @@ export class Settler {
   /** Settles some jobs, a call for each 250 of a queue. Resolves when there is room for more. */
   async add(jobs: readonly SettledJob[]): Promise<void> {
     for (const name of new Set(jobs.map(({ queue }) => queue))) {
-      const queue = this.#queue(name);
+      const queue = new Queue(this.#redis, name, { prefix: this.#context.prefix(this.#options) });
       const ofQueue = jobs.filter((job) => job.queue === name);
       for (let i = 0; i < ofQueue.length; i += MAX_CALL) {
         const some = ofQueue.slice(i, i + MAX_CALL);
         await this.#window.add(this.#call(queue, some), (report) => report());
       }
     }
-  }
-
-  #queue(name: string): Queue {
-    let queue = this.#queues.get(name);
-    if (!queue) {
-      queue = new Queue(this.#redis, name, { prefix: this.#context.prefix(this.#options) });
-      this.#queues.set(name, queue);
-    }
-    return queue;
   }
 
   /** Settles jobs of one queue. Returns what reports the answers, or the failure: other calls go on after one. */
@@ -126,7 +116,7 @@ export class Settler {
         for (const [i, job] of jobs.entries()) this.#report(job, answers[i] as Answer | NackAnswer);
       };
     } catch (error) {
-      return () => this.#reportFailure(queue, jobs, error);
+      return () => this.#reportFailure(queue.name, jobs, error);
     }
   }
 
@@ -142,11 +132,11 @@ export class Settler {
     if (words) say(this.#context, `${line === undefined ? '' : `line ${line}: `}${queue} ${shownId(id)}: ${words}`);
   }
 
-  #reportFailure(queue: Queue, jobs: readonly SettledJob[], error: unknown): void {
+  #reportFailure(queue: string, jobs: readonly SettledJob[], error: unknown): void {
     if (!this.#failures.has(queue)) this.#failures.set(queue, error);
     const numbers = jobs.map(({ line }) => line).filter((line) => line !== undefined);
     const which = numbers.length === 1 ? `line ${numbers[0]}` : `lines ${numbers[0]} to ${numbers.at(-1)}`;
-    if (numbers.length > 0) say(this.#context, `${which}: not settled in ${queue.name}`);
+    if (numbers.length > 0) say(this.#context, `${which}: not settled in ${queue}`);
   }
 
   /** Waits for the last answers, and prints their counts with --json. Throws the first error of a call. */

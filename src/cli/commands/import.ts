@@ -1,6 +1,6 @@
 import { createReadStream, fstatSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { addAbortSignal, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { Command } from 'commander';
 import {
   DelayqError,
@@ -13,10 +13,11 @@ import {
   Transfer,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
+import { linesUntil } from '../bulk/lines-until.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
 import { importedOf, isBadLine } from '../lines/export-line.js';
-import { type InputLine, lines } from '../lines/reader.js';
+import type { InputLine } from '../lines/reader.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -126,7 +127,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     await inFlight.add(restored, (outcomes) => took(jobs, outcomes), bytes);
   };
   try {
-    for await (const some of linesUntil(stop, input)) {
+    for await (const some of linesUntil(stop, input, LONGEST)) {
       for (const line of some) {
         const job = await read(line);
         if (!job) continue;
@@ -169,14 +170,6 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   }
   if (refused + differs + keptDead + held > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
-}
-
-async function* linesUntil(stop: AbortSignal, input: Readable): AsyncGenerator<InputLine[]> {
-  try {
-    yield* lines(addAbortSignal(stop, input), LONGEST);
-  } catch (error) {
-    if (!stop.aborted) throw error;
-  }
 }
 
 /** The file to read, or stdin. */
