@@ -11,10 +11,6 @@ import { decline, isAgreed, requireTerminal } from './confirm.js';
 import { linesUntil } from './lines-until.js';
 import type { EditResult } from './results.js';
 
-/*
- * What the commands have in common that edit jobs: choosing the jobs, asking, progress, stopping, the summary.
- */
-
 type State = StoredJob['state'];
 
 /** Options of a command that edits jobs. */

@@ -193,13 +193,10 @@ class Sender {
       else this.#missed.push([batch[0]?.line ?? 0, batch.at(-1)?.line ?? 0]);
       return;
     }
-    for (const { outcome, confirmed } of result.enqueued) {
+    for (const [i, { id, outcome, confirmed }] of result.enqueued.entries()) {
       this.#counts[outcome] += 1;
       this.#confirmed = least(this.#confirmed, confirmed);
-    }
-    for (const [i, { id, outcome }] of result.enqueued.entries()) {
-      if (outcome !== 'kept-dead') continue;
-      say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead`);
+      if (outcome === 'kept-dead') say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead`);
     }
     if (!this.#options.quiet && !this.#options.json) {
       await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);

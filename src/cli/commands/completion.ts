@@ -58,17 +58,11 @@ async function print(context: Context, [shell = '', ...rest]: readonly string[])
 async function answer(context: Context, program: Command, words: readonly string[]): Promise<void> {
   const current = words[words.length - 1] ?? '';
   const found = candidatesFor(program, words.slice(0, -1), current);
-  switch (found.kind) {
-    case 'files':
-      return context.write(`files ${found.before}\n`);
-    case 'command':
-      return context.write(`command ${found.from}\n`);
-    default: {
-      const all = found.kind === 'words' ? found.words : await queues(context, found);
-      const lines = all.filter(([word]) => word.startsWith(current)).map(([word, meaning]) => `${word}\t${meaning}\n`);
-      return context.write(`words\n${lines.join('')}`);
-    }
-  }
+  if (found.kind === 'files') return context.write(`files ${found.before}\n`);
+  if (found.kind === 'command') return context.write(`command ${found.from}\n`);
+  const all = found.kind === 'words' ? found.words : await queues(context, found);
+  const lines = all.filter(([word]) => word.startsWith(current)).map(([word, meaning]) => `${word}\t${meaning}\n`);
+  return context.write(`words\n${lines.join('')}`);
 }
 
 /** Names of queues; none if Redis does not answer in time, as an error would spoil the line that is being typed. */

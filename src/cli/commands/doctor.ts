@@ -83,35 +83,11 @@ async function run(context: Context, names: readonly string[], options: Options)
     await report.tell(doctor.names({ odd, hidden }));
     for (const queue of queues) {
       if (stop.aborted) break;
-      await examine(context, auditor, report, { queue, options, stop });
+      await report.examine(auditor, queue, stop);
     }
   }
   await report.end(redis.address, prefix);
   if (stop.aborted) context.outcomes.add('interrupted');
-}
-
-/** Checks one queue, reports its problems, and repairs them if the user agrees. */
-async function examine(
-  context: Context,
-  auditor: Auditor,
-  report: Report,
-  { queue, options, stop }: { queue: string; options: Options; stop: AbortSignal },
-): Promise<void> {
-  const look = (mend: boolean) =>
-    auditor.examine(queue, {
-      mend,
-      signal: stop,
-      progress: (looked, total) => report.progress(queue, looked, total),
-    });
-  const found = await look(options.yes === true);
-  await report.tell(found);
-  if (!options.fix || options.yes || stop.aborted) return;
-  const mendable = found.filter((finding) => finding.mendable);
-  if (mendable.length === 0) return;
-  const question = `repair ${mendable.map(({ what }) => visible(what)).join('; ')}`;
-  if (!(await isAgreed(context, question, stop))) return say(context, `nothing repaired in ${queue}`);
-  report.forget(queue);
-  await report.tell(await look(true));
 }
 
 /** Prints findings as they come, or all of them at the end as JSON. */
@@ -138,13 +114,21 @@ class Report {
     }
   }
 
-  /** Drops the findings of `queue`: they are out of date. */
-  forget(queue: string): void {
+  /** Checks one queue, reports its problems, and repairs them if the user agrees. */
+  async examine(auditor: Auditor, queue: string, signal: AbortSignal): Promise<void> {
+    const { fix, yes = false } = this.#options;
+    const progress = (looked: number, total: number) =>
+      this.#line.tell(() => `${queue}: checked ${grouped(looked)} of ${grouped(total)} entries`);
+    const look = (mend: boolean) => auditor.examine(queue, { mend, signal, progress });
+    const found = await look(yes);
+    await this.tell(found);
+    const mendable = found.filter((finding) => finding.mendable);
+    if (!fix || yes || signal.aborted || mendable.length === 0) return;
+    const question = `repair ${mendable.map(({ what }) => visible(what)).join('; ')}`;
+    if (!(await isAgreed(this.#context, question, signal))) return say(this.#context, `nothing repaired in ${queue}`);
+    // What was found before is out of date.
     this.#findings = this.#findings.filter((finding) => finding.queue !== queue);
-  }
-
-  progress(queue: string, looked: number, total: number): void {
-    this.#line.tell(() => `${queue}: checked ${grouped(looked)} of ${grouped(total)} entries`);
+    await this.tell(await look(true));
   }
 
   async end(redis: string, prefix: string): Promise<void> {

@@ -174,18 +174,13 @@ async function importJobs(context: Context, queue: string, file: string | undefi
 
 /** The file to read, or stdin. */
 async function opened(context: Context, file: string | undefined): Promise<Readable> {
+  const next = 'name the output of delayq export: delayq import q q.jsonl';
+  if (file === undefined && context.stdin.isTTY)
+    throw new DelayqError('usage', 'nothing to import', { why: 'no file is named, and stdin is a terminal', next });
+  const isStdin = file === undefined || file === '-';
   const wrong = (why: string) =>
-    new DelayqError('input', `cannot read ${file === undefined || file === '-' ? 'stdin' : JSON.stringify(file)}`, {
-      why,
-      next: 'name the output of delayq export: delayq import q q.jsonl',
-    });
-  if (file === undefined || file === '-') {
-    if (file === undefined && context.stdin.isTTY) {
-      throw new DelayqError('usage', 'nothing to import', {
-        why: 'no file is named, and stdin is a terminal',
-        next: 'name the output of delayq export: delayq import q q.jsonl',
-      });
-    }
+    new DelayqError('input', `cannot read ${isStdin ? 'stdin' : JSON.stringify(file)}`, { why, next });
+  if (isStdin) {
     if (fstatSync(context.stdin.fd).isDirectory()) throw wrong('it is a directory');
     return context.stdin;
   }

@@ -51,12 +51,9 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const transfer = new Transfer(redis, { prefix });
-  const results = resultsOf(queue, into).move;
   const asked = ids.length > 0 || options.all || isFiltered(options);
   await requireQueue(redis, prefix, queue);
-  const finished = options.dryRun
-    ? await count(transfer, queue, into)
-    : await finish(context, transfer, { queue, into, results });
+  const finished = options.dryRun ? await count(transfer, queue, into) : await finish(context, transfer, queue, into);
   if (finished > 0 && !options.quiet) {
     const moved = options.dryRun ? 'would be moved first' : 'moved';
     say(context, `${many(finished, 'job')} of an interrupted move to ${into} ${moved}`);
@@ -78,7 +75,7 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
     verb: 'move',
     participle: 'moved',
     where: `from ${queue} to ${into}`,
-    results,
+    results: resultsOf(queue, into).move,
     fields: { into, finished },
     apply: (_, some, states) =>
       transfer.move(queue, some, { to: into, states: STATES.filter((s) => states.includes(s)) }),
@@ -92,11 +89,8 @@ async function count(transfer: Transfer, queue: string, into: string): Promise<n
 }
 
 /** Finishes interrupted moves. Returns the number of their jobs. */
-async function finish(
-  context: Context,
-  transfer: Transfer,
-  { queue, into, results }: { queue: string; into: string; results: Record<Moved, EditResult> },
-): Promise<number> {
+async function finish(context: Context, transfer: Transfer, queue: string, into: string): Promise<number> {
+  const results: Record<Moved, EditResult> = resultsOf(queue, into).move;
   const meter = new Meter(context, 'moved');
   let moved = 0;
   for await (const slice of transfer.resume(queue, into)) {

@@ -65,7 +65,15 @@ async function purge(context: Context, queue: string, options: Options): Promise
     return say(context, `${inWords(states, snapshot)} would be removed from ${queue}`);
   }
   const jobs = inWords(states, snapshot);
-  if (!options.yes && !(await confirm(context, queue, { jobs, forget: options.forget ?? false, stop }))) return;
+  if (!options.yes) {
+    requireTerminal(context, `remove ${jobs}`, 'see them with --dry-run, then repeat with --yes');
+    say(
+      context,
+      `this removes ${jobs} of ${queue}${options.forget ? ', and its counters and settings' : ''}, for good`,
+    );
+    const answer = await context.ask('type the name of the queue to go on: ', stop);
+    if (answer.trim() !== queue) return decline(context, 'nothing removed', stop);
+  }
 
   const removed = { pending: 0, active: 0, dead: 0 };
   const progress = new Progress(context, !options.quiet);
@@ -110,18 +118,4 @@ function inWords(states: readonly State[], counts: Counts): string {
   const parts = states.filter((state) => counts[state] > 0).map((state) => `${grouped(counts[state])} ${state}`);
   const all = sum(states, counts);
   return `${many(all, 'job')}${parts.length > 0 ? ` (${parts.reverse().join(', ')})` : ''}`;
-}
-
-/** Shows what is to be removed, and asks for the name of the queue. Returns whether to go on. */
-async function confirm(
-  context: Context,
-  queue: string,
-  { jobs, forget, stop }: { jobs: string; forget: boolean; stop: AbortSignal },
-): Promise<boolean> {
-  requireTerminal(context, `remove ${jobs}`, 'see them with --dry-run, then repeat with --yes');
-  say(context, `this removes ${jobs} of ${queue}${forget ? ', and its counters and settings' : ''}, for good`);
-  const answer = await context.ask('type the name of the queue to go on: ', stop);
-  if (answer.trim() === queue) return true;
-  decline(context, 'nothing removed', stop);
-  return false;
 }

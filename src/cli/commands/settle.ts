@@ -4,10 +4,6 @@ import { addGlobals, details, duration, examples, positiveDuration } from '../ar
 import { type Settle, type SettleOptions, Settler } from '../bulk/settle.js';
 import type { Context } from '../host/context.js';
 
-/*
- * ack, nack and renew: what the holder of a lease can do with a job.
- */
-
 export function ackCommand(context: Context): Command {
   const command = settleCommand(context, 'ack', 'Complete jobs: remove them from their queue.', () => {
     return (queue, jobs, limits) => settleWithRetries(() => queue.ack(jobs), limits);

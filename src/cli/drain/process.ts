@@ -75,10 +75,7 @@ export class Processes {
       } finally {
         closeSync(stdin);
       }
-      if (child.pid === undefined) {
-        const [error] = (await once(child, 'error')) as [Error];
-        throw error;
-      }
+      if (child.pid === undefined) throw (await once(child, 'error'))[0];
       pid = child.pid;
       this.#groups.add(pid);
       if (signal.aborted) end();
@@ -96,7 +93,6 @@ export class Processes {
       return { ...ended, tail };
     } finally {
       clearTimeout(kill);
-      signal.removeEventListener('abort', end);
       output.end();
       // If processes of the group are left, they may still write into the pipes: the next program gets others.
       if (pid !== undefined && signalGroup(pid, 0)) pipes.leave();

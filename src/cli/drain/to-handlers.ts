@@ -6,11 +6,6 @@ import { ExitPolicy } from './exit-status.js';
 import { OutputRelay } from './output.js';
 import { Processes, type Program } from './process.js';
 
-/*
- * drain with a handler: a worker takes jobs and calls `handle` for each batch. That runs a process (process.ts) and
- * passes on its output (output.ts); its exit status decides what happens to the jobs (exit-status.ts).
- */
-
 /** Returns the program to run for some jobs of one queue. */
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
 
