@@ -31,7 +31,6 @@ async function run(): Promise<number> {
   return exitStatus(...context.outcomes);
 }
 
-/** Reports an error. Returns the exit status. */
 async function failed(error: unknown): Promise<number> {
   const isUsage = error instanceof CommanderError;
   // commander throws after it has printed a help or the version, too.

@@ -13,7 +13,6 @@ import type { EditResult } from './results.js';
 
 type State = StoredJob['state'];
 
-/** Options of a command that edits jobs. */
 export interface EditOptions extends FilterOptions {
   readonly all?: boolean;
   readonly yes?: boolean;
@@ -21,13 +20,11 @@ export interface EditOptions extends FilterOptions {
   readonly quiet?: boolean;
 }
 
-/** An edit of some jobs of a queue. */
 export interface Edit<R extends string> extends Plan<R> {
   readonly queue: string;
   /** The arguments of the command line: ids, or - for stdin. */
   readonly ids: readonly string[];
   readonly options: EditOptions;
-  /** The states in which jobs can be edited. */
   readonly states: readonly State[];
 }
 
@@ -46,13 +43,11 @@ interface Plan<R extends string> {
   readonly collect?: boolean;
   /** The place in "3 jobs cancelled in order-close". */
   readonly where?: string;
-  /** Further fields of the JSON document. */
   readonly fields?: object;
   /** Edits jobs. Returns a result for each. `states` are those that the options ask for. */
   apply(operator: Operator, ids: readonly Id[], states: readonly State[]): Promise<readonly R[]>;
 }
 
-/** An edit while it runs. */
 interface Run<R extends string> {
   readonly context: Context;
   readonly edit: Edit<R>;
@@ -71,7 +66,6 @@ interface Selection {
   readonly states: readonly State[];
 }
 
-/** How many jobs are shown before the question. */
 const SAMPLES = 3;
 
 /** The width of their table where no terminal has one, columns. */
@@ -209,11 +203,9 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
 interface Found {
   readonly count: number;
   readonly samples: readonly StoredJob[];
-  /** The ids, if they had to be collected. */
   readonly ids: Id[][] | undefined;
 }
 
-/** Counts the jobs that match a filter. */
 async function find<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter): Promise<Found> {
   const { queue, collect } = edit;
   const samples: StoredJob[] = [];
@@ -254,7 +246,6 @@ async function preview<R extends string>(
   return false;
 }
 
-/** Edits the jobs, and reports what became of them. */
 async function apply<R extends string>(run: Run<R>, selection: Selection): Promise<void> {
   const { context, edit, isNamed, operator, stop } = run;
   const { queue, options, verb, participle, results, where = `in ${queue}` } = edit;

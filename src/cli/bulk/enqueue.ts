@@ -20,7 +20,6 @@ import { document, many, say } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 import { linesUntil } from './lines-until.js';
 
-/** Options of `delayq enqueue`. */
 export interface EnqueueOptions extends Globals {
   readonly in?: number;
   readonly at?: string;
@@ -176,7 +175,6 @@ class Sender {
     return AbortSignal.any([stop, this.#stop.signal]);
   }
 
-  /** To be called when all lines were read. */
   ended(): void {
     this.#more = false;
   }

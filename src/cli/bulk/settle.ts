@@ -17,7 +17,6 @@ import { document, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 import { Window } from './window.js';
 
-/** Options of ack, nack and renew. */
 export interface SettleOptions extends Globals {
   readonly in?: number;
   readonly dead?: boolean;
@@ -29,7 +28,6 @@ export interface SettleOptions extends Globals {
 /** What ack, nack or renew does with jobs of one queue. */
 export type Settle = (queue: Queue, jobs: readonly Held[], limits: RetryLimits) => Promise<(Answer | NackAnswer)[]>;
 
-/** A job to settle, and the line that named it. */
 export interface SettledJob extends Held {
   readonly queue: string;
   readonly line: number | undefined;

@@ -55,7 +55,6 @@ function limit(text: string): number {
   });
 }
 
-/** Prints which queues are out of their limits, the worst first. */
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
   const [max, warn] = [limitsOf(options, 'max'), limitsOf(options, 'warn')];
   const limited = [...Object.values(max), ...Object.values(warn)].some((one) => one !== undefined);

@@ -10,7 +10,6 @@ interface Options extends Globals {
   readonly for?: number;
 }
 
-/** The default PATH of cron. */
 const CRON_PATH = ['/usr/bin', '/bin'];
 
 /** The longest command that Vixie's cron accepts, characters. */
@@ -107,7 +106,6 @@ async function crontab(
   }
 }
 
-/** The directories of PATH that exist and have an absolute path. */
 function pathOf(context: Context): string[] {
   const all = (context.env.PATH ?? '').split(delimiter);
   const there = (directory: string) => statSync(directory, { throwIfNoEntry: false })?.isDirectory();

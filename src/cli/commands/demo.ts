@@ -10,7 +10,6 @@ import { examples } from '../args/options.js';
 import type { Context } from '../host/context.js';
 import { colours } from '../terminal/output.js';
 
-/** The steps of the demo: a sentence, and command lines as a user would type them. */
 const STEPS: { say: string; run: string }[] = [
   {
     say: 'Orders that are not paid must be closed. Two of them, due in one second and in four:',

@@ -50,7 +50,6 @@ export function doctorCommand(context: Context): Command {
   return addGlobals(command);
 }
 
-/** What to do where nobody can be asked. */
 const NEXT = 'see what is broken without --fix, then repeat with --fix --yes';
 
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {

@@ -61,18 +61,12 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const bad = (what: string, next: string) => new DelayqError('usage', what, { next });
   if (options.in !== undefined && options.at !== undefined)
     throw bad('--in and --at exclude each other', 'give one of them');
-  if (payload !== '-' && (options.jobs || options.atomic)) {
-    throw bad(
-      `${options.jobs ? '--jobs' : '--atomic'} needs lines on stdin`,
-      'write - as the payload: delayq enqueue q - < file',
-    );
-  }
-  if (
-    options.jobs &&
-    (options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.text) !== undefined
-  ) {
+  const forLines = options.jobs ? '--jobs' : options.atomic ? '--atomic' : undefined;
+  if (payload !== '-' && forLines)
+    throw bad(`${forLines} needs lines on stdin`, 'write - as the payload: delayq enqueue q - < file');
+  const ofJob = options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.text;
+  if (options.jobs && ofJob !== undefined)
     throw bad('--jobs takes these options from its lines', 'put in, at, id, tries and ttl into the lines');
-  }
   if (payload === '-' && options.id !== undefined)
     throw bad('--id is for a single job', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
@@ -86,12 +80,10 @@ async function enqueue(context: Context, name: string, payload: string, options:
     return enqueueLines(context, queue, options, await at());
   }
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
-  const job = { payload: options.text ? JsonText.from(text) : JsonText.parse(text) };
   const { id, in: delay, tries, ttl, ifExists, durable, replicas } = options;
-  const done = await queue.enqueue(
-    { ...job, id, in: delay, at: await at(), tries, ttl },
-    { ifExists, durable, replicas },
-  );
+  const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
+  const job = { payload: stored, id, in: delay, at: await at(), tries, ttl };
+  const done = await queue.enqueue(job, { ifExists, durable, replicas });
   await report(context, queue, done, options);
 }
 

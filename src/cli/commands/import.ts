@@ -172,7 +172,6 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
-/** The file to read, or stdin. */
 async function opened(context: Context, file: string | undefined): Promise<Readable> {
   const next = 'name the output of delayq export: delayq import q q.jsonl';
   if (file === undefined && context.stdin.isTTY)

@@ -20,8 +20,7 @@ interface Options extends Globals {
   readonly out?: string;
 }
 
-/** How many queues are read at once. */
-const AT_ONCE = 50;
+const QUEUES_AT_ONCE = 50;
 
 export function metricsCommand(context: Context): Command {
   const command = new Command('metrics')
@@ -65,7 +64,8 @@ async function metrics(context: Context, names: readonly string[], options: Opti
     }
   };
   const asked = [...new Set(names.length > 0 ? names : await inspector.queues())];
-  for (let i = 0; i < asked.length; i += AT_ONCE) await Promise.all(asked.slice(i, i + AT_ONCE).map(measure));
+  for (let i = 0; i < asked.length; i += QUEUES_AT_ONCE)
+    await Promise.all(asked.slice(i, i + QUEUES_AT_ONCE).map(measure));
   const [first] = missing;
   if (first && measured.length === 0) throw first;
   broken.push(...missing.map(({ message, next }) => `${message}; ${next}`));

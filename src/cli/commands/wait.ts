@@ -22,7 +22,6 @@ interface Options extends Globals {
   readonly quiet?: boolean;
 }
 
-/** How often a queue is looked at, ms. */
 const LOOK_MS = 500;
 
 export function waitCommand(context: Context): Command {

@@ -55,7 +55,6 @@ export class Confirmer {
     this.#drain = drain;
   }
 
-  /** Aborts when the reader has closed the pipe early. */
   get readerGone(): AbortSignal {
     return this.#gone.signal;
   }
@@ -105,7 +104,6 @@ export class Confirmer {
     if (this.#unconfirmed.delete(job)) this.lost += 1;
   }
 
-  /** Confirms the lines that were read a lease ago. */
   #confirmRead(): void {
     const now = performance.now();
     if (now - this.#checkedAt > SUSPENDED_MS) this.#unconfirmed.forgetReads();
@@ -184,7 +182,6 @@ export class Confirmer {
     await Promise.all(this.#acks);
   }
 
-  /** Stops checking the reader. */
   close(): void {
     clearInterval(this.#checks);
   }

@@ -8,26 +8,34 @@ import { setImmediate as turn } from 'node:timers/promises';
 /** How many descriptors are checked before other work gets a turn: under 1 ms. A busy host has 100,000 of them. */
 const SLICE = 200;
 
-/** How a descriptor was opened. */
 interface Mode {
   readonly reads: boolean;
   readonly writes: boolean;
 }
 
-/** A file descriptor of some process. */
 export interface Descriptor extends Mode {
   readonly pid: number;
   readonly fd: string;
 }
 
-/** What a descriptor of this process refers to, such as `pipe:[4711]` (proc(5)). Undefined without /proc. */
-export function targetOf(fd: number): string | undefined {
-  return linkOf(process.pid, String(fd));
+/** What a descriptor refers to, such as `pipe:[4711]` (proc(5)). Undefined without /proc. */
+export function targetOf(fd: number | string, pid = process.pid): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/fd/${fd}`);
+  } catch {
+    return undefined;
+  }
 }
 
-/** How a descriptor of this process was opened. Undefined without /proc. */
-export function modeOf(fd: number): Mode | undefined {
-  return modeAt(process.pid, String(fd));
+/** How a descriptor was opened. Undefined without /proc. */
+export function modeOf(fd: number | string, pid = process.pid): Mode | undefined {
+  try {
+    // The permissions of the link are those of the descriptor (proc(5)).
+    const { mode } = lstatSync(`/proc/${pid}/fd/${fd}`);
+    return { reads: (mode & 0o400) !== 0, writes: (mode & 0o200) !== 0 };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Finds the descriptors of other processes that refer to `target`: those that this user is allowed to see. */
@@ -39,8 +47,8 @@ export async function descriptorsOf(target: string): Promise<Descriptor[]> {
     if (!(pid > 0) || pid === process.pid) continue;
     for (const fd of namesIn(`/proc/${pid}/fd`)) {
       if (++looked % SLICE === 0) await turn();
-      if (linkOf(pid, fd) !== target) continue;
-      const mode = modeAt(pid, fd);
+      if (targetOf(fd, pid) !== target) continue;
+      const mode = modeOf(fd, pid);
       if (mode) found.push({ pid, fd, ...mode });
     }
   }
@@ -62,25 +70,7 @@ export function statOf(pid: number): { readonly parent: number; readonly group: 
 
 /** Whether a descriptor found earlier still refers to `target` and can be read from. */
 export function stillReads({ pid, fd }: Descriptor, target: string): boolean {
-  return linkOf(pid, fd) === target && (modeAt(pid, fd)?.reads ?? false);
-}
-
-function linkOf(pid: number, fd: string): string | undefined {
-  try {
-    return readlinkSync(`/proc/${pid}/fd/${fd}`);
-  } catch {
-    return undefined;
-  }
-}
-
-function modeAt(pid: number, fd: string): Mode | undefined {
-  try {
-    // The permissions of the link are those of the descriptor (proc(5)).
-    const { mode } = lstatSync(`/proc/${pid}/fd/${fd}`);
-    return { reads: (mode & 0o400) !== 0, writes: (mode & 0o200) !== 0 };
-  } catch {
-    return undefined;
-  }
+  return targetOf(fd, pid) === target && (modeOf(fd, pid)?.reads ?? false);
 }
 
 /** Lists a directory of /proc. Empty if the process has ended or belongs to another user. */

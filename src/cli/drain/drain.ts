@@ -14,7 +14,6 @@ export interface Drain {
   readonly stop: AbortSignal;
   /** Resolves `graceMs` after a stop. */
   readonly graceOver: Promise<'over'>;
-  /** What is written of a job. */
   readonly form: Form;
   readonly report: DrainReport;
 }
@@ -30,7 +29,6 @@ export class DrainReport {
   readonly #expired = new Map<string, number>();
   readonly #paused = new Set<string>();
   #died = 0;
-  /** How many jobs were taken. */
   taken = 0;
   /** Reports that Redis, or one queue, cannot be used, and that it is back. */
   readonly trouble: ReturnType<typeof troubleReporter>;
@@ -74,7 +72,6 @@ export class DrainReport {
     say(this.#context, `${which}: attempt ${job.attempt}, ${formatDuration(ms)}: ${words}${why}`);
   }
 
-  /** Reports why the drain has not ended yet. */
   waiting(why: string): void {
     if (this.#verbosity !== 'quiet') say(this.#context, why);
   }

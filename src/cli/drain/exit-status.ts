@@ -42,7 +42,6 @@ export class ExitPolicy {
   halted = false;
   #problem: DelayqError | undefined;
 
-  /** `parallel` handlers run at once. `stop` aborts when the run is stopped. */
   constructor(command: string, parallel: number, deadOn: ReadonlySet<number>, stop: AbortSignal) {
     this.#command = command;
     this.#parallel = parallel;
@@ -52,12 +51,10 @@ export class ExitPolicy {
     setMaxListeners(0, stop);
   }
 
-  /** Aborts when no more handlers should be started. */
   get signal(): AbortSignal {
     return this.#halt.signal;
   }
 
-  /** Why the handler cannot be run at all. */
   get problem(): DelayqError | undefined {
     // Few jobs, and none of their handlers could be run.
     const noneRan = this.#couldNotRun > 0 && !this.#hasRun;

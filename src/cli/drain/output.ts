@@ -9,7 +9,6 @@ import { cannotWrite, readerGone } from '../host/stdout.js';
  * that the outputs do not mix; if it is too much for memory, its whole lines are passed on earlier.
  */
 
-/** The two outputs of a handler. */
 export type Channel = 'stdout' | 'stderr';
 
 /** How much output of a handler is buffered before its whole lines are passed on, bytes. */
@@ -22,13 +21,11 @@ const MAX_LINE = 2 * MAX_PAYLOAD;
 
 const LF = 10;
 
-/** Writes what handlers print to our stdout and stderr. */
 export class OutputRelay {
   readonly #context: Context;
   readonly #live: boolean;
   readonly #onStop: () => void;
   readonly #writing = new Set<Promise<void>>();
-  /** Why stdout cannot be written. */
   problem: Error | undefined;
 
   /** `live`: pass output on at once. `onStop` is called when stdout cannot be written any more. */
@@ -38,7 +35,6 @@ export class OutputRelay {
     this.#onStop = onStop;
   }
 
-  /** Starts the output of a handler. */
   open(): HandlerOutput {
     return new HandlerOutput((channel, bytes) => this.#write(channel, bytes), this.#live);
   }
@@ -48,7 +44,6 @@ export class OutputRelay {
     return this.#context.room(this.#context.stdout) ?? this.#context.room(this.#context.stderr);
   }
 
-  /** Resolves when everything is written. */
   async flushed(): Promise<void> {
     await Promise.all(this.#writing);
   }
@@ -72,7 +67,6 @@ export class OutputRelay {
   }
 }
 
-/** The output of one handler. */
 export class HandlerOutput {
   readonly #write: (channel: Channel, bytes: Buffer) => Promise<void>;
   readonly #buffered: Record<Channel, Buffer[]> = { stdout: [], stderr: [] };

@@ -98,7 +98,6 @@ async function makeFifos(names: readonly string[]): Promise<void> {
   if (status !== 0) throw new Error(text.trim() || `mkfifo exited with ${status}`);
 }
 
-/** The descriptors of both ends. */
 interface Pipe {
   readonly reader: number;
   readonly writer: number;
@@ -118,7 +117,6 @@ function openPipe(name: string): Pipe {
 
 /** The pipes for stdout and stderr of a process. They are reused by one process after another. */
 export class OutputPipes {
-  /** The descriptors for the process. */
   readonly stdout: number;
   readonly stderr: number;
   readonly #readers: Socket[];

@@ -15,26 +15,22 @@ const CHECK_MS = 20;
 /** Pipes are made for this many processes at a time. */
 const PIPES_AT_ONCE = 8;
 
-/** A process to run. */
 export interface Program {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** Its stdin. */
   readonly input: Iterable<Buffer>;
   /** Ends the process when it aborts. */
   readonly signal: AbortSignal;
   readonly output: HandlerOutput;
 }
 
-/** How a process ended. */
 export interface Ended {
   /** The exit status; 128 + n after signal n, as in a shell. */
   readonly status: number;
   readonly signal: NodeJS.Signals | null;
   /** It was told to end before it did. */
   readonly aborted: boolean;
-  /** Its last lines on stderr. */
   readonly tail: string;
 }
 
@@ -101,7 +97,6 @@ export class Processes {
     }
   }
 
-  /** Closes the pipes. */
   close(): void {
     for (const pipes of this.#free.splice(0)) pipes.close();
   }

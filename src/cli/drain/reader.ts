@@ -18,7 +18,6 @@ import { type Descriptor, descriptorsOf, modeOf, statOf, stillReads, targetOf } 
 /** Whether the reader is there. `gone` is only reported of a reader that was seen before. */
 type Presence = 'reads' | 'gone' | 'unknown';
 
-/** The reader of our stdout. */
 export interface Reader {
   /**
    * How many bytes it may have read, but not handled yet: a line counts as handled once so many more bytes were read
@@ -27,7 +26,6 @@ export interface Reader {
   readonly readAhead: number;
   /** The most bytes that were written but not read, for when {@link Reader.unread} is unknown. */
   readonly maxInFlight: number;
-  /** Checks whether it is still there. */
   check(): Promise<Presence>;
   /** How many bytes nobody has read yet; undefined if unknown. Must not be called during a write. */
   unread(): number | undefined;
@@ -61,8 +59,9 @@ export function readerOf({ stdout }: Context): Reader {
   const stat = fstatSync(1);
   if (stat.isFIFO()) return new PipeReader();
   if (stat.isSocket()) return new SocketReader(stdout);
+  const nullDevice = statSync('/dev/null', { throwIfNoEntry: false })?.rdev;
   // If stdout was closed, Node has opened /dev/null for reading and writing instead; a shell opens it for writing only.
-  if (stat.isCharacterDevice() && stat.rdev === nullDevice() && modeOf(1)?.reads) {
+  if (stat.isCharacterDevice() && stat.rdev === nullDevice && modeOf(1)?.reads) {
     throw new DelayqError('output', 'cannot write jobs to stdout', {
       why: 'it is closed, or is a /dev/null that was not opened by a shell',
       next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
@@ -70,10 +69,6 @@ export function readerOf({ stdout }: Context): Reader {
   }
   const check = async (): Promise<Presence> => 'unknown';
   return { readAhead: 0, maxInFlight: 0, check, unread: () => 0, takeOut: () => 0, close: async () => false };
-}
-
-function nullDevice(): number | undefined {
-  return statSync('/dev/null', { throwIfNoEntry: false })?.rdev;
 }
 
 /**

@@ -6,12 +6,10 @@ import { ExitPolicy } from './exit-status.js';
 import { OutputRelay } from './output.js';
 import { Processes, type Program } from './process.js';
 
-/** Returns the program to run for some jobs of one queue. */
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
 
 /** How to run handlers. Durations are ms. */
 export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff'> {
-  /** The handler's name in messages. */
   readonly name: string;
   readonly batch: number | undefined;
   readonly concurrency: number;

@@ -69,7 +69,6 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   };
   try {
     for (let taken = await ahead; taken; taken = await ahead) {
-      // Request the next batch while this one is written.
       ahead = next();
       ahead.catch(() => {});
       if (over.aborted) await sink.giveBack(taken.queue, taken.jobs);
@@ -90,13 +89,11 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   return sink.lost;
 }
 
-/** A job and its line, without the line end. */
 interface JobLine {
   readonly job: Job;
   readonly line: Buffer;
 }
 
-/** Writes jobs as far as stdout accepts them, and hands them over. */
 class StdoutSink {
   readonly #context: Context;
   readonly #drain: Drain;
@@ -154,7 +151,6 @@ class StdoutSink {
     return this.#open;
   }
 
-  /** Gives jobs back that were not written. */
   async giveBack(queue: Queue, jobs: readonly Job[]): Promise<void> {
     if (this.#delivery === 'once') await queue.putBack(jobs);
     else await this.#leases.release(jobs);

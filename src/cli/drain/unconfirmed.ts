@@ -22,12 +22,10 @@ export class UnconfirmedLines {
   /** The longest lease of these jobs, ms. */
   #leaseMs = 0;
 
-  /** How many lines there are. */
   get size(): number {
     return this.#lines.length;
   }
 
-  /** How many bytes they have. */
   get bytes(): number {
     return this.#written - (this.#lines[0]?.start ?? this.#written);
   }
@@ -49,7 +47,6 @@ export class UnconfirmedLines {
     this.#lines = this.#lines.concat(added);
   }
 
-  /** Removes a job. Returns whether it was here. */
   delete(job: Job): boolean {
     const before = this.#lines.length;
     this.#lines = this.#lines.filter((line) => line.job !== job);
@@ -73,7 +70,6 @@ export class UnconfirmedLines {
     this.#reads = [];
   }
 
-  /** Takes the jobs whose lines were recorded as read a lease ago. */
   takeReadALeaseAgo(): Job[] {
     const now = performance.now();
     const last = this.#reads.findLastIndex(({ at }) => now - at >= this.#leaseMs);
@@ -82,7 +78,6 @@ export class UnconfirmedLines {
     return this.#takeUpTo(upTo);
   }
 
-  /** Takes the jobs whose lines were accepted a lease ago. */
   takeAcceptedALeaseAgo(): Job[] {
     const now = performance.now();
     return this.#takeUpTo(this.#lines.findLast(({ accepted }) => now - accepted >= this.#leaseMs)?.end ?? 0);
