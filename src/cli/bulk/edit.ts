@@ -200,13 +200,7 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
   return { ids: chunks, total: count, states: filter.states };
 }
 
-interface Found {
-  readonly count: number;
-  readonly samples: readonly StoredJob[];
-  readonly ids: Id[][] | undefined;
-}
-
-async function find<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter): Promise<Found> {
+async function find<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter) {
   const { queue, collect } = edit;
   const samples: StoredJob[] = [];
   const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
@@ -226,7 +220,7 @@ async function find<R extends string>({ edit, inspector, stop }: Run<R>, filter:
 /** Shows some of the jobs and, unless this is a dry run, asks. Returns whether to go on. */
 async function preview<R extends string>(
   { context, edit, stop }: Run<R>,
-  { count, samples, filter, now }: Omit<Found, 'ids'> & { filter: Filter; now: number },
+  { count, samples, filter, now }: { count: number; samples: readonly StoredJob[]; filter: Filter; now: number },
 ): Promise<boolean> {
   const { queue, options, verb, participle, where = `in ${queue}` } = edit;
   const detail = detailOf(edit, count);

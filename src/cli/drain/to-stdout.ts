@@ -47,7 +47,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   if (forMs !== undefined) leases.giveUpAfter(forMs + LAST_RETRY_MS);
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
   const confirmer = new Confirmer(leases, reader, drain);
-  const sink = new StdoutSink(context, { drain, delivery, leases, confirmer });
+  const sink = new StdoutSink(context, drain, delivery, leases, confirmer);
   const enough = new AbortController();
   const over = AbortSignal.any([stop, confirmer.readerGone]);
   const batches = poll(queues, {
@@ -105,10 +105,7 @@ class StdoutSink {
   /** How many jobs were written although their leases were lost before. */
   #lost = 0;
 
-  constructor(
-    context: Context,
-    { drain, delivery, leases, confirmer }: { drain: Drain; delivery: Delivery; leases: Leases; confirmer: Confirmer },
-  ) {
+  constructor(context: Context, drain: Drain, delivery: Delivery, leases: Leases, confirmer: Confirmer) {
     this.#context = context;
     this.#drain = drain;
     this.#delivery = delivery;
