@@ -1,7 +1,3 @@
-/*
- * Text for people. Names and ids come from other software, so they may contain anything.
- */
-
 /** Formats a whole number with separators: 1,234,567. */
 export function grouped(n: number): string {
   return n.toString().replace(/\B(?=(\d{3})+$)/g, ',');

@@ -1,9 +1,5 @@
 import { DelayqError } from '../model/errors.js';
 
-/*
- * What errors of Redis and of the connection mean for delayq.
- */
-
 /** The time limit of a connection attempt and of each call, ms. A reply that arrives later is ignored. */
 export const DEADLINE_MS = 5_000;
 

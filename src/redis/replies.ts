@@ -1,8 +1,6 @@
 import type { Reply } from './connection.js';
 
-/*
- * Decodes the parts of replies. Other software may have written anything into the keys of a queue, so nothing throws.
- */
+// Other software may have written anything into the keys of a queue, so nothing here throws.
 
 export const text = (reply: Reply | undefined) =>
   Buffer.isBuffer(reply) ? reply.toString('utf8') : String(reply ?? '');

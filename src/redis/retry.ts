@@ -2,10 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { type Answer, afterRepeat, type Nacked } from '../model/job.js';
 
-/*
- * Repeating calls: after a lost reply, and while Redis is in trouble.
- */
-
 /**
  * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once)
  * while its reply is lost. Only for calls that are safe to repeat. Other errors of the first attempt are thrown as they

@@ -3,10 +3,6 @@ import { readFileSync } from 'node:fs';
 import type { Arg, Caller, Reply } from './connection.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 
-/*
- * Reads and runs the Lua scripts. Their arguments and replies are in src/scripts/, one file for each folder of lua/.
- */
-
 /** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
 

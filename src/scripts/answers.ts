@@ -2,14 +2,8 @@ import type { Answer, StoredJob } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import { number, text } from '../redis/replies.js';
 
-/*
- * Scripts answer with one letter for each job, in the order of the jobs. The letters that several scripts share:
- */
-
-/** The states of a job. */
+// Scripts answer with one letter for each job, in the order of the jobs. The letters that several scripts share:
 export const STATES: Record<string, StoredJob['state']> = { p: 'pending', a: 'active', d: 'dead' };
-
-/** Whether the lease of a job was still held. */
 export const LEASES: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' };
 
 /** Answers in the order of the jobs, and the time of Redis's clock, ms. */
@@ -23,7 +17,6 @@ export function answered<A>([now, letters]: readonly Reply[], meaning: Record<st
   return { now: number(now), answers: words(letters, meaning) };
 }
 
-/** Decodes letters. */
 export function words<A>(letters: Reply | undefined, meaning: Record<string, A>): A[] {
   return Array.from(text(letters), (letter) => meaning[letter] as A);
 }

@@ -7,10 +7,6 @@ import { number, pairs, text } from '../redis/replies.js';
 import { run } from '../redis/script.js';
 import { type Answered, answered, lettersOf } from './answers.js';
 
-/*
- * How operators change a queue: one typed function for each script of lua/edit/.
- */
-
 /** The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. */
 export type Cancelled = StoredJob['state'] | 'missing';
 

@@ -7,10 +7,6 @@ import { MAX_CALL, run } from '../redis/script.js';
 import { readSamples, type Sample } from './samples.js';
 import { raw, stored } from './stored.js';
 
-/*
- * How operators look at a queue: one typed function for each script of lua/inspect/. None of them writes.
- */
-
 /**
  * Returns up to `limit` ids of one state with times `from` … `to`, ms, in the order of their times; continues behind
  * the slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same

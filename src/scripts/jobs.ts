@@ -15,10 +15,6 @@ import { number, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, LEASES, words } from './answers.js';
 
-/*
- * The life of a job: one typed function for each script of lua/jobs/.
- */
-
 const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
 
 /**

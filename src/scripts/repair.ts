@@ -3,10 +3,6 @@ import type { QueueKeys } from '../redis/keys.js';
 import { number, rows, text } from '../redis/replies.js';
 import { MAX_CALL, run } from '../redis/script.js';
 
-/*
- * Finding and mending faults in single ids of a queue: one typed function for each script of lua/repair/.
- */
-
 /** The keys of a queue that contain ids. */
 export const PLACES = ['pending', 'active', 'dead', 'payload', 'meta', 'lease'] as const;
 export type Place = (typeof PLACES)[number];

@@ -1,12 +1,8 @@
 import { time } from '../redis/replies.js';
 
-/*
- * Enqueue, drain and ack store a sample about once a minute. Redis keeps the last sixteen.
- */
-
 /**
- * The state of a queue at one moment. Counters count from the queue's beginning and exclude the call that took the
- * sample. Times are ms by Redis's clock.
+ * The state of a queue at one moment, stored about once a minute; Redis keeps the last sixteen. Counters count from the
+ * queue's beginning and exclude the call that took the sample. Times are ms by Redis's clock.
  */
 export interface Sample {
   readonly at: number;

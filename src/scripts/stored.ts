@@ -6,10 +6,6 @@ import { bytes, known, rows, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { STATES } from './answers.js';
 
-/*
- * What Redis stores about a job: as it is (for copies), and decoded (for people).
- */
-
 /** What is stored about a job, not decoded. `state` is a letter, empty if there is no such job. */
 export type Raw = Readonly<Record<'state' | 'score' | 'held' | 'record' | 'payload', Reply | undefined>>;
 

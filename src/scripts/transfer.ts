@@ -6,11 +6,6 @@ import { bytes, rows, text } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { answered, LEASES, lettersOf } from './answers.js';
 
-/*
- * How jobs get from one place to another: one typed function for each script of lua/transfer/. Ids, records and
- * payloads stay bytes.
- */
-
 /** A job in the form in which it is stored. */
 export interface Parcel {
   readonly id: Buffer;
