@@ -130,12 +130,15 @@ export interface Given extends Held {
   readonly error?: string | undefined;
 }
 
+/** The set that contains a job's id. */
+export type State = 'pending' | 'active' | 'dead';
+
 /** Everything that is stored about a job. Times and durations are ms, times by Redis's clock. */
 export interface StoredJob {
   /** The id as text; if it cannot be a line of text, base64:…, and `idBase64` holds its bytes. */
   readonly id: string;
   readonly idBase64?: string;
-  readonly state: 'pending' | 'active' | 'dead';
+  readonly state: State;
   /** Its due time; for a dead job its first one, if that is known. */
   readonly due: number | undefined;
   /** Only for an active job: who holds it, since when, and when its lease expires. */

@@ -1,9 +1,9 @@
-import type { Answer, StoredJob } from '../model/job.js';
+import type { Answer, State } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import { number, text } from '../redis/replies.js';
 
 // Scripts answer with one letter for each job, in the order of the jobs. The letters that several scripts share:
-export const STATES: Record<string, StoredJob['state']> = { p: 'pending', a: 'active', d: 'dead' };
+export const STATES: Record<string, State> = { p: 'pending', a: 'active', d: 'dead' };
 export const LEASES: Record<string, Answer> = { h: 'held', l: 'lost', s: 'superseded' };
 
 /** Answers in the order of the jobs, and the time of Redis's clock, ms. */
@@ -22,8 +22,8 @@ export function words<A>(letters: Reply | undefined, meaning: Record<string, A>)
 }
 
 /** The letters of `states`, as scripts take them. */
-export function lettersOf(states: readonly StoredJob['state'][]): string {
+export function lettersOf(states: readonly State[]): string {
   return Object.keys(STATES)
-    .filter((letter) => states.includes(STATES[letter] as StoredJob['state']))
+    .filter((letter) => states.includes(STATES[letter] as State))
     .join('');
 }

@@ -1,25 +1,19 @@
 import type { Spread } from '../model/due-times.js';
 import type { Id } from '../model/id.js';
-import { MAX_ERROR, type StoredJob } from '../model/job.js';
-import type { Arg, Connection } from '../redis/connection.js';
+import { MAX_ERROR, type State } from '../model/job.js';
+import type { Connection } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { number, pairs, text } from '../redis/replies.js';
 import { run } from '../redis/script.js';
-import { type Answered, answered, lettersOf } from './answers.js';
+import { answered, lettersOf, STATES } from './answers.js';
 
 /** The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. */
-export type Cancelled = StoredJob['state'] | 'missing';
-
-const CANCELLED: Record<string, Cancelled> = { p: 'pending', a: 'active', d: 'dead', m: 'missing' };
+export type Cancelled = State | 'missing';
 
 /** Removes jobs that are in one of `states`. At most {@link MAX_CALL}. */
-export async function cancel(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly Id[],
-  states: readonly StoredJob['state'][],
-): Promise<Answered<Cancelled>> {
-  return answered(await run(redis, 'edit/cancel', keys, [lettersOf(states), ...ids]), CANCELLED);
+export async function cancel(redis: Connection, keys: QueueKeys, ids: readonly Id[], states: readonly State[]) {
+  const reply = await run(redis, 'edit/cancel', keys, [lettersOf(states), ...ids]);
+  return answered<Cancelled>(reply, { ...STATES, m: 'missing' });
 }
 
 /**
@@ -28,62 +22,42 @@ export async function cancel(
  */
 export type Requeued = 'requeued' | 'missing' | 'orphaned' | 'bad-id';
 
-const REQUEUED: Record<string, Requeued> = { r: 'requeued', m: 'missing', o: 'orphaned', i: 'bad-id' };
-
 /** Puts dead jobs back into pending and resets their counts. At most {@link MAX_CALL}. */
-export function requeue(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly Id[],
-  { spread, wake }: { spread: Spread; wake: Wake },
-): Promise<Answered<Requeued>> {
-  return runSpread(redis, 'edit/requeue', keys, ids, spread, wake, REQUEUED);
-}
+export const requeue = spreader<Requeued>('edit/requeue', {
+  r: 'requeued',
+  m: 'missing',
+  o: 'orphaned',
+  i: 'bad-id',
+});
 
 /** The result of a reschedule: the job has its new due time, or it is not pending. */
 export type Rescheduled = 'rescheduled' | 'active' | 'dead' | 'missing';
 
-const RESCHEDULED: Record<string, Rescheduled> = { p: 'rescheduled', a: 'active', d: 'dead', m: 'missing' };
-
 /** Gives pending jobs new due times and keeps their order. At most {@link MAX_CALL}. */
-export function reschedule(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly Id[],
-  { spread, wake }: { spread: Spread; wake: Wake },
-): Promise<Answered<Rescheduled>> {
-  return runSpread(redis, 'edit/reschedule', keys, ids, spread, wake, RESCHEDULED);
-}
+export const reschedule = spreader<Rescheduled>('edit/reschedule', {
+  p: 'rescheduled',
+  a: 'active',
+  d: 'dead',
+  m: 'missing',
+});
 
-/** Runs a script that gives jobs due times one after another, and continues `spread` behind them. */
-async function runSpread<A>(
-  redis: Connection,
-  name: 'edit/requeue' | 'edit/reschedule',
-  keys: QueueKeys,
-  ids: readonly Id[],
-  spread: Spread,
-  wake: Wake,
-  meaning: Record<string, A>,
-): Promise<Answered<A>> {
-  const args: Arg[] = [spread.next, spread.stepMs, wake.channel, wake.pollMs, ...ids];
-  const reply = await run(redis, name, keys, args);
-  spread.goOn(text(reply[2]));
-  return answered(reply, meaning);
+/** The function for a script that gives jobs due times one after another. It continues `spread` behind them. */
+function spreader<A>(name: 'edit/requeue' | 'edit/reschedule', meaning: Record<string, A>) {
+  type Times = { readonly spread: Spread; readonly wake: Wake };
+  return async (redis: Connection, keys: QueueKeys, ids: readonly Id[], { spread, wake }: Times) => {
+    const reply = await run(redis, name, keys, [spread.next, spread.stepMs, wake.channel, wake.pollMs, ...ids]);
+    spread.goOn(text(reply[2]));
+    return answered(reply, meaning);
+  };
 }
 
 /** The result of a bury: the job is dead now, or was not pending. */
 export type Buried = 'buried' | 'active' | 'dead' | 'missing';
 
-const BURIED: Record<string, Buried> = { b: 'buried', a: 'active', d: 'dead', m: 'missing' };
-
 /** Moves pending jobs to dead, with `error` as their last error unless it is empty. At most {@link MAX_CALL}. */
-export async function bury(
-  redis: Connection,
-  keys: QueueKeys,
-  ids: readonly Id[],
-  error: string,
-): Promise<Answered<Buried>> {
-  return answered(await run(redis, 'edit/bury', keys, [error.slice(0, MAX_ERROR).toWellFormed(), ...ids]), BURIED);
+export async function bury(redis: Connection, keys: QueueKeys, ids: readonly Id[], error: string) {
+  const reply = await run(redis, 'edit/bury', keys, [error.slice(0, MAX_ERROR).toWellFormed(), ...ids]);
+  return answered<Buried>(reply, { b: 'buried', a: 'active', d: 'dead', m: 'missing' });
 }
 
 /** How many jobs of each state were removed, and whether there are more to remove. */
@@ -98,7 +72,7 @@ export interface Purged {
 export async function purge(
   redis: Connection,
   keys: QueueKeys,
-  states: readonly StoredJob['state'][],
+  states: readonly State[],
   limit: number,
 ): Promise<Purged> {
   const reply = await run(redis, 'edit/purge', keys, [lettersOf(states), limit]);
@@ -120,23 +94,14 @@ export interface Paused {
 }
 
 /** Stops delivery for `forMs` (Infinity: without an end), or, if it is undefined, starts it again. */
-export async function pause(
-  redis: Connection,
-  keys: QueueKeys,
-  forMs: number | undefined,
-  wake: Wake,
-): Promise<Paused> {
+export async function pause(redis: Connection, keys: QueueKeys, forMs: number | undefined, wake: Wake) {
   const how = forMs === undefined ? '' : forMs === Number.POSITIVE_INFINITY ? 'inf' : `+${forMs}`;
   const [, was, until] = (await run(redis, 'edit/pause', keys, [how, wake.channel])).map(text);
   const parse = (word = '') => (word === '' ? undefined : word === 'inf' ? Number.POSITIVE_INFINITY : Number(word));
-  return { was: parse(was), until: parse(until) };
+  return { was: parse(was), until: parse(until) } satisfies Paused;
 }
 
 /** Changes settings of a queue, given as names and texts in turn (empty: remove), and returns its whole config. */
-export async function config(
-  redis: Connection,
-  keys: QueueKeys,
-  change: readonly string[],
-): Promise<Record<string, string>> {
+export async function config(redis: Connection, keys: QueueKeys, change: readonly string[]) {
   return Object.fromEntries(pairs(await run(redis, 'edit/config', keys, [...change])));
 }

@@ -1,5 +1,5 @@
 import { type Id, idKey, idOf, idWord } from '../model/id.js';
-import type { StoredJob } from '../model/job.js';
+import type { State, StoredJob } from '../model/job.js';
 import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { known, number, pairs, rows, text, time } from '../redis/replies.js';
@@ -15,7 +15,7 @@ import { raw, stored } from './stored.js';
 export async function list(
   redis: Connection,
   keys: QueueKeys,
-  state: StoredJob['state'],
+  state: State,
   { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
   { limit, before }: { limit: number; before: readonly Reply[] },
 ): Promise<Reply[]> {
@@ -100,9 +100,6 @@ const SKEW_MS = 60_000;
 
 const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
 
-/** The field of a bucket in the hash `stats`. */
-const bucketName = (upTo: number) => `late:${upTo === Number.POSITIVE_INFINITY ? 'inf' : upTo}`;
-
 /**
  * Returns the counts of a queue, up to `upcoming` of the next due times, and how many jobs fall due until each of
  * `ahead`, ms from now, ascending.
@@ -117,6 +114,7 @@ export async function inspect(
   const dueBy = (reply[13] as Reply[]).map(number);
   const counts = reply.slice(0, 9).map(number) as number[] & Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8, number>;
   const [now, pending, active, lease, dead, payload, meta, due, runOut] = counts;
+  const sizes = { pending, active, lease, dead, payload, meta };
   const stats = new Map(pairs(reply[11]));
   // A time from other software, or in the future, would hide that nobody drains.
   const drained = known(stats.get('drained')) ?? 0;
@@ -124,12 +122,7 @@ export async function inspect(
   const counter = (name: string) => known(stats.get(name)) ?? 0;
   return {
     now,
-    pending,
-    active,
-    lease,
-    dead,
-    payload,
-    meta,
+    ...sizes,
     due,
     runOut,
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
@@ -142,7 +135,7 @@ export async function inspect(
     ),
     samples: readSamples(stats),
     lateness: {
-      buckets: LATENESS.map((upTo) => ({ upTo, count: counter(bucketName(upTo)) })),
+      buckets: LATENESS.map((upTo) => ({ upTo, count: counter(`late:${Number.isFinite(upTo) ? upTo : 'inf'}`) })),
       sum: counter('late:sum'),
     },
     ahead: ahead.map((ms, i) => ({

@@ -1,5 +1,4 @@
 import {
-  type Answer,
   type Given,
   type Held,
   type Job,
@@ -125,7 +124,7 @@ export async function drain(
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
 
 /** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
-export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]): Promise<Answered<Answer>> {
+export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]) {
   return answered(await run(redis, 'jobs/ack', keys, receiptsOf(jobs)), LEASES);
 }
 
@@ -154,11 +153,6 @@ export async function nack(
 }
 
 /** Extends leases that are still held to `leaseMs` from now (undefined: the queue's). At most {@link MAX_CALL}. */
-export async function renew(
-  redis: Connection,
-  keys: QueueKeys,
-  jobs: readonly Held[],
-  leaseMs: number | undefined,
-): Promise<Answered<Answer>> {
+export async function renew(redis: Connection, keys: QueueKeys, jobs: readonly Held[], leaseMs: number | undefined) {
   return answered(await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]), LEASES);
 }

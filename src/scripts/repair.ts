@@ -16,23 +16,16 @@ export interface Suspect {
   readonly letter: Letter;
 }
 
-/** The result of auditing a part of a structure. */
-export interface Slice {
-  readonly suspects: Suspect[];
-  /** The cursor of the next part; undefined after the last one. */
-  readonly next: string | undefined;
-  /** How many ids were checked. */
-  readonly looked: number;
-  /** Whether this Redis is too old for HSCAN without values. */
-  readonly refused: boolean;
-}
-
-/** Checks about `count` ids of a structure, from `cursor` on. `lean`: HSCAN should leave out the values if it can. */
+/**
+ * Checks about `count` ids of a structure, from `cursor` on. `lean`: HSCAN should leave out the values if it can;
+ * `refused`: this Redis is too old for that. `looked`: how many ids were checked. `next`: the cursor of the next part;
+ * undefined after the last one.
+ */
 export async function audit(
   redis: Connection,
   keys: QueueKeys,
   { place, cursor, count, lean }: { place: Place; cursor: string; count: number; lean: boolean },
-): Promise<Slice> {
+) {
   const reply = await run(redis, 'repair/audit', keys, [place, cursor, Math.min(count, MAX_CALL), lean ? 1 : 0]);
   const next = text(reply[1]);
   return {
@@ -44,12 +37,7 @@ export async function audit(
 }
 
 /** Checks ids of a structure again, and returns those that still have a fault. At most {@link MAX_CALL}. */
-export async function recheck(
-  redis: Connection,
-  keys: QueueKeys,
-  place: Place,
-  ids: readonly Buffer[],
-): Promise<Suspect[]> {
+export async function recheck(redis: Connection, keys: QueueKeys, place: Place, ids: readonly Buffer[]) {
   return suspects(await run(redis, 'repair/audit', keys, [place, '', 1, 0, ...ids]));
 }
 
@@ -61,12 +49,7 @@ function suspects(reply: Reply[]): Suspect[] {
  * Mends ids of a structure. Returns the fault that was mended for each id; undefined if there was none, or none that
  * can be mended. At most {@link MAX_CALL}.
  */
-export async function mend(
-  redis: Connection,
-  keys: QueueKeys,
-  place: Place,
-  ids: readonly Arg[],
-): Promise<(Letter | undefined)[]> {
+export async function mend(redis: Connection, keys: QueueKeys, place: Place, ids: readonly Arg[]) {
   const reply = await run(redis, 'repair/mend', keys, [place, ...ids]);
   return Array.from(text(reply[1]), (letter) => (letter === '-' ? undefined : (letter as Letter)));
 }

@@ -1,5 +1,5 @@
 import { type Id, idWord } from '../model/id.js';
-import type { StoredJob } from '../model/job.js';
+import type { State, StoredJob } from '../model/job.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { bytes, known, rows, text, time } from '../redis/replies.js';
@@ -24,7 +24,7 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
   const rec = parseRecord(text(record));
   const failures = known(rec.failures) ?? 0;
   const losses = known(rec.losses) ?? 0;
-  const is = STATES[text(state)] as StoredJob['state'];
+  const is = STATES[text(state)] as State;
   const word = idWord(id);
   return {
     id: word,

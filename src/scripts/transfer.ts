@@ -1,6 +1,6 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
-import type { Arg, Connection } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { bytes, rows, text } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
@@ -23,8 +23,6 @@ export interface Parcel {
  */
 export type Restored = 'created' | 'kept' | 'kept-dead' | 'differs' | 'held';
 
-const RESTORED: Record<string, Restored> = { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held' };
-
 /**
  * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
  * safe. At most {@link MAX_CALL}.
@@ -35,11 +33,11 @@ export async function restore(
   jobs: readonly Parcel[],
   { wake, tokens = [] }: { wake: Wake; tokens?: readonly string[] },
 ): Promise<Restored[]> {
-  const args: Arg[] = [wake.channel, wake.pollMs];
-  for (const [i, { id, state, score, record, payload }] of jobs.entries()) {
-    args.push(id, state === 'dead' ? 'd' : 'p', score, record ?? '', payload, tokens[i] ?? '');
-  }
-  return answered(await run(redis, 'transfer/restore', keys, args), RESTORED).answers;
+  const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
+    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
+  });
+  const reply = await run(redis, 'transfer/restore', keys, [wake.channel, wake.pollMs, ...args]);
+  return answered<Restored>(reply, { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held' }).answers;
 }
 
 /** Removes the tokens that {@link restore} stored. */
@@ -105,8 +103,6 @@ export interface Foreign {
  */
 export type Adopted = 'adopted' | 'kept' | 'exists' | 'changed';
 
-const ADOPTED: Record<string, Adopted> = { c: 'adopted', k: 'kept', e: 'exists', x: 'changed' };
-
 /** Moves jobs here from the sorted set and the hash of other software. At most {@link MAX_CALL}. */
 export async function adopt(
   redis: Connection,
@@ -115,7 +111,7 @@ export async function adopt(
   jobs: readonly Foreign[],
   wake: Wake,
 ): Promise<Adopted[]> {
-  const args: Arg[] = [wake.channel, wake.pollMs];
-  for (const { id, score, value, due, payload = '' } of jobs) args.push(id, score, value, String(due), payload);
-  return answered(await run(redis, 'transfer/adopt', keys, args, [zset, hash]), ADOPTED).answers;
+  const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
+  const reply = await run(redis, 'transfer/adopt', keys, [wake.channel, wake.pollMs, ...args], [zset, hash]);
+  return answered<Adopted>(reply, { c: 'adopted', k: 'kept', e: 'exists', x: 'changed' }).answers;
 }
