@@ -44,38 +44,32 @@ export function formatDuration(ms: number): string {
   const rest = Math.max(0, Math.round(ms));
   if (rest < 1_000) return `${rest}ms`;
   if (rest < 10_000) return `${(Math.floor(rest / 100) / 10).toString()}s`;
-  const units = [
-    ['d', 86_400_000],
-    ['h', 3_600_000],
-    ['m', 60_000],
-    ['s', 1_000],
-  ] as const;
-  const first = units.findIndex(([, size]) => rest >= size);
-  return units
-    .slice(first, first + 2)
-    .map(([unit, size], index) => [
-      unit,
-      Math.floor(index === 0 ? rest / size : (rest % (units[first]?.[1] ?? 1)) / size),
-    ])
-    .filter(([, count], index) => index === 0 || count !== 0)
-    .map(([unit, count]) => `${count}${unit}`)
-    .join(' ');
+  const units = unitsOf(rest).slice(0, -1);
+  const first = units.findIndex(([count]) => count > 0);
+  return joined(units.slice(first, first + 2), ' ');
 }
 
 /** Formats a duration in ms exactly, so that {@link parseDuration} can read it: `0s`, `1h30m`, `1s500ms`. */
 export function exactDuration(ms: number): string {
-  let rest = Math.round(ms);
-  let text = '';
-  for (const [unit, size] of Object.entries(UNIT_MS).reverse()) {
-    if (unit !== 'w' && rest >= size) {
-      text += `${Math.floor(rest / size)}${unit}`;
-      rest %= size;
-    }
-  }
-  return text || '0s';
+  return joined(unitsOf(Math.round(ms)), '') || '0s';
 }
 
-/** Returns the IANA name of the system's time zone. */
+/** The days, hours, minutes, seconds and ms of a duration. */
+function unitsOf(ms: number): [count: number, unit: string][] {
+  return [
+    [Math.floor(ms / 86_400_000), 'd'],
+    [Math.floor(ms / 3_600_000) % 24, 'h'],
+    [Math.floor(ms / 60_000) % 60, 'm'],
+    [Math.floor(ms / 1_000) % 60, 's'],
+    [ms % 1_000, 'ms'],
+  ];
+}
+
+function joined(units: [count: number, unit: string][], separator: string): string {
+  return units.flatMap(([count, unit]) => (count > 0 ? `${count}${unit}` : [])).join(separator);
+}
+
+/** The IANA name of the system's time zone. */
 export function systemZone(): string {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
@@ -135,21 +129,15 @@ export function formatTime(ms: number, zone: string): string {
   return `${wall} ${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
-/** A point in time from {@link parseAt}. `past`: it is before the given `now`. */
-export interface Instant {
-  readonly ms: number;
-  readonly past: boolean;
-}
-
 const WALL = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?$/i;
 const CLOCK = /^(\d\d?):(\d\d)(?::(\d\d))?$/;
 
 /**
  * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), a local time
- * (`2026-11-21 14:00`) or a time of day (`14:00`: its next occurrence), the last two in `zone`.
- * Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
+ * (`2026-11-21 14:00`) or a time of day (`14:00`: its next occurrence), the last two in `zone`. `past`: it is before
+ * `now`. Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
  */
-export function parseAt(text: string, { zone, now }: { zone: string; now: number }): Instant {
+export function parseAt(text: string, { zone, now }: { zone: string; now: number }) {
   const bad = (why: string, next = 'write it as 2026-11-21T14:00:00+01:00, "2026-11-21 14:00", 14:00 or @1795266000') =>
     badTime(`"${text}" is not a time`, why, next);
 
@@ -190,7 +178,7 @@ export function parseMoment(text: string, { zone, now }: { zone: string; now: nu
   return parseAt(clock ? `${formatTime(now, zone).slice(0, 10)} ${clock}` : text, { zone, now }).ms;
 }
 
-function instant(ms: number, now: number): Instant {
+function instant(ms: number, now: number) {
   return { ms, past: ms < now };
 }
 
