@@ -93,15 +93,11 @@ export function nothingWritten(stats: string): Doubt {
   };
 }
 
-/** The barrier of each pinned connection. */
 const barriers = new WeakMap<Caller, Barrier>();
 
 function barrierOf(pinned: Caller): Barrier {
-  let found = barriers.get(pinned);
-  if (!found) {
-    found = new Barrier(pinned);
-    barriers.set(pinned, found);
-  }
+  const found = barriers.get(pinned) ?? new Barrier(pinned);
+  barriers.set(pinned, found);
   return found;
 }
 
@@ -192,20 +188,15 @@ class Barrier {
 /** Explains why Redis rejected WAIT or WAITAOF. Returns other errors unchanged. */
 function explained(error: DelayqError, address: string): DelayqError {
   const said = error.cause instanceof Error ? error.cause.message : '';
-  const what = 'this Redis cannot confirm that a job is on its disk';
+  const noDisk = (why: string, next: string) =>
+    new DelayqError('config', 'this Redis cannot confirm that a job is on its disk', { why, next, cause: error });
   if (/unknown command .?WAITAOF/i.test(said)) {
-    return new DelayqError('config', what, {
-      why: `Redis at ${address} has no WAITAOF, which needs Redis 7.2 or newer, or Valkey`,
-      next: 'upgrade it; or omit --durable and set appendfsync always, or use --replicas instead',
-      cause: error,
-    });
+    const why = `Redis at ${address} has no WAITAOF, which needs Redis 7.2 or newer, or Valkey`;
+    return noDisk(why, 'upgrade it; or omit --durable and set appendfsync always, or use --replicas instead');
   }
   if (/appendonly is disabled/.test(said)) {
-    return new DelayqError('config', what, {
-      why: `Redis at ${address} has no AOF (appendonly is off)`,
-      next: 'turn it on with CONFIG SET appendonly yes, and also in its configuration file',
-      cause: error,
-    });
+    const why = `Redis at ${address} has no AOF (appendonly is off)`;
+    return noDisk(why, 'turn it on with CONFIG SET appendonly yes, and also in its configuration file');
   }
   if (/cannot be used with replica/.test(said)) {
     return new DelayqError('temporary', `Redis at ${address} refused the call`, {

@@ -56,6 +56,7 @@ export class Leases {
   #timer: NodeJS.Timeout | undefined;
   #tickMs = Number.POSITIVE_INFINITY;
   readonly #renewing = new Set<Queue>();
+  /** When to give up settling, by the monotonic clock, ms. */
   #giveUpAt = Number.POSITIVE_INFINITY;
   /** Queues that cannot be used for now. */
   readonly outages = new Outages();
@@ -64,7 +65,6 @@ export class Leases {
     this.#options = options;
   }
 
-  /** How many leases are held. */
   get size(): number {
     return this.#held.size;
   }
@@ -92,7 +92,6 @@ export class Leases {
     }
   }
 
-  /** Whether this process still holds the lease of a job. */
   holds(job: Job): boolean {
     return this.#held.has(job);
   }
@@ -139,7 +138,6 @@ export class Leases {
     this.#giveUpAt = Math.min(this.#giveUpAt, performance.now() + ms);
   }
 
-  /** When to give up, by the monotonic clock, ms. */
   get giveUpAt(): number {
     return this.#giveUpAt;
   }
@@ -147,20 +145,14 @@ export class Leases {
   /** Removes jobs that are done. The answers are in the order of the jobs. */
   async ack(jobs: readonly Job[]): Promise<Answer[]> {
     const items = jobs.map((job) => ({ job }));
-    return this.#settle<Answer>(
-      items,
-      (queue, some) => queue.ack(some),
-      (gone) => gone,
-    );
+    const call = (queue: Queue, some: Given[]) => queue.ack(some);
+    return this.#settle<Answer>(items, call, (gone) => gone);
   }
 
   /** Gives jobs back; by default without counting a failure. The answers are in the order of the jobs. */
   async nack(jobs: readonly GiveBack[], options: NackOptions = { mode: 'release' }): Promise<Nacked[]> {
-    return this.#settle<Nacked>(
-      jobs,
-      (queue, some) => queue.nack(some, options),
-      (answer) => ({ answer, delayMs: 0 }),
-    );
+    const call = (queue: Queue, some: Given[]) => queue.nack(some, options);
+    return this.#settle<Nacked>(jobs, call, (answer) => ({ answer, delayMs: 0 }));
   }
 
   /** Gives jobs back as if they had never been taken. */
@@ -168,12 +160,10 @@ export class Leases {
     return this.nack([...jobs].map((job) => ({ job })));
   }
 
-  /** Gives back all jobs that are still held. */
   async releaseAll(): Promise<void> {
     await this.release(this.#held.keys());
   }
 
-  /** Stops renewing. */
   close(): void {
     clearInterval(this.#timer);
     this.#tickMs = 0;
@@ -185,15 +175,12 @@ export class Leases {
     call: (queue: Queue, some: Given[]) => Promise<A[]>,
     gone: (why: 'lost' | 'superseded') => A,
   ): Promise<A[]> {
-    const answers: A[] = [];
-    const settleOf = async (queue: Queue | undefined, indexes: number[]): Promise<void> => {
+    const answers = new Map<GiveBack, A>();
+    const settleOf = async (queue: Queue | undefined, all: GiveBack[]): Promise<void> => {
       // Each call is retried on its own, so that answered calls are not repeated.
-      for (let i = 0; queue && i < indexes.length; i += MAX_CALL) {
-        const some = indexes.slice(i, i + MAX_CALL);
-        const given = some.map((index) => {
-          const { job, delayMs, error } = items[index] as GiveBack;
-          return { id: job.id, receipt: job.receipt, delayMs, error };
-        });
+      for (let i = 0; queue && i < all.length; i += MAX_CALL) {
+        const some = all.slice(i, i + MAX_CALL);
+        const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
         const settled = await this.#explain(() =>
           settleWithRetries(() => call(queue, given), this.#retryLimits()),
         ).catch((error: unknown) => {
@@ -201,21 +188,21 @@ export class Leases {
         });
         if (!settled) {
           // They are delivered again when their leases expire.
-          this.forget(indexes.slice(i).map((index) => (items[index] as GiveBack).job));
+          this.forget(all.slice(i).map(({ job }) => job));
           return;
         }
         this.outages.settled(queue);
-        some.forEach((index, n) => {
-          answers[index] = settled[n] as A;
-          this.#held.delete((items[index] as GiveBack).job);
-        });
+        for (const [n, item] of some.entries()) {
+          answers.set(item, settled[n] as A);
+          this.#held.delete(item.job);
+        }
       }
     };
     // All queues at once: one that is in trouble must not delay the jobs of others.
-    const groups = groupBy(items.keys(), (index) => this.#held.get((items[index] as GiveBack).job)?.queue);
+    const groups = groupBy(items, ({ job }) => this.#held.get(job)?.queue);
     const ended = await Promise.allSettled([...groups].map(([queue, some]) => settleOf(queue, some)));
     for (const one of ended) if (one.status === 'rejected') throw one.reason;
-    return items.map(({ job }, index) => answers[index] ?? gone(this.#ended.get(job) ?? 'lost'));
+    return items.map((item) => answers.get(item) ?? gone(this.#ended.get(item.job) ?? 'lost'));
   }
 
   #retryLimits(): RetryLimits {

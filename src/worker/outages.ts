@@ -49,8 +49,7 @@ export class Outages {
 
   /** Why the first of these queues cannot be used. */
   get error(): DelayqError | undefined {
-    for (const { error } of this.#out.values()) return error;
-    return undefined;
+    return this.#out.values().next().value?.error;
   }
 
   /** Whether a queue should not be tried now. */
@@ -71,7 +70,6 @@ export class Outages {
     return true;
   }
 
-  /** Records that a drain call of a queue succeeded. */
   drained(queue: Queue): void {
     const out = this.#out.get(queue);
     if (!out) return;
@@ -80,7 +78,6 @@ export class Outages {
     if (this.#watch) this.#onTrouble?.(undefined, queue);
   }
 
-  /** Records that jobs of a queue were settled. */
   settled(queue: Queue): void {
     this.#doubtful.delete(queue);
   }

@@ -1,8 +1,8 @@
-import type { Backoff } from '../model/backoff.js';
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 import type { GiveBack, Leases } from './leases.js';
+import type { CheckedOptions } from './options.js';
 import type { Call } from './runner.js';
 import { Dead, Release, Retry, type TaskOutcome } from './task.js';
 
@@ -28,7 +28,6 @@ export function actionOf(call: Call, error: unknown): Action {
   return error instanceof Dead ? 'dead' : 'retry';
 }
 
-/** Called as jobs are settled. */
 interface Listener {
   /** A job is settled; `delayMs` is how long a retried job waits. */
   onSettled(settlement: Settlement, outcome: TaskOutcome, delayMs: number | undefined): void;
@@ -43,24 +42,18 @@ const NACKED = ['retry', 'dead', 'release'] as const;
 /** Settles jobs in Redis. While a call for a queue is under way, what is to be settled next in that queue gathers. */
 export class Settler {
   readonly #leases: Leases;
-  readonly #backoff: Backoff | ((failures: number, error: unknown) => number) | undefined;
+  readonly #backoff: CheckedOptions['backoff'];
   readonly #listener: Listener;
-  /** What waits for the call under way of its queue. */
   readonly #waiting = new Map<Queue, Settlement[]>();
   readonly #underWay = new Set<Promise<void>>();
 
   /** Without `backoff` that of each queue applies. */
-  constructor(
-    leases: Leases,
-    backoff: Backoff | ((failures: number, error: unknown) => number) | undefined,
-    listener: Listener,
-  ) {
+  constructor(leases: Leases, backoff: CheckedOptions['backoff'], listener: Listener) {
     this.#leases = leases;
     this.#backoff = backoff;
     this.#listener = listener;
   }
 
-  /** Settles the jobs of a call that has ended. */
   settle({ queue, jobs, started }: Call, action: Action, error: unknown, stopping: boolean): void {
     const ms = performance.now() - started;
     const message = action === 'retry' || action === 'dead' ? messageOf(error) : undefined;
