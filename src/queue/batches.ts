@@ -21,7 +21,6 @@ export class Batches<T> {
   readonly #full: { items: T[]; units: number }[] = [];
   #last: { items: T[]; units: number } = { items: [], units: 0 };
 
-  /** Adds an item with `units` of payload. */
   add(item: T, units: number): void {
     this.#last.items.push(item);
     this.#last.units += units;
@@ -33,7 +32,6 @@ export class Batches<T> {
     this.#last = { items: [], units: 0 };
   }
 
-  /** Whether there is a full batch. */
   get hasFull(): boolean {
     return this.#full.length > 0;
   }
@@ -49,10 +47,7 @@ export class Batches<T> {
   }
 }
 
-/**
- * Regroups the jobs of groups of any size into batches, sends up to `inFlight` of them at once, and yields their
- * results in order.
- */
+/** Regroups jobs into batches, sends up to `inFlight` of them at once, and yields their results in order. */
 export async function* inBatches<J extends NewJob>(
   groups: AsyncIterable<readonly J[]>,
   send: (batch: readonly J[]) => Promise<Enqueued[]>,

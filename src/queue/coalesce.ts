@@ -6,48 +6,41 @@ interface Waiting<T, R> {
   readonly reject: (error: unknown) => void;
 }
 
-/** How a {@link Coalescer} makes its calls. */
-export interface CoalescerOptions<T, R> {
-  /** Makes one call for many items, and returns their results in the same order. */
-  readonly call: (items: readonly T[]) => Promise<R[]>;
-  /** The size of an item's payload, as {@link Batches} counts it. */
-  readonly unitsOf: (item: T) => number;
-  /** Converts the error of a shared call to the error of one of its items. */
-  readonly errorOf: (error: unknown, item: T) => unknown;
-}
-
 /**
  * Combines calls that are made together, for example by `Promise.all`, into one. Each caller gets its own result or
  * error. A single call is not delayed.
  */
 export class Coalescer<T, R> {
-  readonly #options: CoalescerOptions<T, R>;
-  #waiting = new Batches<Waiting<T, R>>();
+  readonly #call: (items: readonly T[]) => Promise<R[]>;
+  readonly #errorOf: (error: unknown, item: T) => unknown;
+  readonly #waiting = new Batches<Waiting<T, R>>();
 
-  constructor(options: CoalescerOptions<T, R>) {
-    this.#options = options;
+  /** `call` returns the results in the order of its items. `errorOf` makes an item's error from that of its call. */
+  constructor(call: (items: readonly T[]) => Promise<R[]>, errorOf: (error: unknown, item: T) => unknown) {
+    this.#call = call;
+    this.#errorOf = errorOf;
   }
 
-  add(item: T): Promise<R> {
+  /** `units`: the size of the item's payload, as {@link Batches} counts it. */
+  add(item: T, units: number): Promise<R> {
     return new Promise((resolve, reject) => {
       // A microtask runs after all code that can run now, and before any I/O.
       if (this.#waiting.isEmpty) queueMicrotask(() => this.flush());
-      this.#waiting.add({ item, resolve, reject }, this.#options.unitsOf(item));
+      this.#waiting.add({ item, resolve, reject }, units);
     });
   }
 
   /** Makes the calls now, for callers whose own call must come after them. */
   flush(): void {
-    for (let batch = this.#waiting.take(true); batch; batch = this.#waiting.take(true)) this.#call(batch.items);
+    for (let batch = this.#waiting.take(true); batch; batch = this.#waiting.take(true)) this.#settle(batch.items);
   }
 
-  async #call(some: readonly Waiting<T, R>[]): Promise<void> {
+  async #settle(some: readonly Waiting<T, R>[]): Promise<void> {
     try {
-      const results = await this.#options.call(some.map(({ item }) => item));
+      const results = await this.#call(some.map(({ item }) => item));
       for (const [i, { resolve }] of some.entries()) resolve(results[i] as R);
     } catch (error) {
-      const { errorOf } = this.#options;
-      for (const { item, reject } of some) reject(some.length === 1 ? error : errorOf(error, item));
+      for (const { item, reject } of some) reject(some.length === 1 ? error : this.#errorOf(error, item));
     }
   }
 }

@@ -20,10 +20,7 @@ import { Coalescer } from './coalesce.js';
 /** Pauses before the repeats of an enqueue whose reply was lost, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];
 
-/**
- * The reply for a batch, and its confirmation if that was required. `first`: outcomes of the first attempt; empty if
- * lost.
- */
+/** The reply for a batch, and its confirmation if required. `first`: outcomes of the first attempt; empty if lost. */
 interface Sent {
   readonly now: number;
   readonly outcomes: Outcome[];
@@ -45,7 +42,7 @@ export interface EnqueueOptions extends Durability {
   readonly ifExists?: 'keep' | 'replace' | undefined;
 }
 
-/** Enqueues jobs, repeats lost replies, and works out the result for each job. */
+/** Enqueues jobs, repeats lost replies, and works out each result. Throws what Queue.enqueue throws. */
 export class Enqueuer {
   readonly #redis: Connection;
   readonly #name: string;
@@ -54,12 +51,11 @@ export class Enqueuer {
   readonly #wake: Wake;
   #listed = false;
   /** Single jobs that are enqueued together share a call. */
-  readonly #singles = new Coalescer<Prepared, Enqueued>({
-    call: (items) => this.#put(items, {}),
-    unitsOf: ({ ready }) => ready.json.length,
-    errorOf: (error, { ready }) =>
+  readonly #singles = new Coalescer<Prepared, Enqueued>(
+    (items) => this.#put(items, {}),
+    (error, { ready }) =>
       isDelayqError(error, 'unknown') ? unknownOutcome([ready.id], error.why ?? error.message) : error,
-  });
+  );
 
   constructor(redis: Connection, name: string, prefix: string) {
     this.#redis = redis;
@@ -69,17 +65,15 @@ export class Enqueuer {
     this.#wake = wakeOf(prefix, name);
   }
 
-  /** Enqueues one job. Throws what Queue.enqueue throws. */
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
     const item = prepared(job);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
-    if (!requiredBy(options) && options.ifExists !== 'replace') return this.#singles.add(item);
+    if (!requiredBy(options) && options.ifExists !== 'replace') return this.#singles.add(item, item.ready.json.length);
     this.#singles.flush();
     const [enqueued] = await this.#put([item], options);
     return enqueued as Enqueued;
   }
 
-  /** Enqueues the jobs of one call. Throws what Queue.enqueue throws. */
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const batch = jobs.map(prepared);
     this.#singles.flush();
@@ -122,10 +116,7 @@ export class Enqueuer {
     return results;
   }
 
-  /**
-   * Sends a batch, and confirms it if required. After a lost reply it repeats with `keep`, so that what the first
-   * attempt stored stays.
-   */
+  /** Sends a batch, and confirms it if required. Repeats with `keep`: what the first attempt stored stays. */
   async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
     let first: Outcome[] = [];
     let sent: Sent | undefined;
@@ -165,10 +156,7 @@ export class Enqueuer {
     return reply;
   }
 
-  /**
-   * Lists the queue for `inspect`: in a separate call, because the list is in another slot. Only a hint, so it may
-   * fail.
-   */
+  /** Lists the queue for `inspect`: in a separate call, because of another slot. Only a hint, so it may fail. */
   async #list(caller: Caller): Promise<void> {
     this.#listed = true;
     await caller.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {

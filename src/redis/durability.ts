@@ -72,9 +72,7 @@ export async function confirm(pinned: Caller, required: Durability): Promise<Con
   }
 }
 
-/**
- * Returns the doubt about jobs that were sent when `error` prevented their confirmation. `before` precedes its reason.
- */
+/** The doubt about jobs that were sent when `error` prevented their confirmation. `before` precedes its reason. */
 export function doubtOf(error: DelayqError, before = ''): Doubt {
   const { message, why = message, next } = error;
   return { doubt: `${before}${why}`, next: isPassing(error) ? undefined : next };

@@ -1,4 +1,4 @@
-import type { Answer, State } from '../model/job.js';
+import { type Answer, MAX_ERROR, type State } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import { number, text } from '../redis/replies.js';
 
@@ -20,6 +20,9 @@ export function answered<A>([now, letters]: readonly Reply[], meaning: Record<st
 export function words<A>(letters: Reply | undefined, meaning: Record<string, A>): A[] {
   return Array.from(text(letters), (letter) => meaning[letter] as A);
 }
+
+/** The error of a job, as scripts take it. */
+export const errorText = (error: string): string => error.slice(0, MAX_ERROR).toWellFormed();
 
 /** The letters of `states`, as scripts take them. */
 export function lettersOf(states: readonly State[]): string {

@@ -1,11 +1,11 @@
 import type { Spread } from '../model/due-times.js';
 import type { Id } from '../model/id.js';
-import { MAX_ERROR, type State } from '../model/job.js';
+import type { State } from '../model/job.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { number, pairs, text } from '../redis/replies.js';
 import { run } from '../redis/script.js';
-import { answered, lettersOf, STATES } from './answers.js';
+import { answered, errorText, lettersOf, STATES } from './answers.js';
 
 /** The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. */
 export type Cancelled = State | 'missing';
@@ -56,7 +56,7 @@ export type Buried = 'buried' | 'active' | 'dead' | 'missing';
 
 /** Moves pending jobs to dead, with `error` as their last error unless it is empty. At most {@link MAX_CALL}. */
 export async function bury(redis: Connection, keys: QueueKeys, ids: readonly Id[], error: string) {
-  const reply = await run(redis, 'edit/bury', keys, [error.slice(0, MAX_ERROR).toWellFormed(), ...ids]);
+  const reply = await run(redis, 'edit/bury', keys, [errorText(error), ...ids]);
   return answered<Buried>(reply, { b: 'buried', a: 'active', d: 'dead', m: 'missing' });
 }
 
@@ -69,15 +69,10 @@ export interface Purged {
 }
 
 /** Removes up to `limit` jobs of `states`. With all states and no active job left, removes everything. */
-export async function purge(
-  redis: Connection,
-  keys: QueueKeys,
-  states: readonly State[],
-  limit: number,
-): Promise<Purged> {
+export async function purge(redis: Connection, keys: QueueKeys, states: readonly State[], limit: number) {
   const reply = await run(redis, 'edit/purge', keys, [lettersOf(states), limit]);
   const [pending = 0, active = 0, dead = 0, more] = reply.map(number);
-  return { pending, active, dead, more: more === 1 };
+  return { pending, active, dead, more: more === 1 } satisfies Purged;
 }
 
 /** Removes counters and settings of a queue. Returns false, and removes nothing, if the queue has jobs. */
@@ -85,9 +80,7 @@ export async function forget(redis: Connection, keys: QueueKeys): Promise<boolea
   return number((await run(redis, 'edit/forget', keys, []))[0]) === 1;
 }
 
-/**
- * Until when a queue was paused before the call, and is now: ms by Redis's clock, or Infinity. Undefined: not paused.
- */
+/** Until when a queue was paused before a call, and is now: ms by Redis's clock, or Infinity. Undefined: not paused. */
 export interface Paused {
   readonly was: number | undefined;
   readonly until: number | undefined;

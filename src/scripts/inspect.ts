@@ -162,14 +162,10 @@ export interface Holder {
  * Returns who holds the first `limit` active jobs, in the order in which their leases expire; `seen` is how many jobs
  * were looked at, `active` how many there are.
  */
-export async function holders(
-  redis: Connection,
-  keys: QueueKeys,
-  limit: number,
-): Promise<{ now: number; active: number; seen: number; holders: Holder[] }> {
+export async function holders(redis: Connection, keys: QueueKeys, limit: number) {
   const reply = await run(redis, 'inspect/holders', keys, [limit]);
   const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
-  const holders = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({
+  const holders: Holder[] = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({
     by: text(by),
     jobs: number(jobs),
     since: text(since) === '' ? undefined : time(since),

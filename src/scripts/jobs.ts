@@ -1,18 +1,9 @@
-import {
-  type Given,
-  type Held,
-  type Job,
-  MAX_ERROR,
-  type NackAnswer,
-  type Nacked,
-  type Outcome,
-  type ReadyJob,
-} from '../model/job.js';
+import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { number, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
-import { type Answered, answered, LEASES, words } from './answers.js';
+import { type Answered, answered, errorText, LEASES, words } from './answers.js';
 
 const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
 
@@ -44,15 +35,12 @@ const LONG = 64 * 1024;
 
 const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
 
-/**
- * Returns all jobs, or only the first if all have the same `fields`: most batches share a due time and have no records.
- */
+/** All jobs, or only the first if all have the same `fields`: most batches share a due time and have no records. */
 function unlessAlike(jobs: readonly ReadyJob[], ...fields: (keyof ReadyJob)[]): readonly ReadyJob[] {
   const alike = jobs.every((job) => fields.every((field) => job[field] === jobs[0]?.[field]));
   return alike ? jobs.slice(0, 1) : jobs;
 }
 
-/** The record of a new job; empty if it needs none. */
 function packRecord({ record, tries, maxLost, ttl }: ReadyJob): string | Buffer {
   const plain = tries === undefined && maxLost === undefined && ttl === undefined;
   return record ?? (plain ? '' : JSON.stringify({ tries, maxLost, ttl }));
@@ -120,7 +108,6 @@ export async function drain(
   };
 }
 
-/** Ids and receipts, as ack and renew take them. */
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
 
 /** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
@@ -141,12 +128,7 @@ export async function nack(
   options: { mode: 'retry' | 'dead' | 'release'; backoff: string; jitter: number; wake: Wake },
 ): Promise<Answered<Nacked>> {
   const { mode, backoff, jitter, wake } = options;
-  const args = jobs.flatMap(({ id, receipt, delayMs, error = '' }) => [
-    id,
-    receipt,
-    delayMs ?? '',
-    error.slice(0, MAX_ERROR).toWellFormed(),
-  ]);
+  const args = jobs.flatMap(({ id, receipt, delayMs = '', error = '' }) => [id, receipt, delayMs, errorText(error)]);
   const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, wake.channel, wake.pollMs, ...args]);
   const { now, answers } = answered(reply, NACK_ANSWERS);
   return { now, answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };

@@ -143,7 +143,6 @@ export class BatchWorker {
     return this.#runner.size + this.#starting;
   }
 
-  /** How many more jobs may be fetched. */
   #room(): number {
     const { concurrency, batch } = this.#options;
     const most = MAX_HELD + concurrency * batch - this.#leases.size;
@@ -166,12 +165,9 @@ export class BatchWorker {
   }
 
   #fetchIfWorthIt(): void {
-    const over = this.#drained || this.#stopping;
-    if (!over && this.#fetching === 0 && this.#room() >= this.#buffer.worthFetching) this.#fetch();
-  }
-
-  #fetch(): void {
+    if (this.#drained || this.#stopping || this.#fetching > 0) return;
     const asked = this.#room();
+    if (asked < this.#buffer.worthFetching) return;
     this.#fetching = asked;
     (this.#fetches as AsyncGenerator<Taken>).next().then(
       ({ value, done }) => {
