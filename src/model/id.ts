@@ -47,7 +47,6 @@ function fill(): void {
   }
 }
 
-/** Returns a random byte from the operating system. */
 function randomByte(): number {
   if (poolAt === pool.length) {
     fill();

@@ -102,7 +102,6 @@ function checkUnicode(text: string): void {
   });
 }
 
-/** The error for a payload over {@link MAX_PAYLOAD}. */
 export function tooLarge(): DelayqError {
   return new DelayqError('data', 'the payload is too large', {
     why: `it is over ${MAX_PAYLOAD / 1024 / 1024} MiB`,

@@ -72,7 +72,6 @@ function numberOf(text: string): number | undefined {
   return Number.isFinite(Number(text)) && text.trim() !== '' ? Number(text) : undefined;
 }
 
-/** The names of all settings. */
 export const SETTING_NAMES = Object.keys(DEFAULT_SETTINGS) as (keyof Settings)[];
 
 /** Parses `text` as a value of the setting `name`; empty text removes it. Throws `usage` if either is invalid. */

@@ -16,7 +16,6 @@ export interface Caller {
   call(command: string, ...args: Arg[]): Promise<Reply>;
 }
 
-/** Set when ioredis is loaded. */
 let Command: typeof import('ioredis').Command;
 
 /**

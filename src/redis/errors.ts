@@ -75,7 +75,6 @@ const REASONS: Record<string, string> = {
   EPIPE: 'Redis closed the connection (EPIPE)',
 };
 
-/** Says why a connection failed, for the second part of an error. */
 export function connectionFault(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code && REASONS[code]) return REASONS[code];

@@ -9,7 +9,6 @@ export const MAX_CALL = 250;
 /** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
 
-/** Every script, by its path in lua/. */
 export const SCRIPTS = [
   'jobs/enqueue',
   'jobs/drain',

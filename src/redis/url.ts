@@ -1,7 +1,6 @@
 import { DelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
 
-/** The URL that is used if none is set. */
 export const DEFAULT_URL = 'redis://127.0.0.1:6379';
 
 /** The connection options of a server. Without `db`, Redis uses database 0. */

@@ -15,9 +15,7 @@ export const SURPLUS_MS = 1_000;
 /** Jobs that were prefetched and wait for a handler. Adapts how many to prefetch to the speed of the handlers. */
 export class JobBuffer {
   readonly #waiting: { readonly job: Job; readonly queue: Queue; readonly since: number }[] = [];
-  /** Size of the waiting payloads. */
   #bytes = 0;
-  /** Jobs per handler call. */
   readonly #batch: number;
   readonly #concurrency: number;
   /** How many handler calls to prefetch jobs for, beyond the running ones. */
@@ -73,13 +71,11 @@ export class JobBuffer {
     return more && size === this.#waiting.length && size < this.#batch ? 0 : size;
   }
 
-  /** Removes and returns the first `size` jobs. */
   take(size: number): { queue: Queue; jobs: Job[] } {
     const { queue } = this.#waiting[0] as { queue: Queue };
     return { queue, jobs: this.#remove(0, size) };
   }
 
-  /** Removes and returns all jobs. */
   clear(): Job[] {
     return this.#remove(0);
   }

@@ -3,7 +3,6 @@ import { DelayqError } from '../model/errors.js';
 import { checkCount, checkMs } from '../model/validate.js';
 import type { PollOptions } from './poller.js';
 import type { TaskResult } from './task.js';
-import type { BeforeStart } from './throttle.js';
 
 /** How a worker works. Durations are ms. */
 export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
@@ -29,7 +28,7 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   /** Aborting this stops the run. */
   readonly signal?: AbortSignal | undefined;
   /** Called before each start of a handler. While the promise it returns is pending, no handler starts. */
-  readonly beforeStart?: BeforeStart | undefined;
+  readonly beforeStart?: (() => Promise<unknown> | undefined) | undefined;
   /** Called with the result of each job once Redis has confirmed it. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }

@@ -38,7 +38,6 @@ export class PollTimer {
     this.#forDue = false;
   }
 
-  /** Ends the pause at `end` if that is earlier. */
   until(end: number): void {
     // False for NaN, too: anybody may publish anything on the wake channel.
     if (!(end < this.#end)) return;
@@ -92,7 +91,6 @@ export class PollTimer {
     this.#listener = first.redis.listen(channels, (due) => this.#untilDue(Number(due)));
   }
 
-  /** Unsubscribes. */
   close(): void {
     this.#listener?.close();
   }

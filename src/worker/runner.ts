@@ -4,7 +4,6 @@ import type { Queue } from '../queue/queue.js';
 import { LONGEST_TIMER_MS } from './leases.js';
 import { Task } from './task.js';
 
-/** Why a handler call was aborted. */
 type AbortCause = 'lost' | 'timeout' | 'stopped';
 
 /** One call of the handler, with the jobs it was given. */
@@ -61,12 +60,10 @@ export class Runner {
     this.#onEnd = onEnd;
   }
 
-  /** How many calls are running. */
   get size(): number {
     return this.#running.size;
   }
 
-  /** Calls the handler with jobs of one queue. */
   start(queue: Queue, jobs: readonly Job[]): void {
     const call = new Call(queue, jobs);
     this.#running.add(call);
@@ -86,7 +83,6 @@ export class Runner {
     }
   }
 
-  /** Aborts all calls because the worker stops. */
   stop(): void {
     for (const call of [...this.#running]) this.#abort(call, 'stopped', 'the worker was stopped');
   }

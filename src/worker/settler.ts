@@ -75,7 +75,6 @@ export class Settler {
     this.#track(this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error)));
   }
 
-  /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay);
   }

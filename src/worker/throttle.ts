@@ -1,9 +1,12 @@
 import { LONGEST_TIMER_MS } from './leases.js';
+import type { WorkerOptions } from './options.js';
+
+type BeforeStart = NonNullable<WorkerOptions['beforeStart']>;
 
 /** A start may be this late without delaying the starts after it, ms: timers fire late. */
 const SLACK_MS = 10;
 
-/** Decides when the next handler may start: at most so many a second, and none while {@link BeforeStart} says wait. */
+/** Decides when the next handler may start: at most so many a second, and none while `beforeStart` says wait. */
 export class Throttle {
   readonly #intervalMs: number;
   readonly #beforeStart: BeforeStart;
@@ -25,7 +28,6 @@ export class Throttle {
     return !this.#mustWait() && this.#isTime();
   }
 
-  /** Cancels the timer. */
   close(): void {
     clearTimeout(this.#timer);
   }
@@ -54,6 +56,3 @@ export class Throttle {
     return true;
   }
 }
-
-/** Called before each start of a handler. While the promise it returns is pending, no handler starts. */
-export type BeforeStart = () => Promise<unknown> | undefined;
