@@ -106,10 +106,8 @@ export class Enqueuer {
     if (unclear.length > 0)
       throw first.length > 0 ? unconfirmed(results, { doubt: earlier }) : unknownOutcome(unclear, earlier);
     if (collided.length > 0) {
-      const again = await this.#put(
-        collided.map((i) => ({ ready: { ...(jobs[i] as ReadyJob), id: newId() }, ours: true })),
-        options,
-      );
+      const renamed = collided.map((i) => ({ ready: { ...(jobs[i] as ReadyJob), id: newId() }, ours: true }));
+      const again = await this.#put(renamed, options);
       for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
     }
     if (confirmation && 'doubt' in confirmation) throw unconfirmed(results, confirmation);
@@ -138,10 +136,8 @@ export class Enqueuer {
       if (!isDelayqError(error, 'unknown')) throw error;
       const doubt = doubtOf(error.cause as DelayqError, "Redis's reply was lost, and the repeat failed: ");
       if (sent) return { ...sent, confirmation: doubt };
-      throw unknownOutcome(
-        jobs.map(({ id }) => id),
-        doubt.doubt,
-      );
+      const ids = jobs.map(({ id }) => id);
+      throw unknownOutcome(ids, doubt.doubt);
     }
   }
 

@@ -112,15 +112,8 @@ export class Queue {
    * (default: the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes
    * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
-  async drain({
-    limit = MAX_CALL,
-    leaseMs,
-    cutoff,
-  }: {
-    limit?: number;
-    leaseMs?: number | undefined;
-    cutoff?: number | undefined;
-  } = {}): Promise<scripts.Drained> {
+  async drain(options: { limit?: number; leaseMs?: number | undefined; cutoff?: number | undefined } = {}) {
+    const { limit = MAX_CALL, leaseMs, cutoff } = options;
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: consumer() });
@@ -153,14 +146,8 @@ export class Queue {
   async nack(jobs: readonly Given[], { mode = 'retry', error, backoff }: NackOptions = {}): Promise<Nacked[]> {
     for (const { delayMs = 0 } of jobs) checkMs(delayMs, 'delayMs');
     const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random(), wake: this.#wake };
-    return this.#settle(jobs, (some) =>
-      scripts.nack(
-        this.redis,
-        this.#keys,
-        some.map((job) => ({ ...job, error: job.error ?? error })),
-        options,
-      ),
-    );
+    const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
+    return this.#settle(given, (some) => scripts.nack(this.redis, this.#keys, some, options));
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
