@@ -140,9 +140,10 @@ const CLOCK = /^(\d\d?):(\d\d)(?::(\d\d))?$/;
 export function parseAt(text: string, { zone, now }: { zone: string; now: number }) {
   const bad = (why: string, next = 'write it as 2026-11-21T14:00:00+01:00, "2026-11-21 14:00", 14:00 or @1795266000') =>
     badTime(`"${text}" is not a time`, why, next);
+  const instant = (ms: number) => ({ ms, past: ms < now });
 
   const epoch = /^@(\d{1,11}(?:\.\d{1,3})?)$/.exec(text);
-  if (epoch) return instant(Math.round(Number(epoch[1]) * 1_000), now);
+  if (epoch) return instant(Math.round(Number(epoch[1]) * 1_000));
   if (text.startsWith('@')) throw bad('@ must be followed by seconds since 1970', 'write it as @1795266000');
   if (/^\d+$/.test(text))
     throw bad(
@@ -153,18 +154,18 @@ export function parseAt(text: string, { zone, now }: { zone: string; now: number
     throw bad('it has no time of day', `write "${text.length === 10 ? text : `${text}-01`} 09:00"`);
 
   const clock = CLOCK.exec(text);
-  if (clock) return instant(nextOccurrence(text, clock, zone, now, bad), now);
+  if (clock) return instant(nextOccurrence(text, clock, zone, now, bad));
 
   const match = WALL.exec(text);
   if (!match) throw bad('the format is not known');
   const [, year, month, day, hour, minute, second = '0', fraction = '0', offset] = match as unknown as string[];
   const wall =
     wallTime([year, month, day, hour, minute, second].map(Number), bad) + Math.floor(Number(`0.${fraction}`) * 1_000);
-  if (offset === undefined) return instant(onlyInstant(text, wall, zone), now);
-  if (offset.toUpperCase() === 'Z') return instant(wall, now);
+  if (offset === undefined) return instant(onlyInstant(text, wall, zone));
+  if (offset.toUpperCase() === 'Z') return instant(wall);
   const [hours, minutes] = offset.slice(1).split(':').map(Number) as [number, number];
   if (hours > 23 || minutes > 59) throw bad('there is no such UTC offset');
-  return instant(wall - (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000, now);
+  return instant(wall - (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000);
 }
 
 /**
@@ -176,10 +177,6 @@ export function parseMoment(text: string, { zone, now }: { zone: string; now: nu
   if (/^[-+]/.test(text)) return now + (text.startsWith('-') ? -1 : 1) * parseDuration(text.slice(1));
   const clock = CLOCK.test(text) ? text.replace(/^\d:/, '0$&') : undefined;
   return parseAt(clock ? `${formatTime(now, zone).slice(0, 10)} ${clock}` : text, { zone, now }).ms;
-}
-
-function instant(ms: number, now: number) {
-  return { ms, past: ms < now };
 }
 
 /** Returns a calendar date and time, taken as UTC, in ms. Throws `bad` for 31 February or 25:00. */

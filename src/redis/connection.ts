@@ -139,10 +139,7 @@ export class Connection {
     if (this.#pinned?.stream !== stream) {
       const call = async (command: string, ...args: Arg[]) => {
         if (client.stream === stream && stream.writable) return this.#send(client, command, args);
-        throw new DelayqError('unreachable', `lost the connection to Redis at ${this.address}`, {
-          why: 'the connection was closed',
-          next: 'check that Redis is up, then repeat',
-        });
+        throw this.#lost('unreachable', 'the connection was closed');
       };
       this.#pinned = { stream, caller: { address: this.address, call } };
     }
@@ -194,11 +191,13 @@ export class Connection {
     const sent = !/isn't writeable/.test(error.message);
     const late = /timed out/.test(error.message);
     this.#drop(client);
-    return new DelayqError(sent ? 'unknown' : 'unreachable', `lost the connection to Redis at ${this.address}`, {
-      why: late ? `no answer within ${DEADLINE_MS / 1000} s` : connectionFault(this.#trouble ?? error),
-      next: 'check that Redis is up, then repeat',
-      cause: error,
-    });
+    const why = late ? `no answer within ${DEADLINE_MS / 1000} s` : connectionFault(this.#trouble ?? error);
+    return this.#lost(sent ? 'unknown' : 'unreachable', why, error);
+  }
+
+  #lost(code: 'unknown' | 'unreachable', why: string, cause?: Error): DelayqError {
+    const next = 'check that Redis is up, then repeat';
+    return new DelayqError(code, `lost the connection to Redis at ${this.address}`, { why, next, cause });
   }
 
   /** Returns the time of Redis's clock, ms. */
