@@ -35,13 +35,7 @@ export class DelayqError extends Error {
   constructor(
     code: ErrorCode,
     what: string,
-    more: {
-      why?: string | undefined;
-      next?: string | undefined;
-      ids?: readonly string[];
-      stored?: boolean;
-      cause?: unknown;
-    } = {},
+    more: Partial<Pick<DelayqError, 'why' | 'next' | 'ids' | 'stored' | 'cause'>> = {},
   ) {
     super(what, more.cause === undefined ? undefined : { cause: more.cause });
     this.code = code;

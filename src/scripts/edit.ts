@@ -23,12 +23,7 @@ export async function cancel(redis: Connection, keys: QueueKeys, ids: readonly I
 export type Requeued = 'requeued' | 'missing' | 'orphaned' | 'bad-id';
 
 /** Puts dead jobs back into pending and resets their counts. At most {@link MAX_CALL}. */
-export const requeue = spreader<Requeued>('edit/requeue', {
-  r: 'requeued',
-  m: 'missing',
-  o: 'orphaned',
-  i: 'bad-id',
-});
+export const requeue = spreader<Requeued>('edit/requeue', { r: 'requeued', m: 'missing', o: 'orphaned', i: 'bad-id' });
 
 /** The result of a reschedule: the job has its new due time, or it is not pending. */
 export type Rescheduled = 'rescheduled' | 'active' | 'dead' | 'missing';

@@ -74,7 +74,12 @@ export interface Snapshot {
   readonly stats: Readonly<Record<string, number>>;
   /** Earlier states of the queue, about one for each of the last minutes in which it was used, oldest first. */
   readonly samples: readonly Sample[];
-  readonly lateness: Lateness;
+  readonly lateness: {
+    /** Deliveries up to `upTo` ms late that are not in an earlier bucket. The last bucket has no limit (Infinity). */
+    readonly buckets: readonly { readonly upTo: number; readonly count: number }[];
+    /** The sum of all latenesses, ms. */
+    readonly sum: number;
+  };
   /** How many pending jobs fall due in the requested intervals; the first begins now. */
   readonly ahead: readonly Span[];
   readonly config: Readonly<Record<string, string>>;
@@ -85,14 +90,6 @@ export interface Span {
   readonly from: number;
   readonly to: number;
   readonly count: number;
-}
-
-/** Deliveries by lateness. */
-interface Lateness {
-  /** Deliveries up to `upTo` ms late that are not in an earlier bucket. The last bucket has no limit (Infinity). */
-  readonly buckets: readonly { readonly upTo: number; readonly count: number }[];
-  /** The sum of all latenesses, ms. */
-  readonly sum: number;
 }
 
 /** Tolerated clock skew, ms. */
@@ -128,10 +125,7 @@ export async function inspect(
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
     upcoming: rows(reply[10], 0, 2).map(([id, due]) => ({ id: idWord(idOf(id as Buffer)), due: time(due) })),
     stats: Object.fromEntries(
-      [...stats.keys()]
-        .filter((name) => !/^(at|late):|^sampled$/.test(name))
-        .map((name) => [name, counter(name)] as const)
-        .filter(([name, value]) => name !== 'drained' || value > 0),
+      [...stats.keys()].filter((name) => !/^(at|late):|^sampled$/.test(name)).map((name) => [name, counter(name)]),
     ),
     samples: readSamples(stats),
     lateness: {

@@ -4,7 +4,7 @@ import type { Connection } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { bytes, rows, text } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
-import { answered, LEASES, lettersOf } from './answers.js';
+import { answered, LEASES, lettersOf, STATES } from './answers.js';
 
 /** A job in the form in which it is stored. */
 export interface Parcel {
@@ -53,7 +53,6 @@ export async function forgetTokens(
 /** A job that is held for a move, or why it is not. */
 export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active' | 'missing' | 'orphaned';
 
-const HELD = { p: 'pending', d: 'dead' } as const;
 const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
 
 /**
@@ -68,9 +67,10 @@ export async function hold(
 ): Promise<Hold[]> {
   const reply = await run(redis, 'transfer/hold', keys, [lettersOf(states), receipt, by, MAX_BYTES, ...ids]);
   return rows(reply, 1, 5).map(([letter, score, token, record, payload], i) => {
-    const state = HELD[text(letter) as keyof typeof HELD];
-    if (!state) return NOT_HELD[text(letter)] as Hold;
+    const not = NOT_HELD[text(letter)];
+    if (not) return not;
     const id = Buffer.from(ids[i] as string);
+    const state = STATES[text(letter)] as Parcel['state'];
     const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
     return { parcel, token: text(token) };
   });

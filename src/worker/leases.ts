@@ -28,7 +28,6 @@ export interface Taken {
   readonly leaseMs: number;
 }
 
-/** A job to give back. */
 export interface GiveBack {
   readonly job: Job;
   /** Delay until it is due again, ms. */

@@ -33,7 +33,6 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }
 
-/** Options with their defaults. */
 export type CheckedOptions = ReturnType<typeof checkOptions>;
 
 /** Fills in defaults. Throws a `usage` error for an invalid option. */

@@ -8,7 +8,6 @@ import { POLL_MS } from '../redis/keys.js';
  */
 export type OnTrouble = (error: DelayqError | undefined, queue?: Queue) => void;
 
-/** The state of a queue that cannot be used for now. */
 interface Outage {
   readonly error: DelayqError;
   /** When to try the queue again, by the monotonic clock, ms. */
