@@ -72,17 +72,12 @@ export async function withRetries<T>(call: () => Promise<T>, { until, giveUpAt, 
  */
 export async function answerBy<T>(giveUpAt: () => number, call: Promise<T>): Promise<T> {
   const least = performance.now() + LEAST_MS;
+  const why = 'no reply arrived before the time to stop was over';
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const check = () => {
       if (performance.now() < Math.max(least, giveUpAt())) timer = setTimeout(check, CHECK_MS);
-      else
-        reject(
-          new DelayqError('unknown', 'gave up waiting for Redis', {
-            why: 'no reply arrived before the time to stop was over',
-            next: 'check that Redis is up',
-          }),
-        );
+      else reject(new DelayqError('unknown', 'gave up waiting for Redis', { why, next: 'check that Redis is up' }));
     };
     timer = setTimeout(check, LEAST_MS);
   });
@@ -99,13 +94,11 @@ export async function settleWithRetries<A extends Answer | Nacked>(
   limits: RetryLimits,
 ): Promise<A[]> {
   let lostReply = false;
-  const answers = await withRetries(
-    () =>
-      settle().catch((error: unknown) => {
-        lostReply ||= isDelayqError(error, 'unknown');
-        throw error;
-      }),
-    limits,
-  );
+  const call = () =>
+    settle().catch((error: unknown) => {
+      lostReply ||= isDelayqError(error, 'unknown');
+      throw error;
+    });
+  const answers = await withRetries(call, limits);
   return lostReply ? answers.map(afterRepeat) : answers;
 }

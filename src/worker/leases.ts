@@ -56,7 +56,7 @@ export class Leases {
   #tickMs = Number.POSITIVE_INFINITY;
   readonly #renewing = new Set<Queue>();
   /** When to give up settling, by the monotonic clock, ms. */
-  #giveUpAt = Number.POSITIVE_INFINITY;
+  giveUpAt = Number.POSITIVE_INFINITY;
   /** Queues that cannot be used for now. */
   readonly outages = new Outages();
 
@@ -134,11 +134,7 @@ export class Leases {
 
   /** Gives up settling `ms` from now, whatever the state of Redis. */
   giveUpAfter(ms: number): void {
-    this.#giveUpAt = Math.min(this.#giveUpAt, performance.now() + ms);
-  }
-
-  get giveUpAt(): number {
-    return this.#giveUpAt;
+    this.giveUpAt = Math.min(this.giveUpAt, performance.now() + ms);
   }
 
   /** Removes jobs that are done. The answers are in the order of the jobs. */
@@ -206,8 +202,8 @@ export class Leases {
 
   #retryLimits(): RetryLimits {
     const end = performance.now() + (this.#options.retryMs ?? Number.POSITIVE_INFINITY);
-    const giveUpAt = () => this.#giveUpAt;
-    return { until: () => Math.min(end, this.#giveUpAt), giveUpAt, onTrouble: this.#options.onTrouble };
+    const giveUpAt = () => this.giveUpAt;
+    return { until: () => Math.min(end, this.giveUpAt), giveUpAt, onTrouble: this.#options.onTrouble };
   }
 
   /** Adds what happens to the jobs to an error that did not pass in time. */
