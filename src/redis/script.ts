@@ -53,10 +53,7 @@ const textOf = (name: Name) => [...LIBRARIES, ...(MORE_LIBRARIES[name] ?? []), n
 declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
-/**
- * Returns the SHA-1 by which Redis knows a script.
- * @public for scripts/bundle.js
- */
+/** @public for scripts/bundle.js */
 export function shaOf(name: Name): string {
   const sha = shas.get(name) ?? createHash('sha1').update(textOf(name)).digest('hex');
   shas.set(name, sha);

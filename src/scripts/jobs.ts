@@ -5,8 +5,6 @@ import { number, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
 
-const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
-
 /**
  * Puts jobs into pending, all or none. At most {@link MAX_CALL}. `written` is false if Redis wrote nothing, not even a
  * counter. `begun` is true if the queue may be new, so that its name must be listed.
@@ -24,7 +22,7 @@ export async function enqueue(
   const [now, letters, written] = await run(redis, 'jobs/enqueue', keys, args);
   return {
     now: number(now),
-    outcomes: words(letters, OUTCOMES),
+    outcomes: words<Outcome>(letters, { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' }),
     written: number(written) > 0,
     begun: number(written) === 2,
   };
@@ -115,8 +113,6 @@ export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Hel
   return answered(await run(redis, 'jobs/ack', keys, receiptsOf(jobs)), LEASES);
 }
 
-const NACK_ANSWERS: Record<string, NackAnswer> = { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' };
-
 /**
  * Gives jobs back whose lease is still held: `retry` counts a failure, `dead` ends them, `release` counts nothing.
  * `backoff` as text ('': the queue's); `jitter`, 0 to 1, varies an exponential one. At most {@link MAX_CALL}.
@@ -130,7 +126,7 @@ export async function nack(
   const { mode, backoff, jitter, wake } = options;
   const args = jobs.flatMap(({ id, receipt, delayMs = '', error = '' }) => [id, receipt, delayMs, errorText(error)]);
   const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, wake.channel, wake.pollMs, ...args]);
-  const { now, answers } = answered(reply, NACK_ANSWERS);
+  const { now, answers } = answered<NackAnswer>(reply, { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' });
   return { now, answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
 }
 

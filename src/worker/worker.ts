@@ -77,7 +77,8 @@ export class BatchWorker {
     this.#settler = new Settler(this.#leases, backoff, {
       onSettled: (settlement, outcome, delayMs) => this.#settled(settlement, outcome, delayMs),
       onRoom: () => this.#advance(),
-      onFailed: (error) => this.#notSettled(error),
+      // If nothing more is fetched anyway, the jobs of other queues are finished.
+      onFailed: (error) => this.#fail(error, this.#drained && !isPassing(error)),
     });
   }
 
@@ -182,8 +183,7 @@ export class BatchWorker {
         this.#drained = true;
         // If other queues work, the jobs that were taken from them are handled first.
         const { outages } = this.#leases;
-        if (error !== outages.error || outages.all) this.#fail(error);
-        else this.#failAtEnd(error);
+        this.#fail(error, error === outages.error && !outages.all);
       },
     );
   }
@@ -245,22 +245,10 @@ export class BatchWorker {
     this.#options.onResult?.({ queue, job, outcome, ms, error, delayMs });
   }
 
-  /** Jobs of a queue could not be settled. If nothing more is fetched anyway, the jobs of other queues are finished. */
-  #notSettled(error: unknown): void {
-    if (this.#drained && !isPassing(error)) this.#failAtEnd(error);
-    else this.#fail(error);
-  }
-
-  /** Stops the run, which then throws `error`. */
-  #fail(error: unknown): void {
+  /** Ends the run, which then throws `error`. Stops it, unless the jobs that were taken are handled first. */
+  #fail(error: unknown, atEnd = false): void {
     this.#problem ??= error;
-    this.stop();
-    this.#advance();
-  }
-
-  /** Lets the run finish, which then throws `error`. */
-  #failAtEnd(error: unknown): void {
-    this.#problem ??= error;
+    if (!atEnd) this.stop();
     this.#advance();
   }
 }
