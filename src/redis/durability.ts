@@ -197,11 +197,8 @@ function explained(error: DelayqError, address: string): DelayqError {
     return noDisk(why, 'turn it on with CONFIG SET appendonly yes, and also in its configuration file');
   }
   if (/cannot be used with replica/.test(said)) {
-    return new DelayqError('temporary', `Redis at ${address} refused the call`, {
-      why: said,
-      next: 'this is a replica: connect to the primary',
-      cause: error,
-    });
+    const next = 'this is a replica: connect to the primary';
+    return new DelayqError('temporary', `Redis at ${address} refused the call`, { why: said, next, cause: error });
   }
   return error;
 }
