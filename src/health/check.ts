@@ -36,8 +36,8 @@ export interface Checked {
 }
 
 /**
- * Checks a queue, by the snapshot that {@link Inspector.inspect} returned, against limits. A paused queue is always a
- * warning.
+ * Checks a queue, by the snapshot that {@link Inspector.inspect} returned, against limits. A paused queue is at
+ * least a warning.
  */
 export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
   const { pending, active, due, dead } = snapshot;

@@ -51,7 +51,7 @@ const KINDS: {
 
 function count(name: string) {
   return {
-    parse: (text: string) => checkCount(/^\d+$/.test(text) ? Number(text) : Number.NaN, name),
+    parse: (text: string) => checkCount(/^\d+$/.test(text) ? Number(text) : Number.NaN, name, text),
     format: String,
     pack: (n: number) => String(checkCount(n, name)),
     unpack: numberOf,

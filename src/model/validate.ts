@@ -36,9 +36,9 @@ export function checkMs(ms: number, what: string, least = 0): number {
 }
 
 /** Returns `value` if it is a whole number from 1, or undefined. Throws `usage` otherwise. */
-export function checkCount<N extends number | undefined>(value: N, what: string): N {
+export function checkCount<N extends number | undefined>(value: N, what: string, given = String(value)): N {
   if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) return value;
-  throw new DelayqError('usage', `${what} cannot be ${printable(String(value))}`, {
+  throw new DelayqError('usage', `${what} cannot be ${printable(given)}`, {
     why: 'it must be a whole number of at least 1',
     next: 'give a number such as 5',
   });

@@ -27,7 +27,7 @@ export function parseUrl(text: string): Address {
   const bad = (why: string) =>
     new DelayqError('usage', 'the Redis URL cannot be read', {
       why,
-      next: 'write it as redis://[user:password@]host[:port][/db], rediss://… or unix:///path/to/redis.sock',
+      next: 'write it as redis://host:6379/0 (user:password@ goes before the host), rediss://… or unix:///path/to/redis.sock',
     });
   const scheme = /^(rediss?|unix):\/\//i.exec(text)?.[1]?.toLowerCase();
   if (scheme === undefined) throw bad('it does not begin with redis://, rediss:// or unix://');

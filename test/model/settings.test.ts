@@ -25,4 +25,8 @@ describe('a setting', () => {
   ])('%s=%s is rejected', (name, text) => {
     expect(() => parseSetting(name, text)).toThrow(expect.objectContaining({ code: 'usage' }));
   });
+
+  it('that is no number is quoted as it was given', () => {
+    expect(() => parseSetting('tries', 'many')).toThrow('tries cannot be "many"');
+  });
 });

@@ -275,8 +275,8 @@ async function apply<R extends string>(run: Run<R>, selection: Selection): Promi
   else if (!options.quiet) {
     say(context, `${summary()}${stop.aborted ? `; stopped: repeat the command to ${verb} the rest` : ''}`);
     for (const [result, n] of Object.entries<number>(counts)) {
-      const { total } = results[result as R];
-      if (!isNamed && total && n > 0) say(context, `${grouped(n)} of them ${total}`);
+      const { text, total } = results[result as R];
+      if (!isNamed && total && n > 0) say(context, `${grouped(n)} of them ${n === 1 ? text : total}`);
     }
   }
   if (countOf(({ isDone, isElsewhere }) => !isDone && (isNamed || !isElsewhere)) > 0)

@@ -31,8 +31,8 @@ export function checkCommand(context: Context): Command {
     .option('--warn-pending <n>', 'warning, like --max-pending', limit)
     .action((queues: string[], options: Options) => run(context, queues, options));
   details(command, [
-    'Default limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A paused queue is',
-    'always a warning. Drains count even if they found no jobs, so an idle queue is',
+    'Default limits: --warn-lag 2m --warn-dead 0 --max-lag 5m. A paused queue is at',
+    'least a warning. Drains count even if they found no jobs, so an idle queue is',
     'OK while cron drains it. Performance data follows a |; with several queues each',
     'name starts with that of its queue.',
     '',
