@@ -15,7 +15,7 @@ const WORKER = `node '${path('worker.js')}'`;
 const WITH_PARENT = 'setpriv --pdeathsig KILL';
 
 /** Programs that read the lines of a drain, at most 64 KiB ahead: the interpreter, and the command. */
-const ALL_READERS = {
+export const ALL_READERS = {
   node: ['node', READER],
   python: ['python3', `python3 '${path('reader.py')}'`],
   awk: ['mawk', `mawk -W interactive -f '${path('reader.awk')}'`],

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,9 +7,10 @@ import { delayq, linesOf } from '../support/cli.js';
 import { freshQueue, redisUrl } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
-import { Consumer, READERS, type ReaderName } from './consumers.js';
+import { ALL_READERS, Consumer, READERS, type ReaderName } from './consumers.js';
 import { readLog } from './ledger.js';
 import { repeat, seed } from './options.js';
+import { payloadOf } from './producers.js';
 import { Random } from './random.js';
 
 /** What happens to a pipeline. */
@@ -91,5 +93,19 @@ describe.concurrent(`drain | reader (seed ${seed})`, { timeout: 60_000 + repeat 
     it(`${name}, ${stream}: ${strike}, and no job is lost (failures 35)`, async () => {
       for (let n = 0; n < repeat; n++) await play(name, stream, strike, new Random(seed + n));
     });
+  }
+});
+
+it.runIf(READERS.includes('awk'))('awk takes no line without its end for a job, nor what mawk repeats after it', () => {
+  const envelope = (id: string, payload: string) =>
+    `{"queue":"q","id":"${id}","receipt":"r","attempt":1,"due":1795328621802,"payload":${payload}}\n`;
+  const whole = envelope('long', payloadOf('long', 'ok', 20_000)) + envelope('text', '"x"');
+  const cut = envelope('cut', payloadOf('cut', 'ok', 100));
+  for (const length of [20, 60, 100, 150, cut.length - 3]) {
+    const log = join(temporaryDirectory(), 'log');
+    const env = { ...process.env, CHAOS_LOG: log, CHAOS_RUN: 'awk' };
+    const { status } = spawnSync('sh', ['-c', ALL_READERS.awk[1]], { input: whole + cut.slice(0, length), env });
+    expect(status).toBe(0);
+    expect(readFileSync(log, 'utf8').match(/^\S*/gm)).toEqual(['long', 'text', '']);
   }
 });
