@@ -17,7 +17,7 @@ for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') d
 
 -- The backoff: 15 s, 1 min, 4 min, 16 min, 1 h, each times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of
 -- a call evenly.
-local function pause(failures, i)
+local function backoff(failures, i)
   if #steps > 0 then return steps[math.min(failures, #steps)] end
   local spread = (jitter + i * 0.618033988749895) % 1
   return math.floor(math.min(15000 * 4 ^ (failures - 1), 3600000) * (0.8 + 0.4 * spread))
@@ -52,7 +52,7 @@ for i, id in ipairs(ids) do
         bury(id, rec, mode == 'dead' and 'refused' or 'failed')
         letters[i], died = 'd', died + 1
       else
-        delays[i] = math.min(tonumber(delay) or pause(rec.failures, i), 1e14)
+        delays[i] = math.min(tonumber(delay) or backoff(rec.failures, i), 1e14)
         due = now + delays[i]
         redis.call('ZADD', pending, due, id)
         write(id, rec)

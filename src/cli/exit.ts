@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../internal.js';
 import type { Outcome } from './host/context.js';
 
-/** What the process exits with: the one place where an outcome becomes an exit status. */
+/** What the process exits with for each outcome: main.ts collects them, and nothing else knows these numbers. */
 const STATUSES: Readonly<Record<Outcome | ErrorCode, number>> = {
   // Commands that ran to their end, or were stopped
   incomplete: 1,

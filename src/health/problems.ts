@@ -22,8 +22,8 @@ interface Known {
 }
 
 /**
- * Returns the problems of a queue, the worst first. The only place that decides what is wrong and puts it into words:
- * inspect, check and doctor take from here what they report.
+ * Returns the problems of a queue, the worst first. The only place that decides what is wrong, for inspect and doctor.
+ * check has limits of its own, and takes only the words from here.
  */
 export function problems(queue: string, snapshot: Snapshot, known: Known = {}): Problem[] {
   const stopped = notDrained(snapshot) ?? paused(queue, snapshot, known.until);
