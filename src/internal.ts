@@ -12,7 +12,7 @@ export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { idOf, idWord, timeOfId } from './model/id.js';
-export { MAX_ERROR } from './model/job.js';
+export { MAX_ERROR, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
 export { DEFAULT_SETTINGS, formatSetting, parseSetting, readSettings, SETTING_NAMES } from './model/settings.js';
 export { grouped, many, printable, shellWord } from './model/text.js';

@@ -1,5 +1,5 @@
 import { type Id, idOf } from '../model/id.js';
-import type { StoredJob } from '../model/job.js';
+import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
@@ -18,7 +18,7 @@ const MAX_LEASES = 250;
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
   /** States to select from, in the order in which jobs are listed. */
-  readonly states: readonly StoredJob['state'][];
+  readonly states: readonly State[];
   /** Earliest and latest time, both included, ms since 1970. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
@@ -112,7 +112,7 @@ export class Inspector {
   async count(queue: string, { states, from, to, text, limit = Number.POSITIVE_INFINITY }: Filter) {
     if (text !== undefined) return undefined;
     const keys = this.#keys(queue);
-    const count = (state: StoredJob['state']) => this.#redis.call('ZCOUNT', keys[state], from ?? '-inf', to ?? '+inf');
+    const count = (state: State) => this.#redis.call('ZCOUNT', keys[state], from ?? '-inf', to ?? '+inf');
     const counts = await Promise.all(states.map(count));
     const total = counts.reduce<number>((sum, n) => sum + Number(n), 0);
     return Math.min(limit, total);
@@ -142,7 +142,7 @@ export class Inspector {
     queue: string,
     { states, from, to }: Filter,
     limit = Number.POSITIVE_INFINITY,
-  ): AsyncGenerator<{ state: StoredJob['state']; ids: Id[] }> {
+  ): AsyncGenerator<{ state: State; ids: Id[] }> {
     let left = limit;
     for (const state of states) {
       let before: readonly Reply[] = [];

@@ -44,7 +44,7 @@ export interface MoveEnd {
   readonly wake: Wake;
 }
 
-type Held = Exclude<moves.Hold, string>;
+type HeldJob = Exclude<moves.Hold, string>;
 
 const holderOf = (to: string) => `move:${to}`;
 
@@ -68,10 +68,10 @@ async function copyAndFinish(
   redis: Connection,
   from: MoveEnd,
   to: MoveEnd,
-  jobs: readonly Held[],
+  jobs: readonly HeldJob[],
   receipt: string,
 ): Promise<Moved[]> {
-  const finish = (some: readonly Held[], moved: (i: number) => boolean) => {
+  const finish = (some: readonly HeldJob[], moved: (i: number) => boolean) => {
     const items = some.map(({ parcel: { id } }, i) => ({ id, moved: moved(i) }));
     return moves.finish(redis, from.keys, items, { receipt, wake: from.wake });
   };

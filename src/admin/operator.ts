@@ -1,6 +1,6 @@
 import { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
-import type { StoredJob } from '../model/job.js';
+import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkMs, checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
@@ -32,7 +32,7 @@ export class Operator {
   async cancel(
     queue: string,
     ids: readonly Id[],
-    states: readonly StoredJob['state'][] = ['pending', 'active', 'dead'],
+    states: readonly State[] = ['pending', 'active', 'dead'],
   ): Promise<acts.Cancelled[]> {
     return inSlices(ids, (some) => acts.cancel(this.#redis, this.#keys(queue), some, states));
   }
@@ -72,10 +72,7 @@ export class Operator {
    * Removes all jobs of `states` (default: any), and yields how many each call removed. If all states are purged, active
    * jobs are removed in slices, and everything else at once when none is left. Running handlers are not stopped.
    */
-  async *purge(
-    queue: string,
-    states: readonly StoredJob['state'][] = ['pending', 'active', 'dead'],
-  ): AsyncGenerator<acts.Purged> {
+  async *purge(queue: string, states: readonly State[] = ['pending', 'active', 'dead']): AsyncGenerator<acts.Purged> {
     for (let more = true; more; ) {
       const purged = await acts.purge(this.#redis, this.#keys(queue), states, SLICE);
       more = purged.more;

@@ -1,8 +1,8 @@
 import type { ErrorCode } from '../internal.js';
-import type { Outcome } from './host/context.js';
+import type { RunOutcome } from './host/context.js';
 
 /** What the process exits with for each outcome: main.ts collects them, and nothing else knows these numbers. */
-const STATUSES: Readonly<Record<Outcome | ErrorCode, number>> = {
+const STATUSES: Readonly<Record<RunOutcome | ErrorCode, number>> = {
   // Commands that ran to their end, or were stopped
   incomplete: 1,
   empty: 3,
@@ -31,6 +31,6 @@ const STATUSES: Readonly<Record<Outcome | ErrorCode, number>> = {
 };
 
 /** The exit status for these outcomes: the highest of theirs, and 0 for none. */
-export function exitStatus(...outcomes: readonly (Outcome | ErrorCode)[]): number {
+export function exitStatus(...outcomes: readonly (RunOutcome | ErrorCode)[]): number {
   return Math.max(0, ...outcomes.map((outcome) => STATUSES[outcome]));
 }

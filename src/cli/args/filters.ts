@@ -1,9 +1,7 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, parseMoment, type StoredJob } from '../../internal.js';
+import { DelayqError, type Filter, parseMoment, type State } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
 import { count } from './options.js';
-
-type State = StoredJob['state'];
 
 /** The options that choose jobs: the same for every command that lists or edits jobs. */
 export interface FilterOptions extends Globals {

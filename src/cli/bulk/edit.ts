@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, type Id, Inspector, Operator, type StoredJob } from '../../internal.js';
+import { DelayqError, type Filter, type Id, Inspector, Operator, type State, type StoredJob } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/filters.js';
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
@@ -10,8 +10,6 @@ import { brief, jobTable } from '../views/jobs.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
 import { linesUntil } from './lines-until.js';
 import type { EditResult } from './results.js';
-
-type State = StoredJob['state'];
 
 export interface EditOptions extends FilterOptions {
   readonly all?: boolean;

@@ -42,7 +42,7 @@ const GRACE_MS = 30_000;
 const CALLS_IN_FLIGHT = 4;
 
 /** Settles jobs as their lines arrive, many in a call, and reports those that could not be settled. */
-export class Settler {
+export class LineSettler {
   readonly #context: Context;
   readonly #options: SettleOptions;
   readonly #settle: Settle;

@@ -1,13 +1,11 @@
 import { Command } from 'commander';
-import { DelayqError, exists, Inspector, Operator, type StoredJob } from '../../internal.js';
+import { DelayqError, exists, Inspector, Operator, type State } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import { decline, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
-
-type State = StoredJob['state'];
 
 interface Options extends Globals, Partial<Record<State, boolean>> {
   readonly forget?: boolean;

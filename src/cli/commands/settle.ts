@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { DelayqError, type NackOptions, settleWithRetries, withRetries } from '../../internal.js';
 import { addGlobals, details, duration, examples, positiveDuration } from '../args/options.js';
-import { type Settle, type SettleOptions, Settler } from '../bulk/settle.js';
+import { LineSettler, type Settle, type SettleOptions } from '../bulk/settle.js';
 import type { Context } from '../host/context.js';
 
 export function ackCommand(context: Context): Command {
@@ -96,7 +96,7 @@ async function settle(
   if (given.length === 0 && context.stdin.isTTY)
     throw usage('no jobs are given', 'give queue, id and receipt, or pipe lines into it: see --help');
 
-  const settler = new Settler(context, options, call);
+  const settler = new LineSettler(context, options, call);
   if (given.length === 3) {
     const [queue, id, receipt] = given as [string, string, string];
     await settler.add([{ queue, id, receipt, line: undefined }]);

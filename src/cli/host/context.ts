@@ -25,7 +25,7 @@ export interface Globals {
  * - `interrupted`: stopped by a signal before it was done
  * - the states of doctor and check
  */
-export type Outcome = 'incomplete' | 'empty' | 'interrupted' | ReturnType<typeof worst> | Checked['state'];
+export type RunOutcome = 'incomplete' | 'empty' | 'interrupted' | ReturnType<typeof worst> | Checked['state'];
 
 /** How long a stopped process waits for the reader of its stderr, ms. */
 const FLUSH_MS = 1_000;
@@ -42,7 +42,7 @@ export class Context {
   readonly stderr = process.stderr;
   readonly env = process.env;
   /** How the command has ended, if it throws nothing; of several outcomes the one with the highest status counts. */
-  readonly outcomes = new Set<Outcome>();
+  readonly outcomes = new Set<RunOutcome>();
   /** The reader of stdout has gone. */
   outputClosed = false;
   readonly #abort: () => never;
