@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -176,11 +176,39 @@ describe('monitoring', () => {
     await queue.drain();
     const { stdout } = await sh(`delayq metrics ${queue.name}`);
     const printed = new Set([...stdout.matchAll(/^([a-z_]+)\{/gm)].map(([, name]) => name));
-    for (const file of ['alerts.yml', 'alerts_test.yml']) {
+    for (const file of ['alerts.yml', 'alerts_test.yml', 'grafana.json']) {
       const names = new Set(text(file).match(/\bdelayq_[a-z_]+/g));
       expect(names.size).toBeGreaterThan(5);
       for (const name of names) expect([...printed], `${name} in ${file}`).toContain(name);
     }
+  });
+
+  const { panels, templating } = JSON.parse(text('grafana.json'));
+
+  it('has a Grafana board whose panels do not overlap, each with a query for the chosen queues', () => {
+    const cells = panels.flatMap(({ gridPos: { x, y, w, h } }: { gridPos: Record<'x' | 'y' | 'w' | 'h', number> }) => {
+      expect(x + w).toBeLessThanOrEqual(24);
+      return Array.from({ length: w * h }, (_, i) => `${x + (i % w)},${y + Math.floor(i / w)}`);
+    });
+    expect(new Set(cells).size).toBe(cells.length);
+    expect(new Set(panels.map(({ id }: { id: number }) => id)).size).toBe(panels.length);
+    expect(templating.list.map(({ name }: { name: string }) => name)).toEqual(['datasource', 'queue']);
+    for (const { title, description, targets } of panels) {
+      expect(description, title).toMatch(/\w/);
+      expect(targets.length, title).toBeGreaterThan(0);
+      for (const { expr } of targets) expect(expr, title).toContain('queue=~"$queue"');
+    }
+  });
+
+  it.runIf(has('promtool', '--version'))('has a Grafana board whose queries Prometheus understands', async () => {
+    const queries: string[] = panels.flatMap(({ targets }: { targets: { expr: string }[] }) =>
+      targets.map(({ expr }) => expr.replaceAll('$__rate_interval', '5m').replaceAll('$queue', '.*')),
+    );
+    const file = `${temporaryDirectory()}/rules.yml`;
+    const rules = queries.map((expr, i) => ({ record: `query:${i}`, expr }));
+    writeFileSync(file, JSON.stringify({ groups: [{ name: 'board', rules }] }));
+    const { code, stdout } = await sh(`promtool check rules ${file}`);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining(`${queries.length} rules found`) });
   });
 
   it.runIf(has('promtool', '--version'))('has rules that fire when they should, and only then', async () => {

@@ -191,16 +191,6 @@ describe('the cache of compiled code', () => {
     expect(all[0]).toMatchObject({ code: 0, stderr: '' });
     expect(kept()).toHaveLength(1);
   });
-
-  it('is not published', async () => {
-    writeFileSync(join(project, 'dist/cli/0000000000000000-test.cache'), '');
-    made.push(join(project, 'dist/cli/0000000000000000-test.cache'));
-    const { stdout } = await sh(`cd '${project}' && npm pack --dry-run --json --ignore-scripts`);
-    const files = JSON.parse(stdout)[0].files.map(({ path }: { path: string }) => path);
-    expect(files).toContain('dist/cli/main.cjs');
-    expect(files).toContain('bin/start.js');
-    expect(files.filter((path: string) => path.includes('.cache'))).toEqual([]);
-  });
 });
 
 describe('the bundle', () => {
