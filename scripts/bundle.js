@@ -1,13 +1,40 @@
-// Bundles the command line into dist/cli/main.cjs: a single file starts fastest, and its dynamic imports stay lazy. The
-// library is not bundled; tsc compiles it.
+// Bundles the library into dist/lib/index.js and the command line into dist/cli/main.cjs: a single file starts fastest,
+// and its dynamic imports stay lazy. tsc writes the declarations of the library beside it.
 import { createHash } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { build } from 'esbuild';
-import { SCRIPTS, shaOf } from '../dist/redis/script.js';
 
 const { version } = createRequire(import.meta.url)('../package.json');
+
+const common = { bundle: true, platform: 'node', target: 'node20' };
+
+// In a folder of dist/, as the bundles are: script.ts reads lua/ from there.
+const script = 'dist/cli/script.mjs';
+await build({ ...common, entryPoints: ['src/redis/script.ts'], outfile: script, format: 'esm' });
+const { SCRIPTS, shaOf } = await import(`../${script}`);
+rmSync(script);
 const shas = Object.fromEntries(SCRIPTS.map((name) => [name, shaOf(name)]));
+
+const define = {
+  'import.meta.url': 'moduleUrl',
+  DELAYQ_SHAS: JSON.stringify(shas),
+  DELAYQ_VERSION: JSON.stringify(version),
+};
+
+// CommonJS, because both import and require() of every Node load it, and both get the same classes.
+await build({
+  ...common,
+  entryPoints: ['src/index.ts'],
+  outfile: 'dist/lib/index.js',
+  format: 'cjs',
+  packages: 'external',
+  // Jest runs CommonJS without import().
+  supported: { 'dynamic-import': false },
+  banner: { js: "'use strict';\nconst moduleUrl = require('node:url').pathToFileURL(__filename);" },
+  define,
+});
+writeFileSync('dist/lib/package.json', '{ "type": "commonjs" }\n');
 
 /**
  * Replacements for modules that ioredis imports. With the originals a start takes up to 20 ms longer.
@@ -51,12 +78,10 @@ const replace = {
 };
 
 const { outputFiles } = await build({
+  ...common,
   entryPoints: ['src/cli/main.ts'],
   outfile: 'dist/cli/main.cjs',
   write: false,
-  bundle: true,
-  platform: 'node',
-  target: 'node20',
   format: 'cjs',
   minifySyntax: true,
   minifyWhitespace: true,
@@ -65,11 +90,7 @@ const { outputFiles } = await build({
   legalComments: 'inline',
   // bin/start.js runs the bundle as a vm.Script, which has neither import() nor import.meta.
   supported: { 'dynamic-import': false },
-  define: {
-    'import.meta.url': 'moduleUrl',
-    DELAYQ_SHAS: JSON.stringify(shas),
-    DELAYQ_VERSION: JSON.stringify(version),
-  },
+  define,
   plugins: [replace],
 });
 if (unused.size > 0) throw new Error(`ioredis no longer imports ${[...unused].join(', ')}: change REPLACED`);

@@ -1,6 +1,6 @@
 // What millions of pending jobs cost: the longest call that blocked Redis, and how the time of a drain grows, with due jobs
 // and with none.
-import { connect, Queue } from '../../dist/index.js';
+import { connect, Queue } from '../../dist/lib/index.js';
 import { installed, output } from '../processes.js';
 import { median, progress } from '../rounds.js';
 import { costs } from '../table.js';

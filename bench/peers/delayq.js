@@ -1,4 +1,4 @@
-import { connect, Queue, Worker } from '../../dist/index.js';
+import { connect, Queue, Worker } from '../../dist/lib/index.js';
 
 /** @param {import('./peer.js').Where} where */
 export async function open({ redis: { host, port } }) {
