@@ -47,11 +47,8 @@ export interface ReadyJob {
   readonly json: string | Buffer;
   readonly in: number;
   readonly at: number | undefined;
-  readonly tries: number | undefined;
-  readonly maxLost: number | undefined;
-  readonly ttl: number | undefined;
-  /** The record the job had before, instead of tries, maxLost and ttl. */
-  readonly record?: Buffer | undefined;
+  /** Its record; '' if it needs none. */
+  readonly record: string | Buffer;
 }
 
 /** The result of an enqueue. `kept`, `kept-dead`: a job with this id already existed, and was not changed. */
@@ -177,10 +174,15 @@ export function readyJob(job: NewJob): ReadyJob {
     json: jsonOf(job.payload).text,
     in: duration(job.in) ?? 0,
     at,
-    tries: checkCount(job.tries, 'tries'),
-    maxLost: checkCount(job.maxLost, 'maxLost'),
-    ttl: duration(job.ttl),
+    record: recordOf(job),
   };
+}
+
+/** The record of a new job, as JSON; '' if it needs none. Throws `usage` if a part of it is invalid. */
+export function recordOf({ tries, maxLost, ttl }: Pick<NewJob, 'tries' | 'maxLost' | 'ttl'>): string {
+  if (tries === undefined && maxLost === undefined && ttl === undefined) return '';
+  const limits = { tries: checkCount(tries, 'tries'), maxLost: checkCount(maxLost, 'maxLost'), ttl: duration(ttl) };
+  return JSON.stringify(limits);
 }
 
 /** Converts a duration to ms. Numbers over 100 years are cut to that. */

@@ -124,9 +124,8 @@ export class Queue {
    * if the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
    */
   async putBack(jobs: readonly Job[]): Promise<void> {
-    const none = { in: 0, tries: undefined, maxLost: undefined, ttl: undefined };
     for (const some of chunks(jobs)) {
-      const ready = some.map(({ id, payload, due, record }) => ({ ...none, id, json: payload, at: due, record }));
+      const ready = some.map(({ id, payload, due, record = '' }) => ({ id, json: payload, in: 0, at: due, record }));
       await this.#enqueuer.send(ready, 'keep').catch((error) => {
         const ids = some.map(({ id }) => id);
         throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;

@@ -16,7 +16,7 @@ export async function enqueue(
   { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
 ): Promise<{ now: number; outcomes: Outcome[]; written: boolean; begun: boolean }> {
   const times = unlessAlike(jobs, 'at', 'in').map(({ at, in: delay }) => (at === undefined ? `+${delay}` : at));
-  const records = unlessAlike(jobs, 'record', 'tries', 'maxLost', 'ttl').map(packRecord);
+  const records = unlessAlike(jobs, 'record').map(({ record }) => record);
   const head = [ifExists, wake.channel, wake.pollMs, jobs.length, times.length, records.length];
   const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => sendable(json)), ...times, ...records];
   const [now, letters, written] = await run(redis, 'jobs/enqueue', keys, args);
@@ -37,11 +37,6 @@ const sendable = (json: string | Buffer) => (typeof json === 'string' && json.le
 function unlessAlike(jobs: readonly ReadyJob[], ...fields: (keyof ReadyJob)[]): readonly ReadyJob[] {
   const alike = jobs.every((job) => fields.every((field) => job[field] === jobs[0]?.[field]));
   return alike ? jobs.slice(0, 1) : jobs;
-}
-
-function packRecord({ record, tries, maxLost, ttl }: ReadyJob): string | Buffer {
-  const plain = tries === undefined && maxLost === undefined && ttl === undefined;
-  return record ?? (plain ? '' : JSON.stringify({ tries, maxLost, ttl }));
 }
 
 /** The jobs that one call of drain took, and the state of the queue. */
