@@ -1,9 +1,9 @@
 -- Takes back expired leases, then takes due jobs, oldest due first, and drops those whose time to live has passed.
 -- ARGV   1 most jobs to take, 2 lease ms ('': the queue's, 0: remove them), 3 receipt, 4 consumer,
---        5 cutoff ms ('': now), 6 most payload bytes
+--        5 cutoff ms ('': now), 6 most bytes of payloads and records
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, bad id, taken back, died,
 --        the queue's tries, lease ms, then for each job id, due, counts (1: first attempt; otherwise attempt,
---        failures and tries as text), payload, and with lease 0 its record ('': none)
+--        failures and tries as text; with lease 0 a list of this text and the record), payload
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 if not (atLeast(1, ARGV[1]) and (ARGV[2] == '' or atLeast(0, ARGV[2])) and atLeast(1, ARGV[6])) then return BAD end
 local limit = math.min(tonumber(ARGV[1]), size[pending] > 2000000 and 100 or 250) -- Such a large set is not in the CPU cache.
@@ -20,8 +20,7 @@ end
 if size[pending] + size[active] + size[stats] == 0 then return { 'idle', now, -1, 0, 0, 0, 0, 0, tries, leaseMs } end
 
 -- First write: it frees memory, so a full server also accepts the rest.
-redis.call('HDEL', stats, 'drained')
-redis.call('HSET', stats, 'drained', now) sample()
+redis.call('HDEL', stats, 'drained') redis.call('HSET', stats, 'drained', now) sample()
 
 -- Limited, so that many expired leases do not delay due jobs.
 local lost, died = redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, math.min(limit, 200)), 0
@@ -44,7 +43,7 @@ end
 
 local found, ids, dues = redis.call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit), {}, {}
 for i = 1, #found / 2 do ids[i], dues[i] = found[2 * i - 1], found[2 * i] end
-local reply, taken, gone, leaseEnds, leased, n, step = {}, {}, {}, {}, {}, 0, leaseMs == 0 and 5 or 4
+local reply, taken, gone, leaseEnds, leased, n = {}, {}, {}, {}, {}, 0
 -- Format once, not for each job: formatting a number costs as much as storing it.
 local ends, before, after = string.format('%.0f', now + leaseMs), receipt .. ' ', ' ' .. string.format('%.0f', now) .. ' ' .. by
 local hasMeta, bytes, seen, slice, full = redis.call('EXISTS', meta) == 1, 0, 0, 1, false
@@ -56,7 +55,9 @@ while seen < #ids and not full do
   local bodies = redis.call('HMGET', payload, unpack(ids, seen + 1, upto))
   local records = hasMeta and redis.call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
   for i, body in ipairs(bodies) do
-    if n > 0 and body and bytes + #body > budget then full = true break end
+    local sent = leaseMs == 0 and records[i]
+    local length = #(body or '') + #(sent or '')
+    if n > 0 and bytes + length > budget then full = true break end
     seen = seen + 1
     local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
     local ttl = rec and counted(rec.ttl) or queueTtl
@@ -68,12 +69,11 @@ while seen < #ids and not full do
       gone[#gone + 1], dues[seen] = id, false
     else
       -- Counted indexes: `#` would search for the end each time.
-      local at, twice = n * step, 2 * n
-      n, bytes = n + 1, bytes + #body
+      local at, twice = n * 4, 2 * n
+      n, bytes = n + 1, bytes + length
       taken[n], leaseEnds[twice + 1], leased[twice + 1], reply[at + 1] = id, ends, id, id
       leaseEnds[twice + 2], leased[twice + 2], reply[at + 2] = id, before .. due .. after, due
-      reply[at + 3], reply[at + 4] = rec and countsOf(rec, tries) or 1, body
-      if leaseMs == 0 then reply[at + 5] = records[i] or '' end
+      reply[at + 3], reply[at + 4] = rec and countsOf(rec, tries, sent) or 1, body
     end
   end
   slice = math.min(slice * 2, 32)

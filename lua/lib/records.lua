@@ -62,10 +62,11 @@ local function queueLease(text)
   return math.max(counted(text, 60000), 1)
 end
 
--- The counts of a job in the reply of drain: attempt, failures, tries.
-local function countsOf(rec, tries)
+-- The counts of a job in the reply of drain: attempt, failures, tries. With `sent`, a list of them and of that.
+local function countsOf(rec, tries, sent)
   local failures, losses = counted(rec.failures, 0), counted(rec.losses, 0)
-  return string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
+  local counts = string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
+  return sent and { counts, sent } or counts
 end
 
 -- Checks the leases of the jobs ARGV[first], ARGV[first + step] … (an id, then its receipt). Returns the ids, a letter

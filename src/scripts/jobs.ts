@@ -1,5 +1,5 @@
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
-import type { Caller, Connection } from '../redis/connection.js';
+import type { Caller, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { number, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
@@ -74,17 +74,18 @@ export async function drain(
   const { limit, leaseMs, receipt, by, cutoff } = options;
   const reply = await run(redis, 'jobs/drain', keys, [limit, leaseMs ?? '', receipt, by, cutoff ?? '', MAX_BYTES]);
   const jobs: Job[] = [];
-  const width = leaseMs === 0 ? 5 : 4;
   const queueTries = number(reply[8]);
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 10; i < reply.length; i += width) {
-    const counts = reply[i + 2];
+  for (let i = 10; i < reply.length; i += 4) {
+    const head = reply[i + 2];
+    const record = Array.isArray(head) ? (head[1] as Buffer) : undefined;
+    const counts = record ? (head as Reply[])[0] : head;
     const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
     const id = text(reply[i]);
     const due = time(reply[i + 1]);
     const payload = reply[i + 3] as Buffer;
     const job = { id, due, attempt, failures, tries, receipt, payload };
-    jobs.push(leaseMs === 0 ? { ...job, record: reply[i + 4] as Buffer } : job);
+    jobs.push(record ? { ...job, record } : job);
   }
   const next = number(reply[2]);
   return {
