@@ -24,6 +24,7 @@ export { Doctor } from './health/doctor.js';
 export type { Finding } from './health/finding.js';
 export type { AuditOptions } from './health/id-audit.js';
 export { type Measured, metricsText } from './health/metrics.js';
+export type { Attributes } from './model/attributes.js';
 export type { Backoff } from './model/backoff.js';
 export { Spread } from './model/due-times.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './model/errors.js';

@@ -17,6 +17,9 @@ for i, id in ipairs(ids) do
     -- Keep what it was enqueued with. The time to live starts again, or the job would expire at once.
     local rec = read(records[i])
     local kept = { tries = rec.tries, maxLost = rec.maxLost, ttl = rec.ttl }
+    for name, value in pairs(rec) do
+      if string.sub(name, 1, 2) == 'a:' then kept[name] = value end
+    end
     if next(kept) then write(id, kept) else redis.call('HDEL', meta, id) end
   end
 end

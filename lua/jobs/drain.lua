@@ -3,7 +3,7 @@
 --        5 cutoff ms ('': now), 6 most bytes of payloads and records
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired, orphaned, bad id, taken back, died,
 --        the queue's tries, lease ms, then for each job id, due, counts (1: first attempt; otherwise attempt,
---        failures and tries as text; with lease 0 a list of this text and the record), payload
+--        failures and tries as text; in a list with the record, if it has attributes or the lease is 0), payload
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 if not (atLeast(1, ARGV[1]) and (ARGV[2] == '' or atLeast(0, ARGV[2])) and atLeast(1, ARGV[6])) then return BAD end
 local limit = math.min(tonumber(ARGV[1]), size[pending] > 2000000 and 100 or 250) -- Such a large set is not in the CPU cache.
@@ -55,7 +55,7 @@ while seen < #ids and not full do
   local bodies = redis.call('HMGET', payload, unpack(ids, seen + 1, upto))
   local records = hasMeta and redis.call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
   for i, body in ipairs(bodies) do
-    local sent = leaseMs == 0 and records[i]
+    local sent = records[i] and (leaseMs == 0 or string.find(records[i], '"a:', 1, true)) and records[i]
     local length = #(body or '') + #(sent or '')
     if n > 0 and bytes + length > budget then full = true break end
     seen = seen + 1

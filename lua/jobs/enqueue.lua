@@ -1,7 +1,7 @@
 -- Puts jobs into pending.
 -- ARGV   1 'keep' | 'replace', 2 wake channel, 3 poll interval ms, 4 number of jobs, 5 of times, 6 of records, then all
---        ids, all payloads, times ('+ms' from now | ms since 1970), records ('' | JSON with tries, maxLost, ttl).
---        Times and records repeat if there are fewer than jobs; at least one of each
+--        ids, all payloads, times ('+ms' from now | ms since 1970), records ('' | JSON with tries, maxLost, ttl and
+--        attributes as a:NAME). Times and records repeat if there are fewer than jobs; at least one of each
 -- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written, 2 if the
 --        queue may be new: the caller then lists it, because the list of queues is in another slot
 -- Atomic because due time and payload must appear together, and an id must be in only one set.

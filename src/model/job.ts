@@ -14,6 +14,7 @@
  * attempt   1 + failures + losses
  * dead      out of tries or losses, or rejected for good; kept until an operator acts
  */
+import { type Attributes, packAttributes } from './attributes.js';
 import { newId } from './id.js';
 import { jsonOf } from './payload.js';
 import { LONGEST_MS, parseDuration } from './time.js';
@@ -38,6 +39,11 @@ export interface NewJob {
   readonly maxLost?: number | undefined;
   /** Expires this long after its first due time: it is then dropped and counted. Default: the queue's. */
   readonly ttl?: number | string | undefined;
+  /**
+   * Short texts for its handler, besides the payload: at most 16. A name has 1 to 32 of the characters `a-z 0-9 -` and
+   * begins with a letter. A value has at most 128 bytes, and no control characters; undefined is left out.
+   */
+  readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
 }
 
 /** A checked job, ready to be sent. Durations and times are ms. */
@@ -85,6 +91,8 @@ export interface Job {
   readonly receipt: string;
   /** The payload's bytes, as stored. */
   readonly payload: Buffer;
+  /** What it was enqueued with besides its payload; empty if nothing. */
+  readonly attributes: Attributes;
   /** Only for a job that was removed on delivery (lease 0): its record, for putting it back. */
   readonly record?: Buffer;
 }
@@ -159,6 +167,7 @@ export interface StoredJob {
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
+  readonly attributes: Attributes;
   /** The payload's bytes as stored. Undefined: it has none. */
   readonly payload: Buffer | undefined;
   /** Only for a job that an unfinished move holds: the destination queue, and the state it was in before. */
@@ -179,10 +188,12 @@ export function readyJob(job: NewJob): ReadyJob {
 }
 
 /** The record of a new job, as JSON; '' if it needs none. Throws `usage` if a part of it is invalid. */
-export function recordOf({ tries, maxLost, ttl }: Pick<NewJob, 'tries' | 'maxLost' | 'ttl'>): string {
-  if (tries === undefined && maxLost === undefined && ttl === undefined) return '';
+export function recordOf(job: Pick<NewJob, 'tries' | 'maxLost' | 'ttl' | 'attributes'>): string {
+  const { tries, maxLost, ttl, attributes } = job;
+  if (tries === undefined && maxLost === undefined && ttl === undefined && attributes === undefined) return '';
   const limits = { tries: checkCount(tries, 'tries'), maxLost: checkCount(maxLost, 'maxLost'), ttl: duration(ttl) };
-  return JSON.stringify(limits);
+  const text = JSON.stringify(attributes === undefined ? limits : { ...limits, ...packAttributes(attributes) });
+  return text === '{}' ? '' : text;
 }
 
 /** Converts a duration to ms. Numbers over 100 years are cut to that. */

@@ -2,13 +2,13 @@ import type { Enqueued, NewJob } from '../model/job.js';
 import { jsonOf } from '../model/payload.js';
 import { MAX_CALL } from '../redis/script.js';
 
-/** A batch with this much payload is full, even if it has few jobs. UTF-16 units: cheaper to count than bytes. */
+/** A batch of this size is full, even if it has few jobs. UTF-16 units: cheaper to count than bytes. */
 const BATCH_UNITS = 1024 * 1024;
 
 /** Most batches in flight: enough to keep Redis busy while the next one is prepared. */
 const IN_FLIGHT = 8;
 
-/** Most payload in flight, whatever the number of batches: all of it must be sent within the time limit of a call. */
+/** Most units in flight, whatever the number of batches: all of it must be sent within the time limit of a call. */
 const UNITS_IN_FLIGHT = 4 * BATCH_UNITS;
 
 /** The result of one batch. */
@@ -16,7 +16,7 @@ export type BatchResult<J> =
   | { readonly batch: readonly J[]; readonly enqueued: Enqueued[] }
   | { readonly batch: readonly J[]; readonly error: unknown };
 
-/** Collects items into batches, each for one call: at most {@link MAX_CALL} items, and about 1 MiB of payload. */
+/** Collects items into batches, each for one call: at most {@link MAX_CALL} items, and about 1 MiB of payloads and attributes. */
 export class Batches<T> {
   readonly #full: { items: T[]; units: number }[] = [];
   #last: { items: T[]; units: number } = { items: [], units: 0 };
@@ -82,7 +82,8 @@ export async function* inBatches<J extends NewJob>(
     else {
       for (const job of ready.turn.value) {
         const payload = jsonOf(job.payload);
-        waiting.add(payload === job.payload ? job : { ...job, payload }, payload.text.length);
+        const attributes = job.attributes ? Object.entries(job.attributes).join().length : 0;
+        waiting.add(payload === job.payload ? job : { ...job, payload }, payload.text.length + attributes);
       }
       next = pull();
     }

@@ -21,7 +21,7 @@ export class Coalescer<T, R> {
     this.#errorOf = errorOf;
   }
 
-  /** `units`: the size of the item's payload, as {@link Batches} counts it. */
+  /** `units`: the size of the item, as {@link Batches} counts it. */
   add(item: T, units: number): Promise<R> {
     return new Promise((resolve, reject) => {
       // A microtask runs after all code that can run now, and before any I/O.

@@ -68,7 +68,9 @@ export class Enqueuer {
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
     const item = prepared(job);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
-    if (!requiredBy(options) && options.ifExists !== 'replace') return this.#singles.add(item, item.ready.json.length);
+    const { json, record } = item.ready;
+    if (!requiredBy(options) && options.ifExists !== 'replace')
+      return this.#singles.add(item, json.length + record.length);
     this.#singles.flush();
     const [enqueued] = await this.#put([item], options);
     return enqueued as Enqueued;

@@ -1,9 +1,11 @@
+import { NO_ATTRIBUTES, readAttributes } from '../model/attributes.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { number, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
+import { parseRecord } from './stored.js';
 
 /**
  * Puts jobs into pending, all or none. At most {@link MAX_CALL}. `written` is false if Redis wrote nothing, not even a
@@ -84,8 +86,10 @@ export async function drain(
     const id = text(reply[i]);
     const due = time(reply[i + 1]);
     const payload = reply[i + 3] as Buffer;
-    const job = { id, due, attempt, failures, tries, receipt, payload };
-    jobs.push(record ? { ...job, record } : job);
+    const attributes = record ? readAttributes(parseRecord(text(record))) : NO_ATTRIBUTES;
+    const job = { id, due, attempt, failures, tries, receipt, payload, attributes };
+    // Without a lease the job is no longer in Redis, and this is all there is to put it back with.
+    jobs.push(record && leaseMs === 0 ? { ...job, record } : job);
   }
   const next = number(reply[2]);
   return {

@@ -1,3 +1,4 @@
+import { readAttributes } from '../model/attributes.js';
 import { type Id, idWord } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import type { Connection, Reply } from '../redis/connection.js';
@@ -42,13 +43,14 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
     tries: known(rec.tries),
     maxLost: known(rec.maxLost),
     ttl: known(rec.ttl),
+    attributes: readAttributes(rec),
     payload: bytes(payload),
     ...(is === 'active' && to ? { moving: { to, from: STATES[was as string] as 'pending' | 'dead' } } : {}),
   };
 }
 
 /** A record of `meta`; empty if it is not JSON. */
-function parseRecord(json: string): Record<string, unknown> {
+export function parseRecord(json: string): Record<string, unknown> {
   try {
     return Object(JSON.parse(json || '{}'));
   } catch {

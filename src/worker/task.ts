@@ -1,3 +1,4 @@
+import type { Attributes } from '../model/attributes.js';
 import type { Job } from '../model/job.js';
 import { parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
@@ -54,6 +55,7 @@ export class Task implements Job {
   readonly tries: number;
   readonly receipt: string;
   readonly payload: Buffer;
+  readonly attributes: Attributes;
   readonly #call: { readonly signal: AbortSignal };
 
   /** Made by the worker. */
@@ -66,6 +68,7 @@ export class Task implements Job {
     this.tries = job.tries;
     this.receipt = job.receipt;
     this.payload = job.payload;
+    this.attributes = job.attributes;
     this.#call = call;
   }
 

@@ -22,6 +22,16 @@ const given = fc.record({
   tries: small,
   maxLost: small,
   ttl: fc.option(ms, { nil: undefined }),
+  attributes: fc.oneof(
+    { weight: 3, arbitrary: fc.constant({}) },
+    fc.record(
+      {
+        traceparent: fc.constant('00-4bf9'),
+        'tenant-7': fc.string({ unit: fc.constantFrom('a', '"', '\\', '/', '\x20') }),
+      },
+      { requiredKeys: [], noNullPrototype: true },
+    ),
+  ),
 });
 const states = fc.subarray(['pending' as const, 'active' as const, 'dead' as const], { minLength: 1 });
 /** Which of the receipts so far, counted from the latest. */
@@ -166,8 +176,9 @@ async function play(
       const drained = await scripts.drain(connection, keys, { limit, leaseMs, receipt, by: 'me', cutoff: undefined });
       const expected = model.drain(drained.now, limit, leaseMs, receipt);
       expect(
-        drained.jobs.map(({ id, due, attempt, failures, tries, payload }) => ({
+        drained.jobs.map(({ id, due, attempt, failures, tries, payload, attributes }) => ({
           ...{ id: Buffer.from(id).toString('latin1'), due, attempt, failures, tries, payload: String(payload) },
+          attributes,
         })),
       ).toEqual(expected);
       expect(drained.leaseMs).toBe(leaseMs ?? model.config.lease ?? 60_000);

@@ -10,6 +10,7 @@ export interface Given {
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
+  readonly attributes: Readonly<Record<string, string>>;
 }
 
 interface ModelJob {
@@ -27,6 +28,17 @@ interface ModelJob {
   reason: string | undefined;
   error: string | undefined;
   given: Given;
+}
+
+/** A job as a drain returns it. */
+interface Taken {
+  readonly id: string;
+  readonly due: number;
+  readonly attempt: number;
+  readonly failures: number;
+  readonly tries: number;
+  readonly payload: string;
+  readonly attributes: Readonly<Record<string, string>>;
 }
 
 /** Upper limits of the buckets of lateness, ms. */
@@ -103,12 +115,7 @@ export class Model {
     return old ? 'replaced' : 'created';
   }
 
-  drain(
-    now: number,
-    limit: number,
-    leaseMs: number | undefined,
-    receipt: string,
-  ): { id: string; due: number; attempt: number; failures: number; tries: number; payload: string }[] {
+  drain(now: number, limit: number, leaseMs: number | undefined, receipt: string): Taken[] {
     if ((this.pausedUntil ?? now) > now) return [];
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
@@ -116,7 +123,7 @@ export class Model {
       if (job.losses >= (job.given.maxLost ?? this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
       else Object.assign(job, { state: 'pending', score: job.due });
     }
-    const taken = [];
+    const taken: Taken[] = [];
     const scores: number[] = [];
     for (const [id, job] of this.#sorted('pending', now).slice(0, limit)) {
       if (!canBeGiven(id)) {
@@ -129,10 +136,12 @@ export class Model {
         this.#count('expired');
         continue;
       }
-      const { failures, losses, payload } = job;
+      const { failures, losses, payload, given } = job;
+      const { attributes } = given;
       const tries = job.given.tries ?? this.config.tries ?? 5;
       // Drains tell whole ms.
-      taken.push({ id, due: Math.floor(job.score), attempt: 1 + failures + losses, failures, tries, payload });
+      const counts = { attempt: 1 + failures + losses, failures, tries };
+      taken.push({ id, due: Math.floor(job.score), ...counts, payload, attributes });
       this.#count('delivered');
       const late = now - job.score;
       this.#count(`late:${LATE.find((most) => late <= most) ?? 'inf'}`);
@@ -292,6 +301,7 @@ export class Model {
           tries: given.tries,
           maxLost: given.maxLost,
           ttl: given.ttl,
+          ...Object.fromEntries(Object.entries(given.attributes).map(([name, value]) => [`a:${name}`, value])),
           failures: failures || undefined,
           losses: losses || undefined,
           // cjson keeps 14 digits.
