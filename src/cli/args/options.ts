@@ -1,5 +1,14 @@
 import type { Command } from 'commander';
-import { type Connection, DelayqError, formatDuration, parseAt, parseDuration } from '../../internal.js';
+import {
+  type Attributes,
+  type Connection,
+  DelayqError,
+  formatDuration,
+  packAttributes,
+  parseAt,
+  parseDuration,
+  printable,
+} from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
@@ -23,6 +32,20 @@ export function count(text: string): number {
     why: 'it must be a whole number from 1',
     next: 'write it in digits, such as 100',
   });
+}
+
+/** Parses an attribute, `name=value`, and adds it to those that were given before. */
+export function attribute(text: string, before: Attributes = {}): Attributes {
+  const at = text.indexOf('=');
+  if (at < 0) {
+    throw new DelayqError('usage', `${printable(text)} is not an attribute`, {
+      why: 'it has no =',
+      next: 'write it as name=value, such as tenant=7',
+    });
+  }
+  const all = { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+  packAttributes(all);
+  return all;
 }
 
 /** Parses a rate such as `10/s`, `100/m` or `5/h`. Returns a number per second. */

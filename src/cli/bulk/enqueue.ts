@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
+  type Attributes,
   type BatchResult,
   type Confirmed,
   DelayqError,
@@ -28,6 +29,7 @@ export interface EnqueueOptions extends Globals {
   readonly ifExists?: 'keep' | 'replace';
   readonly tries?: number;
   readonly ttl?: number;
+  readonly attr?: Attributes;
   readonly text?: boolean;
   readonly jobs?: boolean;
   readonly atomic?: boolean;
@@ -54,12 +56,12 @@ export async function enqueueLines(
   const stop = context.stopSignal();
   // A time of day in a line is relative to the clock of Redis.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
-  const { in: delay, tries, ttl } = options;
+  const { in: delay, tries, ttl, attr: attributes } = options;
   const toJob = options.jobs
     ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), line })
     : (text: string, line: number): Numbered => {
         const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
-        return { payload, in: delay, at, tries, ttl, line };
+        return { payload, in: delay, at, tries, ttl, attributes, line };
       };
   let refused = 0;
   const refuse = (line: number, error: unknown) => {

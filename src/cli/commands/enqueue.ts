@@ -12,7 +12,7 @@ import {
   Queue,
   tooLarge,
 } from '../../internal.js';
-import { addDueTime, addGlobals, count, details, duration, examples, readAt } from '../args/options.js';
+import { addDueTime, addGlobals, attribute, count, details, duration, examples, readAt } from '../args/options.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
@@ -29,6 +29,7 @@ export function enqueueCommand(context: Context): Command {
     .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
     .option('--tries <n>', 'failures after which the job is dead', count)
     .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
+    .option('--attr <name=value>', 'an attribute, which handlers get beside the payload; repeatable', attribute)
     .option('--text', 'store any text as a JSON string')
     .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
     .option('--atomic', 'with -: check all lines first; enqueue none if one is bad')
@@ -38,7 +39,8 @@ export function enqueueCommand(context: Context): Command {
     .option('--json', 'print one JSON document')
     .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
   details(command, [
-    'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "ttl".',
+    'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "ttl",',
+    '"attributes".',
     '--durable needs Redis 7.2 or newer with the AOF on.',
   ]);
   examples(command, [
@@ -64,9 +66,9 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const forLines = options.jobs ? '--jobs' : options.atomic ? '--atomic' : undefined;
   if (payload !== '-' && forLines)
     throw bad(`${forLines} needs lines on stdin`, 'write - as the payload: delayq enqueue q - < file');
-  const ofJob = options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.text;
+  const ofJob = options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.attr ?? options.text;
   if (options.jobs && ofJob !== undefined)
-    throw bad('--jobs takes these options from its lines', 'put in, at, id, tries and ttl into the lines');
+    throw bad('--jobs takes these options from its lines', 'put in, at, id, tries, ttl and attributes into the lines');
   if (payload === '-' && options.id !== undefined)
     throw bad('--id is for a single job', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
@@ -80,9 +82,9 @@ async function enqueue(context: Context, name: string, payload: string, options:
     return enqueueLines(context, queue, options, await at());
   }
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
-  const { id, in: delay, tries, ttl, ifExists, durable, replicas } = options;
+  const { id, in: delay, tries, ttl, attr: attributes, ifExists, durable, replicas } = options;
   const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
-  const job = { payload: stored, id, in: delay, at: await at(), tries, ttl };
+  const job = { payload: stored, id, in: delay, at: await at(), tries, ttl, attributes };
   const done = await queue.enqueue(job, { ifExists, durable, replicas });
   await report(context, queue, done, options);
 }

@@ -89,6 +89,8 @@ function toText(
       `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease && !job.moving ? ', and one under way' : ''}`,
   );
   if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
+  for (const [i, [name, value]] of Object.entries(job.attributes).entries())
+    text += line(i === 0 ? 'attributes' : '', `${name}=${visible(value)}`);
   if (failed !== undefined) text += line('failed', at(failed));
   for (const [i, part] of (error ?? '').split('\n').entries())
     if (error) text += line(i === 0 ? 'error' : '', visible(part));

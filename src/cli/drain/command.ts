@@ -1,4 +1,5 @@
-import type { Task } from '../../internal.js';
+import { type Attributes, NO_ATTRIBUTES, type Task } from '../../internal.js';
+import { ATTRIBUTE_VARIABLE } from '../host/context.js';
 import { type Form, lineOf } from '../lines/drain-line.js';
 import type { Recipe } from './to-handlers.js';
 
@@ -19,7 +20,7 @@ export function execRecipe(
 ): Recipe {
   const [file = '', ...args] = command;
   return ([task]) => {
-    const { queue, id, attempt, tries, due, receipt } = task as Task;
+    const { queue, id, attempt, tries, due, receipt, attributes } = task as Task;
     // Only whole arguments are replaced, and never by the payload: no job can inject options or shell code.
     const placeholders: Record<string, string> = { '{id}': id, '{queue}': queue };
     return {
@@ -34,10 +35,17 @@ export function execRecipe(
         DELAYQ_TRIES: String(tries),
         DELAYQ_DUE: String(due),
         DELAYQ_RECEIPT: receipt,
+        ...(attributes === NO_ATTRIBUTES ? undefined : variablesOf(attributes)),
       }),
       input: [lineOf(form, queue, task as Task, warn), NEWLINE],
     };
   };
+}
+
+/** Attributes as variables: `traceparent` is DELAYQ_ATTR_TRACEPARENT. Their names cannot clash: they have no `_`. */
+function variablesOf(attributes: Attributes): Record<string, string> {
+  const nameOf = (name: string) => `${ATTRIBUTE_VARIABLE}${name.toUpperCase().replaceAll('-', '_')}`;
+  return Object.fromEntries(Object.entries(attributes).map(([name, value]) => [nameOf(name), value]));
 }
 
 /**

@@ -36,6 +36,9 @@ const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
 const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
 
+/** Begins the names of variables that hold attributes of a job. */
+export const ATTRIBUTE_VARIABLE = 'DELAYQ_ATTR_';
+
 /** The outside world of a command: environment, streams, signals. The only reader of `process.env`. */
 export class Context {
   readonly stdout = openStdout();
@@ -103,7 +106,8 @@ export class Context {
   /** The environment for a handler: ours, without the credentials of Redis. */
   handlerEnv(): NodeJS.ProcessEnv {
     const env = { ...this.env };
-    for (const name of ['REDISCLI_AUTH', ...JOB_VARIABLES]) delete env[name];
+    const ofAttributes = Object.keys(env).filter((name) => name.startsWith(ATTRIBUTE_VARIABLE));
+    for (const name of ['REDISCLI_AUTH', ...JOB_VARIABLES, ...ofAttributes]) delete env[name];
     for (const name of URL_VARIABLES) {
       const url = env[name];
       if (!url) continue;

@@ -1,4 +1,4 @@
-import { type Job, printable } from '../../internal.js';
+import { type Job, NO_ATTRIBUTES, printable } from '../../internal.js';
 
 /** What is printed of a job: its payload, the text of a payload that is a JSON string, or an envelope with all fields. */
 export type Form = 'payload' | 'text' | 'envelope';
@@ -18,7 +18,8 @@ export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string
     return oneLine(job.payload);
   }
   const { id, receipt, attempt, due } = job;
-  const head = JSON.stringify({ queue, id, receipt, attempt, due });
+  const attributes = job.attributes === NO_ATTRIBUTES ? undefined : job.attributes;
+  const head = JSON.stringify({ queue, id, receipt, attempt, due, attributes });
   if (value === undefined) {
     odd(`${queue}: the payload of job ${printable(id)} is not JSON; printed as a JSON string`);
   }

@@ -6,19 +6,23 @@ import {
   idOf,
   isDelayqError,
   JsonText,
+  NO_ATTRIBUTES,
   type Parcel,
   parseAt,
   parseDuration,
+  readAttributes,
+  recordOf,
   SCORE,
 } from '../../internal.js';
-import { badLine, objectOn, payloadText } from './job-line.js';
+import { parse } from './drain-line.js';
+import { attributesOn, badLine, objectOn, payloadText } from './job-line.js';
 
 /*
  * A job as a line of export and import. Where possible it is also a line of `enqueue --jobs`:
- *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "payload":…}
+ *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "attributes":…, "payload":…}
  * With `state` "dead", `at` is the time when the job died. `score` replaces `at` if the time is not a whole number of ms
- * with 4 to 14 digits. `record` replaces `tries` and `ttl` if the record holds more. A key ends in "Base64" if its value
- * is not text, or an id that no handler can get.
+ * with 4 to 14 digits. `record` replaces `tries`, `ttl` and `attributes` if the record holds more. A key ends in "Base64"
+ * if its value is not text, or an id that no handler can get.
  */
 
 /** The line of a job, without a line break. */
@@ -53,19 +57,22 @@ function jsonOf(payload: Buffer): string | undefined {
   }
 }
 
-/** A record, as enqueue writes it. */
-const recordText = (tries?: number, ttl?: number) => JSON.stringify({ tries, ttl });
-
-/** The members of a record: `tries` and `ttl`, if enqueue would write the same record for them. */
+/** The members of a record: `tries`, `ttl` and `attributes`, if enqueue would write the same record for them. */
 function recordKeys(record: Buffer): string[] {
-  const text = record.toString('latin1');
-  const [, tries, ttl] = /^\{(?:"tries":(\d{1,9}))?,?(?:"ttl":(\d{1,12}))?\}$/.exec(text) ?? [];
-  const keys = [...(tries ? [`"tries":${tries}`] : []), ...(ttl ? [`"ttl":"${ttl}ms"`] : [])];
-  const same = keys.length > 0 && Number(tries ?? 1) >= 1 && recordText(numberOf(tries), numberOf(ttl)) === text;
-  return same ? keys : bytes('record', record);
+  const text = record.toString('utf8');
+  const fields = Object(parse(text));
+  const [tries, ttl] = [wholeNumber(fields.tries, 1), wholeNumber(fields.ttl, 0)];
+  const attributes = readAttributes(fields);
+  if (text === '' || !isUtf8(record) || recordOf({ tries, ttl, attributes }) !== text) return bytes('record', record);
+  return [
+    ...(tries === undefined ? [] : [`"tries":${tries}`]),
+    ...(ttl === undefined ? [] : [`"ttl":"${ttl}ms"`]),
+    ...(attributes === NO_ATTRIBUTES ? [] : [`"attributes":${JSON.stringify(attributes)}`]),
+  ];
 }
 
-const numberOf = (digits: string | undefined) => (digits === undefined ? undefined : Number(digits));
+const wholeNumber = (value: unknown, least: number) =>
+  Number.isSafeInteger(value) && (value as number) >= least ? (value as number) : undefined;
 
 /** The first line of an export with settings. */
 export function headOf(queue: string, settings: Readonly<Record<string, string>>): string {
@@ -80,6 +87,7 @@ const EXCLUSIVE = [
   ['at', 'score'],
   ['record', 'recordBase64', 'tries'],
   ['record', 'recordBase64', 'ttl'],
+  ['record', 'recordBase64', 'attributes'],
 ];
 
 const KEYS = [...EXCLUSIVE.flat(), 'state', 'payload', 'payloadBase64'];
@@ -107,14 +115,13 @@ export function importedOf(text: string, zone: string, now: number): Imported {
   const name = bytesOf('id');
   if (!name?.length) throw badLine('it has no id: importing it again would make a second job');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
-  const own =
-    tries === undefined && ttl === undefined ? undefined : Buffer.from(recordText(triesOf(tries), ttlOf(ttl)));
+  const own = recordOf({ tries: triesOf(tries), ttl: ttlOf(ttl), attributes: attributesOn(line) });
   return {
     parcel: {
       id: name,
       state,
       score: scoreOf(at, score, zone, now),
-      record: own ?? bytesOf('record'),
+      record: own === '' ? bytesOf('record') : Buffer.from(own),
       payload: payloadOf(line, text, payload, payloadBase64),
     },
   };

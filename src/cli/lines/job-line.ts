@@ -1,4 +1,13 @@
-import { checkId, DelayqError, JsonText, type NewJob, parseAt, parseDuration } from '../../internal.js';
+import {
+  type Attributes,
+  checkId,
+  DelayqError,
+  JsonText,
+  type NewJob,
+  packAttributes,
+  parseAt,
+  parseDuration,
+} from '../../internal.js';
 import { parse } from './drain-line.js';
 
 export const badLine = (why: string) => new DelayqError('data', 'the line is not a job', { why });
@@ -14,7 +23,7 @@ export function objectOn(text: string): Record<string, unknown> {
 /** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function jobOf(text: string, zone: string, now: number): NewJob {
   const line = objectOn(text);
-  const { payload, in: delay, at, id, tries, ttl, ...others } = line;
+  const { payload, in: delay, at, id, tries, ttl, attributes, ...others } = line;
   const [other] = Object.keys(others);
   if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
   if (!('payload' in line)) throw badLine('it has no payload');
@@ -32,7 +41,14 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
     id: id === undefined ? undefined : checkId(id as string),
     tries,
     ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
+    attributes: attributesOn(line),
   };
+}
+
+/** The attributes on a line, if it has any. Throws `usage` if one is invalid. */
+export function attributesOn({ attributes }: Record<string, unknown>): Attributes | undefined {
+  if (attributes !== undefined) packAttributes(attributes as Attributes);
+  return attributes as Attributes | undefined;
 }
 
 /** The text of the value of "payload" in a valid JSON object, byte for byte; undefined if there is none. */

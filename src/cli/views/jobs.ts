@@ -1,16 +1,20 @@
-import { formatDuration, type StoredJob } from '../../internal.js';
+import { formatDuration, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
 import { parse, withPayload } from '../lines/drain-line.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
 
 const NEWLINE = Buffer.from('\n');
 
-/** Formats a job as a line of JSON, `more` first, its payload unchanged at the end. Missing values are null. */
+/**
+ * Formats a job as a line of JSON, `more` first, its payload unchanged at the end. Missing values are null, but missing
+ * attributes are left out.
+ */
 export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffer {
-  const { payload, lease, ...rest } = job;
+  const { payload, lease, attributes, ...rest } = job;
   const { by, since, ends } = lease ?? {};
+  const own = attributes === NO_ATTRIBUTES ? undefined : { attributes };
   const head = JSON.stringify(
-    { ...more, queue, ...rest, leasedBy: by, leasedAt: since, leaseEnds: ends },
+    { ...more, queue, ...rest, ...own, leasedBy: by, leasedAt: since, leaseEnds: ends },
     (_, value) => value ?? null,
   );
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
