@@ -68,7 +68,10 @@ describe('json.md has the fields that are printed by', () => {
 
   it('drain and ack', async () => {
     const { json, run } = place();
-    const jobs = ['{"payload":{"a":1},"in":"0s","tries":3,"ttl":"1h"}', '{"payload":2,"at":"@1795266000","id":"a"}'];
+    const jobs = [
+      '{"payload":{"a":1},"in":"0s","tries":3,"ttl":"1h"}',
+      '{"payload":2,"at":"@1795266000","id":"a","attributes":{"a":"x"}}',
+    ];
     expect(
       differences(
         jobs.map((job) => JSON.parse(job)),
@@ -88,13 +91,13 @@ describe('json.md has the fields that are printed by', () => {
 
   it('list and show', async () => {
     const { json, run, key } = place();
-    await run('enqueue --id p q 1');
+    await run('enqueue --id p --attr a=x q 1');
     await admin.hset(key('payload'), Buffer.from([0xff]), '2', 'm', '3');
     await admin.zadd(key('pending'), 1, Buffer.from([0xff]));
     await admin.zadd(key('active'), 'inf', 'm');
     await admin.hset(key('lease'), 'm', 'receipt 1 1795266000000 move:other p token');
     expect(differences(await json('list q'), documented('list', { which: 0 }))).toEqual(NONE);
-    const moving = [...(await json('show q m')), ...(await json('show q base64:/w=='))];
+    const moving = [...(await json('show q m')), ...(await json('show q base64:/w==')), ...(await json('show q p'))];
     expect(differences(moving, [...documented('list', { which: 0 }), ...documented('show')])).toEqual(NONE);
   });
 
@@ -152,7 +155,7 @@ describe('json.md has the fields that are printed by', () => {
 
   it('export and import', async () => {
     const { json, run, key } = place();
-    await run('enqueue --id a --tries 3 --ttl 1h q 1');
+    await run('enqueue --id a --tries 3 --ttl 1h --attr a=x q 1');
     await run('config q tries=4');
     const [odd, binary] = [Buffer.from([0xff]), Buffer.from([0xfe])];
     await admin.hset(key('payload'), odd, binary, 'dead', '1', 'far', '1');

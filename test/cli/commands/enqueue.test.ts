@@ -58,6 +58,17 @@ describe('delayq enqueue', () => {
     expect(await payloads(name)).toEqual([JSON.stringify('a "b"\n$(touch x) %')]);
   });
 
+  it('takes attributes with --attr, for one job or for each line; the last of a name counts', async () => {
+    const queue = new Queue(connection, freshName());
+    const attr = ['--attr', 'tenant=6', '--attr', 'filter=a=b, "c"', '--attr', 'none=', '--attr', 'tenant=7'];
+    await delayq(['enqueue', ...attr, '--id', 'a', queue.name, '1']);
+    await delayq(['enqueue', ...attr, queue.name, '-'], { input: '2\n3\n' });
+    const { jobs } = await queue.drain();
+    expect(jobs.map(({ attributes }) => attributes)).toEqual(
+      Array(3).fill({ tenant: '7', filter: 'a=b, "c"', none: '' }),
+    );
+  });
+
   it('takes a file as one payload', async () => {
     const name = freshName();
     const file = join(temporaryDirectory(), 'order.json');
@@ -116,6 +127,12 @@ describe('delayq enqueue', () => {
     [['enqueue', '--at', '2026', 'q', '1'], 64, 'bare number'],
     [['enqueue', '--tries', '0', 'q', '1'], 64, 'from 1'],
     [['enqueue', '--if-exists', 'append', 'q', '1'], 64, 'keep or replace'],
+    [['enqueue', '--attr', 'tenant', 'q', '1'], 64, '"tenant" is not an attribute'],
+    [['enqueue', '--attr', 'Tenant=7', 'q', '1'], 64, '"Tenant" cannot name an attribute'],
+    [['enqueue', '--attr', '=7', 'q', '1'], 64, '"" cannot name an attribute'],
+    [['enqueue', '--attr', 'tenant=\x1b[2J', 'q', '1'], 64, 'attribute tenant has an invalid value'],
+    [['enqueue', ...Array.from({ length: 17 }, (_, i) => ['--attr', `n${i}=x`]).flat(), 'q', '1'], 64, 'at most 16'],
+    [['enqueue', '--jobs', '--attr', 'a=x', 'q', '-'], 64, 'from its lines'],
     [['enqueue', '--jobs', 'q', '1'], 64, '--jobs needs lines'],
     [['enqueue', '--jobs', '--in', '1s', 'q', '-'], 64, 'from its lines'],
     [['enqueue', '--id', 'a', 'q', '-'], 64, '--id is for a single job'],
@@ -168,11 +185,11 @@ describe('delayq enqueue -', () => {
     expect((await counts(name)).pending).toBe(3);
   });
 
-  it('with --jobs takes time, id, tries and ttl from each line, and payloads byte for byte', async () => {
+  it('with --jobs takes time, id, tries, ttl and attributes from each line, and payloads byte for byte', async () => {
     const name = freshName();
     const lines = [
       '{"payload": {"big":12345678901234567890, "a":1,"a":2} ,"in":"1h","id":"a"}',
-      '{"id":"b","at":"@1795266000","tries":2,"ttl":"1m","payload":"payload\\/\\"}"}',
+      '{"id":"b","at":"@1795266000","tries":2,"ttl":"1m","attributes":{"tenant":"7"},"payload":"payload\\/\\"}"}',
       '{"payload":[{"payload":1}],"payload":[ 2 ]}',
     ];
     const { code, stdout } = await delayq(['enqueue', '--jobs', name, '-'], { input: lines.join('\n') });
@@ -185,7 +202,9 @@ describe('delayq enqueue -', () => {
       '[ 2 ]',
     ]);
     expect(await admin.zscore(key(name, 'pending'), 'b')).toBe('1795266000000');
-    expect(JSON.parse((await admin.hget(key(name, 'meta'), 'b')) ?? '')).toEqual({ tries: 2, ttl: 60_000 });
+    expect(JSON.parse((await admin.hget(key(name, 'meta'), 'b')) ?? '')).toEqual({
+      ...{ tries: 2, ttl: 60_000, 'a:tenant': '7' },
+    });
   });
 
   it('refuses a directory, exit 66', async () => {
@@ -231,6 +250,9 @@ describe('delayq enqueue -', () => {
       '{"payload":1,"in":"1s","at":"12:00"}',
       '{"payload":1,"id":"a b"}',
       '{"payload":1,"tries":1.5}',
+      '{"payload":1,"attributes":["a"]}',
+      '{"payload":1,"attributes":{"A":"x"}}',
+      '{"payload":1,"attributes":{"a":null}}',
       'null',
     ];
     const { code, stderr } = await delayq(['enqueue', '--jobs', name, '-'], { input: lines.join('\n') });

@@ -67,7 +67,8 @@ async function withEverything(): Promise<Queue> {
   await queue.enqueue([
     { id: 'plain', payload: { n: 1 }, at: 4_000_000_000_123 },
     { id: 'limited', payload: 2, at: 4_000_000_000_000, tries: 3, ttl: '90s' },
-    { id: 'lost', payload: 3, at: 4_000_000_000_000, maxLost: 2 },
+    { id: 'lost', payload: 3, at: 4_000_000_000_000, maxLost: 2, attributes: { a: 'x' } },
+    { id: 'traced', payload: 3, at: 4_000_000_000_000, tries: 3, attributes: { traceparent: '00-4bf9', b: 'é"/' } },
     { id: 'dies', payload: 4, at: 5 },
   ]);
   await queue.nack((await queue.drain()).jobs, { mode: 'dead', error: 'exit 65: "no\nsuch" order\u2028' });
@@ -96,11 +97,11 @@ describe('a queue survives a trip through a file', () => {
     const first = await sh(`delayq export ${name} > ${file}`);
     expect(first).toMatchObject({ code: 0, stderr: '' });
     const imported = await delayq(['import', '--prefix', prefix, name, file]);
-    expect(imported).toMatchObject({ code: 0, stdout: '', stderr: `delayq: 24 jobs imported into ${name}\n` });
+    expect(imported).toMatchObject({ code: 0, stdout: '', stderr: `delayq: 25 jobs imported into ${name}\n` });
     expect(await contents(name, prefix)).toEqual(await contents(name));
     const second = await delayq(['export', '--prefix', prefix, name]);
     expect(second.stdout === readFileSync(file, 'utf8')).toBe(true);
-    expect(linesOf(second.stdout)).toHaveLength(24);
+    expect(linesOf(second.stdout)).toHaveLength(25);
   });
 
   it('into an empty server, where nothing but the jobs and their count is there', async () => {
@@ -110,7 +111,7 @@ describe('a queue survives a trip through a file', () => {
     expect((await server.admin.keys('*')).sort()).toEqual(
       [...['dead', 'meta', 'payload', 'pending', 'stats'].map((which) => key(name, which)), 'delayq:queues'].sort(),
     );
-    expect(await server.admin.hgetall(key(name, 'stats'))).toEqual({ restored: '24' });
+    expect(await server.admin.hgetall(key(name, 'stats'))).toEqual({ restored: '25' });
   });
 
   it('whatever ids, times, records and payloads are', async () => {
@@ -121,6 +122,9 @@ describe('a queue survives a trip through a file', () => {
     );
     const ms = fc.integer({ min: 0, max: 9e12 });
     const count = fc.option(fc.integer({ min: 0, max: 1e10 }), { nil: undefined });
+    const attribute = fc.option(fc.oneof(fc.string(), fc.string({ unit: 'binary' }), fc.nat()), {
+      ...{ nil: undefined, freq: 1 },
+    });
     const parcel = fc.record({
       id: bytes.filter(({ length }) => length > 0),
       state: fc.constantFrom('pending' as const, 'dead' as const),
@@ -128,7 +132,9 @@ describe('a queue survives a trip through a file', () => {
       record: fc.oneof(
         fc.constant(undefined),
         bytes.filter(({ length }) => length > 0),
-        fc.record({ tries: count, ttl: count }).map((record) => Buffer.from(JSON.stringify(record))),
+        fc
+          .record({ tries: count, ttl: count, 'a:b': attribute, 'a:a': attribute, 'a:A': attribute })
+          .map((record) => Buffer.from(JSON.stringify(record))),
       ),
       payload: bytes,
       held: fc.constant(undefined),
@@ -167,7 +173,7 @@ describe('delayq export', () => {
     const [from, to] = [freshQueue(), freshQueue()];
     await from.enqueue([
       { id: 'a', payload: JsonText.parse('{"big":12345678901234567890}'), at: 4_000_000_000_123 },
-      { id: 'b', payload: 'x', at: 4_000_000_000_124, tries: 3, ttl: '1h' },
+      { id: 'b', payload: 'x', at: 4_000_000_000_124, tries: 3, ttl: '1h', attributes: { a: '7' } },
     ]);
     const { stdout } = await delayq(['export', from.name]);
     expect(linesOf(stdout)[0]).toBe('{"id":"a","at":"@4000000000.123","payload":{"big":12345678901234567890}}');
@@ -207,6 +213,7 @@ describe('delayq export', () => {
     expect(await ids('--pending', '--from', '@3999999999', '--to', '@4000000001')).toEqual([
       'limited',
       'lost',
+      'traced',
       'plain',
     ]);
   });
@@ -248,15 +255,17 @@ describe('delayq import', () => {
       '{"id":"x","score":"1e400","payload":1}',
       '{"id":"x","at":"@1","tries":0,"payload":1}',
       '{"id":"x","at":"@1","tries":1,"record":"{}","payload":1}',
+      '{"id":"x","at":"@1","attributes":{"a":"x"},"record":"{}","payload":1}',
+      '{"id":"x","at":"@1","attributes":{"a":7},"payload":1}',
       '{"id":"x","at":"@1","paylod":1,"payload":1}',
       good('b'),
     ].join('\n');
     const { code, stderr } = await delayq(['import', name], { input });
     expect(code).toBe(1);
     expect([...stderr.matchAll(/line (\d+): /g)].map(([, n]) => Number(n))).toEqual([
-      2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+      2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
     ]);
-    expect(stderr).toContain(`2 jobs imported into ${name}; 13 bad lines\n`);
+    expect(stderr).toContain(`2 jobs imported into ${name}; 15 bad lines\n`);
     expect((await contents(name)).payload).toHaveLength(2);
   });
 

@@ -31,7 +31,7 @@ describe('delayq show', () => {
   it('shows it in words on a terminal', async () => {
     const queue = await withDead(1);
     await queue.enqueue([
-      { payload: 'waits', id: 'p', in: '1h' },
+      { payload: 'waits', id: 'p', in: '1h', attributes: { traceparent: '00-4bf9', tenant: '7 \u202e' } },
       { payload: 'held', id: 'a' },
     ]);
     await queue.drain();
@@ -41,7 +41,10 @@ describe('delayq show', () => {
     expect(dead).toMatch(/attempts +1: 1 failure of 7, 0 losses of 20\n/);
     expect(dead).toMatch(/error +exit 65: no such order\n +really\n/);
     expect(dead).toMatch(/payload +7 bytes\n\{"n":0\}\n$/);
-    expect(await onTerminal(`delayq show ${queue.name} p`)).toMatch(/pending\n +due .* in (1h|59m)/);
+    const waiting = await onTerminal(`delayq show ${queue.name} p`);
+    expect(waiting).toMatch(/pending\n +due .* in (1h|59m)/);
+    expect(waiting).toMatch(/\n {2}attributes {2}tenant=7 \\u\{202e\}\n {14}traceparent=00-4bf9\n/);
+    expect(dead).not.toContain('attributes');
     expect(await onTerminal(`delayq show ${queue.name} a`)).toMatch(
       /active\n[\s\S]*held by +\S+:\d+ since [\s\S]*lease ends .* in (5\ds|1m)\n/,
     );

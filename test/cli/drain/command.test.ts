@@ -26,6 +26,39 @@ describe('delayq drain -- command', () => {
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, payload: 0, meta: 0, stats: { acked: 1 } });
   });
 
+  it('passes attributes in the environment: those of the job, none of its own surroundings', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([
+      { payload: 1, at: 1, attributes: { traceparent: '00-4bf9-01', 'tenant-id': '$(id) "7"' } },
+      { payload: 2, at: 2 },
+    ]);
+    const env = { DELAYQ_ATTR_TRACEPARENT: 'of another job', DELAYQ_ATTR_OTHER: 'x' };
+    const shown = shell('cat; env | grep ^DELAYQ_ATTR_ | sort');
+    expect(linesOf((await delayq(['drain', queue.name, ...shown], { env })).stdout)).toEqual([
+      '1',
+      'DELAYQ_ATTR_TENANT_ID=$(id) "7"',
+      'DELAYQ_ATTR_TRACEPARENT=00-4bf9-01',
+      '2',
+    ]);
+    await queue.enqueue({ payload: 3, attributes: { a: 'x' } });
+    expect((await delayq(['drain', '--pipe', 'cat; env', queue.name], { env })).stdout).not.toContain('DELAYQ_ATTR_');
+  });
+
+  it.each([[['--lease', '1m']], [['--envelope', '--at-most-once']], [['--envelope', '--pipe', 'cat']]])(
+    'prints envelopes (%j) with attributes only of jobs that have some',
+    async (form) => {
+      const queue = freshQueue();
+      const attributes = { traceparent: '00-4bf9-01' };
+      await queue.enqueue([
+        { payload: 1, at: 1, attributes },
+        { payload: 2, at: 2, tries: 3 },
+      ]);
+      const lines = linesOf((await delayq(['drain', ...form, queue.name])).stdout).map((line) => JSON.parse(line));
+      expect(lines).toMatchObject([{ attributes, payload: 1 }, { payload: 2 }]);
+      expect(lines[1]).not.toHaveProperty('attributes');
+    },
+  );
+
   it('prints nothing if no job is due, and with -q never', async () => {
     const queue = freshQueue();
     const silent = { code: 0, signal: null, stdout: '', stderr: '' };
