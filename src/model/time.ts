@@ -49,9 +49,11 @@ export function formatDuration(ms: number): string {
   return joined(units.slice(first, first + 2), ' ');
 }
 
-/** Formats a duration in ms exactly, so that {@link parseDuration} can read it: `0s`, `1h30m`, `1s500ms`. */
+/** Formats a duration in ms exactly, so that {@link parseDuration} can read it: `0s`, `1h30m`, `1.5s`, `500ms`. */
 export function exactDuration(ms: number): string {
-  return joined(unitsOf(Math.round(ms)), '') || '0s';
+  const whole = Math.round(ms);
+  const fine = whole % 60_000;
+  return joined([...unitsOf(whole).slice(0, 3), fine < 1_000 ? [fine, 'ms'] : [fine / 1_000, 's']], '') || '0s';
 }
 
 /** The days, hours, minutes, seconds and ms of a duration. */

@@ -149,5 +149,10 @@ it.each([
   [1, '1ms'],
   [90_000, '1m30s'],
   [691_200_000, '8d'],
-  [90_061_001, '1d1h1m1s1ms'],
-])('%d ms are exactly %s', (ms, text) => expect(exactDuration(ms)).toBe(text));
+  [1_500, '1.5s'],
+  [60_500, '1m500ms'],
+  [90_061_001, '1d1h1m1.001s'],
+])('%d ms are exactly %s, and read so', (ms, text) => {
+  expect(exactDuration(ms)).toBe(text);
+  expect(parseDuration(text)).toBe(ms);
+});
