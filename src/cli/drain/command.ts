@@ -1,9 +1,7 @@
 import { type Attributes, NO_ATTRIBUTES, type Task } from '../../internal.js';
 import { ATTRIBUTE_VARIABLE } from '../host/context.js';
-import { type Form, lineOf } from '../lines/drain-line.js';
+import { type Form, inputOf, LINE_END, lineOf } from '../lines/drain-line.js';
 import type { Recipe } from './to-handlers.js';
-
-const NEWLINE = Buffer.from('\n');
 
 /** Lines are written to the input file of a handler in pieces of this size, bytes. */
 const CHUNK = 64 * 1024;
@@ -37,7 +35,7 @@ export function execRecipe(
         DELAYQ_RECEIPT: receipt,
         ...(attributes === NO_ATTRIBUTES ? undefined : variablesOf(attributes)),
       }),
-      input: [lineOf(form, queue, task as Task, warn), NEWLINE],
+      input: inputOf(form, queue, task as Task, warn),
     };
   };
 }
@@ -65,7 +63,7 @@ function* chunks(tasks: readonly Task[], line: (task: Task) => Buffer): Generato
   let size = 0;
   for (const task of tasks) {
     const text = line(task);
-    piece.push(text, NEWLINE);
+    piece.push(text, LINE_END);
     size += text.length;
     if (size < CHUNK) continue;
     yield Buffer.concat(piece);

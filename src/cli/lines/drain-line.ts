@@ -5,12 +5,12 @@ export type Form = 'payload' | 'text' | 'envelope';
 
 const LF = 10;
 const CR = 13;
+export const LINE_END = Buffer.from('\n');
 
 /** The line of a job, without a line break. `odd` gets a warning if it could not be written as asked. */
 export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string) => void): Buffer {
   if (form === 'payload') return oneLine(job.payload);
-  const text = job.payload.toString('utf8');
-  const value = parse(text);
+  const value = parse(job.payload.toString('utf8'));
   if (form === 'text') {
     if (typeof value !== 'string') return oneLine(job.payload);
     if (!/[\r\n]/.test(value)) return Buffer.from(value);
@@ -24,6 +24,13 @@ export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string
     odd(`${queue}: the payload of job ${printable(id)} is not JSON; printed as a JSON string`);
   }
   return withPayload(head, job.payload, value !== undefined);
+}
+
+/** What a handler of one job reads: as its line, but a text keeps its line breaks. Ends with one. */
+export function inputOf(form: Form, queue: string, job: Job, odd: (notice: string) => void): Buffer[] {
+  const text = form === 'text' ? parse(job.payload.toString('utf8')) : undefined;
+  if (typeof text !== 'string') return [lineOf(form, queue, job, odd), LINE_END];
+  return [Buffer.from(text.endsWith('\n') ? text : `${text}\n`)];
 }
 
 /** A JSON object with the payload as its last member: as it is, or as a JSON string if it is not JSON. */

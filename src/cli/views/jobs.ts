@@ -1,9 +1,7 @@
 import { formatDuration, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
-import { parse, withPayload } from '../lines/drain-line.js';
+import { LINE_END, parse, withPayload } from '../lines/drain-line.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
-
-const NEWLINE = Buffer.from('\n');
 
 /**
  * Formats a job as a line of JSON, `more` first, its payload unchanged at the end. Missing values are null, but missing
@@ -18,7 +16,7 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
     (_, value) => value ?? null,
   );
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
-  return Buffer.concat([withPayload(head, payload, parse(payload.toString('utf8')) !== undefined), NEWLINE]);
+  return Buffer.concat([withPayload(head, payload, parse(payload.toString('utf8')) !== undefined), LINE_END]);
 }
 
 const REASONS: Record<string, string> = {

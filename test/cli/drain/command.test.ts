@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { JsonText } from '../../../src/index.js';
-import { begin, delayq, linesOf } from '../../support/cli.js';
+import { begin, delayq, linesOf, sh } from '../../support/cli.js';
 import { path, read, script, shell, show, upTo } from '../../support/handlers.js';
 import { freshQueue, redisUrl, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
@@ -82,9 +82,38 @@ describe('delayq drain -- command', () => {
       expect.stringMatching(
         new RegExp(`^delayq: ${queue.name} b: attempt 1, \\d+ms: failed, retry in 1\\ds: exit 1: no 1$`),
       ),
-      expect.stringMatching(new RegExp(`^delayq: ${queue.name} c: attempt 1, \\d+ms: dead: exit 65: no 65$`)),
+      expect.stringMatching(
+        new RegExp(`^delayq: ${queue.name} c: attempt 1, \\d+ms: dead: exit 65: no 65$`),
+      ),
       expect.stringMatching(/^delayq: 1 done, 1 will be retried, 1 dead in \d+ms$/),
     ]);
+  });
+
+  it('with --text gives a text as it is, line breaks and all, with a line end if it has none', async () => {
+    const queue = freshQueue();
+    const texts = ['two\nlines', 'CR\r\nLF\n', '"quoted"', '\n', '', 'ends\n\n', '\u2028 ä \x1b[31m'];
+    await queue.enqueue([...texts.map((payload, i) => ({ payload, at: i + 1 })), { payload: { n: 1 } }]);
+    const log = path();
+    const { code, stderr } = await delayq([
+      'drain',
+      '-q',
+      '--text',
+      queue.name,
+      ...shell(`cat >> ${log}; echo "<end>" >> ${log}`),
+    ]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const lines = texts.map((text) => (text.endsWith('\n') ? text : `${text}\n`));
+    expect(read(log).split('<end>\n').slice(0, -1)).toEqual([...lines, '{"n":1}\n']);
+  });
+
+  it('a file goes through --text and comes out the same', async () => {
+    const queue = freshQueue();
+    const [file, copy] = [path(), path()];
+    await sh(`seq 3 > ${file}; printf 'a\\\\b\\t"\\r\\n' >> ${file}`);
+    expect(await delayq(['enqueue', '-q', '--text', queue.name, `@${file}`])).toMatchObject({ code: 0, stderr: '' });
+    await delayq(['drain', '-q', '--text', queue.name, ...shell(`cat > ${copy}`)]);
+    expect(read(copy)).toBe(read(file));
+    expect(read(file)).toBe('1\n2\n3\na\\b\t"\r\n');
   });
 
   it('passes arguments on unchanged, and replaces {id} and {queue} if they are a whole argument', async () => {
