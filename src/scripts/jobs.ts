@@ -1,8 +1,9 @@
 import { NO_ATTRIBUTES, readAttributes } from '../model/attributes.js';
+import { type Id, idOf } from '../model/id.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
-import { number, text, time } from '../redis/replies.js';
+import { number, rows, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
 import { parseRecord } from './stored.js';
@@ -52,14 +53,13 @@ export interface Drained {
   readonly jobs: Job[];
   /** Jobs dropped because their time to live had passed. */
   readonly expired: number;
-  /** Ids moved to dead because their payload was missing. */
-  readonly orphaned: number;
-  /** Jobs moved to dead because their id is not UTF-8 or contains NUL, so that no handler could receive it. */
-  readonly badIds: number;
   /** Expired leases that were taken back. */
   readonly lost: number;
-  /** Jobs that died because they were lost too often; included in `lost`. */
-  readonly died: number;
+  /**
+   * Jobs that this call moved to dead. `lost`: their leases expired too often (they are counted in `lost`, too).
+   * `orphaned`: they have no payload. `bad id`: no handler could receive their id, which is not UTF-8 or contains NUL.
+   */
+  readonly died: readonly { readonly id: Id; readonly reason: 'lost' | 'orphaned' | 'bad id' }[];
   /** For how long the jobs are hidden from other drains, ms. */
   readonly leaseMs: number;
 }
@@ -76,9 +76,9 @@ export async function drain(
   const { limit, leaseMs, receipt, by, cutoff } = options;
   const reply = await run(redis, 'jobs/drain', keys, [limit, leaseMs ?? '', receipt, by, cutoff ?? '', MAX_BYTES]);
   const jobs: Job[] = [];
-  const queueTries = number(reply[8]);
+  const queueTries = number(reply[6]);
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 10; i < reply.length; i += 4) {
+  for (let i = 8; i < reply.length; i += 4) {
     const head = reply[i + 2];
     const record = Array.isArray(head) ? (head[1] as Buffer) : undefined;
     const counts = record ? (head as Reply[])[0] : head;
@@ -97,11 +97,12 @@ export async function drain(
     now: number(reply[1]),
     next: next < 0 ? undefined : next,
     expired: number(reply[3]),
-    orphaned: number(reply[4]),
-    badIds: number(reply[5]),
-    lost: number(reply[6]),
-    died: number(reply[7]),
-    leaseMs: number(reply[9]),
+    lost: number(reply[4]),
+    died: rows(reply[5], 0, 2).map(([id, reason]) => ({
+      id: idOf(id as Buffer),
+      reason: text(reason) as Drained['died'][number]['reason'],
+    })),
+    leaseMs: number(reply[7]),
     jobs,
   };
 }

@@ -65,7 +65,7 @@ export class Outages {
     this.#out.set(queue, { error, retryAt, settling: settling || known?.settling === true });
     // If jobs can be taken but never settled, they would be handled again and again.
     if (this.#over || this.all || (settling && this.#doubtful.has(queue))) return false;
-    if (!known && this.#watch) this.#onTrouble?.(error, queue);
+    if (!known) this.#onTrouble?.(error, queue);
     return true;
   }
 

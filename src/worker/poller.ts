@@ -22,7 +22,7 @@ export interface PollOptions {
   readonly forMs?: number | undefined;
   /** Stops polling. Jobs that are already taken are still yielded. */
   readonly signal?: AbortSignal | undefined;
-  /** With `watch`: called when Redis, or one of several queues, is in trouble, and again when that is over. */
+  /** Called when one of several queues is in trouble; with `watch` also when Redis is, and again when that is over. */
   readonly onTrouble?: OnTrouble | undefined;
   /**
    * Holds the leases of the jobs as soon as they arrive. After a stop, answers are awaited only until it gives up; jobs

@@ -97,6 +97,8 @@ export interface TaskResult {
   readonly queue: Queue;
   readonly job: Job;
   readonly outcome: TaskOutcome;
+  /** Why the job is dead, if it is: it `failed` too often, or its handler `refused` it by throwing {@link Dead}. */
+  readonly reason: 'failed' | 'refused' | undefined;
   /** How long the handler ran, ms. */
   readonly ms: number;
   /** The message of what the handler threw, if it failed. */

@@ -240,9 +240,10 @@ export class BatchWorker {
     this.#advance();
   }
 
-  #settled({ queue, job, ms, error }: Settlement, outcome: TaskOutcome, delayMs: number | undefined): void {
+  #settled({ queue, job, action, ms, error }: Settlement, outcome: TaskOutcome, delayMs: number | undefined): void {
     this.#counts[outcome] += 1;
-    this.#options.onResult?.({ queue, job, outcome, ms, error, delayMs });
+    const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';
+    this.#options.onResult?.({ queue, job, outcome, reason, ms, error, delayMs });
   }
 
   /** Ends the run, which then throws `error`. Stops it, unless the jobs that were taken are handled first. */

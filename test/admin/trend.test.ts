@@ -73,7 +73,11 @@ describe('lateness', () => {
     const lateBy = (ms: number, ttl?: string) => ({ payload: 1, at: Date.now() - ms, ttl });
     await queue.enqueue([lateBy(3_700_000), lateBy(30_000), lateBy(20_000, '1s'), lateBy(7_000)]);
     await admin.zadd(key(queue.name, 'pending'), Date.now() - 2_000, 'ghost');
-    expect(await queue.drain()).toMatchObject({ expired: 1, orphaned: 1, jobs: [{}, {}, {}] });
+    expect(await queue.drain()).toMatchObject({
+      expired: 1,
+      died: [{ id: 'ghost', reason: 'orphaned' }],
+      jobs: [{}, {}, {}],
+    });
     await queue.enqueue([lateBy(30_000)]);
     await queue.drain({ leaseMs: 0 });
     const { buckets, sum } = (await queue.counts()).lateness;

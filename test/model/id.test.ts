@@ -84,9 +84,13 @@ describe('ids of any bytes', () => {
         const good = ids.filter(canBeGiven);
         const bad = ids.filter((id) => !canBeGiven(id));
         await put(queue.name, ids);
-        const { jobs, badIds, state } = await queue.drain({ leaseMs });
+        const { jobs, died, state } = await queue.drain({ leaseMs });
         expect(words(jobs.map(({ id }) => Buffer.from(id)))).toEqual(words(good));
-        expect({ badIds, state }).toEqual({ badIds: bad.length, state: 'idle' });
+        expect(words(died.map(({ id }) => Buffer.from(id as string)))).toEqual(words(bad));
+        expect({ reasons: new Set(died.map(({ reason }) => reason)), state }).toEqual({
+          reasons: new Set(bad.map(() => 'bad id')),
+          state: 'idle',
+        });
         if (leaseMs > 0) expect(await queue.ack(jobs)).toEqual(good.map(() => 'held'));
         expect(await standIn(queue.name, 'dead')).toEqual(words(bad));
         const { stats, payload, meta, lease } = await queue.counts();
@@ -167,7 +171,7 @@ describe('ids of any bytes', () => {
         expect((await counted(true))?.mended).toBe(bad.length || undefined);
         expect(await standIn(queue.name, 'dead')).toEqual(words(bad));
         expect(await counted(false)).toBe(undefined);
-        expect(await queue.drain()).toMatchObject({ badIds: 0, jobs: { length: ids.length - bad.length } });
+        expect(await queue.drain()).toMatchObject({ died: [], jobs: { length: ids.length - bad.length } });
       }),
       { numRuns: 60 },
     );
@@ -196,7 +200,7 @@ it('a job with an invalid id that an older drain has taken dies when its lease e
     expect.objectContaining({ level: 'fail' }),
   );
   await timePasses(queue.name, 61_000);
-  expect(await queue.drain()).toMatchObject({ jobs: [], lost: 1, badIds: 1 });
+  expect(await queue.drain()).toMatchObject({ jobs: [], lost: 1, died: [{ id, reason: 'bad id' }] });
   const [job] = await inspector.show(queue.name, [id]);
   expect(job).toMatchObject({ state: 'dead', reason: 'bad id', losses: 1, id: 'base64:/w==', idBase64: '/w==' });
 });

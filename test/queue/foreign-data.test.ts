@@ -10,7 +10,13 @@ describe('what other software leaves behind (failures 26)', () => {
     await admin.zadd(key(queue.name, 'pending'), 1, 'ghost', 2, '\x1b[31mspace and\nescape');
     await queue.enqueue({ payload: 1 });
     expect(orphans(await queue.counts())).toEqual({ ids: 2, payloads: 0 });
-    expect(await queue.drain()).toMatchObject({ orphaned: 2, jobs: [{ payload: Buffer.from('1') }] });
+    expect(await queue.drain()).toMatchObject({
+      died: [
+        { id: 'ghost', reason: 'orphaned' },
+        { id: '\x1b[31mspace and\nescape', reason: 'orphaned' },
+      ],
+      jobs: [{ payload: Buffer.from('1') }],
+    });
     expect(await queue.counts()).toMatchObject({ dead: 2, stats: { orphaned: 2 } });
     expect(JSON.parse((await admin.hget(key(queue.name, 'meta'), 'ghost')) ?? '')).toEqual({ reason: 'orphaned' });
   });

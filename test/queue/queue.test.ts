@@ -207,7 +207,7 @@ describe('drain', () => {
     expect((await queue.drain()).jobs).toEqual([]);
     await timePasses(queue.name, 1_500);
     const again = await queue.drain({ leaseMs: 30_000 });
-    expect(again).toMatchObject({ lost: 1, died: 0, jobs: [{ attempt: 2, due: due - 30_500 }] });
+    expect(again).toMatchObject({ lost: 1, died: [], jobs: [{ attempt: 2, due: due - 30_500 }] });
     expect((await queue.counts()).stats).toMatchObject({ delivered: 2, lost: 1 });
   });
 
@@ -243,7 +243,7 @@ describe('drain', () => {
       await queue.drain({ leaseMs: 1_000 });
       await timePasses(queue.name, 1_500);
     }
-    expect(await queue.drain()).toMatchObject({ lost: 1, died: 1, jobs: [] });
+    expect(await queue.drain()).toMatchObject({ lost: 1, died: [{ reason: 'lost' }], jobs: [] });
     expect(await queue.counts()).toMatchObject({ dead: 1, payload: 1, stats: { dead: 1 } });
     const [meta] = await admin.hvals(key(queue.name, 'meta'));
     expect(JSON.parse(meta ?? '')).toMatchObject({ losses: 2, reason: 'lost' });

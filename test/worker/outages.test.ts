@@ -47,7 +47,10 @@ describe('a queue whose keys are broken (failures 37)', () => {
     const args = command === '--pipe' ? ['drain', ...form, names] : ['drain', names, ...(command ? form : rest)];
     const { code, stdout, stderr } = await delayq(args);
     expect({ code, stdout }).toEqual({ code: 78, stdout: '1\n2\n3\n' });
-    expect(stderr.match(/WRONGTYPE/g)).toHaveLength(1);
+    // At once in a line, and at the end as the error.
+    expect(linesOf(stderr)[0]).toMatch(new RegExp(`^delayq: going on without ${broken.name}: WRONGTYPE `));
+    expect(stderr.match(/refused the call$/gm)).toHaveLength(1);
+    if (form.length > 0) expect(stderr).toMatch(/^delayq: 3 done in \d+ms$/m);
   });
 
   it.each([

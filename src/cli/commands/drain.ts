@@ -1,5 +1,13 @@
 import { Command } from 'commander';
-import { type Backoff, DelayqError, LONGEST_TIMER_MS, parseBackoff, Queue } from '../../internal.js';
+import {
+  type Backoff,
+  type Connection,
+  DelayqError,
+  isDelayqError,
+  LONGEST_TIMER_MS,
+  parseBackoff,
+  Queue,
+} from '../../internal.js';
 import {
   addGlobals,
   count,
@@ -73,7 +81,7 @@ export function drainCommand(context: Context): Command {
     .option('-n, --number <n>', 'deliver n jobs at most', count)
     .option('--lease <duration>', "lease of each job (default: the queue's); to stdout: see below", positiveDuration)
     .option('--envelope', 'print each job with its queue, id, receipt, attempt and due time')
-    .option('--text', 'print payloads that are JSON strings as plain text')
+    .option('--text', 'deliver payloads that are JSON strings as plain text')
     .option('--at-most-once', 'to stdout: remove jobs before they are printed; a crash loses them')
     .option('-w, --watch', 'keep running, and deliver each job when it is due')
     .option('--for <duration>', 'keep running for this time', positiveDuration)
@@ -85,7 +93,7 @@ export function drainCommand(context: Context): Command {
     .option('--fail-if-empty', 'exit 3 if nothing was due')
     .option('--must-exist', 'exit 3 if there is no such queue')
     .option('-v, --verbose', 'report each job on stderr')
-    .option('-q, --quiet', 'print no summary, and report no single jobs')
+    .option('-q, --quiet', 'print no summary, and report only jobs that die')
     .option('--yes', 'print jobs even to a terminal')
     .action((queues: string, handler: string[], options: Options, self: Command) =>
       drain(context, queues, handler, options, self),
@@ -116,7 +124,7 @@ export function drainCommand(context: Context): Command {
     '                    the job is delivered again. With --lease drain prints',
     '                    envelopes, and jobs stay leased until delayq ack.',
     '',
-    'Exit status of a handler:',
+    'Exit status of a handler after --:',
     '  0                 done: the job is removed',
     '  65, 100           dead at once (--dead-on)',
     '  255               failed, and no more handlers are started',
@@ -178,10 +186,10 @@ async function drain(
   const prefix = context.prefix(options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
   await redis.connect();
-  if (options.mustExist) {
-    for (const { name } of queues) await requireQueue(redis, prefix, name);
-  }
-  const report = new DrainReport(context, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal');
+  for (const { name } of queues) await mayBeMissing(context, redis, name, options);
+  const verbosity = options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal';
+  const watch = options.watch || options.for !== undefined;
+  const report = new DrainReport(context, verbosity, { watch });
   const handled = hasHandler(handler, options);
   const envelope = options.envelope || (options.lease !== undefined && !handled);
   const stop = context.stopSignal();
@@ -191,7 +199,7 @@ async function drain(
     taking: {
       limit: options.number,
       leaseMs: options.lease,
-      watch: options.watch || options.for !== undefined,
+      watch,
       forMs: options.for,
       onTrouble: report.trouble,
       onDrained: (queue, drained) => report.drained(queue, drained),
@@ -199,17 +207,34 @@ async function drain(
     graceMs,
     stop,
     graceOver: new Promise((resolve) => {
-      stop.addEventListener('abort', () =>
-        setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref(),
-      );
+      stop.addEventListener('abort', () => {
+        setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
+        report.stopping(graceMs);
+      });
     }),
     form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
     report,
   };
-  const well = handled ? await intoHandlers(context, drain, handler, options) : await toStdout(context, drain, options);
-  const died = report.end();
-  if (!well || died) context.outcomes.add('incomplete');
+  try {
+    const into = handled ? intoHandlers(context, drain, handler, options) : toStdout(context, drain, options);
+    if (!(await into)) context.outcomes.add('incomplete');
+  } finally {
+    if (report.end()) context.outcomes.add('incomplete');
+  }
   if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
+}
+
+/**
+ * With --must-exist throws `missing` if there is no such queue. Otherwise says so where somebody reads it: cron, which
+ * mails what is printed, may run this every minute before the first job comes.
+ */
+async function mayBeMissing(context: Context, redis: Connection, name: string, options: Options): Promise<void> {
+  if (options.mustExist) return requireQueue(redis, context.prefix(options), name);
+  if (options.quiet || !(options.verbose || context.stderr.isTTY)) return;
+  // Other errors are those of the drain, which meets them too.
+  await requireQueue(redis, context.prefix(options), name).catch((error: unknown) => {
+    if (isDelayqError(error, 'missing')) say(context, `${error.message}; ${error.next}`);
+  });
 }
 
 async function intoHandlers(

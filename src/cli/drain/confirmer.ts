@@ -41,7 +41,8 @@ export class Confirmer {
   readonly #gone = new AbortController();
   /** Calls under way, and those that failed. */
   readonly #acks = new Set<Promise<void>>();
-  #writing = false;
+  /** A write is under way. */
+  writing = false;
   #checks: NodeJS.Timeout | undefined;
   #firstCheck: Promise<void> | undefined;
   #checkedAt = 0;
@@ -68,7 +69,7 @@ export class Confirmer {
     const check = async () => {
       const presence = await this.#reader.check();
       if (presence === 'gone') this.#gone.abort();
-      if (presence === 'reads' && !this.#writing) this.#confirmRead();
+      if (presence === 'reads' && !this.writing) this.#confirmRead();
     };
     this.#checks = setInterval(check, CHECK_MS).unref();
     this.#firstCheck = check();
@@ -77,9 +78,9 @@ export class Confirmer {
 
   /** Must be given each write: what was read cannot be determined while one is under way. */
   async whileWriting<T>(written: Promise<T>): Promise<T> {
-    this.#writing = true;
+    this.writing = true;
     const result = await written;
-    this.#writing = false;
+    this.writing = false;
     return result;
   }
 

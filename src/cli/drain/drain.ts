@@ -1,7 +1,16 @@
-import { type Drained, formatDuration, type Queue, type TaskResult, type WorkerOptions } from '../../internal.js';
+import {
+  type Drained,
+  formatDuration,
+  formatTime,
+  type Queue,
+  type TaskOutcome,
+  type TaskResult,
+  type WorkerOptions,
+} from '../../internal.js';
 import type { Context } from '../host/context.js';
 import type { Form } from '../lines/drain-line.js';
-import { grouped, many, say, shownId } from '../terminal/output.js';
+import { Deaths, REASONS } from '../terminal/deaths.js';
+import { grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 
 /** One run of `delayq drain`, as every form of delivery needs it. Durations are ms. */
@@ -18,7 +27,10 @@ export interface Drain {
   readonly report: DrainReport;
 }
 
-/** How much a drain reports: only problems, also a summary at the end, or also each job. */
+/** How long a stop takes before it is reported what it waits for, ms. */
+const STOPPING_MS = 1_000;
+
+/** How much a drain reports: only problems and jobs that die, also a summary at the end, or also each job. */
 export type Verbosity = 'quiet' | 'normal' | 'verbose';
 
 /** What a drain reports on stderr. */
@@ -28,26 +40,39 @@ export class DrainReport {
   readonly #started = performance.now();
   readonly #expired = new Map<string, number>();
   readonly #paused = new Set<string>();
+  readonly #deaths: Deaths;
+  readonly #counts: Record<TaskOutcome, number> = {
+    acked: 0,
+    retried: 0,
+    dead: 0,
+    lost: 0,
+    superseded: 0,
+    released: 0,
+  };
+  readonly #retries = new Retries();
+  /** How many died without a handler, those without a payload not counted: they have been no jobs. */
   #died = 0;
   taken = 0;
+  /** What a stop would have to wait for, in words; undefined: nothing. The form of delivery sets it. */
+  waitsFor: () => string | undefined = () => undefined;
   /** Reports that Redis, or one queue, cannot be used, and that it is back. */
   readonly trouble: ReturnType<typeof troubleReporter>;
 
-  constructor(context: Context, verbosity: Verbosity) {
+  constructor(context: Context, verbosity: Verbosity, how: { watch: boolean }) {
     this.#context = context;
     this.#verbosity = verbosity;
-    this.trouble = troubleReporter(context);
+    this.#deaths = new Deaths(context);
+    this.trouble = troubleReporter(context, how);
   }
 
   /** Reports what one call of drain did besides taking jobs. */
-  drained({ name }: Queue, { jobs, expired, orphaned, badIds, died, state }: Drained): void {
+  drained({ name }: Queue, { jobs, expired, died, state }: Drained): void {
     this.taken += jobs.length;
     if (expired > 0) this.#expired.set(name, (this.#expired.get(name) ?? 0) + expired);
-    this.#died += died + badIds;
-    const warn = (text: string) => say(this.#context, `${name}: ${text}`);
-    if (died > 0) warn(`${many(died, 'job')} moved to dead: their leases expired too often (reason: lost)`);
-    if (orphaned > 0) warn(`${many(orphaned, 'id')} without a payload moved to dead (reason: orphaned)`);
-    if (badIds > 0) warn(`${many(badIds, 'job')} with an invalid id moved to dead (reason: bad id)`);
+    for (const { id, reason } of died) {
+      if (reason !== 'orphaned') this.#died += 1;
+      this.#dead(name, `${name} ${shownId(id)}: dead: ${REASONS[reason]}`);
+    }
     if (state !== 'paused') this.#paused.delete(name);
     else if (this.#context.stderr.isTTY && !this.#paused.has(name)) {
       this.#paused.add(name);
@@ -56,38 +81,111 @@ export class DrainReport {
   }
 
   /** Reports the outcome of a job: of each job if verbose, else only of those that need attention. */
-  result({ queue, job, outcome, ms, error, delayMs }: TaskResult): void {
-    const unusual = outcome === 'dead' || outcome === 'lost';
-    if (this.#verbosity === 'quiet' || (this.#verbosity === 'normal' && !unusual)) return;
+  result({ queue, job, outcome, reason, ms, error, delayMs = 0 }: TaskResult): void {
+    this.#counts[outcome] += 1;
+    const why = error === undefined ? '' : firstLine(error);
+    if (outcome === 'retried') this.#retries.add(why, delayMs);
+    const unusual = outcome === 'dead' || (outcome === 'lost' && this.#verbosity === 'normal');
+    if (!unusual && this.#verbosity !== 'verbose') return;
     const words = {
       acked: 'done',
-      retried: `failed, retry in ${formatDuration(delayMs ?? 0)}`,
-      dead: 'dead',
+      retried: `failed, retry in ${formatDuration(delayMs)}`,
+      dead: `dead: ${reason && REASONS[reason]}`,
       released: 'given back, not counted as a failure',
       lost: 'lease lost: the job is delivered again',
       superseded: 'the job was replaced or cancelled meanwhile',
     }[outcome];
-    const why = error === undefined ? '' : `: ${firstLine(error)}`;
-    const which = `${queue.name} ${shownId(job.id)}`;
-    say(this.#context, `${which}: attempt ${job.attempt}, ${formatDuration(ms)}: ${words}${why}`);
+    const which = `${queue.name} ${shownId(job.id)}: attempt ${job.attempt}, ${formatDuration(ms)}`;
+    const line = `${which}: ${words}${why && `: ${why}`}`;
+    if (outcome === 'dead') this.#dead(queue.name, line);
+    else say(this.#context, line);
+  }
+
+  #dead(queue: string, line: string): void {
+    if (this.#verbosity === 'verbose') say(this.#context, line);
+    else this.#deaths.add(queue, line);
   }
 
   waiting(why: string): void {
     if (this.#verbosity !== 'quiet') say(this.#context, why);
   }
 
-  /** Prints the summary: `counts` by their words. Prints nothing if no job was taken. */
-  summary(counts: Readonly<Record<string, number>>): void {
+  /** After a stop: reports what is waited for, on a terminal at once, otherwise only if it takes a while. */
+  stopping(graceMs: number): void {
+    const afterMs = this.#context.stderr.isTTY ? 0 : STOPPING_MS;
+    const report = () => {
+      const what = this.waitsFor();
+      if (what)
+        this.waiting(`stopping: waiting up to ${formatDuration(graceMs)} for ${what}; another signal stops at once`);
+    };
+    if (graceMs > afterMs) setTimeout(report, afterMs).unref();
+  }
+
+  /**
+   * Prints how many jobs had each outcome, and why and until when some will be retried. Prints nothing if no job was
+   * taken.
+   */
+  summary(): void {
+    this.#deaths.flush();
     if (this.#verbosity === 'quiet' || this.taken === 0) return;
-    const parts = Object.entries(counts).filter(([, n]) => n > 0);
-    const text = parts.map(([word, n]) => `${grouped(n)} ${word}`).join(', ');
-    say(this.#context, `${text || 'nothing done'} in ${formatDuration(performance.now() - this.#started)}`);
+    const { acked: done, retried: failed, dead, lost, superseded, released } = this.#counts;
+    const parts = Object.entries({ done, failed, dead, lost, superseded, 'given back': released });
+    const text = parts.flatMap(([word, n]) => (n > 0 ? `${grouped(n)} ${word}` : [])).join(', ');
+    const what = `${text || 'nothing done'} in ${formatDuration(performance.now() - this.#started)}`;
+    sayInParts(this.#context, what, failed > 0 ? this.#retries.described(this.#context) : {});
   }
 
   /** Reports expired jobs. Returns whether jobs died that no handler finished. */
   end(): boolean {
+    this.#deaths.flush();
     for (const [name, n] of this.#expired) say(this.#context, `${name}: ${many(n, 'job')} expired and dropped`);
     return this.#died > 0;
+  }
+}
+
+/** The most different errors that are counted. */
+const MAX_ERRORS = 1_000;
+
+/** Why jobs of a run failed, and when they are retried. */
+class Retries {
+  #failures = 0;
+  readonly #errors = new Map<string, number>();
+  /** The times of the first and the last retry, ms by the monotonic clock. */
+  #first = Number.POSITIVE_INFINITY;
+  #last = 0;
+
+  add(error: string, delayMs: number): void {
+    this.#failures += 1;
+    const count = this.#errors.get(error) ?? 0;
+    if (count > 0 || this.#errors.size < MAX_ERRORS) this.#errors.set(error, count + 1);
+    const at = performance.now() + delayMs;
+    this.#first = Math.min(this.#first, at);
+    this.#last = Math.max(this.#last, at);
+  }
+
+  /** The most frequent error, and when jobs are retried. */
+  described(context: Context): { why: string; next: string } {
+    const [error, count] = [...this.#errors].reduce((most, other) => (other[1] > most[1] ? other : most));
+    const share = count === this.#failures ? '' : ` (${grouped(count)} of ${grouped(this.#failures)})`;
+    return { why: `${error}${share}`, next: this.#when(context) };
+  }
+
+  #when(context: Context): string {
+    const now = performance.now();
+    const begun = this.#first <= now;
+    const inMs = (begun ? this.#last : this.#first) - now;
+    // In a run that goes on, some have been retried.
+    if (inMs <= 0) return 'all retries are due now, or done';
+    return `${begun ? 'last' : 'first'} retry due ${localTime(context, inMs)}in ${formatDuration(inMs)}`;
+  }
+}
+
+/** The local time in `ms`, and a comma; nothing if the time zone is invalid, which must not fail a drain at its end. */
+function localTime(context: Context, ms: number): string {
+  try {
+    return `${formatTime(Date.now() + ms, context.zone({}))}, `;
+  } catch {
+    return '';
   }
 }
 

@@ -97,6 +97,10 @@ export class Processes {
     }
   }
 
+  get running(): number {
+    return this.#groups.size;
+  }
+
   close(): void {
     for (const pipes of this.#free.splice(0)) pipes.close();
   }

@@ -1,6 +1,6 @@
 import { BatchWorker, type Task, type WorkerOptions } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { say } from '../terminal/output.js';
+import { many, say } from '../terminal/output.js';
 import type { Drain } from './drain.js';
 import { ExitPolicy } from './exit-status.js';
 import { OutputRelay } from './output.js';
@@ -38,6 +38,7 @@ export async function drainIntoHandlers(
   const outputClosed = new AbortController();
   const relay = new OutputRelay(context, { live: concurrency === 1, onStop: () => outputClosed.abort() });
   const processes = new Processes(context, killAfterMs);
+  report.waitsFor = () => (processes.running > 0 ? many(processes.running, 'handler') : undefined);
 
   const handle = async (tasks: Task[]): Promise<void> => {
     const { signal } = tasks[0] as Task;
@@ -56,12 +57,11 @@ export async function drainIntoHandlers(
     beforeStart: () => relay.room(),
     onResult: (result) => report.result(result),
   });
-  const { circuitOpen, ...counts } = await worker.run().finally(async () => {
+  const { circuitOpen, dead, lost } = await worker.run().finally(async () => {
     await Promise.race([relay.flushed(), drain.graceOver]);
     processes.close();
+    report.summary();
   });
-  const { acked: done, retried: failed, dead, lost, superseded, released } = counts;
-  report.summary({ done, 'will be retried': failed, dead, lost, superseded, 'given back': released });
   if (exitPolicy.problem) throw exitPolicy.problem;
   if (relay.problem) throw relay.problem;
   if (circuitOpen)

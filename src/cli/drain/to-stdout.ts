@@ -48,6 +48,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
   const confirmer = new Confirmer(leases, reader, drain);
   const sink = new StdoutSink(context, drain, delivery, leases, confirmer);
+  drain.report.waitsFor = () => (confirmer.writing ? 'the reader of stdout' : undefined);
   const enough = new AbortController();
   const over = AbortSignal.any([stop, confirmer.readerGone]);
   const batches = poll(queues, {

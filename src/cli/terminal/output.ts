@@ -44,11 +44,20 @@ export function complain(context: Context, error: unknown): void {
         why: error instanceof Error ? (error.stack ?? error.message) : String(error),
         next: 'please report this as a bug',
       });
-  const lines = [`delayq: ${visible(context.withoutLogins(known.message))}`];
-  if (known.why)
-    for (const [i, line] of context.withoutLogins(known.why).split('\n').entries())
+  sayInParts(context, known.message, known);
+}
+
+/** Writes to stderr what is the case, why, and what happens or is to be done next. */
+export function sayInParts(
+  context: Context,
+  what: string,
+  { why, next }: Partial<Pick<DelayqError, 'why' | 'next'>>,
+): void {
+  const lines = [`delayq: ${visible(context.withoutLogins(what))}`];
+  if (why)
+    for (const [i, line] of context.withoutLogins(why).split('\n').entries())
       lines.push(`${i ? '       ' : '  why: '} ${visible(line)}`);
-  if (known.next) lines.push(`  next: ${visible(context.withoutLogins(known.next))}`);
+  if (next) lines.push(`  next: ${visible(context.withoutLogins(next))}`);
   context.stderr.write(`${lines.join('\n')}\n`);
 }
 

@@ -4,14 +4,19 @@ import { complain, say } from './output.js';
 
 /**
  * Makes a listener for the trouble of a connection: it reports once on stderr that Redis, or only `queue`, cannot be
- * used (`error`), and once that it works again (undefined).
+ * used (`error`), and once that it works again (undefined). `watch`: a queue that has failed is tried again. Otherwise
+ * the run ends with its error, so that only the message is reported.
  */
-export function troubleReporter(context: Context): (error: DelayqError | undefined, queue?: Queue) => void {
+export function troubleReporter(
+  context: Context,
+  { watch = true } = {},
+): (error: DelayqError | undefined, queue?: Queue) => void {
   /** When the trouble began, by the monotonic clock; undefined stands for Redis as a whole. */
   const began = new Map<Queue | undefined, number>();
   return (error, queue) => {
     const since = began.get(queue);
-    if (error && since === undefined) {
+    if (error && queue && !watch) say(context, `going on without ${queue.name}: ${error.why ?? error.message}`);
+    else if (error && since === undefined) {
       began.set(queue, performance.now());
       complain(context, error);
       say(context, queue ? `going on without ${queue.name}, retrying it every second` : 'still trying');

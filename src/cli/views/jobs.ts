@@ -1,5 +1,6 @@
 import { formatDuration, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
 import { LINE_END, parse, withPayload } from '../lines/drain-line.js';
+import { REASONS } from '../terminal/deaths.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
 
@@ -18,17 +19,6 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
   return Buffer.concat([withPayload(head, payload, parse(payload.toString('utf8')) !== undefined), LINE_END]);
 }
-
-const REASONS: Record<string, string> = {
-  failed: 'failed too often',
-  refused: 'refused by its handler',
-  lost: 'lease expired too often',
-  buried: 'buried by an operator',
-  orphaned: 'has no payload',
-  'bad id': 'has an invalid id',
-  found: 'payload found without an id',
-  'bad due': 'has an invalid due time',
-};
 
 export function reasonOf({ reason }: StoredJob): string {
   return reason === undefined ? 'reason unknown' : (REASONS[reason] ?? reason);

@@ -83,9 +83,9 @@ describe('delayq drain -- command', () => {
         new RegExp(`^delayq: ${queue.name} b: attempt 1, \\d+ms: failed, retry in 1\\ds: exit 1: no 1$`),
       ),
       expect.stringMatching(
-        new RegExp(`^delayq: ${queue.name} c: attempt 1, \\d+ms: dead: exit 65: no 65$`),
+        new RegExp(`^delayq: ${queue.name} c: attempt 1, \\d+ms: dead: refused by its handler: exit 65: no 65$`),
       ),
-      expect.stringMatching(/^delayq: 1 done, 1 will be retried, 1 dead in \d+ms$/),
+      expect.stringMatching(/^delayq: 1 done, 1 failed, 1 dead in \d+ms$/),
     ]);
   });
 

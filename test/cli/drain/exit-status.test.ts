@@ -25,7 +25,10 @@ describe('the exit status of a handler', () => {
     '%s makes it dead at once, with its stderr as last error; requeue brings it back',
     async (status) => {
       const { ended, queue, job } = await statusOf(`exit ${status}`);
-      expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining(`: dead: exit ${status}: why\n`) });
+      expect(ended).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining(`: dead: refused by its handler: exit ${status}: why\n`),
+      });
       expect(job).toMatchObject({ state: 'dead', reason: 'refused', error: `exit ${status}: why`, failures: 1 });
       expect(job?.died).toBeGreaterThan(0);
       expect(await delayq(['requeue', queue.name, 'a'])).toMatchObject({ code: 0 });
@@ -57,7 +60,7 @@ describe('the exit status of a handler', () => {
     const handler = script(`date +%s%N >> ${log}; [ $(wc -l < ${log}) -ge 3 ] || exit 75`);
     const { code, stderr } = await delayq(['drain', '--for', '6s', '--backoff', '1s,2s', queue.name, '--', handler]);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/1 done, 2 will be retried in 6/);
+    expect(stderr).toMatch(/1 done, 2 failed in 6/);
     const [first = 0, second = 0, third = 0] = linesOf(read(log)).map((line) => Number(line) / 1e6);
     expect(second - first).toBeGreaterThanOrEqual(995);
     expect(third - second).toBeGreaterThanOrEqual(1_995);
@@ -162,7 +165,7 @@ describe('a handler that cannot be run', () => {
     await queue.enqueue(upTo(5).map((n) => ({ payload: n, id: `j${n}`, at: 1_000 + n })));
     const handler = shell('read x; [ $x = 0 ] && { missing-command; exit; }; [ $x = 3 ] && exit 126; exit 0');
     // The first such job is put behind the others and not counted. Later, 126 is an ordinary failure.
-    expect((await delayq(['drain', queue.name, ...handler])).stderr).toMatch(/4 done|3 done, 1 will be retried/);
+    expect((await delayq(['drain', queue.name, ...handler])).stderr).toMatch(/4 done|3 done, 1 failed/);
     expect(await show(queue, 'j3')).toMatchObject({ state: 'pending', failures: 1 });
     expect(await show(queue, 'j0')).toMatchObject({ state: 'pending', failures: 0 });
     await queue.enqueue({ payload: 5, at: 1 });

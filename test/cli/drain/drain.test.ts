@@ -1,0 +1,200 @@
+import { describe, expect, it } from 'vitest';
+import type { Queue } from '../../../src/index.js';
+import { begin, beginSh, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
+import { path, read, shell, upTo } from '../../support/handlers.js';
+import { admin, freshName, freshQueue, key, timePasses } from '../../support/redis.js';
+import { until } from '../../support/until.js';
+
+/** The lines of delayq itself, without those of handlers. */
+const said = (stderr: string) => linesOf(stderr).filter((line) => /^(delayq:| {2}\w+:)/.test(line));
+
+describe('the summary of a drain', () => {
+  it('says how many failed, why most of them did, and from when they are retried', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(['reset', 'refused', 'refused', 'fine'].map((payload, i) => ({ payload, at: i + 1 })));
+    const handler = shell('read x; [ "$x" = \'"fine"\' ] && exit 0; echo "connection $x" >&2; exit 1');
+    const env = { TZ: 'Europe/Berlin' };
+    const { code, stderr } = await delayq(['drain', '--backoff', '1h,2h', queue.name, ...handler], { env });
+    expect(code).toBe(0);
+    expect(said(stderr)).toEqual([
+      expect.stringMatching(/^delayq: 1 done, 3 failed in \d+ms$/),
+      '  why:  exit 1: connection "refused" (2 of 3)',
+      expect.stringMatching(/^ {2}next: first retry due \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0[12]:00, in (1h|59m 59s)$/),
+    ]);
+  });
+
+  it('is printed with an invalid time zone, too, and escapes what handlers wrote', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const handler = shell("printf '\\033[31mred\\nmore\\n' >&2; exit 1");
+    const { code, stderr } = await delayq(['drain', '--backoff', '1h', queue.name, ...handler], {
+      env: { DELAYQ_TZ: 'Nowhere/Land' },
+    });
+    expect({ code, said: said(stderr).slice(1) }).toEqual({
+      code: 0,
+      said: ['  why:  exit 1: \\x1b[31mred …', expect.stringMatching(/^ {2}next: first retry due in (1h|59m 59s)$/)],
+    });
+  });
+
+  it('of a run that goes on says until when jobs are retried, if the first have been', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const handler = shell('exit 1');
+    const ended = await delayq(['drain', '--for', '1s', '--backoff', '100ms,1h', queue.name, ...handler]);
+    expect(said(ended.stderr)).toEqual([
+      expect.stringMatching(/^delayq: 2 failed in 1s$/),
+      '  why:  exit 1',
+      expect.stringMatching(/^ {2}next: last retry due .*, in 59m 5\ds$/),
+    ]);
+  });
+});
+
+describe('a job that dies', () => {
+  /** A queue with a job that dies of each of the causes that a drain can meet. */
+  async function dying(): Promise<Queue> {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 0, id: 'lost', maxLost: 1 });
+    await queue.drain({ leaseMs: 1 });
+    await queue.enqueue([
+      { payload: 1, id: 'failed', tries: 1 },
+      { payload: 65, id: 'refused' },
+    ]);
+    await admin
+      .multi()
+      .zadd(key(queue.name, 'pending'), 1, 'ghost\x1b[31m', 2, Buffer.from([0xff]))
+      .hset(key(queue.name, 'payload'), Buffer.from([0xff]), '1')
+      .exec();
+    await timePasses(queue.name, 60_000);
+    return queue;
+  }
+  const taken = [
+    ': dead: lease expired too often',
+    ' "ghost\\u001b[31m": dead: has no payload',
+    ' base64:/w==: dead: has an invalid id',
+  ];
+  const known = ({ name }: Queue, stderr: string) =>
+    said(stderr)
+      .map((line) => line.replace(`delayq: ${name}`, '').replace(/attempt 1, \d+m?s/, 'TOOK'))
+      .map((line) => line.replace(/^ lost/, ''));
+
+  it.each([
+    ['-- command', (name: string) => [name, ...shell('read x; echo bad >&2; exit $x')]],
+    ['--pipe', (name: string) => ['--pipe', 'read x; echo bad >&2; exit $x', '--batch', '1', name]],
+  ])('is named by -q, with the reason: %s', async (form, args) => {
+    const queue = await dying();
+    const { code, stderr } = await delayq(['drain', '-q', ...args(queue.name)]);
+    expect(code).toBe(1);
+    expect(known(queue, stderr)).toEqual([
+      ...taken,
+      ' failed: TOOK: dead: failed too often: exit 1: bad',
+      // A batch cannot be refused: its jobs fail.
+      ...(form === '--pipe' ? [] : [' refused: TOOK: dead: refused by its handler: exit 65: bad']),
+    ]);
+  });
+
+  it.each([['-q'], ['-q --lease 1m'], ['-q --at-most-once']])('is named in every form to stdout: %s', async (form) => {
+    const queue = await dying();
+    const { stderr } = await sh(`delayq drain ${form} ${queue.name} > ${path()}`);
+    expect(known(queue, stderr)).toEqual(taken);
+  });
+
+  it('is one line of many in a flood, which ends with how many more there are, and how to list them', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(50).map((n) => ({ payload: n, tries: 1, at: n + 1 })));
+    await admin.zadd(key(queue.name, 'pending'), ...upTo(5).flatMap((n) => [1, `ghost${n}`]));
+    const { stderr } = await delayq(['drain', '-q', '--max-failures', '100', queue.name, '--', 'false']);
+    const lines = linesOf(stderr);
+    expect(lines.slice(0, 20).every((line) => line.includes(': dead: '))).toBe(true);
+    expect(lines.slice(20)).toEqual([
+      `delayq: ${queue.name}: 35 more jobs died: list them with delayq list --dead ${queue.name}`,
+    ]);
+    const listed = await delayq(['list', '--dead', '--json', queue.name]);
+    expect(linesOf(listed.stdout)).toHaveLength(55);
+  });
+
+  it('is named however many there are with -v', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(30).map((n) => ({ payload: n, tries: 1 })));
+    const { stderr } = await delayq(['drain', '-v', '--max-failures', '100', queue.name, '--', 'false']);
+    expect(stderr.match(/: dead: failed too often/g)).toHaveLength(30);
+  });
+
+  it('is named, and expired jobs are, if the drain fails at its end', async () => {
+    const [queue, broken] = [await dying(), freshQueue()];
+    await queue.enqueue({ payload: 1, id: 'old', at: 1, ttl: '1s' });
+    await admin.set(key(broken.name, 'dead'), 'x');
+    const { code, stderr } = await delayq(['drain', `${queue.name},${broken.name}`, '--', 'false']);
+    expect(code).toBe(78);
+    expect(known(queue, stderr)).toEqual(
+      expect.arrayContaining([
+        ...taken,
+        expect.stringMatching(/^delayq: 1 failed, 1 dead in/),
+        ': 1 job expired and dropped',
+      ]),
+    );
+  });
+});
+
+describe('after a signal a drain that has to wait says for what', () => {
+  const slow = async (...options: string[]) => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const [log, go] = [path(), path()];
+    const handler = shell(`echo >> ${log}; while [ ! -e ${go} ]; do sleep 0.05; done`);
+    const running = begin(['drain', ...options, '-P', '2', queue.name, ...handler]);
+    await until(() => read(log).length === 2);
+    running.child.kill('SIGTERM');
+    return { running, go };
+  };
+
+  it('handlers, and for how long', async () => {
+    const { running, go } = await slow('--grace', '20s');
+    await until(() => running.stderr !== '');
+    expect(running.stderr).toBe('delayq: stopping: waiting up to 20s for 2 handlers; another signal stops at once\n');
+    await sh(`touch ${go}`);
+    expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringMatching(/\n.*: 2 done in \S+\n$/) });
+  });
+
+  it('the reader of its output', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(5_000).map((n) => ({ payload: { n, pad: 'x'.repeat(100) } })));
+    const [pid, go] = [path(), path()];
+    const drain = `sh -c 'echo $$ > ${pid}; exec delayq drain ${queue.name}'`;
+    const running = beginSh(`${drain} | { while [ ! -e ${go} ]; do sleep 0.05; done; cat > ${path()}; }`);
+    // More than fits into the pipe.
+    await until(async () => (await queue.counts()).active >= 1_000);
+    process.kill(Number(read(pid)), 'SIGTERM');
+    await until(() => running.stderr !== '');
+    expect(running.stderr).toContain('stopping: waiting up to 30s for the reader of stdout');
+    await sh(`touch ${go}`);
+    await running.ended;
+    await until(async () => (await queue.counts()).active === 0);
+  });
+
+  it('not with -q, nor if it ends sooner', async () => {
+    const quiet = await slow('-q', '--grace', '1500ms', '--kill-after', '0s');
+    const short = await slow('--grace', '100ms', '--kill-after', '0s');
+    expect((await quiet.running.ended).stderr).toBe('');
+    expect((await short.running.ended).stderr).toMatch(/^delayq: 2 given back in \S+\n$/);
+  });
+});
+
+describe('a queue that does not exist', () => {
+  it('is told of on a terminal and with -v, with a similar name, and never to cron', async () => {
+    const [queue, name] = [freshQueue(), freshName()];
+    await queue.enqueue({ payload: 1, in: '1h' });
+    await admin.sadd('delayq:queues', queue.name);
+    const drain = (...args: string[]) => delayq(['drain', ...args, '--', 'true']);
+    const silent = { code: 0, signal: null, stdout: '', stderr: '' };
+    const told = `delayq: there is no queue ${queue.name}x; did you mean ${queue.name}?\n`;
+    expect(await drain(`${queue.name}x`)).toEqual(silent);
+    expect(await drain('-v', `${queue.name}x`)).toEqual({ ...silent, stderr: told });
+    expect(await drain('-v', `${queue.name},${name}`)).toEqual({
+      ...silent,
+      stderr: expect.stringMatching(new RegExp(`^delayq: there is no queue ${name}; [^\\n]*\\n$`)),
+    });
+    expect(await onTerminal(`delayq drain ${queue.name}x -- true; echo "ended with $?"`)).toBe(`${told}ended with 0\n`);
+    expect(await onTerminal(`delayq drain -q ${queue.name}x -- true`)).toBe('');
+    expect(await admin.keys(key(`${queue.name}x`, '*'))).toEqual([]);
+  });
+});
