@@ -1,3 +1,4 @@
+import { localTimes, notTime } from './calendar.js';
 import { DelayqError } from './errors.js';
 
 const UNIT_MS: Record<string, number> = {
@@ -12,21 +13,19 @@ const UNIT_MS: Record<string, number> = {
 /** The longest duration, ms: with at most 100 years, all sums of times are exact in a double and in Redis's scores. */
 export const LONGEST_MS = 100 * 365 * 86_400_000;
 
-function badTime(what: string, why: string, next: string): DelayqError {
-  return new DelayqError('usage', what, { why, next });
-}
-
 /**
  * Parses a duration such as `500ms`, `90s`, `15m`, `1h30m`, `2d` or `1w`: units from large to small, each at most once.
  * Returns whole milliseconds. Throws `usage` for anything else, also for a number without a unit.
  */
 export function parseDuration(text: string): number {
-  const bad = (why: string) =>
-    badTime(`"${text}" is not a duration`, why, 'write it as 500ms, 90s, 15m, 1h30m, 2d or 1w');
-  if (/^\d+(\.\d+)?$/.test(text)) throw bad('it has no unit');
+  const bad = (why: string, next = 'write it as 500ms, 90s, 15m, 1h30m, 2d or 1w') =>
+    new DelayqError('usage', `"${text}" is not a duration`, { why, next });
+  if (/^-\d/.test(text)) throw bad('it is negative');
+  if (/^0+$/.test(text)) throw bad('it has no unit', 'write 0s');
+  if (/^\d+(\.\d+)?$/.test(text)) throw bad('it has no unit', `write ${text}s, ${text}m or ${text}h, as one word`);
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|[smhdw])/gy)];
   const read = parts.reduce((length, part) => length + part[0].length, 0);
-  if (parts.length === 0 || read !== text.length) throw bad('it must be numbers with units');
+  if (parts.length === 0 || read !== text.length) throw bad(...misread(text));
   let total = 0;
   let previous = Number.POSITIVE_INFINITY;
   for (const [, number, unit] of parts as unknown as [string, string, string][]) {
@@ -37,6 +36,24 @@ export function parseDuration(text: string): number {
   }
   if (total > LONGEST_MS) throw bad('it is longer than 100 years');
   return Math.round(total);
+}
+
+const SHORT = /^([\d.]+(ms|[smhdw]))+$/;
+
+/** `text` with the units in the form of {@link parseDuration}: 5m for "5 minutes". */
+function shortUnits(text: string): string {
+  const words =
+    /(\d) *(ms|msecs?|milliseconds?|s|sec(?:ond)?s?|m|min(?:ute)?s?|h|hrs?|hours?|d|days?|w|weeks?)(?![a-z]) */g;
+  return text.replace(words, (_, digit, word) => digit + (/^m(s|illi)/.test(word) ? 'ms' : word.charAt(0)));
+}
+
+/** Why a text is no duration, and what to write. */
+function misread(text: string): [why: string, next?: string] {
+  const short = shortUnits(text);
+  if (SHORT.test(short)) return ['its units are not in the short form', `write ${short}`];
+  const [, unit] = /^[\d.]+ *([a-z]+)$/i.exec(text) ?? [];
+  if (unit) return [`there is no unit ${unit}`, 'the units are ms, s, m (minutes), h, d and w: 90s, 1h30m, 2d'];
+  return ['it must be numbers with units'];
 }
 
 /** Formats a duration in ms for people, with its two largest units: `850ms`, `4m 12s`, `2d 3h`. */
@@ -131,64 +148,51 @@ export function formatTime(ms: number, zone: string): string {
   return `${wall} ${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
-const WALL = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?$/i;
-const CLOCK = /^(\d\d?):(\d\d)(?::(\d\d))?$/;
+const OFFSET = /^(\d{4}-\d\d-\d\d[t ]\d\d:\d\d.*?) ?(?:z|([+-])(\d\d):(\d\d))$/i;
 
 /**
- * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), a local time
- * (`2026-11-21 14:00`) or a time of day (`14:00`: its next occurrence), the last two in `zone`. `past`: it is before
- * `now`. Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
+ * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), `now + 15m`, or a
+ * local time in `zone` as {@link localTimes} takes it: `14:00` and `fri 2pm` mean the next ones. Forms with an
+ * offset, `@` and `now` mean the same in every zone. `past`: it is before `now`. Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
  */
 export function parseAt(text: string, { zone, now }: { zone: string; now: number }) {
-  const bad = (why: string, next = 'write it as 2026-11-21T14:00:00+01:00, "2026-11-21 14:00", 14:00 or @1795266000') =>
-    badTime(`"${text}" is not a time`, why, next);
-  const instant = (ms: number) => ({ ms, past: ms < now });
+  const ms = instantOf(text, zone, now);
+  return { ms, past: ms < now };
+}
 
+/**
+ * Parses a limit of a time range, ms: `-2h` and `+15m` from now, a time of day (today, in `zone`), or anything that
+ * {@link parseAt} accepts, but for a weekday or a date without a year. Throws `usage` for anything else.
+ */
+export function parseMoment(text: string, { zone, now }: { zone: string; now: number }): number {
+  if (/^[-+]/.test(text)) return now + (text.startsWith('-') ? -1 : 1) * parseDuration(text.slice(1));
+  return instantOf(text, zone, now, true);
+}
+
+function instantOf(text: string, zone: string, now: number, isLimit = false): number {
   const epoch = /^@(\d{1,11}(?:\.\d{1,3})?)$/.exec(text);
-  if (epoch) return instant(Math.round(Number(epoch[1]) * 1_000));
-  if (text.startsWith('@')) throw bad('@ must be followed by seconds since 1970', 'write it as @1795266000');
+  if (epoch) return Math.round(Number(epoch[1]) * 1_000);
+  if (text.startsWith('@')) throw notTime(text, '@ must be followed by seconds since 1970', 'write it as @1795266000');
   if (/^\d+$/.test(text))
-    throw bad(
+    throw notTime(
+      text,
       'a bare number could be seconds, milliseconds, a year or an hour',
       `write @${text} for seconds since 1970, or 14:00 for a time of day`,
     );
-  if (/^\d{4}-\d\d(-\d\d)?$/.test(text))
-    throw bad('it has no time of day', `write "${text.length === 10 ? text : `${text}-01`} 09:00"`);
-
-  const clock = CLOCK.exec(text);
-  if (clock) return instant(nextOccurrence(text, clock, zone, now, bad));
-
-  const match = WALL.exec(text);
-  if (!match) throw bad('the format is not known');
-  const [, year, month, day, hour, minute, second = '0', fraction = '0', offset] = match as unknown as string[];
-  const wall =
-    wallTime([year, month, day, hour, minute, second].map(Number), bad) + Math.floor(Number(`0.${fraction}`) * 1_000);
-  if (offset === undefined) return instant(onlyInstant(text, wall, zone));
-  if (offset.toUpperCase() === 'Z') return instant(wall);
-  const [hours, minutes] = offset.slice(1).split(':').map(Number) as [number, number];
-  if (hours > 23 || minutes > 59) throw bad('there is no such UTC offset');
-  return instant(wall - (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000);
-}
-
-/**
- * Parses a limit of a time range, ms: `-2h` and `+15m` from now, `now`, a time of day (today, in `zone`), or anything
- * that {@link parseAt} accepts. Throws `usage` for anything else.
- */
-export function parseMoment(text: string, { zone, now }: { zone: string; now: number }): number {
-  if (text === 'now') return now;
-  if (/^[-+]/.test(text)) return now + (text.startsWith('-') ? -1 : 1) * parseDuration(text.slice(1));
-  const clock = CLOCK.test(text) ? text.replace(/^\d:/, '0$&') : undefined;
-  return parseAt(clock ? `${formatTime(now, zone).slice(0, 10)} ${clock}` : text, { zone, now }).ms;
-}
-
-/** Returns a calendar date and time, taken as UTC, in ms. Throws `bad` for 31 February or 25:00. */
-function wallTime(fields: number[], bad: (why: string) => DelayqError): number {
-  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = fields;
-  const ms = Date.UTC(year, month - 1, day, hour, minute, second);
-  const date = new Date(ms);
-  const same = date.getUTCMonth() === month - 1 && date.getUTCDate() === day && date.getUTCHours() === hour;
-  if (!same || minute > 59 || second > 59) throw bad('there is no such date or time of day');
-  return ms;
+  const [isNow, sign, length] = /^now(?: ?([-+]) ?(.+))?$/i.exec(text) ?? [];
+  if (isNow) return length ? now + (sign === '-' ? -1 : 1) * parseDuration(shortUnits(length)) : now;
+  const duration = shortUnits(text.replace(/^(in |\+)/i, ''));
+  if (SHORT.test(duration)) throw notTime(text, 'it is a duration', `write "now + ${duration}"`);
+  const [, absolute, ahead, hours = 0, minutes = 0] = OFFSET.exec(text) ?? [];
+  if (Number(hours) > 23 || Number(minutes) > 59) throw notTime(text, 'there is no such UTC offset');
+  const local = now + zoneOffset(zone, now);
+  const { all, isVague } = localTimes(absolute ?? text, local - (local % 86_400_000));
+  if (absolute) return Number(all[0]) - Number(`${ahead ?? ''}1`) * (Number(hours) * 60 + Number(minutes)) * 60_000;
+  if (isLimit && isVague)
+    throw notTime(text, 'it could be in the past or in the future', 'write the date with its year: "2026-11-21 14:00"');
+  // A repeated time that has passed once will come again, so skip only a time that has passed for good.
+  const hasPassed = (wall: number) => wall <= local && instantsOf(zone, wall).every((ms) => ms <= now);
+  return onlyInstant(text, all.find((wall) => isLimit || !hasPassed(wall)) ?? Number(all.at(-1)), zone);
 }
 
 /** Returns the only instant at which clocks in `zone` show `wall`. Throws `usage` if there are none or two. */
@@ -196,31 +200,12 @@ function onlyInstant(text: string, wall: number, zone: string): number {
   const found = instantsOf(zone, wall - (wall % 1_000)).map((ms) => ms + (wall % 1_000));
   if (found.length === 1) return found[0] as number;
   const rfc3339 = (ms: number) => formatTime(ms, zone).replace(' ', 'T').replace(' ', '');
-  const what = `"${text}" is not one point in time in ${zone}`;
+  const bad = (why: string, next: string) =>
+    new DelayqError('usage', `"${text}" is not one point in time in ${zone}`, { why, next });
   if (found.length === 0) {
     const after = rfc3339(wall - zoneOffset(zone, wall));
-    throw badTime(what, 'a clock change skips it there that day', `write a time that exists, for example ${after}`);
+    throw bad('a clock change skips it there that day', `write a time that exists, for example ${after}`);
   }
   const choices = found.map(rfc3339).join(' or ');
-  throw badTime(what, 'a clock change repeats it there that day', `add the offset: ${choices}`);
-}
-
-/** Returns the first instant after `now` at which clocks in `zone` show the time of day `clock`. */
-function nextOccurrence(
-  text: string,
-  clock: RegExpExecArray,
-  zone: string,
-  now: number,
-  bad: (why: string) => DelayqError,
-): number {
-  const today = new Date(now + zoneOffset(zone, now));
-  const time = [clock[1], clock[2], clock[3] ?? '0'].map(Number);
-  for (const days of [0, 1]) {
-    const date = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth(), today.getUTCDate() + days));
-    const wall = wallTime([date.getUTCFullYear(), date.getUTCMonth() + 1, date.getUTCDate(), ...time], bad);
-    // A repeated time that has passed once will come again, so skip only a time that has passed for good.
-    if (instantsOf(zone, wall).every((ms) => ms <= now) && days === 0 && wall <= today.getTime()) continue;
-    return onlyInstant(text, wall, zone);
-  }
-  throw bad('it does not occur within a day');
+  throw bad('a clock change repeats it there that day', `add the offset: ${choices}`);
 }

@@ -1,4 +1,6 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { isDelayqError } from '../../src/index.js';
 import { exactDuration, formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../../src/internal.js';
 
 const SECOND = 1_000;
@@ -18,13 +20,42 @@ describe('a duration', () => {
     ['0s', 0],
   ])('%s is %d ms', (text, ms) => expect(parseDuration(text)).toBe(ms));
 
-  it.each(['90', '', 'abc', 'abc 5m', '5 m', '-5m', 'P1DT2H', '1M', '1y', '30m1h', '1m1m', '5m!', '1e3s', '101000w'])(
-    '%j is rejected, with what to write instead',
-    (text) =>
-      expect(() => parseDuration(text)).toThrow(
-        expect.objectContaining({ code: 'usage', next: expect.stringContaining('15m') }),
-      ),
+  it.each([
+    ['5', 'it has no unit', 'write 5s, 5m or 5h, as one word'],
+    ['1.5', 'it has no unit', 'write 1.5s, 1.5m or 1.5h, as one word'],
+    ['0', 'it has no unit', 'write 0s'],
+    ['-5m', 'it is negative', '15m'],
+    ['-5', 'it is negative', '15m'],
+    ['200y', 'there is no unit y', 'the units are ms, s, m (minutes), h, d and w'],
+    ['3 months', 'there is no unit months', 'the units are'],
+    ['1x', 'there is no unit x', 'the units are'],
+    ['5M', 'there is no unit M', 'the units are'],
+    ['5 minutes', 'its units are not in the short form', 'write 5m'],
+    ['5 min', 'its units are not in the short form', 'write 5m'],
+    ['1 hour 30 mins', 'its units are not in the short form', 'write 1h30m'],
+    ['1h 30m', 'its units are not in the short form', 'write 1h30m'],
+    ['250 milliseconds', 'its units are not in the short form', 'write 250ms'],
+    ['30m1h', 'units must go from large to small, each at most once', '15m'],
+    ['1m1m', 'units must go from large to small, each at most once', '15m'],
+    ['101000w', 'it is longer than 100 years', '15m'],
+    ...['', 'abc', 'abc 5m', 'P1DT2H', '5m!', '1e3s', '1,5h', '5 days ago', '5 constructor'].map((text) => [text]),
+  ])('%j is rejected: %s', (text = '', why = '', next = '') =>
+    expect(() => parseDuration(text)).toThrow(
+      expect.objectContaining({
+        code: 'usage',
+        why: expect.stringContaining(why),
+        next: expect.stringContaining(next),
+      }),
+    ),
   );
+
+  it('that is shown exactly is read as the same', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 100 * 365 * DAY }), (ms) => {
+        expect(parseDuration(exactDuration(ms))).toBe(ms);
+      }),
+    );
+  });
 
   it.each([
     [0, '0ms'],
@@ -65,6 +96,84 @@ describe('a point in time', () => {
     expect(at('9:05', 'Pacific/Auckland')).toBe('2026-11-21T20:05:00.000Z');
   });
 
+  // At this moment it is Saturday, 13:00 in London, 22:00 in Tokyo, and 04:00 in Anchorage.
+  it.each([
+    ['now', '2026-11-21T13:00:00Z', '2026-11-21T13:00:00Z', '2026-11-21T13:00:00Z'],
+    ['now + 5 minutes', '2026-11-21T13:05:00Z', '2026-11-21T13:05:00Z', '2026-11-21T13:05:00Z'],
+    ['now+1h30m', '2026-11-21T14:30:00Z', '2026-11-21T14:30:00Z', '2026-11-21T14:30:00Z'],
+    ['now + 1 day', '2026-11-22T13:00:00Z', '2026-11-22T13:00:00Z', '2026-11-22T13:00:00Z'],
+    ['now - 2 hours', '2026-11-21T11:00:00Z', '2026-11-21T11:00:00Z', '2026-11-21T11:00:00Z'],
+    ['2pm', '2026-11-21T14:00:00Z', '2026-11-22T05:00:00Z', '2026-11-21T23:00:00Z'],
+    ['2:30 PM', '2026-11-21T14:30:00Z', '2026-11-22T05:30:00Z', '2026-11-21T23:30:00Z'],
+    ['12am', '2026-11-22T00:00:00Z', '2026-11-21T15:00:00Z', '2026-11-22T09:00:00Z'],
+    ['12pm', '2026-11-22T12:00:00Z', '2026-11-22T03:00:00Z', '2026-11-21T21:00:00Z'],
+    ['noon', '2026-11-22T12:00:00Z', '2026-11-22T03:00:00Z', '2026-11-21T21:00:00Z'],
+    ['midnight', '2026-11-22T00:00:00Z', '2026-11-21T15:00:00Z', '2026-11-22T09:00:00Z'],
+    ['today 9:00', '2026-11-21T09:00:00Z', '2026-11-21T00:00:00Z', '2026-11-21T18:00:00Z'],
+    ['tomorrow 9:00', '2026-11-22T09:00:00Z', '2026-11-22T00:00:00Z', '2026-11-22T18:00:00Z'],
+    ['9am  Tomorrow', '2026-11-22T09:00:00Z', '2026-11-22T00:00:00Z', '2026-11-22T18:00:00Z'],
+    ['yesterday noon', '2026-11-20T12:00:00Z', '2026-11-20T03:00:00Z', '2026-11-20T21:00:00Z'],
+    ['sat 9:00', '2026-11-28T09:00:00Z', '2026-11-28T00:00:00Z', '2026-11-21T18:00:00Z'],
+    ['2pm tues', '2026-11-24T14:00:00Z', '2026-11-24T05:00:00Z', '2026-11-24T23:00:00Z'],
+    ['Friday 14:00', '2026-11-27T14:00:00Z', '2026-11-27T05:00:00Z', '2026-11-27T23:00:00Z'],
+    ['Dec 24 14:00', '2026-12-24T14:00:00Z', '2026-12-24T05:00:00Z', '2026-12-24T23:00:00Z'],
+    ['24 december 2pm', '2026-12-24T14:00:00Z', '2026-12-24T05:00:00Z', '2026-12-24T23:00:00Z'],
+    ['10am Jul 31', '2027-07-31T09:00:00Z', '2027-07-31T01:00:00Z', '2027-07-31T18:00:00Z'],
+    ['Nov 1 10:00', '2026-11-01T10:00:00Z', '2026-11-01T01:00:00Z', '2026-11-01T19:00:00Z'],
+    ['Feb 29, 2028 0:00', '2028-02-29T00:00:00Z', '2028-02-28T15:00:00Z', '2028-02-29T09:00:00Z'],
+    ['2026-12-24 2pm', '2026-12-24T14:00:00Z', '2026-12-24T05:00:00Z', '2026-12-24T23:00:00Z'],
+    ['2026-12-24 9:00:30.5', '2026-12-24T09:00:30.5Z', '2026-12-24T00:00:30.5Z', '2026-12-24T18:00:30.5Z'],
+  ])('%s is understood in each zone', (text, london, tokyo, anchorage) => {
+    const iso = (time: string) => new Date(time).toISOString();
+    expect(at(text, 'Europe/London')).toBe(iso(london));
+    expect(at(text, 'Asia/Tokyo')).toBe(iso(tokyo));
+    expect(at(text, 'America/Anchorage')).toBe(iso(anchorage));
+  });
+
+  it.each([
+    ['11/12/2026 14:00', 'taken for each other', 'write "2026-12-11 14:00" or "2026-11-12 14:00"'],
+    ['11.12.26', 'taken for each other', 'write "2026-12-11 9:00" or "2026-11-12 9:00"'],
+    ['24/12/2026 2pm', 'taken for each other', 'write "2026-12-24 2pm"'],
+    ['next friday 9:00', 'the coming friday', 'write "2026-11-27 9:00" or "2026-12-04 9:00"'],
+    ['next saturday', 'the coming saturday', 'write "2026-11-28 9:00" or "2026-12-05 9:00"'],
+    ['9:00 next week', '"next" can be read in several ways', '"now + 1 week"'],
+    ['midnight tomorrow', 'at its start and at its end', 'write "tomorrow 0:00" or "tomorrow 23:59"'],
+    ['tomorrow', 'it has no time of day', 'write "tomorrow 9:00"'],
+    ['2026-11-21', 'it has no time of day', 'write "2026-11-21 9:00"'],
+    ['tomorrow 9', '9 is not a time of day', 'write "tomorrow 9:00"'],
+    ['1700000000', 'a bare number', '@1700000000'],
+    ['5m', 'it is a duration', 'write "now + 5m"'],
+    ['in 5 minutes', 'it is a duration', 'write "now + 5m"'],
+    ['+15m', 'it is a duration', 'write "now + 15m"'],
+    ['@', 'seconds since 1970', '@1795266000'],
+    ...['13pm', '0am', '25:00', '14:60', '2026-02-30 12:00', 'feb 29 12:00', '0050-01-01 10:00'].map((text) => [
+      text,
+      'there is no such date or time of day',
+    ]),
+    ['2026-11-21T14:00:00+25:00', 'there is no such UTC offset'],
+    ...['', 'at', '2026', '2026-11', '@abc', '2pm 3pm', '4pm + 3 days', '14:00Z', 'constructor 9:00'].map((text) => [
+      text,
+    ]),
+  ])('%j is rejected: %s', (text = '', why = '', next = '') =>
+    expect(() => at(text)).toThrow(
+      expect.objectContaining({
+        code: 'usage',
+        why: expect.stringContaining(why),
+        next: expect.stringContaining(next),
+      }),
+    ),
+  );
+
+  it('that a clock change skips or repeats is rejected in words, too', () => {
+    const before = { zone: 'Europe/Berlin', now: Date.parse('2026-10-24T12:00:00Z') };
+    expect(() => parseAt('tomorrow 2:30am', before)).toThrow(
+      expect.objectContaining({ next: expect.stringMatching(/02:30:00\+02:00 or .*02:30:00\+01:00/) }),
+    );
+    expect(() => parseAt('mar 29 2:30', { ...before, now: Date.parse('2026-03-01T00:00:00Z') })).toThrow(
+      expect.objectContaining({ why: expect.stringContaining('skips') }),
+    );
+  });
+
   it('says whether it is past', () => {
     expect(parseAt('2026-11-21T12:59:59Z', { zone: 'UTC', now }).past).toBe(true);
     expect(parseAt('2026-11-21T13:00:01Z', { zone: 'UTC', now }).past).toBe(false);
@@ -87,25 +196,6 @@ describe('a point in time', () => {
     expect(at('2026-10-25 03:30', 'Europe/Berlin')).toBe('2026-10-25T02:30:00.000Z');
   });
 
-  it.each([
-    '1700000000',
-    '2026',
-    '2026-11',
-    '2026-11-21',
-    '11/12/2026',
-    'tomorrow',
-    '',
-    '@',
-    '@abc',
-    '25:00',
-    '14:60',
-    '2026-02-30 12:00',
-    '2026-13-01 12:00',
-    '2026-11-21T14:00:00+25:00',
-  ])('%j is rejected, with what to write instead', (text) =>
-    expect(() => at(text)).toThrow(expect.objectContaining({ code: 'usage' })),
-  );
-
   it('in a zone that does not exist is rejected, not read as UTC', () => {
     expect(() => at('14:00', 'Mars/Olympus')).toThrow(
       expect.objectContaining({ code: 'usage', message: expect.stringContaining('Mars/Olympus') }),
@@ -115,6 +205,73 @@ describe('a point in time', () => {
   it('is shown with its offset', () => {
     expect(formatTime(now, 'Europe/Berlin')).toBe('2026-11-21 14:00:00 +01:00');
     expect(formatTime(now, 'America/St_Johns')).toBe('2026-11-21 09:30:00 -03:30');
+  });
+});
+
+describe('any point in time', () => {
+  const ZONES = ['UTC', 'Europe/Berlin', 'America/St_Johns', 'Pacific/Auckland', 'Australia/Lord_Howe'];
+  const seconds = fc.integer({ min: Date.UTC(2000, 0) / SECOND, max: Date.UTC(2100, 0) / SECOND });
+  const place = fc.record({ ms: seconds.map((s) => s * SECOND), zone: fc.constantFrom(...ZONES) });
+  /** The instant that a text means, or the reason why it means none. */
+  const read = (text: string, zone: string, now: number) => {
+    try {
+      return parseAt(text, { zone, now }).ms;
+    } catch (error) {
+      if (!isDelayqError(error, 'usage')) throw error;
+      return error.why;
+    }
+  };
+
+  it('that is shown is read as the same', () => {
+    fc.assert(
+      fc.property(place, ({ ms, zone }) => {
+        expect(parseAt(formatTime(ms, zone), { zone: 'UTC', now: 0 }).ms).toBe(ms);
+      }),
+    );
+  });
+
+  it('means the same with the name of its month, and by the clock of twelve hours', () => {
+    fc.assert(
+      fc.property(place, ({ ms, zone }) => {
+        const [date = '', time = ''] = formatTime(ms, zone).split(' ');
+        const [year, month, day] = date.split('-').map(Number) as [number, number, number];
+        const [hour, rest] = [Number(time.slice(0, 2)), time.slice(2)];
+        const name = new Date(Date.UTC(year, month - 1, day)).toLocaleString('en', { month: 'long', timeZone: 'UTC' });
+        const meant = read(`${date} ${time}`, zone, 0);
+        expect(meant).toBeOneOf([ms, expect.stringContaining('repeats')]);
+        for (const text of [`${time} ${name} ${day} ${year}`, `${day} ${name.slice(0, 3)} ${year} ${time}`])
+          expect(read(text, zone, 0)).toBe(meant);
+        expect(read(`${date} ${hour % 12 || 12}${rest}${hour < 12 ? 'am' : ' PM'}`, zone, 0)).toBe(meant);
+      }),
+    );
+  });
+
+  it('as a time of day is the next moment at which clocks show it', () => {
+    fc.assert(
+      fc.property(place, seconds, ({ ms, zone }, other) => {
+        const time = formatTime(other * SECOND, zone).slice(11, 19);
+        const due = read(time, zone, ms);
+        if (typeof due !== 'number') return expect(due).toMatch(/skips|repeats/);
+        expect(due).toBeGreaterThan(ms);
+        expect(due).toBeLessThanOrEqual(ms + 25 * HOUR);
+        expect(formatTime(due, zone).slice(11, 19)).toBe(time);
+      }),
+    );
+  });
+
+  it('or nothing at all: any words are understood or rejected', () => {
+    const word = fc.constantFrom(
+      ...['now', '+', '5', 'minutes', 'tomorrow', '9:00', '2', 'pm', 'noon', 'midnight', 'next', 'fri', 'dec', '24'],
+      ...['2026', '2026-12-24', '11/12/2026', '@', 'T', 'Z', '+01:00', ',', ''],
+    );
+    fc.assert(
+      fc.property(fc.array(word, { maxLength: 5 }), fc.constantFrom('', ' '), (words, between) => {
+        const meant = read(words.join(between), 'Europe/Berlin', Date.UTC(2026, 10, 21));
+        if (typeof meant === 'number') expect(meant).toBeGreaterThanOrEqual(0);
+        else expect(meant).not.toContain('undefined');
+      }),
+      { numRuns: 2_000 },
+    );
   });
 });
 
@@ -128,19 +285,25 @@ describe('a limit of a time range', () => {
     ['+15m', '2026-11-21T13:15:00.000Z'],
     ['@1795266000', '2026-11-21T13:00:00.000Z'],
     ['2026-11-20 09:00', '2026-11-20T09:00:00.000Z'],
+    ['now - 2 hours', '2026-11-21T11:00:00.000Z'],
+    ['yesterday 9:00', '2026-11-20T09:00:00.000Z'],
+    ['2pm nov 20 2026', '2026-11-20T14:00:00.000Z'],
   ])('%s is accepted', (text, iso) => expect(moment(text)).toBe(iso));
 
   it('that is only a time of day means today in the zone, past or not', () => {
     expect(moment('14:00')).toBe('2026-11-21T14:00:00.000Z');
     expect(moment('9:05')).toBe('2026-11-21T09:05:00.000Z');
+    expect(moment('9am')).toBe('2026-11-21T09:00:00.000Z');
+    expect(moment('midnight')).toBe('2026-11-21T00:00:00.000Z');
     expect(moment('12:59:30')).toBe('2026-11-21T12:59:30.000Z');
     // At this moment it is 2 a.m. on the 22nd in Auckland.
     expect(moment('9:05', 'Pacific/Auckland')).toBe('2026-11-21T20:05:00.000Z');
     expect(moment('01:00', 'Pacific/Auckland')).toBe('2026-11-21T12:00:00.000Z');
   });
 
-  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h'])('%j is rejected', (text) =>
-    expect(() => moment(text)).toThrow(expect.objectContaining({ code: 'usage' })),
+  it.each(['-', '+', '-2', '+1x', '2h', 'yesterday', '25:00', '14', '', '- 2h', 'fri 9:00', 'nov 20 9:00'])(
+    '%j is rejected',
+    (text) => expect(() => moment(text)).toThrow(expect.objectContaining({ code: 'usage' })),
   );
 });
 

@@ -4,6 +4,7 @@ import {
   type Connection,
   DelayqError,
   formatDuration,
+  formatTime,
   packAttributes,
   parseAt,
   parseDuration,
@@ -71,7 +72,7 @@ export function statuses(text: string): ReadonlySet<number> {
 export function addDueTime(command: Command): Command {
   return command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
-    .option('--at <time>', 'due at 14:00, "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or @1795266000');
+    .option('--at <time>', 'due at 14:00, 2pm, "tomorrow 9:00", "fri 9am", "2026-11-21 14:00" …: see below');
 }
 
 /**
@@ -93,6 +94,26 @@ export async function readAt(
   const { ms, past } = parseAt(text, { zone, now });
   if (past) say(context, `${text} was ${formatDuration(now - ms)} ago: due now`);
   return ms;
+}
+
+/** The words of --at, below the options of a command. */
+export const AT_WORDS = [
+  '--at takes 14:00, 2pm, noon, "tomorrow 9:00", "fri 9am", "24 dec 14:00",',
+  '"2026-11-21 14:00", 2026-11-21T14:00:00+01:00, "now + 5 minutes", @1795266000.',
+  'If a time of day has passed today, tomorrow is meant. --tz sets the time zone.',
+];
+
+/** Says when a job is due: "tomorrow, 2026-11-22 09:00:00 +01:00, in 20h". The day is named if --at was given. */
+export function dueText(due: number, now: number, zone: string, { at }: { at?: unknown }): string {
+  const time = formatTime(due, zone);
+  if (due <= now) return `${time}, now`;
+  return `${at === undefined ? '' : `${nameOfDay(due, now, zone)}, `}${time}, in ${formatDuration(due - now)}`;
+}
+
+function nameOfDay(ms: number, now: number, zone: string): string {
+  const [day, today] = [ms, now].map((one) => Date.parse(formatTime(one, zone).slice(0, 10))) as [number, number];
+  const ahead = ['today', 'tomorrow'][(day - today) / 86_400_000];
+  return ahead ?? new Intl.DateTimeFormat('en', { weekday: 'long', timeZone: 'UTC' }).format(day);
 }
 
 export function addGlobals(command: Command): Command {

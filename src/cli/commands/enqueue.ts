@@ -5,14 +5,23 @@ import {
   DelayqError,
   decodeUtf8,
   type Enqueued,
-  formatDuration,
-  formatTime,
   JsonText,
   MAX_PAYLOAD,
   Queue,
   tooLarge,
 } from '../../internal.js';
-import { addDueTime, addGlobals, attribute, count, details, duration, examples, readAt } from '../args/options.js';
+import {
+  AT_WORDS,
+  addDueTime,
+  addGlobals,
+  attribute,
+  count,
+  details,
+  dueText,
+  duration,
+  examples,
+  readAt,
+} from '../args/options.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
@@ -39,13 +48,14 @@ export function enqueueCommand(context: Context): Command {
     .option('--json', 'print one JSON document')
     .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
   details(command, [
+    ...AT_WORDS,
     'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "ttl",',
     '"attributes".',
     '--durable needs Redis 7.2 or newer with the AOF on.',
   ]);
   examples(command, [
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
-    `delayq enqueue --at "2026-12-24 14:00" --tz Europe/Berlin remind '{"user":7}'`,
+    `delayq enqueue --at "tomorrow 9:00" --tz Europe/Berlin remind '{"user":7}'`,
     `delayq enqueue --id order:42 --in 15m order-close '{"orderId":42}'`,
     'delayq enqueue --text notify "any text at all"',
     'delayq enqueue --durable order-close - < payloads.jsonl',
@@ -119,7 +129,7 @@ async function report(context: Context, queue: Queue, done: Enqueued, options: E
     say(context, `replaced: job ${id} was in ${queue.name} already`);
   }
   if (context.stderr.isTTY && outcome !== 'kept' && outcome !== 'kept-dead') {
-    const left = options.at === undefined ? (options.in ?? 0) : due - (await queue.redis.now());
-    say(context, `due ${formatTime(due, context.zone(options))}, ${left > 0 ? `in ${formatDuration(left)}` : 'now'}`);
+    const now = options.at === undefined ? due - (options.in ?? 0) : await queue.redis.now();
+    say(context, `due ${dueText(due, now, context.zone(options), options)}`);
   }
 }

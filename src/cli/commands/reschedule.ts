@@ -1,6 +1,15 @@
 import { Command } from 'commander';
-import { DelayqError, formatDuration, formatTime, type Id, type Operator, Spread } from '../../internal.js';
-import { addDueTime, addGlobals, details, examples, ratePerSecond, readAt } from '../args/options.js';
+import { DelayqError, formatDuration, type Id, type Operator, Spread } from '../../internal.js';
+import {
+  AT_WORDS,
+  addDueTime,
+  addGlobals,
+  details,
+  dueText,
+  examples,
+  ratePerSecond,
+  readAt,
+} from '../args/options.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
@@ -17,6 +26,8 @@ export function rescheduleCommand(context: Context): Command {
     .option('--rate <n/s>', 'spread the due times at this rate, from --in, --at or now: 10/s, 100/m', ratePerSecond);
   addEdit(context, command, ['pending'], (queue, options: Options) => planOf(context, queue, options));
   details(command, [
+    ...AT_WORDS,
+    '',
     'Active and dead jobs are left as they are. Failures stay counted; --ttl counts',
     'from the new due time. With --rate all due times are set at once: nothing has to',
     'keep running.',
@@ -45,7 +56,7 @@ async function planOf(context: Context, queue: string, options: Options) {
   });
   const now = await redis.now();
   const due = at ?? now + (inMs ?? 0);
-  const first = due > now ? `${formatTime(due, context.zone(options))}, in ${formatDuration(due - now)}` : 'now';
+  const first = due > now ? dueText(due, now, context.zone(options), options) : 'now';
   return {
     verb: 'reschedule',
     participle: 'rescheduled',

@@ -2,7 +2,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
-import { begin, delayq, linesOf, sh } from '../../support/cli.js';
+import { begin, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { admin, connection, freshName, key } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
@@ -87,6 +87,21 @@ describe('delayq enqueue', () => {
     });
   });
 
+  it('takes times as people write them, and says on a terminal on which day the job is due', async () => {
+    const enqueue = (at: string) => onTerminal(`delayq enqueue -q --tz Asia/Tokyo --at '${at}' ${freshName()} 1`);
+    const [hours, minutes] = new Date(Date.now() + 9 * 3_600_000 - 60_000).toISOString().slice(11, 16).split(':');
+    const passed = `${Number(hours) % 12 || 12}:${minutes}${Number(hours) < 12 ? 'am' : 'pm'}`;
+    const [aMinuteAgo, tomorrow, inFiveDays] = await Promise.all([
+      enqueue(passed),
+      enqueue('tomorrow 9:00'),
+      enqueue('now + 5 days'),
+    ]);
+    // A minute ago may have been yesterday.
+    expect(aMinuteAgo).toMatch(new RegExp(`: due (tomorrow|today), [-0-9]+ ${hours}:${minutes}:00 \\+09:00, in 23h 5`));
+    expect(tomorrow).toMatch(/: due tomorrow, [-0-9]+ 09:00:00 \+09:00, in 1?d? ?\d+[hm]/);
+    expect(inFiveDays).toMatch(/: due [A-Z][a-z]+day, [-0-9]+ [0-9:]+ \+09:00, in (5d|4d 23h)$/m);
+  });
+
   it('warns of a time that is past, and makes the job due now', async () => {
     const name = freshName();
     const { code, stderr } = await delayq(['enqueue', '--at', '2020-01-01T00:00:00Z', name, '1']);
@@ -122,7 +137,9 @@ describe('delayq enqueue', () => {
     [['enqueue', '--id', '\x1b[2J', 'q', '1'], 64, '\\u001b[2J'],
     [['enqueue', '--id', 'x'.repeat(10_240), 'q', '1'], 64, "cannot be a job's id"],
     [['enqueue', '--prefix', 'a{b}', 'q', '1'], 64, 'cannot name a prefix'],
-    [['enqueue', '--in', '5', 'q', '1'], 64, 'no unit'],
+    [['enqueue', '--in', '5', 'minutes', 'q', '1'], 64, 'write 5s, 5m or 5h, as one word'],
+    [['enqueue', '--ttl', '1x', 'q', '1'], 64, 'there is no unit x'],
+    [['enqueue', '--at', 'next friday 9:00', 'q', '1'], 64, 'others the one after'],
     [['enqueue', '--in', '5m', '--at', '12:00', 'q', '1'], 64, 'exclude each other'],
     [['enqueue', '--at', '2026', 'q', '1'], 64, 'bare number'],
     [['enqueue', '--tries', '0', 'q', '1'], 64, 'from 1'],

@@ -127,7 +127,7 @@ describe('delayq reschedule', () => {
     const queue = await withAll();
     const at = ['--at', '2100-01-01 00:00', '--tz', 'Asia/Tokyo'];
     const { stderr } = await delayq(['reschedule', ...at, queue.name, 'c']);
-    expect(stderr).toContain('due 2100-01-01 00:00:00 +09:00');
+    expect(stderr).toContain('due Friday, 2100-01-01 00:00:00 +09:00');
     expect((await show(queue, 'c'))?.due).toBe(Date.parse('2099-12-31T15:00:00Z'));
     const past = await delayq(['reschedule', '--at', '2020-01-01T00:00:00Z', queue.name, 'c']);
     expect(past.stderr).toMatch(/was .* ago: due now\n.*1 job rescheduled in .*: due now\n$/);
