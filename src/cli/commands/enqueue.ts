@@ -8,6 +8,7 @@ import {
   JsonText,
   MAX_PAYLOAD,
   Queue,
+  shellWord,
   tooLarge,
 } from '../../internal.js';
 import {
@@ -75,7 +76,10 @@ async function enqueue(context: Context, name: string, payload: string, options:
     throw bad('--in and --at exclude each other', 'give one of them');
   const forLines = options.jobs ? '--jobs' : options.atomic ? '--atomic' : undefined;
   if (payload !== '-' && forLines)
-    throw bad(`${forLines} needs lines on stdin`, 'write - as the payload: delayq enqueue q - < file');
+    throw bad(
+      `${forLines} needs lines on stdin`,
+      `write - as the payload: delayq enqueue ${forLines} ${shellWord(name)} - < file`,
+    );
   const ofJob = options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.attr ?? options.text;
   if (options.jobs && ofJob !== undefined)
     throw bad('--jobs takes these options from its lines', 'put in, at, id, tries, ttl and attributes into the lines');
