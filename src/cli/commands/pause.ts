@@ -31,7 +31,7 @@ export function pauseCommand(context: Context): Command {
   examples(command, [
     'delayq pause order-close',
     'delayq pause --for 10m order-close refund',
-    'delayq pause order-close && delayq wait --idle order-close    # then deploy',
+    'delayq pause order-close && delayq wait order-close    # then deploy',
   ]);
   return addGlobals(command);
 }

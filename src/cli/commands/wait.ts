@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import {
-  DelayqError,
   formatDuration,
   Inspector,
   LONGEST_TIMER_MS,
@@ -17,7 +16,6 @@ import { Progress } from '../terminal/progress.js';
 import { troubleReporter } from '../terminal/trouble.js';
 
 interface Options extends Globals {
-  readonly idle?: boolean;
   readonly timeout?: number;
   readonly quiet?: boolean;
 }
@@ -28,7 +26,7 @@ export function waitCommand(context: Context): Command {
   const command = new Command('wait')
     .description('Wait until queues are idle: no job is active and none is due. Made for deploys.')
     .argument('<queue...>', 'names of queues: all must be idle at the same time')
-    .option('--idle', 'wait until nothing is active or due (required)')
+    .option('--idle', 'wait until nothing is active or due (the default)')
     .option('--timeout <duration>', 'give up after 30s, 5m and exit 1 (default: never)', duration)
     .option('-q, --quiet', 'do not print what is left')
     .option('--json', 'print what is left as one JSON document')
@@ -40,15 +38,13 @@ export function waitCommand(context: Context): Command {
     'Exit status: 0 idle, 1 not idle in time, 3 no such queue, 130 interrupted.',
   ]);
   examples(command, [
-    'delayq wait --idle --timeout 5m order-close',
-    'delayq pause q && delayq wait --idle q && ./deploy; delayq resume q',
+    'delayq wait --timeout 5m order-close',
+    'delayq pause q && delayq wait q && ./deploy; delayq resume q',
   ]);
   return addGlobals(command);
 }
 
 async function wait(context: Context, queues: readonly string[], options: Options): Promise<void> {
-  if (!options.idle)
-    throw new DelayqError('usage', 'nothing to wait for is given', { next: 'write delayq wait --idle <queue>' });
   const started = performance.now();
   const end = started + (options.timeout ?? Number.POSITIVE_INFINITY);
   const stop = context.stopSignal();

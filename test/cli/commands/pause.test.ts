@@ -136,16 +136,17 @@ describe('delayq pause', () => {
   );
 });
 
-describe('delayq wait --idle', () => {
+describe('delayq wait', () => {
   it('ends at once when nothing is active and nothing due', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, in: '1h' });
-    expect(await delayq(['wait', '--idle', queue.name])).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
+    for (const words of [['wait'], ['wait', '--idle']])
+      expect(await delayq([...words, queue.name])).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
   });
 
   it('waits for what is due, and for what is active', async () => {
     const { queue, env, looks } = await alone();
-    const running = begin(['wait', '--idle', '--json', 'q'], { env });
+    const running = begin(['wait', '--json', 'q'], { env });
     await until(async () => (await looks()) > 2);
     const { jobs } = await queue.drain();
     const asked = await looks();
@@ -224,8 +225,7 @@ describe('delayq wait --idle', () => {
     expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('Redis is back') });
   });
 
-  it('of an unknown queue exits 3, and without --idle is refused', async () => {
-    expect(await delayq(['wait', '--idle', freshName()])).toMatchObject({ code: 3 });
-    expect(await delayq(['wait', freshName()])).toMatchObject({ code: 64, stderr: expect.stringContaining('--idle') });
+  it('of an unknown queue exits 3', async () => {
+    expect(await delayq(['wait', freshName()])).toMatchObject({ code: 3 });
   });
 });
