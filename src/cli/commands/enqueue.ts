@@ -39,7 +39,7 @@ export function enqueueCommand(context: Context): Command {
     .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
     .option('--tries <n>', 'failures after which the job is dead', count)
     .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
-    .option('--attr <name=value>', 'an attribute, which handlers get beside the payload; repeatable', attribute)
+    .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
     .option('--text', 'store any text as a JSON string')
     .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
     .option('--atomic', 'with -: check all lines first; enqueue none if one is bad')
