@@ -3,6 +3,7 @@
  *
  * job       an id, a payload and a due time
  * payload   one JSON value, stored byte for byte
+ * attribute a short text by name, which belongs to a job besides its payload
  * due       the time, by Redis's clock, from which the job may be delivered
  * drain     to take due jobs, oldest due first
  * lease     the time for which a delivered job is hidden from other drains

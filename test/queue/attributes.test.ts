@@ -91,6 +91,21 @@ describe('attributes of a job', () => {
     expect(await taken(queue)).toEqual({ j0: { tenant: '1' }, j1: { tenant: '2' }, j2: { tenant: '2' } });
   });
 
+  it('count against the size of a batch', async () => {
+    const queue = freshQueue();
+    const large = Object.fromEntries(Array.from({ length: 16 }, (_, i) => [`n${i}`, 'x'.repeat(128)]));
+    async function* group(more: object) {
+      yield Array.from({ length: 250 }, () => ({ payload: 'x'.repeat(3_000), ...more }));
+    }
+    const sizes = async (more: object) => {
+      const found: number[] = [];
+      for await (const { batch } of queue.enqueueBatches(group(more))) found.push(batch.length);
+      return found;
+    };
+    expect(await sizes({})).toEqual([250]);
+    expect((await sizes({ attributes: large })).length).toBe(2);
+  });
+
   it('come to the handler of a worker', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, attributes });
