@@ -13,6 +13,7 @@ import {
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
 import { type InputLine, lines } from '../lines/reader.js';
+import { Deaths, REASONS } from '../terminal/deaths.js';
 import { document, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 import { Window } from './window.js';
@@ -47,6 +48,7 @@ export class LineSettler {
   readonly #options: SettleOptions;
   readonly #settle: Settle;
   readonly #onTrouble: (error?: DelayqError) => void;
+  readonly #deaths: Deaths;
   readonly #redis: Connection;
   readonly #window = new Window({ calls: CALLS_IN_FLIGHT });
   readonly #counts: Record<Answer | NackAnswer, number> = { held: 0, pending: 0, dead: 0, lost: 0, superseded: 0 };
@@ -58,6 +60,7 @@ export class LineSettler {
     this.#context = context;
     this.#options = options;
     this.#settle = settle;
+    this.#deaths = new Deaths(context);
     this.#onTrouble = troubleReporter(context);
     this.#redis = context.redis(options);
   }
@@ -120,14 +123,18 @@ export class LineSettler {
 
   #report({ queue, id, line }: SettledJob, answer: Answer | NackAnswer): void {
     this.#counts[answer] += 1;
+    const { dead, error } = this.#options;
     const words = {
       held: undefined,
       pending: undefined,
-      dead: this.#options.dead ? undefined : 'dead: it has no tries left',
+      dead: dead ? undefined : `dead: ${REASONS.failed}${error ? `: ${error}` : ''}`,
       lost: 'lost: its lease expired, or it was settled before; nothing was changed',
       superseded: 'superseded: it was replaced or cancelled; nothing was changed',
     }[answer];
-    if (words) say(this.#context, `${line === undefined ? '' : `line ${line}: `}${queue} ${shownId(id)}: ${words}`);
+    if (!words) return;
+    const text = `${line === undefined ? '' : `line ${line}: `}${queue} ${shownId(id)}: ${words}`;
+    if (answer === 'dead') this.#deaths.add(queue, text);
+    else say(this.#context, text);
   }
 
   #reportFailure(queue: string, jobs: readonly SettledJob[], error: unknown): void {
@@ -140,6 +147,7 @@ export class LineSettler {
   /** Waits for the last answers, and prints their counts with --json. Throws the first error of a call. */
   async end(): Promise<void> {
     await this.#window.end();
+    this.#deaths.flush();
     const { held, pending, dead, lost, superseded } = this.#counts;
     const refused = this.#refused;
     if (this.#options.json) {

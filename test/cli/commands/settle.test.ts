@@ -161,10 +161,20 @@ describe('delayq nack', () => {
     const queue = freshQueue();
     await new Operator(connection).configure(queue.name, { tries: 1 });
     const jobs = await held(queue);
-    expect(await delayq(['nack'], { input: input(jobs) })).toMatchObject({
+    expect(await delayq(['nack', '--error', 'rate\x1b[m limited'], { input: input(jobs) })).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('j0: dead: it has no tries left'),
+      stderr: expect.stringContaining(`line 1: ${queue.name} j0: dead: failed too often: rate\\x1b[m limited\n`),
     });
+  });
+
+  it('names the first of many jobs that die, and says how many more there are', async () => {
+    const queue = freshQueue();
+    await new Operator(connection).configure(queue.name, { tries: 1 });
+    const { stderr } = await delayq(['nack'], { input: input(await held(queue, 300)) });
+    expect(linesOf(stderr)).toHaveLength(21);
+    expect(linesOf(stderr)[20]).toBe(
+      `delayq: ${queue.name}: 280 more jobs died: list them with delayq list --dead ${queue.name}`,
+    );
   });
 });
 
