@@ -33,6 +33,14 @@ describe('the crontab', () => {
     expect((await queue.counts()).payload).toBe(0);
   });
 
+  it.each(cronCommands)('line "%s" has cron mail each job that dies', async (command) => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'order:42', tries: 1 });
+    const failing = forQueue(command, queue.name).replace('59s', '500ms').replace('close-order', 'false');
+    const { stderr } = await sh(failing, { env });
+    expect(stderr).toMatch(/^delayq: \S+ order:42: attempt 1, \d+ms: dead: failed too often: exit 1\n$/);
+  });
+
   it('has the lines that were run', () => expect(cronCommands).toHaveLength(3));
 });
 
@@ -48,6 +56,17 @@ describe('the systemd units', () => {
       stderr: '',
     });
     expect(text('order-close.timer')).toContain('OnCalendar=minutely');
+  });
+
+  it.each(['order-close.service', 'order-close-watch.service'])('name jobs that die as they say: %s', async (unit) => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'order:42', tries: 1 });
+    const [, pattern] = / --grep '(.*)'$/m.exec(text(unit)) ?? [];
+    const command = forQueue(execStart(unit), queue.name).replace(/close-order$/, 'false');
+    const running = beginSh(`exec ${command}`, { env });
+    await until(() => running.stderr.includes(`order:42`));
+    running.child.kill('SIGTERM');
+    expect((await running.ended).stderr).toMatch(new RegExp(`order:42.*${pattern}`));
   });
 
   it('or watch', async () => {

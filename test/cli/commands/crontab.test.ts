@@ -60,6 +60,25 @@ describe('delayq crontab', () => {
     expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
   });
 
+  it('prints a line of which cron mails each job that dies, and nothing else of delayq', async () => {
+    const directory = place();
+    const queue = freshQueue();
+    const handler = '#!/bin/sh\necho "no such order" >&2\nexit 1\n';
+    writeFileSync(join(directory, 'handler'), handler, { mode: 0o755 });
+    const { stdout } = await inPlace(directory, `delayq crontab ${queue.name} -- ./handler`);
+    const mail = async () => (await asCron(`{ ${commandOf(linesOf(stdout).at(-1) ?? '')}; } 2>&1`)).stdout;
+    // Not even that the queue does not exist yet.
+    expect(await mail()).toBe('');
+    await delayq(['config', queue.name, 'backoff=0s']);
+    await queue.enqueue({ payload: { orderId: 42 }, id: 'order:42', tries: 2 });
+    expect(await mail()).toBe('no such order\n');
+    expect(linesOf(await mail())).toEqual([
+      'no such order',
+      expect.stringMatching(/^delayq: \S+ order:42: attempt 2, \d+ms: dead: failed too often: exit 1: no such order$/),
+    ]);
+    expect(await mail()).toBe('');
+  });
+
   it('finds the program in PATH, and carries prefix, Redis and --for', async () => {
     const { stdout } = await sh('cd / && delayq crontab --prefix mine --for 59s a,b:c -- cat -', {
       env: { PATH: `${process.env.PATH}:${process.cwd()}/bin` },
