@@ -13,7 +13,7 @@ export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): str
   if (NAME.test(name)) return name;
   throw new DelayqError('usage', `${printable(name)} cannot name a ${what}`, {
     why: 'a name has 1 to 128 of the characters A-Z a-z 0-9 . _ : - and begins with a letter or digit',
-    next: 'choose another name, for example order-close',
+    next: `choose another name, for example ${what === 'queue' ? 'order-close' : 'shop'}`,
   });
 }
 

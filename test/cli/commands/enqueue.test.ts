@@ -137,6 +137,7 @@ describe('delayq enqueue', () => {
     [['enqueue', '--id', '\x1b[2J', 'q', '1'], 64, '\\u001b[2J'],
     [['enqueue', '--id', 'x'.repeat(10_240), 'q', '1'], 64, "cannot be a job's id"],
     [['enqueue', '--prefix', 'a{b}', 'q', '1'], 64, 'cannot name a prefix'],
+    [['enqueue', '--prefix', 'a b', 'q', '1'], 64, 'choose another name, for example shop'],
     [['enqueue', '--in', '5', 'minutes', 'q', '1'], 64, 'write 5s, 5m or 5h, as one word'],
     [['enqueue', '--ttl', '1x', 'q', '1'], 64, 'there is no unit x'],
     [['enqueue', '--at', 'next friday 9:00', 'q', '1'], 64, 'others the one after'],
