@@ -16,7 +16,7 @@ export { idOf, idWord, timeOfId } from './model/id.js';
 export { MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
 export { DEFAULT_SETTINGS, formatSetting, parseSetting, readSettings, SETTING_NAMES } from './model/settings.js';
-export { grouped, many, printable, shellWord } from './model/text.js';
+export { closest, grouped, many, printable, shellWord } from './model/text.js';
 export {
   exactDuration,
   formatDuration,

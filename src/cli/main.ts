@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { isDelayqError } from '../internal.js';
+import { DelayqError, isDelayqError } from '../internal.js';
 import { exitStatus } from './exit.js';
 import { Context } from './host/context.js';
 import { programOf } from './program.js';
@@ -31,21 +31,23 @@ async function run(): Promise<number> {
   return exitStatus(...context.outcomes);
 }
 
-async function failed(error: unknown): Promise<number> {
-  const isUsage = error instanceof CommanderError;
+async function failed(thrown: unknown): Promise<number> {
   // commander throws after it has printed a help or the version, too.
-  if (isUsage && error.exitCode === 0) return 0;
+  if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
+  const error = thrown instanceof CommanderError ? await usageError(thrown) : thrown;
   if (name === 'check') {
     const { reportUnknown } = await import('./commands/check.js');
     await reportUnknown(context, error);
     return exitStatus(...context.outcomes);
   }
-  if (isUsage) {
-    process.stderr.write(`  next: delayq ${isKnown ? `${name} ` : ''}--help\n`);
-    return exitStatus('usage');
-  }
   complain(context, error);
   return exitStatus(isDelayqError(error) ? error.code : 'internal');
+}
+
+async function usageError(error: CommanderError): Promise<DelayqError> {
+  const { nextStep } = await import('./suggest.js');
+  const next = nextStep(error, await programOf(context, (command) => command === name), name);
+  return new DelayqError('usage', error.message.replace(/^error: /, ''), { next });
 }
 
 async function main(): Promise<number> {

@@ -40,9 +40,9 @@ export async function programOf(
     command
       .helpOption('-h, --help', 'show this help')
       .exitOverride()
-      .configureOutput({
-        outputError: (text, write) => write(`delayq: ${context.withoutLogins(text).replace(/^error: /, '')}`),
-      });
+      .showSuggestionAfterError(false)
+      // main.ts reports it, as every error.
+      .configureOutput({ outputError: () => {} });
   }
   // Global options may also stand before the command; those after it win.
   return program.hook('preAction', (_, action) => {
@@ -59,7 +59,6 @@ function helpCommand(program: Command): Command {
     .argument('[command]')
     .action(async (name?: string) => {
       const command = name === undefined ? program : program.commands.find((command) => command.name() === name);
-      // commander's message about an unknown command names similar ones.
       if (command === undefined) await program.parseAsync([name as string], { from: 'user' });
       else command.outputHelp();
     });

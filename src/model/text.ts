@@ -18,3 +18,31 @@ export function printable(text: string, most = 60): string {
 export function shellWord(text: string): string {
   return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
+
+/** The word of `known` that `word` is probably a misspelling of: at most one letter in three is wrong, lost or swapped. */
+export function closest(word: string, known: readonly string[]): string | undefined {
+  let [found, fewest]: [string | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
+  for (const other of known) {
+    const most = Math.max(word.length, other.length) / 3;
+    if (Math.abs(word.length - other.length) > most) continue;
+    const edits = editsBetween(word.toLowerCase(), other.toLowerCase());
+    if (edits <= most && edits < fewest) [found, fewest] = [other, edits];
+  }
+  return found;
+}
+
+/** How many letters to change, insert, remove or swap with the next one to get from `a` to `b`. */
+function editsBetween(a: string, b: string): number {
+  const table = [Array.from({ length: b.length + 1 }, (_, j) => j)];
+  const at = (i: number, j: number) => table[i]?.[j] ?? Number.POSITIVE_INFINITY;
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    table.push(row);
+    for (let j = 1; j <= b.length; j += 1) {
+      const isSwap = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const changed = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, changed, isSwap ? at(i - 2, j - 2) + 1 : changed));
+    }
+  }
+  return at(a.length, b.length);
+}

@@ -122,7 +122,7 @@ describe('the help', () => {
     async (args) => {
       const { code, stdout, stderr } = await delayq(args);
       expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
-      expect(stderr).toBe("delayq: unknown command 'lst'\n(Did you mean list?)\n  next: delayq --help\n");
+      expect(stderr).toBe("delayq: unknown command 'lst'\n  next: did you mean list? delayq list --help\n");
     },
   );
 

@@ -13,18 +13,6 @@ describe('the command line', () => {
     expect(await delayq([])).toMatchObject({ code: 64, stdout: '', stderr: expect.stringContaining('Usage: delayq') });
   });
 
-  it.each([
-    [['enquue', 'q', '1'], 'Did you mean enqueue?', 'delayq --help'],
-    [['constructor'], 'unknown command', 'delayq --help'],
-    [['drain', '--wacth', 'q'], 'Did you mean --watch?', 'delayq drain --help'],
-    [['inspect', 'a', 'b'], 'too many arguments', 'delayq inspect --help'],
-  ])('%j is met with what was meant', async (args, meant, next) => {
-    const { code, stdout, stderr } = await delayq(args as string[]);
-    expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
-    expect(stderr).toContain(meant);
-    expect(stderr).toContain(`next: ${next}`);
-  });
-
   it('does not take jobs off a queue to show them on a terminal', async () => {
     const { stdout } = await sh(`script -qec 'delayq drain ${freshName()}; echo "ended with $?"' /dev/null`);
     expect(stdout).toMatch(/stdout is a terminal[\s\S]*delayq inspect[\s\S]*ended with 64/);

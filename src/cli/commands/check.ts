@@ -1,4 +1,4 @@
-import { Command, CommanderError } from 'commander';
+import { Command } from 'commander';
 import {
   type Checked,
   check,
@@ -102,12 +102,7 @@ function limitsOf(options: Options, kind: 'max' | 'warn'): Limits {
 
 /** Reports an error to monitoring: the state is unknown. */
 export async function reportUnknown(context: Context, error: unknown): Promise<void> {
-  const says =
-    error instanceof CommanderError
-      ? error.message.replace(/^error: /, '')
-      : isDelayqError(error)
-        ? sentence(error)
-        : `delayq itself failed: ${String(error)}`;
+  const says = isDelayqError(error) ? sentence(error) : `delayq itself failed: ${String(error)}`;
   context.outcomes.add('UNKNOWN');
   await line(context, 'UNKNOWN', says, []).catch(() => {});
 }
