@@ -29,7 +29,7 @@ export class Spread {
   }
 
   /** Continues at `next`, the due time that a script returned for the job after its last one. */
-  goOn(next: string): void {
+  advance(next: string): void {
     this.#next = next;
   }
 }

@@ -41,7 +41,7 @@ function spreader<A>(name: 'edit/requeue' | 'edit/reschedule', meaning: Record<s
   type Times = { readonly spread: Spread; readonly wake: Wake };
   return async (redis: Connection, keys: QueueKeys, ids: readonly Id[], { spread, wake }: Times) => {
     const reply = await run(redis, name, keys, [spread.next, spread.stepMs, wake.channel, wake.pollMs, ...ids]);
-    spread.goOn(text(reply[2]));
+    spread.advance(text(reply[2]));
     return answered(reply, meaning);
   };
 }
