@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import {
+  Auditor,
   type Checked,
   check,
   DEFAULT_THRESHOLDS,
@@ -62,12 +63,17 @@ async function run(context: Context, names: readonly string[], options: Options)
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
-  const queues = [...new Set(names.length > 0 ? names : await inspector.queues())];
+  const listed = names.length > 0 ? names : await inspector.queues();
+  // The list is lost, or there are no queues: their keys tell.
+  const isLost = listed.length === 0;
+  const found = isLost ? await new Auditor(redis, { prefix }).queues(AbortSignal.timeout(LOOK_UP_MS)) : undefined;
+  const queues = [...new Set(found?.queues ?? listed)];
   const checked: { readonly queue: string; readonly result: Checked }[] = [];
   for (const queue of queues) {
     try {
       const snapshot = await inspector.inspect(queue);
-      if (exists(snapshot)) checked.push({ queue, result: check(snapshot, thresholds) });
+      const result = check(snapshot, thresholds);
+      if (exists(snapshot)) checked.push({ queue, result: isLost ? unlisted(result) : result });
       // The list of queues may be out of date: one that has gone is no problem.
       else if (names.length > 0) throw await unknownQueue(redis, prefix, queue);
     } catch (error) {
@@ -90,6 +96,15 @@ async function run(context: Context, names: readonly string[], options: Options)
   const says = shown.map(({ queue, result }) => `${queue}: ${result.says}`).join('; ') || `${checked.length} queues`;
   const data = checked.flatMap(({ queue, result }) => result.data.map((one) => (several ? `${queue}.${one}` : one)));
   await line(context, worst, says, data);
+}
+
+/** How long to look through all keys of the database for queues, ms: monitoring does not wait. */
+const LOOK_UP_MS = 3_000;
+
+/** The result for a queue that is missing from the list of queues: `inspect` does not show it. */
+function unlisted({ state, says, data }: Checked): Checked {
+  const next = 'not in the list of queues: run delayq doctor --fix';
+  return { state: state === 'OK' ? 'WARNING' : state, says: `${says}, ${next}`, data };
 }
 
 /** The worst first: a known problem is worse than an unknown state. */

@@ -184,6 +184,26 @@ describe('delayq check', () => {
     expect(await check('--prefix', prefix)).toMatchObject({ code: 2 });
   });
 
+  it('finds queues by their keys if the list of queues is lost, and warns of that', async () => {
+    const prefix = freshName();
+    await delayq(['enqueue', '--prefix', prefix, 'fine', '1', '--in', '1h']);
+    await admin.del(`${prefix}:queues`);
+    expect(await check('--prefix', prefix)).toMatchObject({
+      code: 1,
+      state: 'WARNING',
+      words: 'fine: 1 pending, 0 due, 0 active, 0 dead, not in the list of queues: run delayq doctor --fix',
+      data: { pending: '1;;;0' },
+    });
+    await delayq(['doctor', '--fix', '--yes', '--prefix', prefix]);
+    expect(await check('--prefix', prefix)).toMatchObject({ code: 0, state: 'OK' });
+    await delayq(['enqueue', '--prefix', prefix, 'fine', '1', '--at', '@1000000000']);
+    await admin.del(`${prefix}:queues`);
+    expect(await check('--prefix', prefix)).toMatchObject({
+      code: 2,
+      words: expect.stringMatching(/^fine: .* late .*not in the list/),
+    });
+  });
+
   it.each([
     ['a queue that is not there', [freshName()], /no queue/],
     ['a namespace without queues', ['--prefix', freshName()], /no queue/],
