@@ -5,31 +5,48 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { connect, DelayqError, isPassing } from '../../internal.js';
+import { type Connection, connect, DelayqError, isPassing, Queue } from '../../internal.js';
 import { examples } from '../args/options.js';
 import type { Context } from '../host/context.js';
 import { colours } from '../terminal/output.js';
 
-const STEPS: { say: string; run: string }[] = [
+type Counts = Awaited<ReturnType<Queue['counts']>>;
+
+/** A step: what is said before it, by what is in the queue then, and after it, by the jobs that it has done. */
+interface Step {
+  readonly before: string | ((counts: Counts) => string);
+  readonly run: string;
+  readonly after?: (done: number) => string | undefined;
+}
+
+// A loaded machine is slow: nothing may be said that depends on how fast the steps follow each other.
+const STEPS: readonly Step[] = [
   {
-    say: 'Orders that are not paid must be closed. Two of them, due in one second and in four:',
+    before: 'Orders that are not paid must be closed. Two of them, due in one second and in four:',
     run: `delayq enqueue --in 1s order-close '{"orderId":41}'\ndelayq enqueue --in 4s order-close '{"orderId":42}'`,
   },
   {
-    say: 'Nothing is due yet. A drain, usually started by cron, does nothing and exits 0:',
+    before: 'A drain, usually started by cron, gives what is due to a handler:',
     run: 'delayq drain order-close -- ./close-order',
+    after: (done) => (done === 0 ? 'Nothing was due yet, so it did nothing and exited 0.' : undefined),
   },
   {
-    say: 'A second later the first one is due. It goes to the handler:',
+    before: ({ pending }) =>
+      pending === 2 ? 'A second later the first one is due. It goes to the handler:' : 'A second later, once more:',
     run: 'sleep 1\ndelayq drain order-close -- ./close-order',
   },
-  { say: 'The other one is still pending:', run: 'delayq inspect order-close' },
+  { before: ({ pending }) => stillPending(pending), run: 'delayq inspect order-close' },
   {
-    say: 'A drain that keeps running delivers it on time, without cron:',
+    before: ({ pending }) =>
+      pending > 0 ? 'A drain that keeps running delivers it on time, without cron:' : 'A drain may also keep running:',
     run: 'delayq drain --for 4s order-close -- ./close-order',
   },
-  { say: 'Both are done:', run: 'delayq inspect' },
+  { before: ({ payload }) => (payload === 0 ? 'Both are done:' : 'Now:'), run: 'delayq inspect' },
 ];
+
+function stillPending(pending: number): string {
+  return pending === 0 ? 'Both are done already:' : pending === 1 ? 'The other one is still pending:' : 'Now:';
+}
 
 const HANDLER = `#!/bin/sh
 # Reads one order a line and closes it.
@@ -46,9 +63,10 @@ export function demoCommand(context: Context): Command {
 async function demo(context: Context): Promise<void> {
   const stop = context.stopSignal();
   const directory = await realpath(await mkdtemp(join(tmpdir(), 'delayq-demo-')));
-  let server: ChildProcess | undefined;
+  let started: Awaited<ReturnType<typeof startRedis>> | undefined;
   try {
-    server = await startRedis(directory);
+    started = await startRedis(directory);
+    const queue = new Queue(started.redis, 'order-close');
     await writeFile(join(directory, 'close-order'), HANDLER);
     // The command lines must run this very delayq, however it was started.
     await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${process.execPath}' '${process.argv[1]}' "$@"\n`);
@@ -60,8 +78,9 @@ async function demo(context: Context): Promise<void> {
       DELAYQ_PREFIX: '',
     };
     const paint = await colours(context, context.stdout);
-    for (const { say, run } of STEPS) {
-      await context.write(`\n${say}\n`);
+    for (const { before, run, after } of STEPS) {
+      const counts = await queue.counts();
+      await context.write(`\n${typeof before === 'string' ? before : before(counts)}\n`);
       for (const line of run.split('\n')) {
         await context.write(`${paint.dim('$')} ${paint.bold(line)}\n`);
         const child = spawn('/bin/sh', ['-c', line], { cwd: directory, env, stdio: ['ignore', 'inherit', 'inherit'] });
@@ -73,9 +92,13 @@ async function demo(context: Context): Promise<void> {
         if (status !== 0)
           throw new DelayqError('internal', `the demo failed: ${line}`, { why: `its exit status was ${status}` });
       }
+      const told = after?.(counts.payload - (await queue.counts()).payload);
+      if (told !== undefined) await context.write(`${told}\n`);
     }
     await context.write('\nNext, with your own Redis: delayq enqueue --help\n');
   } finally {
+    started?.redis.close();
+    const server = started?.server;
     if (server?.exitCode === null) {
       server.kill();
       await once(server, 'exit');
@@ -84,7 +107,7 @@ async function demo(context: Context): Promise<void> {
   }
 }
 
-async function startRedis(directory: string): Promise<ChildProcess> {
+async function startRedis(directory: string): Promise<{ server: ChildProcess; redis: Connection }> {
   const socket = join(directory, 'redis.sock');
   const server = spawn('redis-server', ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory], {
     stdio: 'ignore',
@@ -106,9 +129,7 @@ async function startRedis(directory: string): Promise<ChildProcess> {
   failed.catch(() => {});
   for (;;) {
     try {
-      const redis = await Promise.race([connect(`unix://${socket}`), failed]);
-      redis.close();
-      return server;
+      return { server, redis: await Promise.race([connect(`unix://${socket}`), failed]) };
     } catch (error) {
       if (!isPassing(error)) throw error;
       await Promise.race([sleep(20), failed]);

@@ -13,7 +13,7 @@ describe('delayq demo', () => {
     });
     expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^(delayq: 1 done in \S+\n){2}$/) });
     expect(stdout).toMatch(
-      /\$ delayq enqueue --in 4s[\s\S]*closed \{"orderId":41\}[\s\S]*closed \{"orderId":42\}[\s\S]*"pending":0/,
+      /\$ delayq enqueue --in 4s[\s\S]*closed \{"orderId":41\}[\s\S]*closed \{"orderId":42\}[\s\S]*Both are done:\n[\s\S]*\norder-close +0 /,
     );
     expect(await readdir(TMPDIR)).toEqual([]);
   });
