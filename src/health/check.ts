@@ -62,7 +62,7 @@ export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
     return `${says} (limit ${name === 'dead' || name === 'pending' ? grouped(limit) : formatDuration(limit)})`;
   });
   const pause = pauseOf(snapshot);
-  if (pause !== undefined) faults.push(pause);
+  if (pause !== undefined) faults.unshift(pause);
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);
   const data = (label: string, value: string | number, limitOf?: (limits: Limits) => number | undefined) =>
     `${label}=${value};${limitOf?.(warn) ?? ''};${limitOf?.(max) ?? ''};0`;

@@ -71,21 +71,25 @@ export async function checkPermissions(
 ): Promise<Finding> {
   const { channel } = wakeOf(prefix, queue);
   const named = await redis.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
-  const who = named ?? 'the user of this connection';
+  const user = named === undefined ? 'the user of this connection' : `user ${named}`;
   const calls = probes(keys, channel);
-  const dry = await redis.call('ACL', 'DRYRUN', who, ...(calls[0] as Arg[])).then(() => true, refusedOr(false));
+  const dry = await redis
+    .call('ACL', 'DRYRUN', String(named), ...(calls[0] as Arg[]))
+    .then(() => true, refusedOr(false));
   const denied: string[] = [];
   const keysDenied = new Set<string>();
   for (const call of dry ? [...calls, ...dryRunProbes(prefix, queue, keys, channel)] : calls) {
-    const said = dry ? await redis.call('ACL', 'DRYRUN', who, ...call).then(String) : await tryCall(redis, call);
+    const said = dry
+      ? await redis.call('ACL', 'DRYRUN', String(named), ...call).then(String)
+      : await tryCall(redis, call);
     if (said === 'OK') continue;
     const command = String(call[0]).toLowerCase();
     if (/ access /.test(said)) keysDenied.add(HINTS.includes(command) ? `&${prefix}:*` : `~${prefix}:*`);
     else denied.push(command);
   }
   if (denied.length + keysDenied.size === 0) {
-    const which = dry || who === 'default' ? 'delayq needs' : 'could be tried';
-    return fine('rights', `${who} has all permissions that ${which}`);
+    const which = dry || named === 'default' ? 'delayq needs' : 'could be tried';
+    return fine('rights', `${user} has all permissions that ${which}`);
   }
   const lacking = [...denied, ...(keysDenied.size > 0 ? [`use ${[...keysDenied].join(' ')}`] : [])];
   const onlyHints = denied.every((command) => HINTS.includes(command)) && !keysDenied.has(`~${prefix}:*`);
@@ -93,8 +97,8 @@ export async function checkPermissions(
     ? 'waiting drains notice new jobs up to a second later'
     : 'commands that need this fail, perhaps only during an incident';
   const rules = [...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ');
-  const cure = redisCli(redis.address, `acl setuser ${named ? shellWord(who) : 'USER'} ${rules}`);
-  return bad(onlyHints ? 'warn' : 'fail', 'rights', `${who} may not ${lacking.join(', ')}`, why, cure);
+  const cure = redisCli(redis.address, `acl setuser ${named ? shellWord(named) : 'USER'} ${rules}`);
+  return bad(onlyHints ? 'warn' : 'fail', 'rights', `${user} may not ${lacking.join(', ')}`, why, cure);
 }
 
 /** Tries a call that changes nothing. Returns what Redis says about its permissions, or OK. */

@@ -54,6 +54,14 @@ export function eviction(info: Info): Finding {
   return bad('warn', 'eviction', what, why, cure);
 }
 
+/** Rounds `n` down to two digits, such as 84 million. */
+function roughly(n: number): string {
+  const unit = 10 ** Math.max(0, String(n).length - 2);
+  const rounded = Math.floor(n / unit) * unit;
+  if (rounded < 1_000_000) return grouped(rounded);
+  return rounded < 1e9 ? `${rounded / 1e6} million` : `${rounded / 1e9} billion`;
+}
+
 /** Checks how many more jobs of `jobBytes` fit into memory. */
 export function memory(info: Info, jobBytes: number, address: string): Finding {
   const used = Number(info.used_memory);
@@ -62,7 +70,7 @@ export function memory(info: Info, jobBytes: number, address: string): Finding {
   const limited = Number(info.maxmemory) > 0;
   const room = Math.max(0, Math.floor((most - used) / jobBytes));
   const limit = limited ? `of ${size(most)} (maxmemory)` : `of the ${size(most)} of the machine (no maxmemory)`;
-  const what = `${size(used)} ${limit} used: room for about ${many(room, 'job')} at ${grouped(jobBytes)} bytes each`;
+  const what = `${size(used)} ${limit} used: room for about ${roughly(room)} ${room === 1 ? 'job' : 'jobs'} at ${grouped(jobBytes)} bytes each`;
   const share = used / most;
   if (share < 0.8) return fine('memory', what);
   const why = limited
@@ -80,7 +88,11 @@ export function persistence(
   { save, fsync, address }: { save: string | undefined; fsync: string | undefined; address: string },
 ): Finding[] {
   if (info.aof_enabled === undefined) return [unknown('persistence', 'INFO shows nothing about it')];
-  const on = `${redisCli(address, 'config set appendonly yes')} && ${redisCli(address, 'config rewrite')}`;
+  const set = redisCli(address, 'config set appendonly yes');
+  const on =
+    info.config_file === ''
+      ? `${set}  # until Redis restarts: it has no configuration file, so add --appendonly yes where it is started`
+      : `${set} && ${redisCli(address, 'config rewrite')}`;
   const log = 'look at the log of Redis and at its disk space';
   const found: Finding[] = [];
   if (info.aof_enabled === '1') {

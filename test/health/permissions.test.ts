@@ -23,7 +23,7 @@ describe('the permissions of the user', () => {
       code: 2,
       rights: {
         level: 'fail',
-        what: 'app may not zadd, hdel',
+        what: 'user app may not zadd, hdel',
         next: expect.stringMatching(/acl setuser app \+zadd \+hdel$/),
       },
     });
@@ -53,7 +53,7 @@ describe('the permissions of the user', () => {
     const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-scan', '-zscan');
     await delayq(['enqueue', '-q', '--redis', url, 'q', '1', '--in', '1h']);
     const { stdout } = await delayq(['doctor', '--redis', url]);
-    expect(stdout).toMatch(/^fail {2}redis +app may not zscan$/m);
+    expect(stdout).toMatch(/^fail {2}redis +user app may not zscan$/m);
     expect(stdout).toMatch(/^skip {2}redis +cannot tell: whether there are other queues: NOPERM/m);
     expect(stdout).toMatch(/^skip {2}q +cannot tell: /m);
   });
@@ -92,7 +92,7 @@ describe('the permissions of the user', () => {
     const url = await withUser('~delayq:*', '&delayq:*', '+@all', '-acl');
     await delayq(['enqueue', '--redis', url, 'q', '1', '--in', '1h']);
     const seen = async () => {
-      const [queue] = JSON.parse((await delayq(['inspect', '--redis', url, 'q'])).stdout).queues;
+      const [queue] = JSON.parse((await delayq(['inspect', '--json', '--redis', url, 'q'])).stdout).queues;
       return { structures: queue.structures, upcoming: queue.upcoming, stats: queue.stats, config: queue.config };
     };
     const before = await seen();

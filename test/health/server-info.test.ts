@@ -7,6 +7,21 @@ import { doctor, serverWith } from '../support/doctor.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
+it('room for many jobs is told in round numbers', () => {
+  const room = (bytes: number) => memory({ used_memory: '1', maxmemory: String(bytes + 1) }, 1, '').what;
+  expect(room(84_248_700)).toContain('room for about 84 million jobs at 1 bytes each');
+  expect(room(8_424_870)).toContain('about 8.4 million jobs');
+  expect(room(2_599_999_999)).toContain('about 2.5 billion jobs');
+  expect(room(345_678)).toContain('about 340,000 jobs');
+  expect(room(1)).toContain('about 1 job at');
+});
+
+it('the AOF is to be kept by CONFIG REWRITE where there is a configuration file', () => {
+  const how = { save: '', fsync: undefined, address: 'redis://127.0.0.1:6379' };
+  const [found] = persistence({ aof_enabled: '0', config_file: '/etc/redis/redis.conf' }, how);
+  expect(found?.next).toBe('redis-cli config set appendonly yes && redis-cli config rewrite');
+});
+
 describe('a server on which queues are safe', () => {
   it('is reported as such, and doctor exits 0', async () => {
     const server = await serverWith('--maxmemory', '100mb');
@@ -104,7 +119,11 @@ describe('what a crash would lose', () => {
       code: 1,
       told: { persistence: { level: 'warn', what: 'neither AOF nor RDB' } },
     });
-    await sh(String(told.persistence?.next));
+    // It was started without a configuration file, so that CONFIG REWRITE fails.
+    expect(told.persistence?.next).toMatch(
+      /config set appendonly yes {2}# .*add --appendonly yes where it is started$/,
+    );
+    expect((await sh(String(told.persistence?.next))).stdout).toBe('OK\n');
     expect(await doctor(server.url)).toMatchObject({ code: 0, told: { aof: { level: 'ok' } } });
   });
 

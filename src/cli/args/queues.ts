@@ -5,7 +5,7 @@ export async function unknownQueue(redis: Connection, prefix: string, name: stri
   const known = await new Inspector(redis, { prefix }).queues();
   const close = closest(name, known);
   return new DelayqError('missing', `there is no queue ${name}`, {
-    why: `nothing was ever enqueued to it at ${redis.address} with the prefix ${prefix}`,
+    why: `nothing is stored for it at ${redis.address} with the prefix ${prefix}`,
     next: close ? `did you mean ${close}?` : 'list the queues: delayq inspect',
   });
 }

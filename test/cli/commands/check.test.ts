@@ -151,6 +151,17 @@ describe('delayq check', () => {
     });
   });
 
+  it('of a paused queue beyond its limits says first that it is paused', async () => {
+    const { name } = await queueWith({ drained: 0 });
+    await admin.zadd(key(name, 'pending'), Date.now() - 3_600_000, 'late');
+    await delayq(['pause', '-q', name]);
+    const { code, words } = await check(name);
+    expect({ code, words }).toEqual({
+      code: 2,
+      words: expect.stringMatching(`^${name}: paused until resumed, the oldest`),
+    });
+  });
+
   it('warns of a queue that is paused, whatever the limits', async () => {
     const { name } = await queueWith({ drained: 0 });
     await delayq(['pause', name]);

@@ -99,7 +99,8 @@ describe('delayq purge', () => {
     });
     expect(await left(name)).toEqual([]);
     expect(await admin.sismember('delayq:queues', name)).toBe(0);
-    expect(await delayq(['purge', '--forget', '--yes', name])).toMatchObject({ code: 3 });
+    const again = await delayq(['purge', '--forget', '--yes', name]);
+    expect(again).toMatchObject({ code: 3, stderr: expect.stringContaining('nothing is stored for it at') });
     await admin.sadd('delayq:queues', name);
     expect(await delayq(['purge', '--forget', '--yes', name])).toMatchObject({ code: 0 });
     expect(await admin.sismember('delayq:queues', name)).toBe(0);
