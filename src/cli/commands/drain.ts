@@ -103,7 +103,7 @@ export function drainCommand(context: Context): Command {
     '* * * * *  delayq drain -q order-close -- /usr/local/bin/close-order',
     'delayq drain --watch -P 8 --timeout 1m high,low -- ./work {id}',
     'delayq drain --backoff 30s,1m,10m webhook -- ./post',
-    "delayq drain mail --pipe 'jq -c .to | ./send-all'",
+    'delayq drain mail --batch 50 --pipe ./send-all',
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
     'delayq drain order-close | ./close-orders',
   ]);

@@ -10,7 +10,7 @@ export function ackCommand(context: Context): Command {
   });
   examples(command, [
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
-    `delayq drain --lease 5m mail | jq -c 'select(.payload.ok)' | delayq ack`,
+    `delayq drain --lease 5m mail | jq -c 'select(.payload.ok?)' | delayq ack`,
     'delayq ack mail VbayYBj0B1VUn 2mXq0ZsL8Qe1      # queue, id, receipt',
   ]);
   return addGlobals(command);
