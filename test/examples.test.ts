@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -172,6 +172,29 @@ describe('a shell script', () => {
     await queue.enqueue([{ payload: { to: 'a' } }, { payload: {} }]);
     expect(await sh(path('send-mails.sh'), { env })).toMatchObject({ code: 0, stderr: '' });
     expect(await queue.counts()).toMatchObject({ active: 1, payload: 1, stats: { acked: 1 } });
+  });
+});
+
+describe.runIf(has('jq', '--version'))('the jq lines of the guide, the examples and the helps', () => {
+  const root = fileURLToPath(new URL('..', import.meta.url));
+  const lines = ['docs/guide', 'examples', 'src/cli/commands']
+    .flatMap((folder) => readdirSync(`${root}${folder}`, { withFileTypes: true }))
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => `${parentPath}/${name}`)
+    .flatMap((file) => [
+      ...readFileSync(file, 'utf8').matchAll(/delayq (?:list|show|drain|export) .*?\| (jq [^|]*?('[^']+'|\.\w+))/g),
+    ])
+    .map(([, line = '']) => line);
+
+  it('are found', () => expect(lines.length).toBeGreaterThan(4));
+
+  it.each(lines)('%s takes any payload', async (line) => {
+    const input = ['42', '"text"', 'null', '[1]', '{}', '{"sum":200,"ok":true,"to":"a"}']
+      .map((payload) => `{"id":"a","attempts":9,"payload":${payload}}\n`)
+      .join('');
+    const { code, stdout, stderr } = await sh(line, { input });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).not.toBe('');
   });
 });
 

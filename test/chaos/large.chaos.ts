@@ -65,12 +65,15 @@ const none = { jobs: 0, bytes: 0 };
 // In this order: what one test leaves the next one takes.
 describe(`${JOBS} payloads of 8 MiB in under 400 MiB, all of them whole (failures 39)`, () => {
   it('are listed: in a pipe, on a terminal, by a text', async () => {
-    const [lines, bytes] = (await lean(`delayq list a | tr -cd 'x\\n' | wc -lc`)).stdout.trim().split(/ +/).map(Number);
+    const [lines, bytes] = (await lean(`delayq list --json a | tr -cd 'x\\n' | wc -lc`)).stdout
+      .trim()
+      .split(/ +/)
+      .map(Number);
     expect(lines).toBe(JOBS);
     // The newline and the x of "maxLost" instead of the quotes.
     expect(bytes).toBe(JOBS * PAYLOAD - 3 * WIDE);
-    expect((await lean('delayq list --grep nowhere a | wc -c')).stdout.trim()).toBe('0');
-    const { stdout } = await lean(`script -qec 'stty cols 100; delayq list a' /dev/null`);
+    expect((await lean('delayq list --json --grep nowhere a | wc -c')).stdout.trim()).toBe('0');
+    const { stdout } = await lean(`script -qec 'stty cols 100; delayq list -n ${JOBS} a' /dev/null`);
     expect(stdout.match(/^job:\d+ .*…\r$/gm)).toHaveLength(JOBS);
     const full = (await lean(`script -qec 'delayq list --full -n 3 a' /dev/null`)).stdout;
     expect(full.match(/x{2,}/g)?.map(({ length }) => length)).toEqual([PAYLOAD - 2, PAYLOAD - 2, PAYLOAD - 2]);

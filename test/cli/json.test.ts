@@ -96,8 +96,12 @@ describe('json.md has the fields that are printed by', () => {
     await admin.zadd(key('pending'), 1, Buffer.from([0xff]));
     await admin.zadd(key('active'), 'inf', 'm');
     await admin.hset(key('lease'), 'm', 'receipt 1 1795266000000 move:other p token');
-    expect(differences(await json('list q'), documented('list', { which: 0 }))).toEqual(NONE);
-    const moving = [...(await json('show q m')), ...(await json('show q base64:/w==')), ...(await json('show q p'))];
+    expect(differences(await json('list --json q'), documented('list', { which: 0 }))).toEqual(NONE);
+    const moving = [
+      ...(await json('show --json q m')),
+      ...(await json('show --json q base64:/w==')),
+      ...(await json('show --json q p')),
+    ];
     expect(differences(moving, [...documented('list', { which: 0 }), ...documented('show')])).toEqual(NONE);
   });
 
@@ -111,11 +115,11 @@ describe('json.md has the fields that are printed by', () => {
     await admin.hset(key('stats'), 'at:15', `${Date.now() - 60_000} 0 0 0 0 0 0 - 0`);
     await admin.set(key('pending', 'broken'), 'no sorted set');
     await admin.sadd(`${prefix}:queues`, 'broken');
-    const watching = begin(['inspect', '--watch', 'q'], { input: '', env: { DELAYQ_PREFIX: prefix } });
+    const watching = begin(['inspect', '--json', '--watch', 'q'], { input: '', env: { DELAYQ_PREFIX: prefix } });
     await until(() => linesOf(watching.stdout).length > 1);
     watching.child.kill('SIGTERM');
     const looks = linesOf((await watching.ended).stdout).map((line) => JSON.parse(line));
-    expect(differences([...(await json('inspect')), ...looks], documented('inspect'))).toEqual(NONE);
+    expect(differences([...(await json('inspect --json')), ...looks], documented('inspect'))).toEqual(NONE);
   });
 
   it.each([

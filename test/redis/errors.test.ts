@@ -67,7 +67,7 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
       75,
       /READONLY/,
     );
-    expect(JSON.parse((await delayq(['inspect', 'q'], via(replica.url))).stdout).queues[0].pending).toBe(1);
+    expect(JSON.parse((await delayq(['inspect', '--json', 'q'], via(replica.url))).stdout).queues[0].pending).toBe(1);
     await replica.admin.config('SET', 'replica-serve-stale-data', 'no');
     await expectAll(replica, unwaiting(), 75, /MASTERDOWN/);
   });
@@ -82,7 +82,7 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
       stdout: '',
       stderr: expect.stringContaining('lines 1 to 2: not enqueued'),
     });
-    expect(JSON.parse((await delayq(['inspect', 'q'], via(own.url))).stdout).queues[0].pending).toBe(3);
+    expect(JSON.parse((await delayq(['inspect', '--json', 'q'], via(own.url))).stdout).queues[0].pending).toBe(3);
     const redis = new Connection(own.url);
     const queue = new Queue(redis, 'q');
     // Samples are taken only after writes that free memory.

@@ -102,9 +102,14 @@ export function beginSh(line: string, options: Options = {}): Running {
 /** Returns what a terminal shows for a shell line, with `typed` as the input. */
 export async function onTerminal(
   line: string,
-  { typed = '', env = {}, columns = 200 }: { typed?: string; env?: Environment; columns?: number } = {},
+  {
+    typed = '',
+    env = {},
+    columns = 200,
+    rows = 24,
+  }: { typed?: string; env?: Environment; columns?: number; rows?: number } = {},
 ) {
-  const inside = `script -qec 'stty cols ${columns}; ${line.replaceAll("'", `'\\''`)}' /dev/null`;
+  const inside = `script -qec 'stty cols ${columns} rows ${rows}; ${line.replaceAll("'", `'\\''`)}' /dev/null`;
   const { stdout } = await sh(inside, { input: typed, env: { TERM: 'xterm', NO_COLOR: '1', ...env } });
   return stdout.replaceAll('\r', '');
 }

@@ -15,7 +15,7 @@ export const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 export const idsOf = (stdout: string) => linesOf(stdout).map((line) => JSON.parse(line).id as string);
 
 /** The ids that `delayq list` prints. */
-export const listed = async (...args: string[]) => idsOf((await delayq(['list', ...args])).stdout);
+export const listed = async (...args: string[]) => idsOf((await delayq(['list', '--json', ...args])).stdout);
 
 /** A job as it stands in a queue. */
 export const show = async (queue: Queue, id: Id) => (await inspector.show(queue.name, [id]))[0];

@@ -4,7 +4,7 @@ import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/fi
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
-import { colours, document, grouped, many, say, shownId } from '../terminal/output.js';
+import { colours, document, grouped, many, say, shownId, sizeOf } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
@@ -228,9 +228,9 @@ async function preview<R extends string>(
     requireTerminal(context, `${verb} ${many(count, 'job')}`, next);
   }
   const paint = await colours(context, context.stderr);
-  const { columns: width = WIDTH } = context.stderr;
-  if (samples.length > 0)
-    context.stderr.write(`${await jobTable(samples, { now, paint, first: true, width, states: filter.states })}\n`);
+  const { width } = sizeOf(context, context.stderr);
+  const how = { now, paint, first: true, width, states: filter.states, wholeIds: !context.stderr.isTTY };
+  if (samples.length > 0) context.stderr.write(`${await jobTable(samples, how)}\n`);
   if (count > samples.length) context.stderr.write(`… and ${grouped(count - samples.length)} more\n`);
   if (options.dryRun) return false;
   if (await isAgreed(context, `${verb} ${many(count, 'job')} of ${queue}${detail}`, stop)) return true;

@@ -19,7 +19,7 @@ export function cancelCommand(context: Context): Command {
   examples(command, [
     'delayq cancel order-close order:42',
     'delayq cancel --pending --from 14:00 --to 15:00 --dry-run order-close',
-    'delayq list --dead order-close | jq -r .id | delayq cancel order-close -',
+    'delayq list --ids --dead order-close | delayq cancel order-close -',
   ]);
   return addGlobals(command);
 }

@@ -25,7 +25,7 @@ export function configCommand(context: Context): Command {
     .description('Show or set the defaults of a queue, for jobs and commands that do not set their own.')
     .argument('<queue>', 'name of the queue')
     .argument('[name=value...]', 'settings; name= removes one')
-    .option('--json', 'print one JSON document (the default unless stdout is a terminal)')
+    .option('--json', 'print one JSON document')
     .action((queue: string, changes: string[], options: Globals) => config(context, queue, changes, options));
   details(command, [
     'Settings and their defaults:',
@@ -48,11 +48,8 @@ async function config(context: Context, queue: string, changes: readonly string[
   const change = Object.assign({}, ...changes.map(parseChange));
   const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
   const set = await operator.configure(queue, change);
-  const terminal = context.stdout.isTTY && !options.json;
-  // A script that sets something does not need to see all settings.
-  if (changes.length > 0 && !terminal && !options.json) return;
   const all = { ...DEFAULT_SETTINGS, ...set };
-  if (!terminal) {
+  if (options.json) {
     const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name] ?? null]));
     return context.write(document({ queue, ...values, set: SETTING_NAMES.filter((name) => name in set) }));
   }

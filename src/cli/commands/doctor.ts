@@ -14,7 +14,7 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import { isAgreed, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, grouped, type Paint, say, shownId, visible, visibleJson } from '../terminal/output.js';
+import { colours, document, grouped, type Paint, say, shownId, visible, writeJson } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 
 interface Options extends Globals {
@@ -84,6 +84,7 @@ async function run(context: Context, names: readonly string[], options: Options)
       if (stop.aborted) break;
       await report.examine(auditor, queue, stop);
     }
+    if (options.fix && !stop.aborted) report.tellIfWhole();
   }
   await report.end(redis.address, prefix);
   if (stop.aborted) context.outcomes.add('interrupted');
@@ -130,12 +131,18 @@ class Report {
     await this.tell(await look(true));
   }
 
+  /** Says that a repair found nothing to do. */
+  tellIfWhole(): void {
+    const { quiet, json } = this.#options;
+    const isWhole = !this.#findings.some(({ mendable, mended }) => mendable || mended);
+    if (isWhole && !quiet && !json) say(this.#context, 'nothing to repair');
+  }
+
   async end(redis: string, prefix: string): Promise<void> {
     const status = worst(this.#findings);
     this.#context.outcomes.add(status);
     if (!this.#options.json) return;
-    const json = document({ redis, prefix, status, findings: this.#findings });
-    await this.#context.write(this.#context.stdout.isTTY ? visibleJson(json) : json);
+    await writeJson(this.#context, document({ redis, prefix, status, findings: this.#findings }));
   }
 }
 

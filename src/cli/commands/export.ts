@@ -5,7 +5,7 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
 import { exportLine, headOf } from '../lines/export-line.js';
-import { many, say, shownId, visibleJson } from '../terminal/output.js';
+import { many, say, shownId, writeJson } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
 interface Options extends FilterOptions {
@@ -48,7 +48,7 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
   const transfer = new Transfer(redis, { prefix });
   await requireQueue(redis, prefix, queue);
   const filter = filterOf(context, options, { states: STATES, now: await redis.now() });
-  const write = (chunk: string) => context.write(context.stdout.isTTY ? visibleJson(chunk) : chunk);
+  const write = (chunk: string) => writeJson(context, chunk);
   const meter = new Meter(context, 'exported', !options.quiet && !context.stdout.isTTY);
   let orphans = 0;
   let held = 0;

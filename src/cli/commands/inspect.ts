@@ -13,9 +13,10 @@ import {
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, sizeOf, visible, visibleJson } from '../terminal/output.js';
+import { colours, document, type Room, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
-import { overview, type Room } from '../views/overview.js';
+import { overview } from '../views/overview.js';
+import { signLines } from '../views/problems.js';
 import { detail } from '../views/queue.js';
 import { aheadOf, type Look, lookAt, nothingThere, type Row } from '../views/snapshot.js';
 
@@ -26,9 +27,9 @@ interface Options extends Globals {
 
 export function inspectCommand(context: Context): Command {
   const command = new Command('inspect')
-    .description('Show all queues in one table, or one queue in detail. A pipe gets JSON.')
+    .description('Show all queues in one table, or one queue in detail. What is wrong comes first.')
     .argument('[queue]', 'name of a queue')
-    .option('--json', 'print one JSON document (the default unless stdout is a terminal)')
+    .option('--json', 'print one JSON document')
     .option('-w, --watch', 'refresh every second, full screen, until q is pressed')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
@@ -52,7 +53,7 @@ export function inspectCommand(context: Context): Command {
     'delayq inspect order-close',
     'delayq inspect --watch',
     `delayq inspect --json | jq '.queues[] | select(.lagMs > 120000)'`,
-    `delayq inspect order-close | jq '.queues[0].ahead.hour[] | .count'`,
+    `delayq inspect --json order-close | jq '.queues[0].ahead.hour[] | .count'`,
   ]);
   return addGlobals(command);
 }
@@ -62,9 +63,8 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   const zone = context.zone(options);
-  const terminal = context.stdout.isTTY && !options.json;
   // Reports a bad time zone before anything is drawn. JSON has no zone.
-  if (terminal) formatTime(0, zone);
+  if (!options.json) formatTime(0, zone);
   await redis.connect();
   const first = await lookAt(inspector, name);
   if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
@@ -74,26 +74,29 @@ async function inspect(context: Context, name: string | undefined, options: Opti
     const how = { address: redis.address, prefix, zone, paint, room };
     return name === undefined ? overview(seen, how) : detail(seen.rows[0] as Row, how);
   };
-  const text = async (seen: Look) => {
-    const { width } = sizeOf(context.stdout);
-    if (terminal) return `${(await picture(seen, { width, height: Number.POSITIVE_INFINITY })).join('\n')}\n`;
-    const json = toJson(redis, prefix, seen);
-    return context.stdout.isTTY ? visibleJson(json) : json;
+  const { stdout, env } = context;
+  const foot = (at: number) =>
+    `${clock(at, zone)}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}`;
+  const print = async (seen: Look) => {
+    if (options.json) return writeJson(context, toJson(redis, prefix, seen));
+    const { width, height } = sizeOf(context, stdout);
+    // The command line above and the prompt below stay visible.
+    const inside = await picture(seen, { width, height: height - (options.watch ? 3 : 2) });
+    await context.write(`${[...inside, ...(options.watch ? [foot(Date.now()), ''] : [])].join('\n')}\n`);
   };
-  if (!options.watch) return context.write(await text(first));
+  if (!options.watch) return print(first);
   const lines = async (seen: Look, { at, trouble }: { at: number; trouble: Trouble | undefined }) => {
-    const { width, height } = sizeOf(context.stdout);
-    const above = trouble ? [paint.red.bold(`! ${troubleOf(trouble, zone)}`)] : [];
+    const { width, height } = sizeOf(context, stdout);
+    const above = trouble ? signLines({ urgent: true, what: troubleOf(trouble, zone) }, paint, { width, height }) : [];
     // The footer stays at the bottom of the screen.
     const inside = await picture(seen, { width, height: height - above.length - 1 });
     const body = [...above, ...inside].slice(0, height - 1);
-    const now = `${trouble ? 'seen ' : ''}${clock(at, zone)}`;
-    const foot = `${now}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}  q: quit`;
-    return [...body, ...Array.from({ length: height - 1 - body.length }, () => ''), foot];
+    const last = `${trouble ? 'seen ' : ''}${foot(at)}  q: quit`;
+    return [...body, ...Array.from({ length: height - 1 - body.length }, () => ''), last];
   };
-  const screen = terminal && context.env.TERM !== 'dumb';
+  const screen = stdout.isTTY && !options.json && env.TERM !== 'dumb';
   const look = (before: Look) => lookAt(inspector, name, before);
-  await watch(context, { first, look, text, lines: screen ? lines : undefined });
+  await watch(context, { first, look, print, lines: screen ? lines : undefined });
 }
 
 function clock(ms: number, zone: string): string {

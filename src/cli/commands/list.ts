@@ -1,18 +1,22 @@
 import { Command } from 'commander';
-import { Inspector, type StoredJob } from '../../internal.js';
+import { DelayqError, type Id, Inspector, idWord, type StoredJob } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
-import { addGlobals, examples } from '../args/options.js';
+import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
-import { colours, say, sizeOf, visibleJson } from '../terminal/output.js';
+import { colours, many, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { brief, jobJson, jobTable } from '../views/jobs.js';
 
 interface Options extends FilterOptions {
   readonly full?: boolean;
+  readonly ids?: boolean;
 }
 
 /** Dead jobs first: they need attention. */
 const STATES = ['dead', 'active', 'pending'] as const;
+
+/** Lines of a terminal that are not for rows: the command line, the head of the table, what is left out, the prompt. */
+const OTHER_LINES = 4;
 
 /** Rows that are laid out together: enough for a screen, few enough to appear at once. */
 const ROWS = 200;
@@ -22,48 +26,60 @@ const BYTES = 1024 * 1024;
 
 export function listCommand(context: Context): Command {
   const command = new Command('list')
-    .description('List jobs, those of each state in the order of their times. A pipe gets JSON Lines, a job a line.')
+    .description('List jobs, those of each state in the order of their times.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
     .option('--full', 'do not cut payloads and errors')
-    .option('--json', 'print JSON Lines (the default unless stdout is a terminal)')
+    .option('--ids', 'print only ids, one a line')
+    .option('--json', 'print JSON Lines, one a job')
     .action((queue: string, options: Options) => list(context, queue, options));
+  details(command, [
+    'A terminal shows as many jobs as fit, a pipe gets all of them; -n sets another',
+    'limit. Ids are cut only on a terminal, payloads and errors unless --full.',
+  ]);
   examples(command, [
     'delayq list --dead order-close',
     'delayq list --overdue -n 10 order-close',
     `delayq list --from -2h --grep '"orderId":42' order-close`,
-    `delayq list --dead order-close | jq -r 'select(.attempts > 3) | .id'`,
+    'delayq list --ids --grep TypeError webhook | delayq cancel webhook -',
+    `delayq list --json --dead order-close | jq -r 'select(.attempts > 3) | .id'`,
   ]);
   return addGlobals(command);
 }
 
 async function list(context: Context, queue: string, options: Options): Promise<void> {
+  if (options.ids && options.json)
+    throw new DelayqError('usage', '--ids and --json exclude each other', { next: 'give one of them' });
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
   const filter = filterOf(context, options, { states: STATES, now });
-  const { states } = filter;
-  const terminal = context.stdout.isTTY && !options.json;
-  const paint = terminal ? await colours(context, context.stdout) : undefined;
-  const width = terminal && !options.full ? sizeOf(context.stdout).width : undefined;
-  let first = true;
+  if (options.ids) return listIds(context, inspector.ids(queue, filter));
+  const { states, text, from, to } = filter;
+  const { width: columns, height } = sizeOf(context, context.stdout);
+  const width = options.json || options.full ? undefined : columns;
+  const most = options.json ? Number.POSITIVE_INFINITY : Math.max(1, height - OTHER_LINES);
+  // One more than is shown tells whether there are more.
+  const limit = filter.limit ?? (Number.isFinite(most) ? most + 1 : undefined);
+  const paint = await colours(context, context.stdout);
+  let shown = 0;
   let rows: StoredJob[] = [];
   let bytes = 0;
   const flush = async () => {
-    const some = rows;
+    if (rows.length === 0) return;
+    const how = { now, paint, first: shown === 0, width, states, wholeIds: !context.stdout.isTTY || options.full };
+    if (options.json) await writeJson(context, Buffer.concat(rows.map((job) => jobJson(queue, job))));
+    else await context.write(`${await jobTable(rows, how)}\n`);
+    shown += rows.length;
     rows = [];
     bytes = 0;
-    if (some.length === 0) return;
-    if (paint) await context.write(`${await jobTable(some, { now, paint, first, width, states })}\n`);
-    else {
-      const lines = Buffer.concat(some.map((job) => jobJson(queue, job)));
-      await context.write(context.stdout.isTTY ? visibleJson(lines.toString('utf8')) : lines);
-    }
-    first = false;
   };
-  for await (const job of inspector.list(queue, filter)) {
+  let isMore = false;
+  for await (const job of inspector.list(queue, { ...filter, limit })) {
+    isMore = filter.limit === undefined && shown + rows.length === most;
+    if (isMore) break;
     const row = width === undefined ? job : brief(job, width);
     rows.push(row);
     bytes += row.payload?.length ?? 0;
@@ -71,8 +87,20 @@ async function list(context: Context, queue: string, options: Options): Promise<
     if (context.outputClosed) return;
   }
   await flush();
-  const { text, from, to } = filter;
+  if (isMore) {
+    const all = await inspector.count(queue, filter);
+    const left = all === undefined ? 'more jobs' : many(Math.max(1, all - shown), 'more job');
+    say(context, `not shown: ${left}; use -n 1000, or pipe the list to less`);
+  }
   const isNarrow = [text, from, to].some((part) => part !== undefined);
   const kind = isNarrow ? 'such ' : states.length < STATES.length ? `${states.join(' or ')} ` : '';
-  if (first && terminal) say(context, `${queue} has no ${kind}jobs`);
+  if (shown === 0 && !options.json) say(context, `${queue} has no ${kind}jobs`);
+}
+
+async function listIds(context: Context, slices: AsyncIterable<Id[]>): Promise<void> {
+  const shown = (id: Id) => (context.stdout.isTTY ? visible(idWord(id)) : idWord(id));
+  for await (const ids of slices) {
+    await context.write(ids.map((id) => `${shown(id)}\n`).join(''));
+    if (context.outputClosed) return;
+  }
 }

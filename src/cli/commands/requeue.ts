@@ -35,7 +35,7 @@ export function requeueCommand(context: Context): Command {
     'delayq requeue -n 10 order-close                # try some before --all',
     'delayq requeue --all --rate 5/s --yes order-close',
     'delayq requeue --grep "connection refused" --yes order-close',
-    'delayq list --dead order-close | jq -r .id | delayq requeue order-close -',
+    'delayq list --ids --dead order-close | delayq requeue order-close -',
   ]);
   return addGlobals(command);
 }

@@ -36,7 +36,7 @@ export function rescheduleCommand(context: Context): Command {
     'delayq reschedule --in 2h order-close order:42',
     'delayq reschedule --overdue --rate 20/s order-close    # spread a backlog',
     'delayq reschedule --from 14:00 --to 15:00 --at 16:00 --dry-run order-close',
-    'delayq list --overdue q | jq -r .id | delayq reschedule --in 1h q -',
+    'delayq list --ids --overdue q | delayq reschedule --in 1h q -',
   ]);
   return addGlobals(command);
 }

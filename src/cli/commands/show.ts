@@ -7,13 +7,14 @@ import {
   printable,
   type Settings,
   type StoredJob,
+  shellWord,
   timeOfId,
 } from '../../internal.js';
 import { idsOf } from '../args/ids.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, many, type Paint, visible, visibleJson } from '../terminal/output.js';
+import { colours, fitted, many, type Paint, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { jobJson, reasonOf } from '../views/jobs.js';
 import { storyOf } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
@@ -27,11 +28,14 @@ export function showCommand(context: Context): Command {
     .description('Show one job: state, times, attempts, last error, payload.')
     .argument('<queue>', 'name of the queue')
     .argument('<id>', 'id of the job; base64:… gives the bytes of an id')
-    .option('--json', 'print one JSON document (the default unless stdout is a terminal)')
+    .option('--json', 'print one JSON document')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
-  details(command, ['For a job that does not exist it prints what is known about it, and exits 3.']);
-  examples(command, ['delayq show order-close order:42', 'delayq show order-close VbayYBj0B1VUn | jq .payload']);
+  details(command, [
+    'A long error or payload is shown whole in a pipe only. For a job that does not',
+    'exist it prints what is known about it, and exits 3.',
+  ]);
+  examples(command, ['delayq show order-close order:42', 'delayq show --json order-close VbayYBj0B1VUn | jq .payload']);
   return addGlobals(command);
 }
 
@@ -49,20 +53,31 @@ async function show(context: Context, queue: string, word: string, options: Opti
       next: `list the jobs: delayq list ${queue}`,
     });
   }
-  if (!context.stdout.isTTY || options.json) {
-    const json = jobJson(queue, job, { schema: 1, made: timeOfId(job.id) });
-    return context.write(context.stdout.isTTY ? visibleJson(json.toString('utf8')) : json);
-  }
+  if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: timeOfId(job.id) }));
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
   const paint = await colours(context, context.stdout);
-  await context.write(toText(queue, job, { settings, paint, zone, now: await redis.now() }));
+  const room = sizeOf(context, context.stdout);
+  const { text, isWhole } = toText(queue, job, { settings, paint, zone, now: await redis.now(), room });
+  await context.write(text);
+  if (!isWhole)
+    say(context, `only the beginning is shown; for all of it: delayq show ${queue} ${shellWord(word)} | less`);
 }
+
+/** Lines of a terminal that show needs besides: the command line, the head of the payload, a notice, the prompt. */
+const OTHER_LINES = 4;
+
+/** The least number of lines for a payload. */
+const MIN_ROWS = 3;
+
+/** Columns before a value. */
+const MARGIN = 14;
 
 function toText(
   queue: string,
   job: StoredJob,
-  { settings, paint, zone, now }: { settings: Settings; paint: Paint; zone: string; now: number },
-): string {
+  how: { settings: Settings; paint: Paint; zone: string; now: number; room: Room },
+): { text: string; isWhole: boolean } {
+  const { settings, paint, zone, now, room } = how;
   const { state, due, died, lease, failures, losses, failed, error, payload } = job;
   const at = (ms: number) => momentOf(ms, now, zone);
   const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}\n`;
@@ -92,10 +107,15 @@ function toText(
   for (const [i, [name, value]] of Object.entries(job.attributes).entries())
     text += line(i === 0 ? 'attributes' : '', `${name}=${visible(value)}`);
   if (failed !== undefined) text += line('failed', at(failed));
-  for (const [i, part] of (error ?? '').split('\n').entries())
-    if (error) text += line(i === 0 ? 'error' : '', visible(part));
-  text += payload
-    ? `${line('payload', many(payload.length, 'byte'))}${visible(payload.toString('utf8'))}\n`
-    : line('payload', paint.red.bold('none'));
-  return text;
+  const errors = error ? error.split('\n').map(visible) : [];
+  const shown = fitted(errors, room.height / 3, room.width - MARGIN);
+  text += shown.map((part, i) => line(i === 0 ? 'error' : '', part)).join('');
+  const isWhole = shown.join() === errors.join();
+  if (!payload) return { text: text + line('payload', paint.red.bold('none')), isWhole };
+  const rows = Math.max(MIN_ROWS, room.height - text.split('\n').length - OTHER_LINES);
+  // A payload may be large: only what may be visible is processed.
+  const some = visible(payload.subarray(0, 4 * rows * room.width).toString('utf8'));
+  const [seen = ''] = fitted([some], rows, room.width);
+  text += `${line('payload', many(payload.length, 'byte'))}${seen}\n`;
+  return { text, isWhole: isWhole && seen === some && payload.length <= 4 * rows * room.width };
 }

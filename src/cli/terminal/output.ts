@@ -23,12 +23,17 @@ export function shownId(id: Id = ''): string {
 }
 
 /** Escapes the control and format characters of JSON text. Its value stays the same. */
-export function visibleJson(json: string): string {
+function visibleJson(json: string): string {
   return json.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) =>
     c === '\n'
       ? c
       : Array.from({ length: c.length }, (_, i) => `\\u${c.charCodeAt(i).toString(16).padStart(4, '0')}`).join(''),
   );
+}
+
+/** Writes JSON to stdout. On a terminal its control characters are escaped. */
+export function writeJson(context: Context, json: string | Buffer): Promise<void> {
+  return context.write(context.stdout.isTTY ? visibleJson(json.toString()) : json);
 }
 
 /** Writes a line to stderr, without Redis logins. */
@@ -102,13 +107,54 @@ export function clip(line: string, room: number): string {
   return text;
 }
 
+/** As many of `lines` as fit on `rows` rows of a terminal of `width` columns, on which long lines wrap. */
+export function fitted(lines: readonly string[], rows: number, width: number): string[] {
+  if (rows === Number.POSITIVE_INFINITY) return [...lines];
+  const shown: string[] = [];
+  for (let left = Math.floor(rows), i = 0; left > 0 && i < lines.length; i++) {
+    const line = clip(lines[i] as string, left * width);
+    left -= Math.max(1, Math.ceil(columns(line) / width));
+    shown.push(line);
+  }
+  return shown;
+}
+
+/** Breaks `text` between words into lines of up to `width` columns; all but the first begin with `indent` spaces. */
+export function fold(text: string, width: number, indent = 2): string[] {
+  const lines: string[] = [];
+  let line: string | undefined;
+  for (const word of text.split(' ')) {
+    const longer: string = line === undefined ? word : `${line} ${word}`;
+    if (line?.trim() && columns(longer) > width) {
+      lines.push(line);
+      line = ' '.repeat(indent) + word;
+    } else line = longer;
+  }
+  return [...lines, line ?? ''].map((one) => clip(one, width));
+}
+
+/** Cuts a word in the middle to `room` columns: names that differ at the end stay different. */
+export function shortened(word: string, room: number): string {
+  if (columns(word) <= room) return word;
+  const tail = word.slice(-Math.floor((room - 1) / 2));
+  return `${clip(word, room - columns(tail))}${tail}`;
+}
+
 export function padded(line: string, room: number): string {
   return line + ' '.repeat(Math.max(0, room - columns(line)));
 }
 
-/** Returns the size of the terminal: 80 by 24 if it is unknown. */
-export function sizeOf(stream: NodeJS.WriteStream): { width: number; height: number } {
-  return { width: stream.columns || 80, height: stream.rows || 24 };
+/** Room for text, in columns and lines. A height of Infinity: no terminal, so a program may read the text. */
+export interface Room {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Returns the size of a terminal, 80 by 24 if it is unknown. Elsewhere lines are COLUMNS or 80 wide, and unlimited. */
+export function sizeOf({ env }: Context, stream: NodeJS.WriteStream): Room {
+  const asked = Math.floor(Number(env.COLUMNS));
+  const width = stream.columns || (asked >= 1 ? asked : 80);
+  return { width, height: stream.isTTY ? stream.rows || 24 : Number.POSITIVE_INFINITY };
 }
 
 const BORDERS = [
@@ -118,7 +164,8 @@ const BORDERS = [
 
 /**
  * Formats a table for a terminal: no borders, two spaces between columns. Columns are aligned to the right, but for
- * those in `left`. Cells may be coloured. Without `head` there are only rows.
+ * those in `left`. Cells may be coloured. Without `head` there are only rows. Cells of the first column that are wider
+ * than `widest` stay whole, and move the rest of their row.
  *
  * cli-table3 measures cells by an old version of Unicode. So it lays out placeholders, an x for each column that we
  * measured, and the cells then take their places.
@@ -127,13 +174,16 @@ export async function table(
   head: string[] | undefined,
   rows: string[][],
   left: readonly number[] = [0],
+  widest = Number.POSITIVE_INFINITY,
 ): Promise<string> {
   const { default: Table } = await import('cli-table3');
   const names = head ?? rows[0] ?? [];
   const last = names.length - 1;
   // The last column may hold large payloads. If it is aligned to the left, its width does not matter.
   const width = (cell: string, i: number) =>
-    i === last && left.includes(i) ? Math.min(1, columns(cell.slice(0, 100))) : columns(cell);
+    i === last && left.includes(i)
+      ? Math.min(1, columns(cell.slice(0, 100)))
+      : Math.min(columns(cell), i === 0 ? widest : Number.POSITIVE_INFINITY);
   const placeholders = (row: string[]) => row.map((cell, i) => 'x'.repeat(width(cell, i)));
   const layout = new Table({
     chars: { ...Object.fromEntries(BORDERS.map((name) => [name, ''])), middle: '  ' },

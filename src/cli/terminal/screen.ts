@@ -49,7 +49,7 @@ export class Screen {
   /** Draws lines from the top, cut to the size of the terminal, and clears the rest. */
   async draw(lines: readonly string[]): Promise<void> {
     if (!this.#leave) return;
-    const { width, height } = sizeOf(this.#context.stdout);
+    const { width, height } = sizeOf(this.#context, this.#context.stdout);
     const shown = lines.slice(0, height).map((line) => {
       // After a full line the cursor stays on its last character: clearing would erase it.
       const clear = columns(line) < width ? '\x1b[K' : '';

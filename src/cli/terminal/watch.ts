@@ -19,13 +19,14 @@ export interface Trouble {
 export interface Watched<S> {
   readonly first: S;
   readonly look: (before: S) => Promise<S>;
-  /** Formats a look made `at` ms (local clock) for the screen. Undefined if there is no screen: `text` is printed. */
+  /** Formats a look made `at` ms (local clock) for the screen. Undefined: there is no screen. */
   readonly lines: ((seen: S, when: { at: number; trouble: Trouble | undefined }) => Promise<string[]>) | undefined;
-  readonly text: (seen: S) => Promise<string>;
+  /** Prints a look if there is no screen. */
+  readonly print: (seen: S) => Promise<void>;
 }
 
 /** Looks and shows the result each second until stopped. While Redis does not answer, the last result stays. */
-export async function watch<S>(context: Context, { first, look, lines, text }: Watched<S>): Promise<void> {
+export async function watch<S>(context: Context, { first, look, lines, print }: Watched<S>): Promise<void> {
   const quit = new AbortController();
   const stop = AbortSignal.any([context.stopSignal(), quit.signal]);
   let seen = first;
@@ -34,7 +35,7 @@ export async function watch<S>(context: Context, { first, look, lines, text }: W
   let at = Date.now();
   const draw = async () => {
     if (screen) await screen.draw((await lines?.(seen, { at, trouble })) ?? []);
-    else if (!trouble) await context.write(await text(seen));
+    else if (!trouble) await print(seen);
   };
   const screen = lines && new Screen(context, { redraw: () => void draw().catch(() => {}), quit: () => quit.abort() });
   const ended = stop.aborted ? Promise.resolve() : once(stop, 'abort');

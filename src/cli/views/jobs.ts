@@ -30,17 +30,27 @@ const MIN_REST = 24;
 /** The least room for ids, columns: those that delayq makes fit. */
 const MIN_ID = 13;
 
+/** The most room for ids, columns: longer ones do not widen the rows of the others. */
+const MAX_ID = 64;
+
 /** A copy of a job with only as much of its payload as a line of `width` columns may show. Saves memory until then. */
 export function brief(job: StoredJob, width: number): StoredJob {
   return { ...job, payload: job.payload && Buffer.from(job.payload.subarray(0, 16 * width + 1024)) };
 }
 
-/** Formats jobs as rows of a table, cut to `width` columns if given. The `first` rows get a head. */
+/** Formats jobs as rows of a table, cut to `width` columns if given, ids only unless `wholeIds`. `first`: with a head. */
 export async function jobTable(
   rows: readonly StoredJob[],
-  how: { now: number; paint: Paint; first: boolean; width: number | undefined; states: readonly string[] },
+  how: {
+    now: number;
+    paint: Paint;
+    first: boolean;
+    width: number | undefined;
+    states: readonly string[];
+    wholeIds: boolean | undefined;
+  },
 ): Promise<string> {
-  const { now, paint, first, width, states } = how;
+  const { now, paint, first, width, states, wholeIds } = how;
   // No column for the state if all jobs have the same.
   const several = states.length > 1;
   const others = rows.map((job) => [...(several ? [job.state] : []), whenOf(job, now), String(job.attempts)]);
@@ -49,10 +59,10 @@ export async function jobTable(
   const wide = (name: string, cells: readonly string[]) => Math.max(...[name, ...cells].map(columns)) + 2;
   const column = (i: number) => others.map((row) => row[i] as string);
   const taken = head.slice(1).reduce((sum, name, i) => sum + wide(name, column(i)), 0);
-  // Long ids are cut too. --full and JSON show all of an id.
-  const idRoom = width === undefined ? Number.POSITIVE_INFINITY : Math.max(MIN_ID, width - taken - MIN_REST - 4);
+  const isCut = width !== undefined && !wholeIds;
+  const idRoom = isCut ? Math.max(MIN_ID, width - taken - MIN_REST - 4) : Number.POSITIVE_INFINITY;
   const ids = rows.map((job) => clip(visible(job.id), idRoom));
-  const used = wide('id', ids) + taken;
+  const used = Math.min(MAX_ID + 2, wide('id', ids)) + taken;
   const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(MIN_REST, width - used - 2);
   const why = rows.map((job) => cut(whyOf(job), Math.ceil(room * 0.6)));
   const payloadRoom = room - Math.max('why'.length, ...why.map(columns));
@@ -63,7 +73,7 @@ export async function jobTable(
     job.payload ? cut(job.payload.toString('utf8'), payloadRoom) : paint.red.bold('none'),
   ]);
   const names = [...head, 'why', 'payload'].map((name) => paint.underline(name));
-  return table(first ? names : undefined, cells, several ? [0, 1, 4, 5] : [0, 3, 4]);
+  return table(first ? names : undefined, cells, several ? [0, 1, 4, 5] : [0, 3, 4], MAX_ID);
 }
 
 function whenOf({ due, died, lease }: StoredJob, now: number): string {

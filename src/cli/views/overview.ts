@@ -1,16 +1,10 @@
 import { formatDuration, lag, pausedUntil } from '../../internal.js';
-import { clip, columns, grouped, type Paint, table, visible } from '../terminal/output.js';
-import { arrowOf, bad, faultsOf, late, NONE, paceOf, signLine, signsOf } from './problems.js';
+import { columns, grouped, many, type Paint, type Room, shortened, table, visible } from '../terminal/output.js';
+import { arrowOf, bad, folded, late, NONE, paceOf, signLines, signsOf } from './problems.js';
 import type { Look, Row } from './snapshot.js';
 
-/** The size of the terminal. A height of Infinity: no limit. */
-export interface Room {
-  readonly width: number;
-  readonly height: number;
-}
-
-/** The least room for a queue's name, columns. */
-const MIN_NAME = 12;
+/** The least room for a queue's name, columns: no column is left out for a longer one. */
+const MIN_NAME = 11;
 
 const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint: Paint) => string }[] = [
   { name: 'pending', cell: ({ snapshot }) => grouped(snapshot.pending) },
@@ -22,7 +16,11 @@ const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint
   },
   {
     name: 'drained',
-    cell: ({ snapshot: { stats, now } }) => (stats.drained === undefined ? 'never' : ago(now - stats.drained)),
+    cell: ({ snapshot }, paint) => {
+      const { stats, now } = snapshot;
+      if (pausedUntil(snapshot) !== undefined) return paint.magenta.bold('paused');
+      return stats.drained === undefined ? 'never' : ago(now - stats.drained);
+    },
   },
   { name: 'in', cell: ({ trend }) => paceOf(trend?.in) },
   { name: 'out', cell: ({ trend }) => paceOf(trend?.out) },
@@ -39,7 +37,7 @@ const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint
 /** The order in which columns are left out if the terminal is too narrow. */
 const EXPENDABLE = ['run out', 'empty in', 'next', 'in', 'out', 'drained', 'active'];
 
-/** Formats all queues as lines for a terminal: problems, a table, and damage. */
+/** Formats all queues as lines that fit into `room`: what is wrong, then a table. */
 export async function overview(
   { rows, broken }: Look,
   how: { address: string; prefix: string; zone: string; paint: Paint; room: Room },
@@ -50,37 +48,51 @@ export async function overview(
       `No queues at ${address} with the prefix ${prefix} yet. Enqueue a first job:`,
       `  delayq enqueue --in 15m order-close '{"orderId":42}'`,
       'Queues filled only by other software are not listed: give their names, or run delayq doctor.',
-    ];
-  // Problems come first, those of the queues with most due jobs at the top: the rest may be cut off.
-  const signs = rows
-    .flatMap((row) => signsOf(row, zone).map((sign) => ({ sign, row })))
-    .sort((a, b) => Number(b.sign.urgent) - Number(a.sign.urgent) || b.row.snapshot.due - a.row.snapshot.due);
-  const faults = [
-    ...rows.flatMap((row) => faultsOf(row).map((fault) => `${visible(row.queue)}: ${fault}`)),
-    ...broken.map(({ queue, error }) => `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`),
-  ].map((fault) => `${paint.red.bold('!')} ${fault}`);
-  const third = Math.max(1, Math.floor(room.height / 3));
-  const warnings = signs.map(({ sign, row }) => signLine(sign, paint, visible(row.queue)));
-  const above = cut(warnings, third, 'warnings');
-  const below = cut(faults, third, 'problems');
-  const left = room.height - above.length - below.length - 1;
-  const wrong = [...new Set(signs.filter(({ sign }) => sign.urgent).map(({ row }) => row))];
+    ].flatMap((line) => folded(line, room));
+  // What is wrong comes first, worst of all what cannot be read, then the queues with most due jobs: a screen may be full.
+  const found = rows.flatMap((row) => signsOf(row, zone).map((sign) => ({ ...sign, row })));
+  found.sort((a, b) => Number(b.urgent) - Number(a.urgent) || b.row.snapshot.due - a.row.snapshot.due);
+  const unread = broken.map(({ queue, error }) => ({
+    urgent: true,
+    what: `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`,
+  }));
+  const signs = [
+    ...unread,
+    ...found.map(({ urgent, what, row }) => ({ urgent, what: `${visible(row.queue)}: ${what}` })),
+  ];
+  const third = Math.max(2, Math.floor(room.height / 3), room.height - rows.length - 2);
+  const above = cut(
+    signs.map((sign) => signLines(sign, paint, room)),
+    third,
+  );
+  const left = room.height - above.length - 1;
+  const wrong = [...new Set(found.filter(({ urgent }) => urgent).map(({ row }) => row))];
   const chosen = [...wrong, ...rows.filter((row) => !wrong.includes(row))].slice(0, Math.max(1, left - 1));
   // Still ordered by name, so that a queue keeps its place.
   const shown = rows.length > left ? rows.filter((row) => chosen.includes(row)) : rows;
-  const more = rows.length > shown.length ? [`… and ${grouped(rows.length - shown.length)} more queues`] : [];
-  return [...above, ...(await tableOf(shown, room.width, paint)), ...more, ...below];
+  const more = rows.length - shown.length;
+  return [
+    ...above,
+    ...(await tableOf(shown, room, paint)),
+    ...(more > 0 ? [`… and ${many(more, 'more queue')}: delayq inspect | less`] : []),
+  ];
 }
 
-function cut(lines: string[], most: number, things: string): string[] {
-  if (lines.length <= most) return lines;
-  return [...lines.slice(0, most - 1), `… and ${grouped(lines.length - most + 1)} more ${things}`];
+/** As many of the warnings, one line or several each, as fit into `most` lines. */
+function cut(warnings: readonly string[][], most: number): string[] {
+  if (warnings.flat().length <= most) return warnings.flat();
+  let lines = 0;
+  const fits = warnings.filter((warning, i) => {
+    lines += warning.length;
+    return i === 0 || lines < most;
+  });
+  return [...fits.flat(), `… and ${many(warnings.length - fits.length, 'more warning')}: delayq inspect | less`];
 }
 
-/** Fits the table to `width`: leaves out columns first, then cuts names. */
-async function tableOf(rows: readonly Row[], width: number, paint: Paint): Promise<string[]> {
+/** Fits the table to the width, for names that are cut if need be: leaves out columns. A pipe gets whole names. */
+async function tableOf(rows: readonly Row[], { width, height }: Room, paint: Paint): Promise<string[]> {
   if (rows.length === 0) return [];
-  const names = rows.map((row) => nameOf(row, paint));
+  const names = rows.map(({ queue }) => visible(queue));
   const cells = COLUMNS.map(({ cell }) => rows.map((row) => cell(row, paint)));
   const widths = COLUMNS.map(({ name }, i) => 2 + Math.max(name.length, ...(cells[i] ?? []).map(columns)));
   // Columns that are empty for every queue are never shown.
@@ -89,19 +101,15 @@ async function tableOf(rows: readonly Row[], width: number, paint: Paint): Promi
   if (rows.every(({ trend }) => trend?.emptyInMs === undefined)) kept.delete('empty in');
   const used = () => COLUMNS.reduce((sum, { name }, i) => sum + (kept.has(name) ? (widths[i] ?? 0) : 0), 0);
   const room = () => width - used();
-  const longest = Math.max('queue'.length, ...names.map(columns));
-  for (const name of EXPENDABLE) if (room() < longest) kept.delete(name);
-  const nameRoom = Math.max(MIN_NAME, room());
+  const needed = Math.min(MIN_NAME, Math.max('queue'.length, ...names.map(columns)));
+  for (const name of EXPENDABLE) if (room() < needed) kept.delete(name);
+  const nameRoom = height === Number.POSITIVE_INFINITY ? height : Math.max(needed, room());
   const wanted = COLUMNS.map(({ name }, i) => ({ name, cells: cells[i] ?? [] })).filter(({ name }) => kept.has(name));
   const text = await table(
     ['queue', ...wanted.map(({ name }) => name)].map((name) => paint.underline(name)),
-    names.map((name, i) => [clip(name, nameRoom), ...wanted.map(({ cells: column }) => column[i] ?? '')]),
+    names.map((name, i) => [shortened(name, nameRoom), ...wanted.map(({ cells: column }) => column[i] ?? '')]),
   );
   return text.split('\n');
-}
-
-function nameOf({ queue, snapshot }: Row, paint: Paint): string {
-  return pausedUntil(snapshot) === undefined ? visible(queue) : `${visible(queue)} ${paint.magenta.bold('paused')}`;
 }
 
 function ago(ms: number): string {

@@ -8,7 +8,7 @@ import {
   STEADY,
   type Trend,
 } from '../../internal.js';
-import { grouped, type Paint, visible } from '../terminal/output.js';
+import { fold, grouped, type Paint, type Room, visible } from '../terminal/output.js';
 import type { Row } from './snapshot.js';
 
 /** Stands for a figure that does not exist or is unknown. */
@@ -16,7 +16,7 @@ export const NONE = '–';
 
 type Problem = ReturnType<typeof problems>[number];
 
-const SIGNS = ['no-drain', 'paused', 'failing', 'lag'];
+const SIGNS = ['no-drain', 'paused', 'failing', 'lag', 'orphans'];
 
 /** The problems of a queue that are shown at the top. Times are shown in `zone`. */
 export function signsOf({ queue, snapshot, trend }: Row, zone: string): Problem[] {
@@ -24,13 +24,6 @@ export function signsOf({ queue, snapshot, trend }: Row, zone: string): Problem[
   const found = problems(queue, snapshot, { trend, until });
   // Of a queue too young for a trend, the column with the lag says enough.
   return found.filter(({ check }) => SIGNS.includes(check) && (check !== 'lag' || trend !== undefined));
-}
-
-/** Damage in the stored data, in words. */
-export function faultsOf({ queue, snapshot }: Row): string[] {
-  return problems(queue, snapshot)
-    .filter(({ check }) => check === 'orphans')
-    .map(({ what }) => what);
 }
 
 /** How the lag changes, as one character. */
@@ -80,8 +73,13 @@ export function holderOf(by: string): string {
   return by === '' ? 'unknown consumer' : visible(by);
 }
 
-/** Formats a problem as a line for a terminal. */
-export function signLine({ urgent, what }: Problem, paint: Paint, queue?: string): string {
-  const text = `${queue === undefined ? '' : `${queue}: `}${what}`;
-  return urgent ? paint.red.bold(`! ${text}`) : `${paint.bold('·')} ${text}`;
+/** Formats a problem as lines for a terminal. Elsewhere it is one line. */
+export function signLines({ urgent, what }: Pick<Problem, 'urgent' | 'what'>, paint: Paint, room: Room): string[] {
+  const lines = folded(`${urgent ? '!' : '·'} ${what}`, room);
+  return urgent ? lines.map((line) => paint.red.bold(line)) : lines;
+}
+
+/** Breaks a line for a terminal. Elsewhere a program may read it, so it stays whole. */
+export function folded(line: string, { width, height }: Room, indent?: number): string[] {
+  return height === Number.POSITIVE_INFINITY ? [line] : fold(line, width, indent);
 }

@@ -3,65 +3,73 @@ import {
   formatDuration,
   formatSetting,
   lag,
+  pausedUntil,
   readSettings,
   type Settings,
   type Snapshot,
   stalled,
 } from '../../internal.js';
 import { histogram } from '../terminal/chart.js';
-import { clip, columns, grouped, many, type Paint, padded, visible } from '../terminal/output.js';
-import type { Room } from './overview.js';
-import { bad, FAR_MS, faultsOf, holderOf, late, momentOf, paceOf, signLine, signsOf, timeOf } from './problems.js';
+import { clip, columns, grouped, many, type Paint, padded, type Room, visible } from '../terminal/output.js';
+import { bad, FAR_MS, folded, holderOf, late, momentOf, paceOf, signLines, signsOf, timeOf } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
 const HOLDERS = 5;
 
+/** Columns before a value. */
+const MARGIN = 14;
+
+/** The least number of lines for a chart: its title, bars, its axis. */
+const MIN_CHART = 3;
+
 /** The widest that a consumer's name is shown, columns. */
 const WHO = 40;
 
-/** Formats one queue as lines for a terminal: problems first, then the figures, then what falls due next. */
+/** Formats one queue as lines that fit into `room`: problems first, then the figures, then what falls due next. */
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
-  const { now, pending, due, active, runOut, dead, lease, payload, meta, stats, config, upcoming } = snapshot;
+  const { now, pending, due, active, runOut, dead, stats, upcoming } = snapshot;
   const { drained, ...totals } = stats;
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
   const at = (ms: number) => momentOf(ms, now, zone);
-  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${value}`;
+  const line = (name: string, value: string) => folded(`  ${name.padEnd(10)}  ${value}`, room, MARGIN + 2);
   const list = (entries: [string, string][]) => entries.map((words) => words.map(visible).join(' ')).join(', ');
   const lines = [
-    ...signsOf(row, zone).map((sign) => signLine(sign, paint)),
-    ...faultsOf(row).map((fault) => paint.red.bold(`! ${fault}`)),
+    ...signsOf(row, zone).flatMap((sign) => signLines(sign, paint, room)),
     paint.bold(queue),
-    line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
+    ...line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
   ];
   if (due > 0) {
     const course = courseOf(trend);
-    lines.push(line('lag', `${late(snapshot, formatDuration(lag(snapshot)), paint)}${course && `, ${course}`}`));
-    lines.push(line('empty in', trend?.emptyInMs === undefined ? notFalling(row) : formatDuration(trend.emptyInMs)));
+    lines.push(...line('lag', `${late(snapshot, formatDuration(lag(snapshot)), paint)}${course && `, ${course}`}`));
+    lines.push(...line('empty in', trend?.emptyInMs === undefined ? notFalling(row) : formatDuration(trend.emptyInMs)));
   }
   if (trend) {
     const failing = trend.retried + trend.dead > 0 ? `, failed ${paceOf(trend.retried + trend.dead)}` : '';
     const over = formatDuration(Math.round(trend.spanMs / 1_000) * 1_000);
-    lines.push(line('rates', `in ${paceOf(trend.in)}, out ${paceOf(trend.out)}${failing} over the last ${over}`));
+    lines.push(...line('rates', `in ${paceOf(trend.in)}, out ${paceOf(trend.out)}${failing} over the last ${over}`));
   }
-  if (rates) lines.push(line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`));
+  if (rates) lines.push(...line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`));
   lines.push(
-    line('last drain', drained === undefined ? (due > 0 ? paint.red.bold('never') : 'never') : at(drained)),
-    line('active', `${grouped(active)}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : ''}`),
-    ...heldBy(row, zone).map((text) => line('', text)),
-    line('dead', bad(dead, paint)),
-    line('stored', `payload ${grouped(payload)}, lease ${grouped(lease)}, meta ${grouped(meta)}`),
-    line('config', list(settingsOf(config)) || 'defaults'),
-    line('totals', list(counters.sort()) || 'none'),
+    ...line('last drain', drained === undefined ? (due > 0 ? paint.red.bold('never') : 'never') : at(drained)),
+    ...line(
+      'active',
+      `${grouped(active)}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : ''}`,
+    ),
   );
-  const charts = chartsOf(snapshot, { width: room.width, height: room.height - lines.length });
-  return [
-    ...lines,
-    ...upcoming
-      .slice(0, Math.max(0, room.height - lines.length - charts.length))
-      .map((job, i) => line(i === 0 ? 'next due' : '', `${at(job.due)}  ${visible(job.id)}`)),
-    ...charts,
+  const below = [
+    ...line('dead', bad(dead, paint)),
+    ...line('config', list(settingsOf(snapshot, zone)) || 'defaults'),
+    ...line('totals', list(counters.sort()) || 'none'),
   ];
+  const held = heldBy(row, zone, (room.height - lines.length - below.length) / 2 - 1);
+  lines.push(...held.flatMap((text) => line('', text)), ...below);
+  const next = upcoming.flatMap((job, i) => line(i === 0 ? 'next due' : '', `${at(job.due)}  ${visible(job.id)}`));
+  const left = room.height - lines.length;
+  const reserved = left >= next.length + 2 * MIN_CHART ? next.length : 1;
+  const charts = chartsOf(snapshot, { width: room.width, height: left - reserved });
+  const all = [...lines, ...next.slice(0, Math.max(0, left - charts.length)), ...charts];
+  return all.length <= room.height ? all : [...all.slice(0, room.height - 1), `… delayq inspect ${queue} | less`];
 }
 
 function notFalling({ trend, snapshot }: Row): string {
@@ -70,8 +78,8 @@ function notFalling({ trend, snapshot }: Row): string {
   return `never at this rate${trend.out > 0 ? '' : `: nothing was done in ${formatDuration(trend.spanMs)}`}`;
 }
 
-/** The consumers that hold leases, since when and until when. */
-function heldBy({ held, snapshot }: Row, zone: string): string[] {
+/** Up to `most` of the consumers that hold leases, since when and until when. */
+function heldBy({ held, snapshot }: Row, zone: string, most: number): string[] {
   if (!held) return [];
   const { now } = snapshot;
   const lines = held.holders
@@ -82,9 +90,10 @@ function heldBy({ held, snapshot }: Row, zone: string): string[] {
       const from = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
       return `${clip(who, WHO)}: ${many(jobs, 'job')}${from}, ${endOfLeases(ends, now, moving)}`;
     });
-  const more = lines.length > HOLDERS ? [`… and ${grouped(lines.length - HOLDERS)} more`] : [];
+  const shown = lines.slice(0, Math.max(1, Math.min(HOLDERS, Math.floor(most))));
+  const more = lines.length > shown.length ? [`… and ${grouped(lines.length - shown.length)} more`] : [];
   const part = held.seen < held.active ? [`(among the ${grouped(held.seen)} leases that expire first)`] : [];
-  return [...lines.slice(0, HOLDERS), ...more, ...part];
+  return [...shown, ...more, ...part];
 }
 
 /** When the first lease of a consumer expires, ms. A lease without an end belongs to a move, or is damaged. */
@@ -94,29 +103,40 @@ function endOfLeases(ends: number, now: number, moving: boolean): string {
   return `first lease expired ${formatDuration(now - ends)} ago`;
 }
 
-/** Charts of when jobs fall due: side by side if the terminal is wide enough. */
+/** Charts of when jobs fall due: side by side if the terminal is wide enough. Only those that fit. */
 function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   const { hour, day } = aheadOf(snapshot);
   if (snapshot.pending === snapshot.due) return [];
   const beside = width >= 130;
-  const rows = height === Number.POSITIVE_INFINITY ? 6 : Math.min(10, Math.floor(height / (beside ? 1 : 2)));
+  if (height < MIN_CHART) return [];
+  const isOne = !beside && height < 2 * MIN_CHART;
+  const rows = height === Number.POSITIVE_INFINITY ? 6 : Math.min(10, Math.floor(height / (beside || isOne ? 1 : 2)));
   // A title and an axis take two lines of each chart.
   const size = { width: beside ? Math.floor((width - 8) / 2) : width - 4, height: Math.max(1, rows - 2) };
   const hourMarks = ['now', '+15m', '+30m', '+45m', '+1h'];
   const dayMarks = ['now', '+6h', '+12h', '+18h', '+24h'];
   const a = histogram(hour, { title: 'due in the next hour', each: '5 minutes', marks: hourMarks, ...size });
   const b = histogram(day, { title: 'due in the next day', each: 'an hour', marks: dayMarks, ...size });
-  if (!beside) return [...a, ...b].map((text) => `  ${text}`);
+  if (!beside) return [...(isOne ? [] : a), ...b].map((text) => `  ${text}`);
   const left = Math.max(...a.map(columns)) + 4;
   return Array.from({ length: Math.max(a.length, b.length) }, (_, i) =>
     `  ${padded(a[i] ?? '', left)}${b[i] ?? ''}`.trimEnd(),
   );
 }
 
-function settingsOf(config: Readonly<Record<string, string>>): [string, string][] {
-  const settings = readSettings(config);
-  return Object.entries(config).map(([name, text]) => {
+function settingsOf(snapshot: Snapshot, zone: string): [string, string][] {
+  const settings = readSettings(snapshot.config);
+  return Object.entries(snapshot.config).map(([name, text]) => {
+    if (name === 'paused' && text !== '') return [name, pauseInWords(snapshot, text, zone)];
     const value = settings[name as keyof Settings];
     return [name, value === undefined ? text : formatSetting(name as keyof Settings, value)];
   });
+}
+
+/** The end of a pause, which is stored as ms; as it is if it is no time. */
+function pauseInWords(snapshot: Snapshot, text: string, zone: string): string {
+  const until = pausedUntil(snapshot);
+  if (until === Number.POSITIVE_INFINITY) return 'until resumed';
+  if (until !== undefined) return `until ${timeOf(until, snapshot.now, zone)}`;
+  return Number.isFinite(Number(text)) ? 'no longer' : text;
 }

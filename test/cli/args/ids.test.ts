@@ -46,18 +46,18 @@ describe('a job whose id no handler can be given', () => {
   it('is listed and shown by a word that names it, and by its bytes (failures 40)', async () => {
     const name = await withBad();
     await delayq(['drain', name]);
-    const { stdout } = await delayq(['list', name]);
+    const { stdout } = await delayq(['list', '--json', name]);
     const told = linesOf(stdout).map((line) => JSON.parse(line));
     expect(new Set(told.map(({ id, idBase64, reason }) => `${id} ${idBase64} ${reason}`))).toEqual(
       new Set(BAD.map((id, i) => `${WORDS[i]} ${id.toString('base64')} bad id`)),
     );
     const [, word = ''] = WORDS;
-    expect(JSON.parse((await delayq(['show', name, word])).stdout)).toMatchObject({
+    expect(JSON.parse((await delayq(['show', '--json', name, word])).stdout)).toMatchObject({
       id: word,
       state: 'dead',
       payload: 2,
     });
-    expect(linesOf((await delayq(['list', '--grep', 'ller-42', name])).stdout)).toHaveLength(1);
+    expect(linesOf((await delayq(['list', '--json', '--grep', 'ller-42', name])).stdout)).toHaveLength(1);
     const seen = await onTerminal(`delayq list ${name}; delayq show ${name} ${word}`);
     expect(seen).toMatch(/base64:\/xs= +.*has an invalid id[\s\S]* id +\ufffd\\x1b\n/);
     expect(seen).not.toContain('\x1b');
@@ -76,7 +76,9 @@ describe('a job whose id no handler can be given', () => {
     for (const which of ['--all --yes QUEUE', `QUEUE ${WORDS.join(' ')} fine`, 'QUEUE -']) {
       const [name, other] = [await withBad(), freshName()];
       const line = `delayq ${act.replace('OTHER', other)} ${which.replace('QUEUE', name)}`;
-      const { code, stderr } = await sh(which.endsWith('-') ? `delayq list ${name} | jq -r .id | ${line}` : line);
+      const { code, stderr } = await sh(
+        which.endsWith('-') ? `delayq list --json ${name} | jq -r .id | ${line}` : line,
+      );
       expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining(`4 jobs ${done}`) });
       const all = ranked(['fine', ...latin1]);
       if (where === 'nowhere') expect(await admin.exists(key(name, 'pending'), key(name, 'payload'))).toBe(0);
@@ -118,7 +120,7 @@ describe('a job whose id no handler can be given', () => {
     expect(stdout).toMatch(/fail .*3 jobs with an id that is not UTF-8, or contains a NUL byte\n +ids: .*base64:\/xs=/);
     expect((await delayq(['doctor', '--fix', '--yes', name])).stdout).toContain('moved to dead (bad id)');
     expect(ranked(await standing(name, 'dead'))).toEqual(ranked(latin1));
-    expect(JSON.parse((await delayq(['show', name, WORDS[0] as string])).stdout).reason).toBe('bad id');
+    expect(JSON.parse((await delayq(['show', '--json', name, WORDS[0] as string])).stdout).reason).toBe('bad id');
   });
 });
 
@@ -144,7 +146,7 @@ it('an id that cannot be a line is named by its bytes, so that what list names i
   const ids = ['a', ' a', 'a\nb', '\ufeffa'];
   for (const id of ids)
     await admin.multi().hset(key(name, 'payload'), id, '1').zadd(key(name, 'pending'), 5, id).exec();
-  const cancel = await sh(`delayq list ${name} | jq -r 'select(.id != "a") | .id' | delayq cancel ${name} -`);
+  const cancel = await sh(`delayq list --json ${name} | jq -r 'select(.id != "a") | .id' | delayq cancel ${name} -`);
   expect(cancel).toMatchObject({ code: 0, stderr: expect.stringContaining('3 jobs cancelled') });
   expect(await standing(name, 'pending')).toEqual(['a']);
 });
@@ -157,7 +159,9 @@ it('no id at all is a bad one (failures 40)', async () => {
     stdout: '',
     stderr: expect.stringContaining('base64:: dead: has an invalid id'),
   });
-  expect(await sh(`delayq list --dead ${name} | jq -r .id | delayq cancel ${name} -`)).toMatchObject({ code: 0 });
+  expect(await sh(`delayq list --json --dead ${name} | jq -r .id | delayq cancel ${name} -`)).toMatchObject({
+    code: 0,
+  });
   expect(await admin.exists(key(name, 'dead'), key(name, 'payload'))).toBe(0);
 });
 

@@ -506,6 +506,15 @@ describe('delayq doctor', () => {
     expect(coloured.stdout).toContain('\x1b[32mok');
   });
 
+  it('with --fix and nothing to repair says so', async () => {
+    const { name } = await soundQueue();
+    expect((await delayq(['doctor', '--fix', '--yes', name])).stderr).toBe('delayq: nothing to repair\n');
+    for (const form of ['--json', '--quiet'])
+      expect((await delayq(['doctor', '--fix', '--yes', form, name])).stderr).toBe('');
+    await admin.zadd(key(name, 'pending'), soon(), 'ghost');
+    expect((await delayq(['doctor', '--fix', '--yes', name])).stderr).toBe('');
+  });
+
   it('names the prefix and the address again in the commands to run next', async () => {
     const prefix = freshName();
     await delayq(['--prefix', prefix, 'enqueue', 'q', '1']);

@@ -123,7 +123,7 @@ describe('delayq enqueue', () => {
     expect(await delayq(['enqueue', '--at', '12:00', name, '1'], { env: { TZ: ':/etc/localtime' } })).toMatchObject({
       code: 0,
     });
-    expect(await delayq(['inspect', name], { env: { TZ: 'bad' } })).toMatchObject({ code: 0 });
+    expect(await delayq(['inspect', '--json', name], { env: { TZ: 'bad' } })).toMatchObject({ code: 0 });
   });
 
   it.each([

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { begin, delayq, linesOf, sh } from '../../support/cli.js';
+import { columns } from '../../../src/cli/terminal/output.js';
+import { begin, delayq, linesOf, onTerminal as onTerminalOf, sh } from '../../support/cli.js';
 import { admin, freshName, freshQueue, key, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
@@ -11,6 +12,99 @@ async function onTerminal(line: string, env: Record<string, string> = {}): Promi
 
 const ESCAPE = '\x1b';
 
+/** A namespace with 30 queues of 40 characters, some of which nobody drains, one without a payload, one unreadable. */
+async function troubled(): Promise<{ prefix: string; names: string[] }> {
+  const prefix = freshName();
+  const names = Array.from({ length: 30 }, (_, i) => `payments-webhook-delivery-eu-west-no-${100 + i}`);
+  await admin.sadd(`${prefix}:queues`, 'broken', ...names);
+  await admin.set(`${prefix}:{broken}:pending`, 'x');
+  for (const [i, name] of names.entries()) {
+    await admin.hset(`${prefix}:{${name}}:payload`, 'a', '1');
+    await admin.zadd(`${prefix}:{${name}}:pending`, Date.now() + (i < 12 ? -3_600_000 : 3_600_000), 'a');
+  }
+  await admin.zadd(`${prefix}:{${names[20]}}:dead`, Date.now(), 'ghost');
+  return { prefix, names };
+}
+
+describe('delayq inspect at 80 by 24', () => {
+  const small = { columns: 80, rows: 24 };
+  const wrong = ['! broken: cannot be read', '! payments-webhook-delivery-eu-west-no-100: never drained'];
+
+  it('begins with what is wrong, keeps its columns beside long names, and leaves room for the prompt', async () => {
+    const { prefix } = await troubled();
+    const lines = linesOf(await onTerminalOf(`delayq inspect --prefix ${prefix}`, small));
+    expect(lines.length).toBeLessThanOrEqual(22);
+    for (const line of lines) expect(columns(line)).toBeLessThanOrEqual(80);
+    const [first, , third] = lines;
+    expect([first, third]).toEqual(wrong.map((line) => expect.stringContaining(line)));
+    expect(lines.some((line) => /^… and \d+ more warnings: delayq inspect \| less$/.test(line))).toBe(true);
+    const head = 'queue pending due lag drained in out next active dead';
+    expect(lines.map((line) => line.replace(/ +/g, ' '))).toContain(head);
+    expect(lines.some((line) => /^payments-.*….*-no-100 +1 +1 /.test(line))).toBe(true);
+    expect(lines.at(-1)).toMatch(/^… and \d+ more queues: delayq inspect \| less$/);
+  });
+
+  it('shows everything in a pipe: each queue and problem on a line, in plain text', async () => {
+    const { prefix, names } = await troubled();
+    const { code, stdout } = await sh(`delayq inspect --prefix ${prefix} | cat`);
+    expect({ code, plain: !stdout.includes(ESCAPE) }).toEqual({ code: 0, plain: true });
+    const lines = linesOf(stdout);
+    expect(lines).toHaveLength(1 + 12 + 1 + 1 + 30);
+    for (const [i, line] of wrong.entries()) expect(lines[i]).toContain(line);
+    expect(lines).toContainEqual(`! ${names[20]}: 1 id without a payload (orphan), perhaps among the dead`);
+    for (const name of names) expect(lines.filter((line) => line.startsWith(`${name} `))).toHaveLength(1);
+    expect(stdout).not.toContain('…');
+  });
+
+  it('of one queue fits, with its title and all that is wrong', async () => {
+    const queue = freshQueue();
+    const stats = key(queue.name, 'stats');
+    await queue.enqueue(Array.from({ length: 300 }, (_, i) => ({ payload: i, at: Date.now() + (i - 100) * 60_000 })));
+    const { jobs } = await queue.drain({ limit: 50 });
+    for (const [i, { id }] of jobs.entries())
+      await admin.hset(key(queue.name, 'lease'), id, `r 1 ${Date.now() - i} web-${i}.example.com:31${i}`);
+    await admin.hset(stats, { cancelled: 1, purged: 2, expired: 3, moved: 4, lost: 5, retried: 6, dead: 7 });
+    await timePasses(queue.name, 600_000);
+    await admin.hset(stats, 'drained', Date.now() - 600_000);
+    await admin.zadd(key(queue.name, 'pending'), Date.now() + 600_000, 'ghost');
+    await delayq(['config', queue.name, 'tries=4', 'backoff=30s,1m,10m', 'lease=2m', 'ttl=2d', 'maxLost=7']);
+    for (const rows of [12, 24, 40]) {
+      const shown = await onTerminalOf(`delayq inspect ${queue.name}`, { columns: 80, rows });
+      const lines = linesOf(shown);
+      expect(lines.length).toBeLessThanOrEqual(rows - 2);
+      for (const line of lines) expect(columns(line)).toBeLessThanOrEqual(80);
+      expect(lines[0]).toMatch(/^! no drain for 10m( \d+s)?: \d+ jobs are due/);
+      expect(shown).toMatch(new RegExp(`^! 1 id without a payload[\\s\\S]*^${queue.name}$`, 'm'));
+      const wanted = rows < 20 ? ['pending', `… delayq inspect ${queue.name} | less`] : ['dead', 'config', 'totals'];
+      for (const word of wanted) expect(shown).toContain(word);
+    }
+  });
+
+  it('tells the end of a pause as a time, and a pause that is over as such', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    await delayq(['pause', '-q', queue.name]);
+    const config = async () => /^ {2}config +(.*)$/m.exec((await delayq(['inspect', queue.name])).stdout)?.[1];
+    expect(await config()).toBe('paused until resumed');
+    await delayq(['pause', '-q', '--for', '10m', queue.name]);
+    expect(await config()).toMatch(/^paused until (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d$/);
+    await admin.hset(key(queue.name, 'config'), 'paused', '5');
+    expect(await config()).toBe('paused no longer');
+  });
+
+  it('in a pipe charts are as wide as COLUMNS says', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, in: '1h' });
+    const widest = async (COLUMNS?: string) => {
+      const { stdout } = await delayq(['inspect', queue.name], { env: { COLUMNS } });
+      return Math.max(...linesOf(stdout).map(columns));
+    };
+    expect(await widest()).toBeLessThanOrEqual(80);
+    expect(await widest('200')).toBeGreaterThan(120);
+    expect(await widest('none')).toBeLessThanOrEqual(80);
+  });
+});
+
 describe('delayq inspect', () => {
   it('explains every column of its table in its help', async () => {
     const { stdout } = await delayq(['inspect', '--help']);
@@ -18,14 +112,14 @@ describe('delayq inspect', () => {
       expect(stdout.split('--help  ')[1]).toContain(word);
   });
 
-  it('writes one JSON document into a pipe', async () => {
+  it('with --json writes one document', async () => {
     const queue = freshQueue();
     await queue.enqueue([
       { payload: 1, at: 1_000 },
       { payload: 2, in: '1h', id: 'later' },
     ]);
     await admin.zadd(key(queue.name, 'pending'), 2_000, 'ghost');
-    const document = JSON.parse((await delayq(['inspect', queue.name])).stdout);
+    const document = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout);
     expect(document).toMatchObject({ schema: 1, prefix: 'delayq', redis: expect.stringMatching(/^unix:/) });
     expect(document.queues).toHaveLength(1);
     expect(document.queues[0]).toMatchObject({
@@ -61,14 +155,14 @@ describe('delayq inspect', () => {
     await delayq(['--prefix', prefix, 'enqueue', 'bad', '1']);
     await admin.del(`${prefix}:{bad}:stats`);
     await admin.set(`${prefix}:{bad}:stats`, 'x');
-    const { code, stdout } = await delayq(['inspect', '--prefix', prefix]);
+    const { code, stdout } = await delayq(['inspect', '--json', '--prefix', prefix]);
     expect({ code, ...JSON.parse(stdout) }).toMatchObject({
       code: 1,
       queues: [{ queue: 'good' }],
       unreadable: [{ queue: 'bad', error: expect.stringContaining(`${prefix}:{bad}:stats`) }],
     });
     expect(await onTerminal(`delayq inspect --prefix ${prefix}`, { NO_COLOR: '1' })).toMatch(
-      /^good [\s\S]*! bad: cannot be read: .*\{bad\}:stats/m,
+      /^! bad: cannot be read: .*\{bad\}:stats[\s\S]*^good /m,
     );
   });
 
@@ -90,13 +184,13 @@ describe('delayq inspect', () => {
     }
     await admin.zadd(`${prefix}:{order-close}:dead`, 1, 'ghost');
     const plain = await onTerminal(`delayq inspect --prefix ${prefix}`, { NO_COLOR: '1' });
-    const [first, head, ...rows] = linesOf(plain).map((line) => line.trim().split(/ {2,}/));
+    const [first, second, head, ...rows] = linesOf(plain).map((line) => line.trim().split(/ {2,}/));
     expect(first).toEqual([expect.stringMatching(/^! order-close: never drained: 1 job is due, the oldest for \d+d/)]);
     expect(head).toEqual(['queue', 'pending', 'due', 'lag', 'drained', 'in', 'out', 'next', 'active', 'dead']);
     expect(rows[0]?.slice(0, 3)).toEqual(['order-close', '1', '1']);
     expect(rows[0]?.[3]).toMatch(/^\d+d$|^\d+d \d+h$/);
     expect(rows[1]).toEqual(['remind', '1', '0', '–', 'never', '–', '–', expect.stringMatching(/^59m/), '0', '0']);
-    expect(plain).toContain('! order-close: 1 id without a payload (orphan)');
+    expect(second).toEqual(['! order-close: 1 id without a payload (orphan), perhaps among the dead']);
     expect(plain).not.toContain(ESCAPE);
     expect(await onTerminal(`delayq inspect --prefix ${prefix}`, { TERM: 'dumb' })).not.toContain(ESCAPE);
     const coloured = await onTerminal(`delayq inspect --prefix ${prefix}`);
@@ -108,32 +202,31 @@ describe('delayq inspect', () => {
     const name = freshName();
     await admin.zadd(key(name, 'pending'), Date.now() + 3_600_000, `evil${ESCAPE}[2J\tforged  row\u202e`);
     await admin.hset(key(name, 'config'), `x${ESCAPE}]0;title\x07`, `\u2028${ESCAPE}c`);
-    const shown = await onTerminal(`delayq inspect ${name}`, { NO_COLOR: '1' });
+    const shown = await onTerminal(`delayq inspect ${name}`, { NO_COLOR: '1', COLUMNS: '120' });
     expect(shown).not.toContain(ESCAPE);
     expect(shown).not.toMatch(/\u202e|\u2028|^forged/m);
     expect(shown).toContain('evil\\x1b[2J\\x09forged  row\\u{202e}');
   });
 
-  it('of one queue shows every structure, the totals, and the next due times', async () => {
+  it('of one queue shows the counts, the totals, and the next due times', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2, in: '1h', id: 'later' }]);
     await queue.drain();
     const shown = await onTerminal(`delayq inspect --tz Europe/Berlin ${queue.name}`, { NO_COLOR: '1' });
     expect(shown).toMatch(/pending +1, none due/);
     expect(shown).toMatch(/active +1\n/);
-    expect(shown).toMatch(/stored +payload 2, lease 1, meta 0/);
     expect(shown).toMatch(/totals +delivered 1, enqueued 2/);
     expect(shown).toMatch(/next due +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0[12]:00 +in 59m \d+s +later/);
   });
 
   it('on an empty server says how to begin', async () => {
     const prefix = freshName();
-    const shown = await onTerminal(`delayq inspect --prefix ${prefix}`);
+    const shown = (await delayq(['inspect', '--prefix', prefix])).stdout;
     expect(shown).toContain('delayq enqueue --in 15m');
     // Or where it is that nothing was found, and what else there may be.
     expect(shown).toMatch(new RegExp(`^No queues at unix:.* with the prefix ${prefix} yet`));
     expect(shown).toContain('delayq doctor');
-    const { stdout } = await delayq(['inspect', '--prefix', freshName()]);
+    const { stdout } = await delayq(['inspect', '--json', '--prefix', freshName()]);
     expect(JSON.parse(stdout).queues).toEqual([]);
   });
 
@@ -158,13 +251,13 @@ describe('delayq inspect', () => {
       const [first] = linesOf(await onTerminal(`delayq inspect --prefix ${prefix} ${args}`));
       expect(first?.replace(/47m \d+s/, '47m 5s')).toBe(`${ESCAPE}[31m${ESCAPE}[1m${line}${ESCAPE}[22m${ESCAPE}[39m`);
     }
-    const [queue] = JSON.parse((await delayq(['inspect', '--prefix', prefix])).stdout).queues;
+    const [queue] = JSON.parse((await delayq(['inspect', '--json', '--prefix', prefix])).stdout).queues;
     expect(queue).toMatchObject({ stalled: true, paused: null });
     // Who has paused a queue wants no drain; what then waits is told with that.
     await admin.hset(`${prefix}:{order-close}:config`, 'paused', 'inf');
     const shown = await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' });
     expect(shown).toMatch(/^! paused until resumed: 1 job is due, the oldest for 1h/);
-    const paused = JSON.parse((await delayq(['inspect', '--prefix', prefix])).stdout).queues[0];
+    const paused = JSON.parse((await delayq(['inspect', '--json', '--prefix', prefix])).stdout).queues[0];
     expect(paused).toMatchObject({ stalled: false, paused: { until: null } });
     await admin.hset(`${prefix}:{order-close}:config`, 'paused', Date.now() + 600_000);
     expect(await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' })).toMatch(
@@ -184,7 +277,7 @@ describe('delayq inspect', () => {
     await timePasses(queue.name, 600_000);
     await admin.hset(key(queue.name, 'stats'), 'drained', Date.now() - 600_000);
     const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
-    expect(shown).toMatch(/^! no drain for 10m: 1 lease has expired/);
+    expect(shown).toMatch(/^! no drain for 10m( \d+s)?: 1 lease has expired/);
   });
 
   it.each(['never', '-1', String(Date.now() + 3_600_000)])(
@@ -212,7 +305,7 @@ describe('delayq inspect', () => {
     for (const ago of [300_000, 240_000]) await sample(ago, 0, 0, 0, 0, 0, 901, now - 420_000, 901);
     for (const ago of [60_000, 30_000]) await sample(ago, 0, 700, 700, 0, 0, 201, now - 600_000, 201);
     await admin.hset(stats, { enqueued: 600, acked: 900, delivered: 900, drained: now });
-    const [{ trend }] = JSON.parse((await delayq(['inspect', queue.name])).stdout).queues;
+    const [{ trend }] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
     expect(trend.spanMs).toBeGreaterThanOrEqual(300_000);
     expect(trend.spanMs).toBeLessThan(360_000);
     expect(trend.perSecond.in).toBeCloseTo(600 / (trend.spanMs / 1_000), 6);
@@ -245,7 +338,7 @@ describe('delayq inspect', () => {
     const queue = freshQueue();
     const minutes = [-1, 1, 4, 7, 58, 90, 23 * 60, 30 * 60];
     await queue.enqueue(minutes.map((m) => ({ payload: m, at: Date.now() + m * 60_000 })));
-    const [{ ahead, now }] = JSON.parse((await delayq(['inspect', queue.name])).stdout).queues;
+    const [{ ahead, now }] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
     const counts = (spans: { count: number }[]) => spans.map(({ count }) => count);
     expect(counts(ahead.hour)).toEqual([2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     expect(counts(ahead.day)).toEqual([4, 1, ...Array(20).fill(0), 1, 0]);
@@ -266,7 +359,7 @@ describe('delayq inspect', () => {
     const since = Date.now() - 120_000;
     await admin.hset(key(queue.name, 'lease'), 'j0', `r 1 ${since} web-1:312`, 'j1', `r 1 ${since} move:other`);
     await admin.zadd(key(queue.name, 'active'), 'inf', 'j1');
-    const [found] = JSON.parse((await delayq(['inspect', queue.name])).stdout).queues;
+    const [found] = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout).queues;
     expect(found.holdersSeen).toBe(jobs.length);
     expect(found.holders).toEqual(
       expect.arrayContaining([{ by: 'web-1:312', jobs: 1, since, ends: expect.any(Number) }]),
@@ -294,10 +387,21 @@ describe('delayq inspect', () => {
     expect(await story('kept')).toMatch(/^ {2}held by +unknown consumer since[\s\S]*lease ends +never$/m);
   });
 
-  it('with --watch goes on, with rates, until it is stopped', async () => {
+  it('with --watch prints a look each second into a pipe, each with its time', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const running = begin(['inspect', '--watch', queue.name]);
+    await until(() => (running.stdout.match(/^\d\d:\d\d:\d\d {2}unix:/gm) ?? []).length >= 2);
+    running.child.kill('SIGINT');
+    const { stdout } = await running.ended;
+    expect(stdout.match(new RegExp(`^${queue.name}$`, 'gm'))?.length).toBeGreaterThanOrEqual(2);
+    expect(stdout).not.toContain(ESCAPE);
+  });
+
+  it('with --watch goes on, with rates, until it is stopped', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const running = begin(['inspect', '--json', '--watch', queue.name]);
     await until(() => linesOf(running.stdout).length >= 2);
     running.child.kill('SIGINT');
     const { code, stdout, stderr } = await running.ended;

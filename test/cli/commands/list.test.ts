@@ -11,7 +11,7 @@ const inspector = new Inspector(connection);
 const onNarrow = (line: string) => onTerminal(line, { columns: 80 });
 
 describe('delayq list', () => {
-  it('writes a JSON line for each job into a pipe, dead ones first, payloads byte for byte', async () => {
+  it('with --json writes a line for each job, dead ones first, payloads byte for byte', async () => {
     const queue = await withDead(2);
     await queue.enqueue({ payload: 'held', id: 'a' });
     await queue.drain({ limit: 1 });
@@ -20,7 +20,7 @@ describe('delayq list', () => {
       .hset(key(queue.name, 'payload'), 'p', '{"big":12345678901234567890, "x":1}')
       .zadd(key(queue.name, 'pending'), 5, 'p')
       .exec();
-    const { code, stdout, stderr } = await delayq(['list', queue.name]);
+    const { code, stdout, stderr } = await delayq(['list', '--json', queue.name]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const lines = linesOf(stdout);
     expect(idsOf(stdout)).toEqual(['d0', 'd1', 'a', 'p']);
@@ -55,10 +55,10 @@ describe('delayq list', () => {
   it('lists the states asked for, at most -n jobs', async () => {
     const queue = await withDead(3);
     await queue.enqueue({ payload: 1, id: 'p' });
-    expect(idsOf((await delayq(['list', '--dead', '-n', '2', queue.name])).stdout)).toEqual(['d0', 'd1']);
-    expect(idsOf((await delayq(['list', '--pending', queue.name])).stdout)).toEqual(['p']);
-    expect(idsOf((await delayq(['list', '--active', queue.name])).stdout)).toEqual([]);
-    expect(idsOf((await delayq(['list', '-n', '4', queue.name])).stdout)).toEqual(['d0', 'd1', 'd2', 'p']);
+    expect(idsOf((await delayq(['list', '--json', '--dead', '-n', '2', queue.name])).stdout)).toEqual(['d0', 'd1']);
+    expect(idsOf((await delayq(['list', '--json', '--pending', queue.name])).stdout)).toEqual(['p']);
+    expect(idsOf((await delayq(['list', '--json', '--active', queue.name])).stdout)).toEqual([]);
+    expect(idsOf((await delayq(['list', '--json', '-n', '4', queue.name])).stdout)).toEqual(['d0', 'd1', 'd2', 'p']);
   });
 
   it('shows a table on a terminal, long payloads and errors cut, nothing obeyed (failures 30)', async () => {
@@ -74,17 +74,58 @@ describe('delayq list', () => {
     expect(await onTerminal(`delayq list --full ${queue.name}`)).toContain('x'.repeat(100));
   });
 
-  it('of a queue without such jobs says so on a terminal and nothing into a pipe', async () => {
+  it('of a queue without such jobs says so, but not to a program', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    expect(await delayq(['list', '--dead', queue.name])).toEqual({ code: 0, signal: null, stdout: '', stderr: '' });
-    expect(await onTerminal(`delayq list --dead ${queue.name}`)).toContain('has no dead jobs');
+    const ended = { code: 0, signal: null, stdout: '' };
+    const stderr = `delayq: ${queue.name} has no dead jobs\n`;
+    expect(await delayq(['list', '--dead', queue.name])).toEqual({ ...ended, stderr });
+    for (const form of ['--json', '--ids'])
+      expect(await delayq(['list', form, '--dead', queue.name])).toEqual({ ...ended, stderr: '' });
+  });
+
+  it('prints in a pipe what a terminal shows, but all rows, whole ids and no colour', async () => {
+    const queue = await withDead(1);
+    const long = `long-${'y'.repeat(200)}`;
+    await queue.enqueue([
+      { payload: 'x'.repeat(300), id: 'a' },
+      { payload: 1, id: long, in: '1h' },
+      ...upTo(300).map((n) => ({ payload: n, in: '2h' })),
+    ]);
+    const { stdout, stderr } = await sh(`delayq list ${queue.name} | cat`);
+    const lines = linesOf(stdout);
+    expect({ lines: lines.length, stderr }).toEqual({ lines: 1 + 303, stderr: '' });
+    expect(stdout).not.toContain('\x1b');
+    const [head, dead, , whole] = lines;
+    expect(head).toMatch(/^id +state +since or due +attempts +why +payload$/);
+    expect(dead).toMatch(/^d0 +dead +.* ago +1 +exit 65: no.* +\{"n":0\}$/);
+    expect(whole?.split(' ')[0]).toBe(long);
+    for (const line of lines.filter((line) => line !== whole)) expect(columns(line)).toBeLessThanOrEqual(130);
+    expect((await delayq(['list', '--full', queue.name])).stdout).toContain('x'.repeat(300));
+    // The same size as the terminal: the same rows.
+    const shown = linesOf(await onTerminal(`delayq list -n 2 ${queue.name}`, { columns: 90 }));
+    const piped = linesOf((await delayq(['list', '-n', '2', queue.name], { env: { COLUMNS: '90' } })).stdout);
+    const still = (line: string) => line.replace(/\d+[dhms].* (ago|late)/, 'a while');
+    expect(piped.map(still)).toEqual(shown.map(still));
+  });
+
+  it('with --ids prints ids alone, for another command', async () => {
+    const queue = await withDead(3);
+    await queue.enqueue({ payload: 1, id: 'p' });
+    await admin.zadd(key(queue.name, 'pending'), Date.now() + 1_000, Buffer.from([0xff, 0xfe]));
+    const { stdout, stderr } = await delayq(['list', '--ids', queue.name]);
+    expect({ ids: linesOf(stdout), stderr }).toEqual({ ids: ['d0', 'd1', 'd2', 'p', 'base64://4='], stderr: '' });
+    expect(linesOf((await delayq(['list', '--ids', '--grep', 'd1', queue.name])).stdout)).toEqual(['d1']);
+    expect(linesOf((await delayq(['list', '--ids', '-n', '2', queue.name])).stdout)).toEqual(['d0', 'd1']);
+    const line = `delayq list --ids --dead ${queue.name} | delayq cancel ${queue.name} -`;
+    expect((await sh(line)).stderr).toContain('3 jobs cancelled');
+    expect(await delayq(['list', '--ids', '--json', queue.name])).toMatchObject({ code: 64, stdout: '' });
   });
 
   it('of 20,000 jobs with one due time lists each once, and ends when nobody reads on', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(20_000).map((n) => ({ payload: n, at: 4_000_000_000_000 })));
-    const { stdout } = await delayq(['list', queue.name]);
+    const { stdout } = await delayq(['list', '--json', queue.name]);
     expect(new Set(idsOf(stdout)).size).toBe(20_000);
     const { stdout: first, stderr } = await sh(`{ delayq list ${queue.name}; echo "ended with $?" >&2; } | head -1`);
     expect({ lines: linesOf(first).length, stderr }).toEqual({ lines: 1, stderr: 'ended with 0\n' });
@@ -112,7 +153,7 @@ describe('delayq list', () => {
     ] as const;
     for (const [score, id] of ids) await admin.zadd(key(name, 'pending'), score, id as string);
     await admin.hset(key(name, 'payload'), 'never', '1', 'late', '2', 'early', '3');
-    expect(new Set(idsOf((await delayq(['list', name])).stdout))).toEqual(
+    expect(new Set(idsOf((await delayq(['list', '--json', name])).stdout))).toEqual(
       new Set(['never', 'late', 'early', 'base64://4=']),
     );
     const text = await onTerminal(`delayq list ${name}; delayq show ${name} never; delayq show ${name} late`);
@@ -205,6 +246,21 @@ describe('delayq list', () => {
 });
 
 describe('delayq list on a terminal', () => {
+  it('shows as many jobs as fit, says how many it left out, and shows as many as -n says', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(500).map((n) => ({ payload: n, in: '1h' })));
+    const rowsOf = (text: string) => linesOf(text).filter((line) => / pending /.test(line)).length;
+    const shown = await onTerminal(`delayq list ${queue.name}`, { columns: 80, rows: 24 });
+    expect(rowsOf(shown)).toBe(20);
+    expect(linesOf(shown).at(-1)).toBe('delayq: not shown: 480 more jobs; use -n 1000, or pipe the list to less');
+    expect(await onTerminal(`delayq list --grep 1 ${queue.name}`)).toContain('not shown: more jobs;');
+    const more = await onTerminal(`delayq list -n 30 ${queue.name}`);
+    expect(rowsOf(more)).toBe(30);
+    expect(more).not.toContain('not shown');
+    for (const form of ['--json', '--ids'])
+      expect(linesOf(await onTerminal(`delayq list ${form} ${queue.name}`))).toHaveLength(500);
+  });
+
   it('keeps to its columns, however wide the characters are (failures 30)', async () => {
     const queue = freshQueue();
     const payloads = [

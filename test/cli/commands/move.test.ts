@@ -238,13 +238,13 @@ describe('a move that was killed', () => {
     expect(stdout).toContain(`to end it: delayq move ${from.name} --into ${to.name}`);
     expect(stdout).toContain('dead before');
     expect(stdout).not.toContain('lease ends');
-    const shown = JSON.parse((await delayq(['show', from.name, dead])).stdout);
+    const shown = JSON.parse((await delayq(['show', '--json', from.name, dead])).stdout);
     expect(shown).toMatchObject({
       state: 'active',
       leasedBy: `move:${to.name}`,
       moving: { to: to.name, from: 'dead' },
     });
-    const listed = await delayq(['list', '--active', from.name]);
+    const listed = await delayq(['list', '--json', '--active', from.name]);
     expect(linesOf(listed.stdout).length).toBeGreaterThanOrEqual(held.length);
     const line = linesOf((await delayq(['export', from.name])).stdout).find((text) => text.includes(`"${dead}"`));
     expect(JSON.parse(line ?? '')).toMatchObject({ id: dead, state: 'dead' });

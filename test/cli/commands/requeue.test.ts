@@ -27,11 +27,9 @@ describe('delayq requeue', () => {
   it('takes those that have been dead for longest, or all, or ids from stdin', async () => {
     const queue = await withDead(6);
     await delayq(['requeue', '-qy', '-n', '2', queue.name]);
-    expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d2', 'd3', 'd4', 'd5']);
-    await sh(
-      `delayq list --dead -n 1 ${queue.name} | sed 's/.*"id":"\\([^"]*\\)".*/\\1/' | delayq requeue ${queue.name} -`,
-    );
-    expect(idsOf((await delayq(['list', '--dead', queue.name])).stdout)).toEqual(['d3', 'd4', 'd5']);
+    expect(idsOf((await delayq(['list', '--json', '--dead', queue.name])).stdout)).toEqual(['d2', 'd3', 'd4', 'd5']);
+    await sh(`delayq list --ids --dead -n 1 ${queue.name} | delayq requeue ${queue.name} -`);
+    expect(idsOf((await delayq(['list', '--json', '--dead', queue.name])).stdout)).toEqual(['d3', 'd4', 'd5']);
     const { stdout } = await delayq(['requeue', '--all', '--yes', '--json', queue.name]);
     expect(JSON.parse(stdout)).toEqual({
       schema: 1,

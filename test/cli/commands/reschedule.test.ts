@@ -47,7 +47,7 @@ describe('delayq reschedule', () => {
   it('reads all of stdin before it begins, so that a list of the same jobs comes to its end', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5_000).map((i) => ({ payload: i, at: 1_000 + i })));
-    const ids = `delayq list --pending ${queue.name} | sed 's/.*"id":"\\([^"]*\\)".*/\\1/'`;
+    const ids = `delayq list --ids --pending ${queue.name}`;
     const { stderr } = await sh(`${ids} | delayq reschedule --in 1h ${queue.name} -`);
     expect(stderr).toContain('5,000 jobs rescheduled');
   });

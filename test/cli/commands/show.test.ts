@@ -15,9 +15,9 @@ function madeAt(ms: number): string {
 }
 
 describe('delayq show', () => {
-  it('writes all there is to know of a job as JSON into a pipe', async () => {
+  it('with --json writes all there is to know of a job', async () => {
     const queue = await withDead(1);
-    const { stdout } = await delayq(['show', queue.name, 'd0']);
+    const { stdout } = await delayq(['show', '--json', queue.name, 'd0']);
     expect(JSON.parse(stdout)).toMatchObject({
       schema: 1,
       queue: queue.name,
@@ -28,14 +28,32 @@ describe('delayq show', () => {
     });
   });
 
-  it('shows it in words on a terminal', async () => {
+  it('shows the beginning of a long error or payload on a terminal, all of it in a pipe', async () => {
+    const queue = freshQueue();
+    const payload = 'x'.repeat(1_000_000);
+    await queue.enqueue({ payload, id: 'a', tries: 1 });
+    await queue.nack((await queue.drain()).jobs, {
+      error: Array.from({ length: 40 }, (_, i) => `line ${i}`).join('\n'),
+    });
+    const shown = linesOf(await onTerminal(`delayq show ${queue.name} a`, { columns: 80, rows: 24 }));
+    const lines = shown.flatMap((line) => line.match(/.{1,80}/g) ?? ['']);
+    expect(lines.length).toBeLessThanOrEqual(22);
+    expect(lines.join('')).toMatch(/line 7 +payload +1,000,002 bytes"x+…delayq: only the beginning is shown/);
+    expect(shown.at(-1)).toMatch(new RegExp(`delayq show ${queue.name} a \\| less$`));
+    const { stdout, stderr } = await delayq(['show', queue.name, 'a']);
+    expect(stderr).toBe('');
+    expect(stdout).toMatch(/\n +line 39\n +payload/);
+    expect(linesOf(stdout).at(-1)).toBe(JSON.stringify(payload));
+  });
+
+  it('shows it in words', async () => {
     const queue = await withDead(1);
     await queue.enqueue([
       { payload: 'waits', id: 'p', in: '1h', attributes: { traceparent: '00-4bf9', tenant: '7 \u202e' } },
       { payload: 'held', id: 'a' },
     ]);
     await queue.drain();
-    const dead = await onTerminal(`delayq show --tz UTC ${queue.name} d0`);
+    const dead = (await delayq(['show', '--tz', 'UTC', queue.name, 'd0'])).stdout;
     expect(dead).toMatch(new RegExp(`^${queue.name} d0  dead\n`));
     expect(dead).toMatch(/died +1970-01-01 00:00:10 \+00:00 +\S+.* ago +refused by its handler\n/);
     expect(dead).toMatch(/attempts +1: 1 failure of 7, 0 losses of 20\n/);
@@ -67,7 +85,7 @@ describe('delayq show', () => {
       .zadd(key(name, 'dead'), 'inf', 'a', 1.5, 'b', 3, 'ghost')
       .hset(key(name, 'meta'), 'a', 'no json', 'b', '{"failures":"2","losses":null,"error":7,"tries":[]}')
       .exec();
-    const lines = linesOf((await delayq(['list', name])).stdout).map((line) => JSON.parse(line));
+    const lines = linesOf((await delayq(['list', '--json', name])).stdout).map((line) => JSON.parse(line));
     expect(lines).toMatchObject([
       { id: 'b', died: 1, failures: 2, losses: 0, error: null, tries: null, payload: 1 },
       { id: 'ghost', payload: null },

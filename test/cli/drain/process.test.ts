@@ -168,7 +168,7 @@ describe('a handler that behaves badly (failures 10)', () => {
       ...shell("printf '\\033[31m\\377\\000\\r' >&2; exit 65"),
     ]);
     expect(linesOf(stderr).filter((line) => line.includes(': dead: '))[0]).toMatch(/exit 65: \\x1b\[31m/);
-    const { stdout } = await delayq(['show', queue.name, 'a']);
+    const { stdout } = await delayq(['show', '--json', queue.name, 'a']);
     expect(JSON.parse(stdout).error).toContain('\u001b[31m\ufffd');
   });
 });

@@ -115,7 +115,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     const prefix = await queues(['a', 'x'.repeat(128)]);
     const long = new Terminal(`delayq inspect --watch --prefix ${prefix}`, { width: 60 });
     await until(() => long.text.includes('x…'));
-    expect(long.lines[2]).toMatch(/^x+… +1 +0 +–.* 0$/);
+    expect(long.lines[2]).toMatch(/^x+…x+ +1 +0 +–.* 0$/);
     const queue = freshQueue();
     const soon = Date.now() + 600_000;
     await admin.zadd(key(queue.name, 'pending'), soon, `${'注文'.repeat(40)}`, soon + 1, `\x1b[2J\x07🫠\u202e`);
@@ -178,7 +178,7 @@ describe('delayq inspect --watch into a pipe', () => {
   it('reports once that Redis is away, and goes on when it is back', async () => {
     const server = await ownServer();
     await delayq(['--redis', server.url, 'enqueue', 'kept', '1']);
-    const running = begin(['--redis', server.url, 'inspect', '--watch']);
+    const running = begin(['--redis', server.url, 'inspect', '--json', '--watch']);
     await until(() => linesOf(running.stdout).length >= 1);
     await server.end('SIGKILL');
     await until(() => running.stderr.includes('why:'));
@@ -197,7 +197,7 @@ describe('delayq inspect --watch into a pipe', () => {
     const server = await ownServer();
     for (const name of ['a', 'b', 'c']) await delayq(['--redis', server.url, 'enqueue', name, '1']);
     await server.admin.config('RESETSTAT');
-    const running = begin(['--redis', server.url, 'inspect', '--watch']);
+    const running = begin(['--redis', server.url, 'inspect', '--json', '--watch']);
     await until(() => linesOf(running.stdout).length >= 3);
     const stats = await server.admin.info('commandstats');
     const looks = linesOf(running.stdout).length + 1;
