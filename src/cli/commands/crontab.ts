@@ -30,7 +30,7 @@ export function crontabCommand(context: Context): Command {
     '% for cron. A URL with a password is not printed, because the list of processes',
     'would show it: set DELAYQ_REDIS_URL on a line of its own above. You can add',
     'options of drain after the word drain. If nothing is due nothing is printed;',
-    'cron mails errors, a line for each job that dies, and what handlers print.',
+    'cron mails errors, jobs that die, and what handlers print.',
   ]);
   examples(command, [
     'delayq crontab order-close -- ./close-order',
@@ -94,7 +94,7 @@ async function crontab(
   await context.write(
     [
       `# Drains ${queues}. Runs may overlap: no job goes to two of them.`,
-      '# Prints nothing if nothing is due. Cron mails (MAILTO) errors, a line for each job that dies, and what handlers print.',
+      '# Prints nothing if nothing is due. Cron mails errors, jobs that die, and what handlers print (MAILTO).',
       ...(secret
         ? ['# Needs a line DELAYQ_REDIS_URL=… above it, with the password: let nobody else read this file.']
         : []),

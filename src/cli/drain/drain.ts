@@ -50,7 +50,7 @@ export class DrainReport {
     released: 0,
   };
   readonly #retries = new Retries();
-  /** How many died without a handler, those without a payload not counted: they have been no jobs. */
+  /** How many jobs died without a handler. Ids without a payload do not count. */
   #died = 0;
   taken = 0;
   /** What a stop would have to wait for, in words; undefined: nothing. The form of delivery sets it. */
@@ -115,16 +115,12 @@ export class DrainReport {
     const afterMs = this.#context.stderr.isTTY ? 0 : STOPPING_MS;
     const report = () => {
       const what = this.waitsFor();
-      if (what)
-        this.waiting(`stopping: waiting up to ${formatDuration(graceMs)} for ${what}; another signal stops at once`);
+      if (what) this.waiting(`waiting up to ${formatDuration(graceMs)} for ${what}; a second signal stops at once`);
     };
     if (graceMs > afterMs) setTimeout(report, afterMs).unref();
   }
 
-  /**
-   * Prints how many jobs had each outcome, and why and until when some will be retried. Prints nothing if no job was
-   * taken.
-   */
+  /** Prints how many jobs had each outcome, why some failed, and when they are retried. Nothing if no job was taken. */
   summary(): void {
     this.#deaths.flush();
     if (this.#verbosity === 'quiet' || this.taken === 0) return;

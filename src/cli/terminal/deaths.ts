@@ -41,7 +41,7 @@ export class Deaths {
     this.#timer = undefined;
     this.#reported = 0;
     for (const [queue, n] of this.#others)
-      say(this.#context, `${queue}: ${many(n, 'more job')} died: list them with delayq list --dead ${queue}`);
+      say(this.#context, `${queue}: ${many(n, 'more job')} died; list them: delayq list --dead ${queue}`);
     this.#others.clear();
   }
 }

@@ -173,7 +173,7 @@ describe('delayq nack', () => {
     const { stderr } = await delayq(['nack'], { input: input(await held(queue, 300)) });
     expect(linesOf(stderr)).toHaveLength(21);
     expect(linesOf(stderr)[20]).toBe(
-      `delayq: ${queue.name}: 280 more jobs died: list them with delayq list --dead ${queue.name}`,
+      `delayq: ${queue.name}: 280 more jobs died; list them: delayq list --dead ${queue.name}`,
     );
   });
 });

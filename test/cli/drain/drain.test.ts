@@ -106,7 +106,7 @@ describe('a job that dies', () => {
     const lines = linesOf(stderr);
     expect(lines.slice(0, 20).every((line) => line.includes(': dead: '))).toBe(true);
     expect(lines.slice(20)).toEqual([
-      `delayq: ${queue.name}: 35 more jobs died: list them with delayq list --dead ${queue.name}`,
+      `delayq: ${queue.name}: 35 more jobs died; list them: delayq list --dead ${queue.name}`,
     ]);
     const listed = await delayq(['list', '--dead', '--json', queue.name]);
     expect(linesOf(listed.stdout)).toHaveLength(55);
@@ -150,7 +150,7 @@ describe('after a signal a drain that has to wait says for what', () => {
   it('handlers, and for how long', async () => {
     const { running, go } = await slow('--grace', '20s');
     await until(() => running.stderr !== '');
-    expect(running.stderr).toBe('delayq: stopping: waiting up to 20s for 2 handlers; another signal stops at once\n');
+    expect(running.stderr).toBe('delayq: waiting up to 20s for 2 handlers; a second signal stops at once\n');
     await sh(`touch ${go}`);
     expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringMatching(/\n.*: 2 done in \S+\n$/) });
   });
@@ -165,7 +165,7 @@ describe('after a signal a drain that has to wait says for what', () => {
     await until(async () => (await queue.counts()).active >= 1_000);
     process.kill(Number(read(pid)), 'SIGTERM');
     await until(() => running.stderr !== '');
-    expect(running.stderr).toContain('stopping: waiting up to 30s for the reader of stdout');
+    expect(running.stderr).toContain('waiting up to 30s for the reader of stdout');
     await sh(`touch ${go}`);
     await running.ended;
     await until(async () => (await queue.counts()).active === 0);
