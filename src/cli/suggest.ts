@@ -111,7 +111,7 @@ function optionAdvice(command: Command, word: string): string | undefined {
   // A word of other tools is no misspelling of ours.
   const close = meant.length > 0 ? undefined : closest(word, own);
   const found = command.options.filter(({ long }) => long && (meant.includes(long) || long === `--${close}`));
-  return question(found.map((option) => option.flags));
+  return question(found.map(({ flags }) => flags)) ?? (command.parent ? undefined : 'options follow the command:');
 }
 
 const isIn = (words: string, word: string) => words.split(' ').includes(word);

@@ -8,9 +8,11 @@ const MONTHS = 'january february march april may june july august september octo
 /** 14:00, 14:00:30.5, 2:30 pm, 2pm, noon or midnight, among other words. */
 const TIME = /(?:^| )(?:(\d\d?):(\d\d)(?::(\d\d(?:\.\d{1,9})?))?(?: ?([ap])m)?|(\d\d?) ?([ap])m|noon|midnight)(?= |$)/;
 
-/** Times or days that words may mean: the first that has not passed, or the last. In ms, as if local time were UTC. */
-interface Candidates {
-  readonly all: readonly number[];
+/** A time or day that words may mean, in ms, as if local time were UTC. */
+interface Meant {
+  readonly first: number;
+  /** What they mean instead, if the first has passed. */
+  readonly second?: number;
   /** It is a weekday, or a day without a year: people may mean the last one or the next one. */
   readonly isVague?: boolean;
 }
@@ -19,16 +21,16 @@ interface Candidates {
 export function notTime(
   text: string,
   why: string,
-  next = 'write it as 14:00, 2pm, "tomorrow 9:00", "2026-11-21 14:00", 2026-11-21T14:00:00+01:00 or "now + 15m"',
+  next = 'write it as 14:00, "tomorrow 9:00", "2026-11-21 14:00" or "now + 15m"',
 ): DelayqError {
   return new DelayqError('usage', `"${text}" is not a time`, { why, next });
 }
 
 /**
- * The local times that words such as `2pm`, `tomorrow 9:00`, `noon fri`, `24 dec 14:00` or `2026-12-24 14:00` may mean on
- * the day that begins at `today`. Throws `usage` if there are none, and for words that can be read in two ways.
+ * The local time that words such as `2pm`, `tomorrow 9:00`, `noon fri`, `24 dec 14:00` or `2026-12-24 14:00` mean when it
+ * is `now()` there. Throws `usage` if they mean none, and for words that can be read in two ways.
  */
-export function localTimes(text: string, today: number): Candidates {
+export function localTime(text: string, now: () => number): Meant {
   const words = text
     .toLowerCase()
     .trim()
@@ -36,15 +38,17 @@ export function localTimes(text: string, today: number): Candidates {
     .replace(/^(\d{4}-\d\d-\d\d)t(?=\d)/, '$1 ');
   const found = TIME.exec(words);
   const day = words.replace(TIME, '').trim();
-  const days = daysOf(day, today);
-  if (!found || !days) throw notTime(text, ...misread(day, found?.[0].trim(), today));
+  const meant = found ? dayOf(day, now) : undefined;
+  if (!found || !meant) throw notTime(text, ...misread(day, found?.[0].trim(), now));
   if (day && found[0].endsWith('midnight'))
     throw notTime(text, 'a day has midnight at its start and at its end', `write "${day} 0:00" or "${day} 23:59"`);
-  const all = days.all.map((date) => date + timeOfDay(found));
-  if (all.every(Number.isNaN)) throw notTime(text, 'there is no such date or time of day');
-  return { ...days, all };
+  const time = timeOfDay(found);
+  if (Number.isNaN(meant.first + time)) throw notTime(text, 'there is no such date or time of day');
+  const { first, second } = meant;
+  return { ...meant, first: first + time, ...(second === undefined ? {} : { second: second + time }) };
 }
 
+/** The groups of {@link TIME}: hours, minutes and seconds, with or without am or pm; or an hour with am or pm. */
 function timeOfDay([text, hours, minutes = '0', seconds = '0', half, hour = hours, onlyHalf = half]: RegExpExecArray) {
   if (hour === undefined) return text.endsWith('noon') ? DAY_MS / 2 : 0;
   const [h, m, s] = [Number(hour), Number(minutes), Number(seconds)];
@@ -53,26 +57,29 @@ function timeOfDay([text, hours, minutes = '0', seconds = '0', half, hour = hour
   return isClock ? inDay * 3_600_000 + m * 60_000 + Math.floor(s * 1_000) : Number.NaN;
 }
 
-/** The days that words mean. No words mean today or tomorrow; undefined: these words are no day. */
-function daysOf(words: string, today: number): Candidates | undefined {
-  if (words === '') return { all: [today, today + DAY_MS] };
+/** The start of the day that words mean. No words mean today or tomorrow; undefined: these words are no day. */
+function dayOf(words: string, now: () => number): Meant | undefined {
+  const [, isoYear, isoMonth, isoDay] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(words) ?? [];
+  if (isoYear) return { first: dateOf(isoYear, isoMonth, isoDay) };
+  const today = startOfDay(now());
+  if (words === '') return { first: today, second: today + DAY_MS };
   const near = NEAR_DAYS.indexOf(words);
-  if (near >= 0) return { all: [today + (near - 1) * DAY_MS] };
+  if (near >= 0) return { first: today + (near - 1) * DAY_MS };
   const weekday = indexIn(WEEKDAYS, words);
   if (weekday >= 0) {
     const first = today + ((weekday - new Date(today).getUTCDay() + 7) % 7) * DAY_MS;
-    return { all: [first, first + 7 * DAY_MS], isVague: true };
+    return { first, second: first + 7 * DAY_MS, isVague: true };
   }
-  const [, isoYear, isoMonth, isoDay] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(words) ?? [];
-  if (isoYear) return { all: [dateOf(isoYear, isoMonth, isoDay)] };
   const [, before, day, name = before, year] = /^(?:([a-z]+) )?(\d\d?)(?: ([a-z]+))?(?:,? (\d{4}))?$/.exec(words) ?? [];
   const month = indexIn(MONTHS, name);
   if (month < 0 || (before && before !== name)) return undefined;
-  const now = new Date(today);
+  const date = new Date(today);
   // As at(1) has it by POSIX.
-  const nextYear = month < now.getUTCMonth() ? 1 : 0;
-  return { all: [dateOf(year ?? now.getUTCFullYear() + nextYear, month + 1, day)], isVague: !year };
+  const nextYear = month < date.getUTCMonth() ? 1 : 0;
+  return { first: dateOf(year ?? date.getUTCFullYear() + nextYear, month + 1, day), isVague: !year };
 }
+
+const startOfDay = (ms: number) => ms - (ms % DAY_MS);
 
 /** Where a name or its first letters, three or more, stand in `names`; -1: nowhere. */
 function indexIn(names: readonly string[], word = ''): number {
@@ -88,9 +95,9 @@ function dateOf(...[year, month, day]: readonly (string | number | undefined)[])
 }
 
 /** Why words without a known day or time of day are refused, and what to write. */
-function misread(day: string, time: string | undefined, today: number): [why: string, next?: string] {
+function misread(day: string, time: string | undefined, now: () => number): [why: string, next?: string] {
   const written = (...dates: readonly number[]) =>
-    dates
+    [...new Set(dates)]
       .filter((date) => !Number.isNaN(date))
       .map((date) => `"${new Date(date).toISOString().slice(0, 10)} ${time ?? '9:00'}"`)
       .join(' or ');
@@ -101,6 +108,7 @@ function misread(day: string, time: string | undefined, today: number): [why: st
   const [, next] = /^next ([a-z]+)$/.exec(day) ?? [];
   const weekday = indexIn(WEEKDAYS, next);
   if (weekday >= 0) {
+    const today = startOfDay(now());
     const coming = today + (((weekday - new Date(today).getUTCDay() + 6) % 7) + 1) * DAY_MS;
     return [
       `some mean the coming ${next} by it, others the one after`,
@@ -108,9 +116,9 @@ function misread(day: string, time: string | undefined, today: number): [why: st
     ];
   }
   if (next) return ['"next" can be read in several ways', 'write "now + 1 week", or the date: "2026-11-21 9:00"'];
-  const [, rest = day, hour] = /^(.+) (\d\d?)$/.exec(day) ?? [];
+  const [, rest = day, hour] = /^(.+) ([01]?\d|2[0-3])$/.exec(day) ?? [];
   if (time !== undefined || day === '') return ['the format is not known'];
-  if (daysOf(day, today)) return ['it has no time of day', `write "${day} 9:00"`];
-  if (daysOf(rest, today)) return [`${hour} is not a time of day`, `write "${rest} ${hour}:00"`];
+  if (dayOf(day, now)) return ['it has no time of day', `write "${day} 9:00"`];
+  if (dayOf(rest, now)) return [`${hour} is not a time of day`, `write "${rest} ${hour}:00"`];
   return ['the format is not known'];
 }

@@ -1,4 +1,4 @@
-import { localTimes, notTime } from './calendar.js';
+import { localTime, notTime } from './calendar.js';
 import { DelayqError } from './errors.js';
 
 const UNIT_MS: Record<string, number> = {
@@ -152,7 +152,7 @@ const OFFSET = /^(\d{4}-\d\d-\d\d[t ]\d\d:\d\d.*?) ?(?:z|([+-])(\d\d):(\d\d))$/i
 
 /**
  * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), `now + 15m`, or a
- * local time in `zone` as {@link localTimes} takes it: `14:00` and `fri 2pm` mean the next ones. Forms with an
+ * local time in `zone` as {@link localTime} takes it: `14:00` and `fri 2pm` mean the next ones. Forms with an
  * offset, `@` and `now` mean the same in every zone. `past`: it is before `now`. Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
  */
 export function parseAt(text: string, { zone, now }: { zone: string; now: number }) {
@@ -181,18 +181,19 @@ function instantOf(text: string, zone: string, now: number, isLimit = false): nu
     );
   const [isNow, sign, length] = /^now(?: ?([-+]) ?(.+))?$/i.exec(text) ?? [];
   if (isNow) return length ? now + (sign === '-' ? -1 : 1) * parseDuration(shortUnits(length)) : now;
-  const duration = shortUnits(text.replace(/^(in |\+)/i, ''));
-  if (SHORT.test(duration)) throw notTime(text, 'it is a duration', `write "now + ${duration}"`);
   const [, absolute, ahead, hours = 0, minutes = 0] = OFFSET.exec(text) ?? [];
   if (Number(hours) > 23 || Number(minutes) > 59) throw notTime(text, 'there is no such UTC offset');
-  const local = now + zoneOffset(zone, now);
-  const { all, isVague } = localTimes(absolute ?? text, local - (local % 86_400_000));
-  if (absolute) return Number(all[0]) - Number(`${ahead ?? ''}1`) * (Number(hours) * 60 + Number(minutes)) * 60_000;
+  const duration = absolute ? '' : shortUnits(text.replace(/^(in |\+)/i, ''));
+  if (SHORT.test(duration)) throw notTime(text, 'it is a duration', `write "now + ${duration}"`);
+  // Only called if needed: to look up the offset of a zone is slow.
+  const local = () => now + zoneOffset(zone, now);
+  const { first, second, isVague } = localTime(absolute ?? text, local);
+  if (absolute) return first - Number(`${ahead ?? ''}1`) * (Number(hours) * 60 + Number(minutes)) * 60_000;
   if (isLimit && isVague)
     throw notTime(text, 'it could be in the past or in the future', 'write the date with its year: "2026-11-21 14:00"');
   // A repeated time that has passed once will come again, so skip only a time that has passed for good.
-  const hasPassed = (wall: number) => wall <= local && instantsOf(zone, wall).every((ms) => ms <= now);
-  return onlyInstant(text, all.find((wall) => isLimit || !hasPassed(wall)) ?? Number(all.at(-1)), zone);
+  const hasPassed = () => first <= local() && instantsOf(zone, first).every((ms) => ms <= now);
+  return onlyInstant(text, second !== undefined && !isLimit && hasPassed() ? second : first, zone);
 }
 
 /** Returns the only instant at which clocks in `zone` show `wall`. Throws `usage` if there are none or two. */

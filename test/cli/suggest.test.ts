@@ -32,6 +32,8 @@ describe('after a usage error', () => {
     [['enqueue', 'q', '{a:', '1}'], 'put a payload or a time with spaces into quotes: delayq enqueue --help'],
     [['inspect', '--port', '6379'], 'did you mean --redis <url>? delayq inspect --help'],
     [['list', '--format', 'json', 'q'], 'did you mean --json? delayq list --help'],
+    [['--concurrency', '4', 'drain', 'q'], 'options follow the command: delayq --help'],
+    [['--verison'], 'did you mean -V, --version? delayq --help'],
     // An option that the command does not have is not suggested.
     [['inspect', '--retries', '3'], 'delayq inspect --help'],
     [['cancel', '--concurrency', '3', 'q', 'id'], 'delayq cancel --help'],

@@ -141,6 +141,7 @@ describe('a point in time', () => {
     ['tomorrow', 'it has no time of day', 'write "tomorrow 9:00"'],
     ['2026-11-21', 'it has no time of day', 'write "2026-11-21 9:00"'],
     ['tomorrow 9', '9 is not a time of day', 'write "tomorrow 9:00"'],
+    ['tomorrow 25', 'the format is not known', 'write it as'],
     ['1700000000', 'a bare number', '@1700000000'],
     ['5m', 'it is a duration', 'write "now + 5m"'],
     ['in 5 minutes', 'it is a duration', 'write "now + 5m"'],
@@ -163,6 +164,10 @@ describe('a point in time', () => {
       }),
     ),
   );
+
+  it('whose day and month are equal has one reading', () => {
+    expect(() => at('5/5/2026')).toThrow(expect.objectContaining({ next: 'write "2026-05-05 9:00"' }));
+  });
 
   it('that a clock change skips or repeats is rejected in words, too', () => {
     const before = { zone: 'Europe/Berlin', now: Date.parse('2026-10-24T12:00:00Z') };
