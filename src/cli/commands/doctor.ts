@@ -14,7 +14,19 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import { isAgreed, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, grouped, type Paint, say, shownId, visible, writeJson } from '../terminal/output.js';
+import {
+  colours,
+  document,
+  fold,
+  grouped,
+  type Paint,
+  type Room,
+  say,
+  shownId,
+  sizeOf,
+  visible,
+  writeJson,
+} from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 
 interface Options extends Globals {
@@ -108,9 +120,10 @@ class Report {
     this.#line.clear();
     if (this.#options.json) return;
     const paint = await colours(this.#context, this.#context.stdout);
+    const room = sizeOf(this.#context, this.#context.stdout);
     for (const finding of findings) {
       const quiet = this.#options.quiet && (finding.level === 'skip' || (finding.level === 'ok' && !finding.mended));
-      if (!quiet) await this.#context.write(linesOf(finding, commandWith(this.#options), paint));
+      if (!quiet) await this.#context.write(linesOf(finding, commandWith(this.#options), paint, room));
     }
   }
 
@@ -154,17 +167,24 @@ function commandWith({ redis, prefix }: Options): string {
 
 const WIDTH = 'order-close'.length;
 
-function linesOf({ level, queue, what, samples = [], why, next }: Finding, delayq: string, paint: Paint): string {
+function linesOf(finding: Finding, delayq: string, paint: Paint, room: Room): string {
+  const { level, queue, what, samples = [], why, next } = finding;
   const colour = { ok: paint.green, skip: paint.dim, warn: paint.yellow.bold, fail: paint.red.bold }[level];
-  const more: [string, string | undefined][] = [
-    ['ids', samples.length > 0 ? samples.map(shownId).join(', ') : undefined],
-    ['why', why],
-    ['next', next?.replace(/\bdelayq(?= [a-z])/g, () => delayq)],
-  ];
-  return [
-    `${colour(level.padEnd(4))}  ${(queue ?? 'redis').padEnd(WIDTH)}  ${visible(what)}\n`,
-    ...more
-      .filter(([, text]) => text !== undefined)
-      .map(([name, text]) => `${' '.repeat(6)}${paint.dim(`${name}:`.padEnd(5))} ${visible(text as string)}\n`),
-  ].join('');
+  const more = (name: string, text: string) => `${' '.repeat(6)}${paint.dim(`${name}:`.padEnd(5))} ${visible(text)}`;
+  const lines = fold(
+    `${colour(level.padEnd(4))}  ${(queue ?? 'redis').padEnd(WIDTH)}  ${visible(what)}`,
+    room,
+    8 + WIDTH,
+  );
+  if (samples.length > 0) lines.push(...fold(more('ids', samples.map(shownId).join(', ')), room, 12));
+  if (why !== undefined) lines.push(...fold(more('why', why), room, 12));
+  // Not broken: it is to be copied.
+  if (next !== undefined)
+    lines.push(
+      more(
+        'next',
+        next.replace(/\bdelayq(?= [a-z])/g, () => delayq),
+      ),
+    );
+  return `${lines.join('\n')}\n`;
 }

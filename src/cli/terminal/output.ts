@@ -119,8 +119,12 @@ export function fitted(lines: readonly string[], rows: number, width: number): s
   return shown;
 }
 
-/** Breaks `text` between words into lines of up to `width` columns; all but the first begin with `indent` spaces. */
-export function fold(text: string, width: number, indent = 2): string[] {
+/**
+ * Breaks text between words into lines that fit a terminal; all but the first begin with `indent` spaces. Elsewhere it
+ * stays one line, because a program may read it.
+ */
+export function fold(text: string, { width, height }: Room, indent = 2): string[] {
+  if (height === Number.POSITIVE_INFINITY) return [text];
   const lines: string[] = [];
   let line: string | undefined;
   for (const word of text.split(' ')) {

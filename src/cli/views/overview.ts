@@ -1,6 +1,6 @@
 import { formatDuration, lag, pausedUntil } from '../../internal.js';
-import { columns, grouped, many, type Paint, type Room, shortened, table, visible } from '../terminal/output.js';
-import { arrowOf, bad, folded, late, NONE, paceOf, signLines, signsOf } from './problems.js';
+import { columns, fold, grouped, many, type Paint, type Room, shortened, table, visible } from '../terminal/output.js';
+import { arrowOf, bad, late, NONE, paceOf, signLines, signsOf } from './problems.js';
 import type { Look, Row } from './snapshot.js';
 
 /** The least room for a queue's name, columns: no column is left out for a longer one. */
@@ -48,7 +48,7 @@ export async function overview(
       `No queues at ${address} with the prefix ${prefix} yet. Enqueue a first job:`,
       `  delayq enqueue --in 15m order-close '{"orderId":42}'`,
       'Queues filled only by other software are not listed: give their names, or run delayq doctor.',
-    ].flatMap((line) => folded(line, room));
+    ].flatMap((line) => fold(line, room));
   // What is wrong comes first, worst of all what cannot be read, then the queues with most due jobs: a screen may be full.
   const found = rows.flatMap((row) => signsOf(row, zone).map((sign) => ({ ...sign, row })));
   found.sort((a, b) => Number(b.urgent) - Number(a.urgent) || b.row.snapshot.due - a.row.snapshot.due);

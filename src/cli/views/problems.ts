@@ -75,11 +75,6 @@ export function holderOf(by: string): string {
 
 /** Formats a problem as lines for a terminal. Elsewhere it is one line. */
 export function signLines({ urgent, what }: Pick<Problem, 'urgent' | 'what'>, paint: Paint, room: Room): string[] {
-  const lines = folded(`${urgent ? '!' : '·'} ${what}`, room);
+  const lines = fold(`${urgent ? '!' : '·'} ${what}`, room);
   return urgent ? lines.map((line) => paint.red.bold(line)) : lines;
-}
-
-/** Breaks a line for a terminal. Elsewhere a program may read it, so it stays whole. */
-export function folded(line: string, { width, height }: Room, indent?: number): string[] {
-  return height === Number.POSITIVE_INFINITY ? [line] : fold(line, width, indent);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Auditor, Queue } from '../../../src/index.js';
-import { delayq, linesOf, sh } from '../../support/cli.js';
+import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
@@ -504,6 +504,20 @@ describe('delayq doctor', () => {
     expect((await delayq(['doctor', '-q', name])).stdout).not.toMatch(/^ok/m);
     const coloured = await sh(`script -qec 'delayq doctor ${name}' /dev/null`, { env: { TERM: 'xterm-256color' } });
     expect(coloured.stdout).toContain('\x1b[32mok');
+  });
+
+  it('on a terminal breaks lines between words, but for the command to run next', async () => {
+    const { name } = await soundQueue();
+    await admin.zadd(key(name, 'pending'), soon(), 'ghost');
+    const lines = linesOf(await onTerminal(`delayq doctor ${name}`, { columns: 60 }));
+    for (const line of lines.filter((line) => !line.startsWith('      next:')))
+      expect(line.length).toBeLessThanOrEqual(60);
+    expect(lines).toContainEqual('      why:  there is nothing to deliver: other software');
+    expect(lines).toContainEqual('            deleted the payload, or never wrote it');
+    expect(lines).toContainEqual(`      next: delayq doctor --fix ${name}`);
+    expect((await delayq(['doctor', name])).stdout).toContain(
+      'other software deleted the payload, or never wrote it\n',
+    );
   });
 
   it('with --fix and nothing to repair says so', async () => {
