@@ -4,7 +4,7 @@ import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/fi
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
-import { colours, document, grouped, many, say, shownId, sizeOf } from '../terminal/output.js';
+import { colours, document, grouped, many, say, shownId, sizeOf, writeJson } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
@@ -188,7 +188,7 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
   const { count, samples, ids } = await find(run, filter);
   if (!stop.aborted && (count > 0 || options.dryRun)) {
     if (options.dryRun && options.json) {
-      await context.write(document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
+      await writeJson(context, document({ queue, dryRun: true, jobs: count, samples: samples.map(({ id }) => id) }));
       return undefined;
     }
     if ((!options.yes || options.dryRun) && !(await preview(run, { count, samples, filter, now }))) return undefined;

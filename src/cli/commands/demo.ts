@@ -35,7 +35,7 @@ const STEPS: readonly Step[] = [
       pending === 2 ? 'A second later the first one is due. It goes to the handler:' : 'A second later, once more:',
     run: 'sleep 1\ndelayq drain order-close -- ./close-order',
   },
-  { before: ({ pending }) => stillPending(pending), run: 'delayq inspect order-close' },
+  { before: ({ pending }) => stillPending(pending), run: 'delayq list order-close' },
   {
     before: ({ pending }) =>
       pending > 0 ? 'A drain that keeps running delivers it on time, without cron:' : 'A drain may also keep running:',

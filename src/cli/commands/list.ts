@@ -63,15 +63,15 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const most = options.json ? Number.POSITIVE_INFINITY : Math.max(1, height - OTHER_LINES);
   // One more than is shown tells whether there are more.
   const limit = filter.limit ?? (Number.isFinite(most) ? most + 1 : undefined);
-  const paint = await colours(context, context.stdout);
+  const paint = options.json ? undefined : await colours(context, context.stdout);
   let shown = 0;
   let rows: StoredJob[] = [];
   let bytes = 0;
   const flush = async () => {
     if (rows.length === 0) return;
-    const how = { now, paint, first: shown === 0, width, states, wholeIds: !context.stdout.isTTY || options.full };
-    if (options.json) await writeJson(context, Buffer.concat(rows.map((job) => jobJson(queue, job))));
-    else await context.write(`${await jobTable(rows, how)}\n`);
+    const wholeIds = !context.stdout.isTTY || options.full;
+    if (!paint) await writeJson(context, Buffer.concat(rows.map((job) => jobJson(queue, job))));
+    else await context.write(`${await jobTable(rows, { now, paint, first: shown === 0, width, states, wholeIds })}\n`);
     shown += rows.length;
     rows = [];
     bytes = 0;

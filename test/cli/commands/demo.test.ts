@@ -1,4 +1,4 @@
-import { readdir, symlink } from 'node:fs/promises';
+import { readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { begin, delayq } from '../../support/cli.js';
@@ -17,6 +17,20 @@ describe('delayq demo', () => {
     );
     expect(await readdir(TMPDIR)).toEqual([]);
   });
+
+  it('claims nothing that is false on a slow machine', async () => {
+    const slow = `${temporaryDirectory()}/slow.cjs`;
+    // Each start of delayq takes so long that the first job is due before the first drain looks.
+    await writeFile(slow, 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);');
+    const { code, stdout } = await delayq(['demo'], { env: { NODE_OPTIONS: `--require ${slow}` } });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/gives what is due to a handler:\n\$ delayq drain .*\nclose-order: closed \{"orderId":41\}/);
+    expect(stdout).not.toContain('Nothing was due');
+    const isPending = / pending +(in )?\d.*\{"orderId":42\}/.test(stdout);
+    const claim = isPending ? 'The other one is still pending:' : 'Both are done already:';
+    expect(stdout).toContain(`${claim}\n$ delayq list order-close`);
+    expect(stdout).toMatch(/Both are done:\n\$ delayq inspect\n.*\norder-close +0 /);
+  }, 60_000);
 
   it('cleans up when it is interrupted', async () => {
     const TMPDIR = temporaryDirectory();
