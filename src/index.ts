@@ -11,15 +11,17 @@ export async function connect(url?: string): Promise<Connection> {
   return redis;
 }
 
-export type { AdoptOptions, ForeignQueue } from './admin/adopt.js';
+export type { AdoptedSlice, AdoptOptions, ForeignQueue } from './admin/adopt.js';
+export type { ExportSlice } from './admin/export.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export type { Moved } from './admin/move.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';
-export { Transfer } from './admin/transfer.js';
+export { type MoveOptions, Transfer } from './admin/transfer.js';
 export { type Trend, trend } from './admin/trend.js';
 export { Auditor } from './health/audit.js';
 export { type Checked, check, type Limits, type Thresholds } from './health/check.js';
+export type { Found } from './health/discovery.js';
 export { Doctor } from './health/doctor.js';
 export type { Finding } from './health/finding.js';
 export type { AuditOptions } from './health/id-audit.js';
@@ -47,7 +49,7 @@ export type { Settings, SettingsChange } from './model/settings.js';
 export type { BatchResult } from './queue/batches.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
 export { type NackOptions, Queue } from './queue/queue.js';
-export { Connection } from './redis/connection.js';
+export { Connection, type Reply } from './redis/connection.js';
 export type { Durability } from './redis/durability.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
 export type { Holder, Snapshot } from './scripts/inspect.js';

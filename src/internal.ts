@@ -6,7 +6,6 @@ export type { LeftReason } from './admin/adopt.js';
 export { type Exported, SCORE } from './admin/export.js';
 export { exists, LATE_MS, lag, orphans, pausedUntil, stalled } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
-export type { Found } from './health/discovery.js';
 export { worst } from './health/finding.js';
 export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';

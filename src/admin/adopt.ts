@@ -2,7 +2,7 @@ import { DelayqError, isDelayqError } from '../model/errors.js';
 import { idOf, idWord } from '../model/id.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
 import { printable } from '../model/text.js';
-import { checkId } from '../model/validate.js';
+import { checkId, checkWord, keysOf } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
@@ -28,6 +28,8 @@ export interface AdoptOptions extends ForeignQueue {
   /** Change nothing, and only report what would become of the jobs. */
   readonly dryRun?: boolean | undefined;
 }
+
+const checkOptions = keysOf<AdoptOptions>('adopt', { zset: '', hash: '', unit: 'units', wrap: 'text', dryRun: '' });
 
 /**
  * Why a job was left where it is: it has no value (perhaps not yet), its id, time or value is not valid for a job
@@ -63,7 +65,8 @@ export async function* adoptJobs(
   options: AdoptOptions,
   wake: Wake,
 ): AsyncGenerator<AdoptedSlice> {
-  const { zset, hash, unit, dryRun } = options;
+  const { zset, hash, unit, dryRun } = checkOptions(options);
+  checkWord(unit, ['s', 'ms'], 'unit');
   checkKeys(keys, options);
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);

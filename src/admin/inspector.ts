@@ -1,9 +1,10 @@
 import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
-import { checkName } from '../model/validate.js';
+import { checkName, keysOf } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { lettersOf } from '../scripts/answers.js';
 import * as looks from '../scripts/inspect.js';
 
 /** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
@@ -28,15 +29,29 @@ export interface Filter {
   readonly limit?: number | undefined;
 }
 
+const checkKeys = keysOf<Filter>('a filter', {
+  states: 'state status',
+  from: 'since after',
+  to: 'until before',
+  text: 'grep search contains',
+  limit: 'max count number n',
+});
+
+/** Returns `filter` if its keys and states are valid. Throws `usage` otherwise. */
+export function checkFilter(filter: Filter): Filter {
+  lettersOf(checkKeys(filter).states);
+  return filter;
+}
+
 /** Reads queues and their jobs. Changes nothing; see {@link Operator} for that. */
 export class Inspector {
   readonly #redis: Connection;
   readonly #prefix: string;
 
-  /** Throws a `usage` error for an invalid `prefix`. */
-  constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = checkName(prefix, 'prefix');
+    this.#prefix = prefixOf(options);
   }
 
   /** Returns the sorted names of all queues that delayq has enqueued to. Queues filled only by other software may be missing. */
@@ -101,6 +116,7 @@ export class Inspector {
    * slice may be gone before the next slice is read.
    */
   async *ids(queue: string, filter: Filter): AsyncGenerator<Id[]> {
+    checkFilter(filter);
     if (filter.text === undefined) {
       for await (const { ids } of this.#slices(queue, filter, filter.limit)) yield ids;
     } else {
@@ -109,7 +125,8 @@ export class Inspector {
   }
 
   /** Counts the selected jobs, at most `limit`. Undefined if the filter has a `text`: only listing the jobs can tell. */
-  async count(queue: string, { states, from, to, text, limit = Number.POSITIVE_INFINITY }: Filter) {
+  async count(queue: string, filter: Filter) {
+    const { states, from, to, text, limit = Number.POSITIVE_INFINITY } = checkFilter(filter);
     if (text !== undefined) return undefined;
     const keys = this.#keys(queue);
     const count = (state: State) => this.#redis.call('ZCOUNT', keys[state], from ?? '-inf', to ?? '+inf');
@@ -120,7 +137,7 @@ export class Inspector {
 
   /** Yields the selected jobs. Changes made meanwhile have the same effect as for {@link Inspector.ids}. */
   async *list(queue: string, filter: Filter): AsyncGenerator<StoredJob> {
-    for await (const jobs of this.#replies(queue, filter)) yield* jobs;
+    for await (const jobs of this.#replies(queue, checkFilter(filter))) yield* jobs;
   }
 
   async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {

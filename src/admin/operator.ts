@@ -2,23 +2,26 @@ import { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
-import { checkMs, checkName } from '../model/validate.js';
+import { checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import type { Answered } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import * as looks from '../scripts/inspect.js';
 import { SLICE } from './inspector.js';
+
+const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
+const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: 'duration ms time' });
 
 /** Changes queues and their jobs. See {@link Inspector} for reading them. */
 export class Operator {
   readonly #redis: Connection;
   readonly #prefix: string;
 
-  /** Throws a `usage` error for an invalid `prefix`. */
-  constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = checkName(prefix, 'prefix');
+    this.#prefix = prefixOf(options);
   }
 
   #keys(queue: string): QueueKeys {
@@ -64,7 +67,8 @@ export class Operator {
    * Moves pending jobs to the dead set, until they are requeued or cancelled. Stores `reason` as their last error, cut to
    * 2,000 characters. Active jobs do not change.
    */
-  async bury(queue: string, ids: readonly Id[], { reason = '' } = {}): Promise<acts.Buried[]> {
+  async bury(queue: string, ids: readonly Id[], options: { reason?: string } = {}): Promise<acts.Buried[]> {
+    const { reason = '' } = checkBury(options);
     return inSlices(ids, (some) => acts.bury(this.#redis, this.#keys(queue), some, reason));
   }
 
@@ -96,7 +100,8 @@ export class Operator {
    * Stops delivering jobs from a queue for `forMs` by Redis's clock (default: until {@link Operator.resume}). Jobs that are
    * active go on; enqueue, ack, nack and renew work as always. Expired leases are not taken back until the queue resumes.
    */
-  async pause(queue: string, { forMs = Number.POSITIVE_INFINITY } = {}): Promise<acts.Paused> {
+  async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<acts.Paused> {
+    const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
     return acts.pause(this.#redis, this.#keys(queue), ms, wakeOf(this.#prefix, queue));
   }

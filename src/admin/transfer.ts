@@ -1,25 +1,34 @@
 import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
-import { checkName } from '../model/validate.js';
+import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES } from '../redis/script.js';
 import * as moves from '../scripts/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, type ForeignQueue, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
-import { type Filter, SLICE } from './inspector.js';
+import { checkFilter, type Filter, SLICE } from './inspector.js';
 import { type Moved, type MoveEnd, moveSome, unfinishedMoves } from './move.js';
+
+/** Where jobs are moved to, and from which states. */
+export interface MoveOptions {
+  readonly to: string;
+  /** Default: pending and dead. */
+  readonly states?: readonly ('pending' | 'dead')[] | undefined;
+}
+
+const checkMove = keysOf<MoveOptions>('move', { to: 'into destination target queue', states: 'state from' });
 
 /** Moves jobs out of Redis and back, to another queue, and in from other software. */
 export class Transfer {
   readonly #redis: Connection;
   readonly #prefix: string;
 
-  /** Throws a `usage` error for an invalid `prefix`. */
-  constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = checkName(prefix, 'prefix');
+    this.#prefix = prefixOf(options);
   }
 
   #keys(queue: string): QueueKeys {
@@ -46,7 +55,7 @@ export class Transfer {
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
-    yield* exportJobs(this.#redis, this.#keys(queue), filter);
+    yield* exportJobs(this.#redis, this.#keys(queue), checkFilter(filter));
   }
 
   /**
@@ -69,11 +78,9 @@ export class Transfer {
    * interrupted, {@link Transfer.resume}, or moving the same jobs again, finishes it; no job is then in both queues,
    * whatever happened to it meanwhile. Throws a `usage` error if both queues are the same.
    */
-  async move(
-    queue: string,
-    ids: readonly Id[],
-    { to, states = ['pending', 'dead'] }: { to: string; states?: readonly ('pending' | 'dead')[] },
-  ): Promise<Moved[]> {
+  async move(queue: string, ids: readonly Id[], options: MoveOptions): Promise<Moved[]> {
+    const { to, states = ['pending', 'dead'] } = checkMove(options);
+    for (const state of states) checkWord(state, ['pending', 'dead'], 'a state');
     const [source, destination] = [this.#end(queue), this.#end(to)];
     if (queue === to) {
       const next = 'name another queue';

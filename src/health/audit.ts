@@ -4,13 +4,13 @@ import { isDelayqError } from '../model/errors.js';
 import { many, printable, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { DEFAULT_PREFIX, KEY_ORDER, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { KEY_ORDER, type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import type { Letter } from '../scripts/repair.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
-import { type AuditOptions, IdAudit, type Tally } from './id-audit.js';
+import { type AuditOptions, checkOptions, IdAudit, type Tally } from './id-audit.js';
 import { Mender } from './mender.js';
 import { problems } from './problems.js';
 
@@ -20,11 +20,11 @@ export class Auditor {
   readonly #prefix: string;
   readonly #inspector: Inspector;
 
-  /** Throws a `usage` error for an invalid `prefix`. */
-  constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = checkName(prefix, 'prefix');
-    this.#inspector = new Inspector(redis, { prefix });
+    this.#prefix = prefixOf(options);
+    this.#inspector = new Inspector(redis, options);
   }
 
   /** Finds all queues: in the list of queues, and by a scan of all keys in the database. */
@@ -38,7 +38,7 @@ export class Auditor {
    */
   async examine(queue: string, options: AuditOptions = {}): Promise<Finding[]> {
     const keys = queueKeys(this.#prefix, checkName(queue));
-    const mender = new Mender(options.mend === true);
+    const mender = new Mender(checkOptions(options).mend === true);
     const found: Finding[] = [];
     const add = (findings: readonly Finding[]) => found.push(...findings.map((finding) => ({ ...finding, queue })));
     // Missing permissions for one check must not hide what the others find or repair.

@@ -1,6 +1,7 @@
 import { drainAge, LATE_MS, lag } from '../admin/snapshot.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
+import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import { noDrainFor, pauseOf } from './problems.js';
 
@@ -25,6 +26,9 @@ export interface Thresholds {
 /** The default limits: 2 minutes late or a dead job is a warning, 5 minutes late is critical. */
 export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
 
+const checkThresholds = keysOf<Thresholds>('check', { warn: 'warning', max: 'critical crit' });
+const checkLimits = keysOf<Limits>('a limit', { lag: 'lagMs age', dead: 'failed', drainAge: '', pending: 'waiting' });
+
 /** The result of a check, for monitoring. */
 export interface Checked {
   /** The states of a Nagios plugin. */
@@ -39,7 +43,9 @@ export interface Checked {
  * Checks a queue, by the snapshot that {@link Inspector.inspect} returned, against limits. A paused queue is at
  * least a warning.
  */
-export function check(snapshot: Snapshot, { warn, max }: Thresholds): Checked {
+export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
+  const { warn, max } = checkThresholds(thresholds);
+  for (const limits of [warn, max]) checkLimits(limits);
   const { pending, active, due, dead } = snapshot;
   const late = lag(snapshot);
   // Undefined: there was no drain yet.

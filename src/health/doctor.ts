@@ -1,9 +1,8 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { many, printable, shellWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
-import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { nameOf } from '../redis/script.js';
 import type { Found } from './discovery.js';
 import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
@@ -34,10 +33,10 @@ export class Doctor {
   readonly #redis: Connection;
   readonly #prefix: string;
 
-  /** Throws a `usage` error for an invalid `prefix`. */
-  constructor(redis: Connection, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = checkName(prefix, 'prefix');
+    this.#prefix = prefixOf(options);
   }
 
   /** Returns a finding if the server is still loading its data, and so answers nothing else. */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SLICE } from '../admin/inspector.js';
 import { type Id, idOf, idWord } from '../model/id.js';
 import { many } from '../model/text.js';
+import { keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import type { Snapshot } from '../scripts/inspect.js';
@@ -21,6 +22,13 @@ export interface AuditOptions {
   /** Ends the examination with what was found so far. */
   readonly signal?: AbortSignal | undefined;
 }
+
+export const checkOptions = keysOf<AuditOptions>('examine', {
+  mend: 'fix repair',
+  graceMs: '',
+  progress: 'onProgress',
+  signal: '',
+});
 
 /** The most suspects to collect before the second look: a pipeline may write this many payloads before their ids. */
 const MAX_SUSPECTS = 10_000;

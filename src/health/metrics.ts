@@ -1,4 +1,5 @@
 import { lag, pausedUntil } from '../admin/snapshot.js';
+import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../scripts/inspect.js';
 
 /** A queue for {@link metricsText}. */
@@ -12,6 +13,13 @@ type Labels = Readonly<Record<string, string>>;
 
 /** The values of a metric, with their labels. */
 type Samples = readonly (readonly [labels: Labels, value: number, suffix?: string])[];
+
+interface MetricsOptions {
+  readonly version?: string | undefined;
+  readonly labels?: Labels;
+}
+
+const checkOptions = keysOf<MetricsOptions>('metricsText', { version: '', labels: 'label tags' });
 
 interface Metric {
   readonly name: string;
@@ -87,10 +95,8 @@ const METRICS: readonly Metric[] = [
  * Returns the state of queues in the text exposition format of Prometheus (0.0.4). Every counter of every queue is
  * included, even if it is 0. `labels` are added to every line, to tell several sources of one Prometheus apart.
  */
-export function metricsText(
-  queues: Iterable<Measured>,
-  { version, labels = {} }: { version?: string | undefined; labels?: Labels } = {},
-): string {
+export function metricsText(queues: Iterable<Measured>, options: MetricsOptions = {}): string {
+  const { version, labels = {} } = checkOptions(options);
   const all = [...queues];
   const build: Samples = version === undefined ? [] : [[{ version, ...labels }, 1]];
   const up = all.map(({ queue, snapshot }) => [{ queue, ...labels }, snapshot ? 1 : 0] as const);

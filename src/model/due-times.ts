@@ -1,10 +1,19 @@
-import { checkDue, checkMs } from './validate.js';
+import { checkDue, checkMs, keysOf } from './validate.js';
 
 /** Default time between two jobs, ms: due together, but in order. Exact in Redis's scores until 2248. */
 const DEFAULT_STEP_MS = 2 ** -10;
 
 /** Longest time between two jobs, ms: ten years. */
 const LONGEST_STEP_MS = 10 * 365 * 86_400_000;
+
+/** When jobs that follow one another are due. */
+interface SpreadOptions {
+  readonly in?: number;
+  readonly at?: number;
+  readonly stepMs?: number;
+}
+
+const checkOptions = keysOf<SpreadOptions>('a spread', { in: 'delay after', at: 'due', stepMs: 'every interval' });
 
 /** Due times for jobs that follow one another. Each call that uses it continues where the call before it stopped. */
 export class Spread {
@@ -17,7 +26,8 @@ export class Spread {
    * job `stepMs` later. Without `stepMs` they fall due together, in order. Throws `usage` if both `in` and `at` are
    * given, or if a value is out of range.
    */
-  constructor({ in: inMs, at, stepMs = DEFAULT_STEP_MS }: { in?: number; at?: number; stepMs?: number } = {}) {
+  constructor(options: SpreadOptions = {}) {
+    const { in: inMs, at, stepMs = DEFAULT_STEP_MS } = checkOptions(options);
     checkDue({ in: inMs, at });
     this.stepMs = checkMs(Math.min(stepMs, LONGEST_STEP_MS), 'stepMs');
     this.#next = at === undefined ? `+${checkMs(inMs ?? 0, 'in')}` : String(at);

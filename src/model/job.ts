@@ -18,8 +18,8 @@
 import { type Attributes, packAttributes } from './attributes.js';
 import { newId } from './id.js';
 import { jsonOf } from './payload.js';
-import { LONGEST_MS, parseDuration } from './time.js';
-import { checkCount, checkDue, checkId } from './validate.js';
+import { LONGEST_MS, parseDuration, parseInstant } from './time.js';
+import { checkCount, checkDue, checkId, keysOf } from './validate.js';
 
 /** The longest error text stored with a job, characters: a few lines, little memory compared to the payload. */
 export const MAX_ERROR = 2_000;
@@ -30,8 +30,8 @@ export interface NewJob {
   readonly payload: unknown;
   /** Due this long after Redis receives it. Without `in` and `at` it is due now. */
   readonly in?: number | string | undefined;
-  /** Due at this time. A number is ms since 1970. */
-  readonly at?: number | Date | undefined;
+  /** Due at this time. A number is ms since 1970; text has a UTC offset or Z: `2026-11-21T14:00:00+01:00`. */
+  readonly at?: number | Date | string | undefined;
   /** Default: an id made by delayq. */
   readonly id?: string | undefined;
   /** Failures after which it is dead. Default: the queue's. */
@@ -46,6 +46,18 @@ export interface NewJob {
    */
   readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
 }
+
+/** Each key of a job, with words that people try instead. */
+const checkJob = keysOf<NewJob>('a job', {
+  payload: 'data body message value args json',
+  in: 'delay after wait',
+  at: 'due eta runAt run_at scheduledAt date time timestamp',
+  id: 'jobId job_id key uniqueKey',
+  tries: 'attempts retries retry maxRetries maxAttempts maxTries',
+  maxLost: 'maxStalledCount',
+  ttl: 'expires expiresIn expire expiry',
+  attributes: 'headers metadata meta tags labels attrs attr',
+});
 
 /** A checked job, ready to be sent. Durations and times are ms. */
 export interface ReadyJob {
@@ -177,7 +189,8 @@ export interface StoredJob {
 
 /** Checks a job and fills in defaults. Throws `usage` or `data` if a part of it is invalid. */
 export function readyJob(job: NewJob): ReadyJob {
-  const at = job.at === undefined ? undefined : Math.round(Number(job.at));
+  checkJob(job);
+  const at = instant(job.at);
   checkDue({ in: job.in, at });
   return {
     id: job.id === undefined ? newId() : checkId(job.id),
@@ -195,6 +208,12 @@ export function recordOf(job: Pick<NewJob, 'tries' | 'maxLost' | 'ttl' | 'attrib
   const limits = { tries: checkCount(tries, 'tries'), maxLost: checkCount(maxLost, 'maxLost'), ttl: duration(ttl) };
   const text = JSON.stringify(attributes === undefined ? limits : { ...limits, ...packAttributes(attributes) });
   return text === '{}' ? '' : text;
+}
+
+/** Converts a time to ms since 1970; NaN if it is none. */
+function instant(value: NewJob['at'] | null): number | undefined {
+  if (typeof value === 'string') return parseInstant(value);
+  return value === undefined ? undefined : value === null ? Number.NaN : Math.round(Number(value));
 }
 
 /** Converts a duration to ms. Numbers over 100 years are cut to that. */

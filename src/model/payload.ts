@@ -47,7 +47,7 @@ export class JsonText {
     } catch (cause) {
       throw new DelayqError('data', 'the payload is not JSON', {
         why: jsonFault(text, cause),
-        next: 'quote it as JSON, or pass --text to store any text as a JSON string',
+        next: 'quote it as JSON, or store any text as a JSON string: --text, in a program JsonText.from',
       });
     }
     return JsonText.#kept(text);
@@ -72,10 +72,12 @@ export class JsonText {
     try {
       text = JSON.stringify(value);
     } catch (cause) {
-      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: String(cause), cause });
+      const next = 'pass only what JSON has: no bigint and no object that contains itself';
+      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: String(cause), next, cause });
     }
     if (text === undefined) {
-      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: `it is ${typeof value}` });
+      const next = 'pass a payload; for a job without data, pass null';
+      throw new DelayqError('data', 'the payload cannot be written as JSON', { why: `it is ${typeof value}`, next });
     }
     checkSize(text);
     // JSON.stringify escapes lone surrogates, except inside JSON.rawJSON of newer Node versions.

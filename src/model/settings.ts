@@ -2,7 +2,7 @@ import { type Backoff, formatBackoff, packBackoff, parseBackoff, unpackBackoff }
 import { DelayqError } from './errors.js';
 import { printable } from './text.js';
 import { exactDuration, parseDuration } from './time.js';
-import { checkCount, checkMs } from './validate.js';
+import { checkCount, checkMs, keysOf } from './validate.js';
 
 /** Defaults of a queue. Jobs and callers can override them. Durations are ms. */
 export interface Settings {
@@ -20,6 +20,14 @@ export interface Settings {
 
 /** Settings to change. `null` removes one, so that delayq's own default applies again. */
 export type SettingsChange = { readonly [K in keyof Settings]?: Settings[K] | null };
+
+const checkSettings = keysOf<SettingsChange>('a queue', {
+  tries: 'attempts retries maxRetries maxAttempts',
+  maxLost: 'maxStalledCount',
+  backoff: 'delay',
+  lease: 'timeout visibilityTimeout',
+  ttl: 'expires expiresIn',
+});
 
 /** The defaults of a queue without settings. The Lua scripts repeat these values. */
 export const DEFAULT_SETTINGS: Settings = {
@@ -91,6 +99,7 @@ export function formatSetting<K extends keyof Settings>(name: K, value: Settings
 
 /** Returns a change as names and texts in turn (empty: remove), for the script. Throws `usage` for an invalid value. */
 export function packSettings(change: SettingsChange): string[] {
+  checkSettings(change);
   return SETTING_NAMES.flatMap((name) => {
     const value = change[name];
     if (value === undefined) return [];

@@ -196,6 +196,16 @@ function instantOf(text: string, zone: string, now: number, isLimit = false): nu
   return onlyInstant(text, second !== undefined && !isLimit && hasPassed() ? second : first, zone);
 }
 
+/**
+ * Parses a time that is the same everywhere, ms: RFC 3339 (`2026-11-21T14:00:00+01:00`, `2026-11-21T13:00:00Z`) or
+ * seconds since 1970 (`@1795266000`). Throws `usage` for anything else, also for a local time.
+ */
+export function parseInstant(text: string): number {
+  if (text.startsWith('@') || OFFSET.test(text)) return instantOf(text, 'UTC', 0);
+  const next = 'write it as 2026-11-21T13:00:00Z or 2026-11-21T14:00:00+01:00, or give a Date';
+  throw notTime(text, 'it must be a date and a time of day with a UTC offset or Z', next);
+}
+
 /** Returns the only instant at which clocks in `zone` show `wall`. Throws `usage` if there are none or two. */
 function onlyInstant(text: string, wall: number, zone: string): number {
   const found = instantsOf(zone, wall - (wall % 1_000)).map((ms) => ms + (wall % 1_000));

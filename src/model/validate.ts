@@ -1,5 +1,5 @@
 import { DelayqError } from './errors.js';
-import { printable } from './text.js';
+import { closest, printable } from './text.js';
 import { LONGEST_MS } from './time.js';
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
@@ -44,6 +44,45 @@ export function checkCount<N extends number | undefined>(value: N, what: string,
   });
 }
 
+/** Returns `value` if it is one of `words`. Throws `usage` otherwise. */
+export function checkWord<W extends string>(value: W, words: readonly W[], what: string): W {
+  if (words.includes(value)) return value;
+  const given = String(value);
+  throw new DelayqError('usage', `${what} cannot be ${printable(given)}`, {
+    why: `it must be one of ${words.join(', ')}`,
+    next: suggestion(given, Object.fromEntries(words.map((word) => [word, '']))) ?? `write '${words[0]}', for example`,
+  });
+}
+
+/**
+ * Returns a function that returns an object if it has only keys that are in `known`. It throws `usage` for any other key,
+ * even if its value is undefined: a misspelt option would silently have no effect. It does not look at symbols. `what` is
+ * what the options are for. The values in `known` are words that people write instead of the key.
+ */
+export function keysOf<T extends object>(what: string, known: Readonly<Record<keyof T, string>>) {
+  const names = new Set(Object.keys(known));
+  return <G extends Partial<T>>(given: G): G => {
+    for (const key in given) {
+      if (names.has(key)) continue;
+      throw new DelayqError('usage', `${what} has no option ${printable(key)}`, {
+        why: `it knows only ${[...names].join(', ')}`,
+        next: suggestion(key, known) ?? 'leave it out',
+      });
+    }
+    return given;
+  };
+}
+
+/** Asks whether one of the keys in `known` was meant: one that is like `given`, or has a synonym that is. */
+function suggestion(given: string, known: Readonly<Record<string, string>>): string | undefined {
+  const bare = (word: string) => word.toLowerCase().replace(/ms$/, '');
+  const names = new Map<string | undefined, string>();
+  for (const [name, synonyms] of Object.entries(known))
+    for (const word of `${name} ${synonyms}`.trim().split(' ')) names.set(bare(word), name);
+  const meant = names.get(closest(bare(given), [...names.keys()] as string[]));
+  return meant && `did you mean ${meant}?`;
+}
+
 /** Checks a due time, of which `in` or `at` may be given. Throws `usage` if both are, or if `at` (ms) is not a time. */
 export function checkDue({ in: delay, at }: { in?: unknown; at?: number | undefined }): void {
   if (delay !== undefined && at !== undefined) {
@@ -55,7 +94,7 @@ export function checkDue({ in: delay, at }: { in?: unknown; at?: number | undefi
   if (at !== undefined && !(Math.abs(at) <= LATEST_MS)) {
     throw new DelayqError('usage', 'invalid at', {
       why: `${printable(String(at))} is not a time`,
-      next: 'give a valid Date, or ms since 1970',
+      next: 'give ms since 1970, a valid Date, or text such as 2026-11-21T14:00:00+01:00',
     });
   }
 }

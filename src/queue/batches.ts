@@ -80,12 +80,19 @@ export async function* inBatches<J extends NewJob>(
       yield ready.result;
     } else if (ready.turn.done) next = undefined;
     else {
-      for (const job of ready.turn.value) {
-        const payload = jsonOf(job.payload);
-        const attributes = job.attributes ? Object.entries(job.attributes).join().length : 0;
-        waiting.add(payload === job.payload ? job : { ...job, payload }, payload.text.length + attributes);
-      }
+      for (const job of ready.turn.value) waiting.add(...withJson(job));
       next = pull();
     }
+  }
+}
+
+/** A job with its payload as JSON, and the size of that and its attributes. If it has none, sending its batch will tell why. */
+function withJson<J extends NewJob>(job: J): [job: J, units: number] {
+  try {
+    const payload = jsonOf(job.payload);
+    const attributes = job.attributes ? Object.entries(job.attributes).join().length : 0;
+    return [payload === job.payload ? job : { ...job, payload }, payload.text.length + attributes];
+  } catch {
+    return [job, 0];
   }
 }

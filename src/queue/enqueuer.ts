@@ -1,6 +1,7 @@
 import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
+import { checkWord, keysOf } from '../model/validate.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import {
   type Confirmation,
@@ -42,6 +43,19 @@ export interface EnqueueOptions extends Durability {
   readonly ifExists?: 'keep' | 'replace' | undefined;
 }
 
+const checkKeys = keysOf<EnqueueOptions>('enqueue', {
+  ifExists: 'onConflict replace overwrite',
+  durable: 'fsync sync',
+  replicas: 'wait',
+});
+
+/** Returns the options if they are valid. Throws `usage` otherwise. */
+export function checkOptions(options: EnqueueOptions): EnqueueOptions {
+  const { ifExists = 'keep' } = checkKeys(options);
+  checkWord(ifExists, ['keep', 'replace'], 'ifExists');
+  return options;
+}
+
 /** Enqueues jobs, repeats lost replies, and works out each result. Throws what Queue.enqueue throws. */
 export class Enqueuer {
   readonly #redis: Connection;
@@ -66,6 +80,7 @@ export class Enqueuer {
   }
 
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
+    checkOptions(options);
     const item = prepared(job);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
     const { json, record } = item.ready;

@@ -11,16 +11,16 @@ import {
   type Nacked,
   type NewJob,
 } from '../model/job.js';
-import { checkCount, checkMs, checkName } from '../model/validate.js';
+import { checkCount, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../redis/durability.js';
-import { DEFAULT_PREFIX, type QueueKeys, queueKeys, type Wake, wakeOf } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, type Wake, wakeOf } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { inspect, type Snapshot } from '../scripts/inspect.js';
 import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
-import { type EnqueueOptions, Enqueuer } from './enqueuer.js';
+import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
 
 /** How jobs are given back. */
 export interface NackOptions {
@@ -32,6 +32,25 @@ export interface NackOptions {
   readonly backoff?: Backoff | undefined;
 }
 
+const checkNack = keysOf<NackOptions>('nack', {
+  mode: 'dead release retry',
+  error: 'reason message',
+  backoff: 'delay delayMs in',
+});
+
+/** What a drain takes. */
+interface DrainOptions {
+  readonly limit?: number;
+  readonly leaseMs?: number | undefined;
+  readonly cutoff?: number | undefined;
+}
+
+const checkDrain = keysOf<DrainOptions>('drain', {
+  limit: 'max count number batch',
+  leaseMs: 'visibilityTimeout timeout',
+  cutoff: 'until',
+});
+
 /** A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator. */
 export class Queue {
   readonly name: string;
@@ -41,10 +60,11 @@ export class Queue {
   readonly #enqueuer: Enqueuer;
 
   /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
-  constructor(redis: Connection, name: string, { prefix = DEFAULT_PREFIX }: { prefix?: string } = {}) {
+  constructor(redis: Connection, name: string, options: PrefixOption = {}) {
+    const prefix = prefixOf(options);
     this.redis = redis;
     this.name = checkName(name);
-    this.#keys = queueKeys(checkName(prefix, 'prefix'), name);
+    this.#keys = queueKeys(prefix, name);
     this.#wake = wakeOf(prefix, name);
     this.#enqueuer = new Enqueuer(redis, name, prefix);
   }
@@ -98,13 +118,14 @@ export class Queue {
   /**
    * Enqueues the jobs of groups of any size: regroups them into batches, keeps several batches in flight, and yields
    * the result of each batch, in order. A batch that fails does not stop the others: the caller decides whether to go
-   * on.
+   * on. Jobs may carry data of the caller under keys that are symbols.
    */
   async *enqueueBatches<J extends NewJob>(
     groups: AsyncIterable<readonly J[]>,
     options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
-    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), requiredBy(options) && DURABLE_IN_FLIGHT);
+    const inFlight = requiredBy(checkOptions(options)) && DURABLE_IN_FLIGHT;
+    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), inFlight);
   }
 
   /**
@@ -112,8 +133,8 @@ export class Queue {
    * (default: the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes
    * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
-  async drain(options: { limit?: number; leaseMs?: number | undefined; cutoff?: number | undefined } = {}) {
-    const { limit = MAX_CALL, leaseMs, cutoff } = options;
+  async drain(options: DrainOptions = {}) {
+    const { limit = MAX_CALL, leaseMs, cutoff } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: consumer() });
@@ -142,7 +163,9 @@ export class Queue {
    * Gives back jobs whose leases are still held. By default that counts a failure, and the job is delivered again after
    * its own delay or the backoff; see {@link NackOptions} for other modes. Throws `usage` for an invalid delay.
    */
-  async nack(jobs: readonly Given[], { mode = 'retry', error, backoff }: NackOptions = {}): Promise<Nacked[]> {
+  async nack(jobs: readonly Given[], how: NackOptions = {}): Promise<Nacked[]> {
+    const { mode = 'retry', error, backoff } = checkNack(how);
+    checkWord(mode, ['retry', 'dead', 'release'], 'mode');
     for (const { delayMs = 0 } of jobs) checkMs(delayMs, 'delayMs');
     const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random(), wake: this.#wake };
     const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));

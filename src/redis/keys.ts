@@ -1,5 +1,20 @@
+import { checkName, keysOf } from '../model/validate.js';
+
 /** The default namespace of all keys; the command line's `--prefix` replaces it. */
 export const DEFAULT_PREFIX = 'delayq';
+
+/** An option of each class that takes a connection. */
+export interface PrefixOption {
+  /** The prefix of all keys; default `delayq`. */
+  readonly prefix?: string | undefined;
+}
+
+const checkOptions = keysOf<PrefixOption>('the constructor', { prefix: 'keyPrefix namespace' });
+
+/** Returns the prefix of all keys. Throws `usage` if it is invalid, or for an unknown option. */
+export function prefixOf(options: PrefixOption): string {
+  return checkName(checkOptions(options).prefix ?? DEFAULT_PREFIX, 'prefix');
+}
 
 /** The keys of a queue, in the order in which every script receives them, as KEYS[1] to KEYS[8]. */
 export const KEY_ORDER = [

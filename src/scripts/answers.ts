@@ -1,4 +1,5 @@
 import { type Answer, MAX_ERROR, type State } from '../model/job.js';
+import { checkWord } from '../model/validate.js';
 import type { Reply } from '../redis/connection.js';
 import { number, text } from '../redis/replies.js';
 
@@ -24,8 +25,9 @@ export function words<A>(letters: Reply | undefined, meaning: Record<string, A>)
 /** The error of a job, as scripts take it. */
 export const errorText = (error: string): string => error.slice(0, MAX_ERROR).toWellFormed();
 
-/** The letters of `states`, as scripts take them. */
+/** The letters of `states`, as scripts take them. Throws `usage` if one is no state. */
 export function lettersOf(states: readonly State[]): string {
+  for (const state of states) checkWord(state, Object.values(STATES), 'a state');
   return Object.keys(STATES)
     .filter((letter) => states.includes(STATES[letter] as State))
     .join('');

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { checkId, checkName } from '../../src/internal.js';
+import { keysOf } from '../../src/model/validate.js';
 
 describe('a name (failures 31)', () => {
   it.each(['a', 'order-close', 'A.b_c:d-9', '0', 'x'.repeat(128)])('%s is accepted', (name) =>
@@ -29,5 +30,39 @@ describe('an id given by the caller (failures 31)', () => {
   );
   it.each(['', '-1', '--', 'a b', 'a\tb', 'a\nb', 'ä', '\x1b[31m', 'x'.repeat(257)])('%j is rejected', (id) => {
     expect(() => checkId(id)).toThrow(expect.objectContaining({ code: 'usage' }));
+  });
+});
+
+describe('an options object', () => {
+  const checkKeys = keysOf<{ in?: string; leaseMs?: number; concurrency?: number }>('enqueue', {
+    in: 'delay after',
+    leaseMs: '',
+    concurrency: 'parallel',
+  });
+
+  it('with known keys is returned', () => {
+    const given = { in: '5m', [Symbol('mine')]: 1 };
+    expect(checkKeys(given)).toBe(given);
+  });
+
+  it.each([
+    ['delay', 'did you mean in?'],
+    ['delayMs', 'did you mean in?'],
+    ['IN', 'did you mean in?'],
+    ['lease', 'did you mean leaseMs?'],
+    ['concurency', 'did you mean concurrency?'],
+    ['paralel', 'did you mean concurrency?'],
+    ['s', 'leave it out'],
+    ['toString', 'leave it out'],
+    ['orderId', 'leave it out'],
+  ])('with the key %s is refused: %s', (key, next) => {
+    expect(() => checkKeys({ [key]: undefined })).toThrow(
+      expect.objectContaining({
+        code: 'usage',
+        message: `enqueue has no option "${key}"`,
+        why: 'it knows only in, leaseMs, concurrency',
+        next,
+      }),
+    );
   });
 });

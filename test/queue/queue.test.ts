@@ -34,6 +34,47 @@ describe('enqueue', () => {
     expect((await queue.drain()).jobs).toMatchObject([{ due: 1_000 }]);
   });
 
+  it.each([
+    ['2026-12-24T14:00:00Z', Date.UTC(2026, 11, 24, 14)],
+    ['2026-12-24T14:00:00.250+01:00', Date.UTC(2026, 11, 24, 13, 0, 0, 250)],
+    ['2026-12-24 14:00-05:30', Date.UTC(2026, 11, 24, 19, 30)],
+    ['@1795266000', 1_795_266_000_000],
+  ])('accepts a point in time as text: %s', async (at, due) => {
+    expect(await freshQueue().enqueue({ payload: 1, at })).toMatchObject({ due });
+  });
+
+  it.each(['2026-12-24T14:00:00', '2026-12-24', '14:00', '1795266000', '', 'tomorrow', '14:00Z', '2026-12-24T25:00Z'])(
+    'refuses %j as a point in time',
+    async (at) => {
+      await expect(freshQueue().enqueue({ payload: 1, at })).rejects.toMatchObject({
+        code: 'usage',
+        next: expect.stringContaining('T14:00:00+01:00'),
+      });
+    },
+  );
+
+  it('refuses null as a point in time, which is not 1970', async () => {
+    await expect(freshQueue().enqueue({ payload: 1, at: null as never })).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  it('says what to do about a payload that is not there, or is not JSON', async () => {
+    for (const payload of [undefined, 1n, () => {}]) {
+      const error = { code: 'data', next: expect.stringMatching(/^pass /) };
+      await expect(freshQueue().enqueue({ payload })).rejects.toMatchObject(error);
+      await expect(freshQueue().enqueue([{ payload }])).rejects.toMatchObject(error);
+    }
+  });
+
+  it('of batches tells a bad payload as the result of its batch, after those before it', async () => {
+    async function* groups() {
+      yield Array.from({ length: 250 }, (_, i) => ({ payload: i as unknown }));
+      yield [{ payload: undefined }];
+    }
+    const results: string[] = [];
+    for await (const result of freshQueue().enqueueBatches(groups())) results.push(Object.keys(result).join());
+    expect(results).toEqual(['batch,enqueued', 'batch,error']);
+  });
+
   it('of single jobs at once gives each its own result or error, and keeps their order', async () => {
     const queue = freshQueue();
     const bad = queue.enqueue({ payload: undefined });

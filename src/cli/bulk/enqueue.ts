@@ -38,7 +38,10 @@ export interface EnqueueOptions extends Globals {
   readonly quiet?: boolean;
 }
 
-type Numbered = NewJob & { readonly line: number };
+/** The number of the line that a job came from. */
+const LINE = Symbol('line');
+
+type Numbered = NewJob & { readonly [LINE]: number };
 
 // By descriptor: a stream of the handle would keep the handle from being closed.
 const reread = ({ fd }: FileHandle) => createReadStream('', { fd, start: 0, autoClose: false });
@@ -58,10 +61,10 @@ export async function enqueueLines(
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
   const { in: delay, tries, ttl, attr: attributes } = options;
   const toJob = options.jobs
-    ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), line })
+    ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), [LINE]: line })
     : (text: string, line: number): Numbered => {
         const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
-        return { payload, in: delay, at, tries, ttl, attributes, line };
+        return { payload, in: delay, at, tries, ttl, attributes, [LINE]: line };
       };
   let refused = 0;
   const refuse = (line: number, error: unknown) => {
@@ -183,20 +186,20 @@ class Sender {
 
   async took(result: BatchResult<Numbered>): Promise<void> {
     const { batch } = result;
-    this.#last = Math.max(this.#last, batch.at(-1)?.line ?? 0);
+    this.#last = Math.max(this.#last, batch.at(-1)?.[LINE] ?? 0);
     if ('error' in result) {
       const { error } = result;
       if (!isDelayqError(error)) throw error;
       this.#failure ??= error;
       this.#stop.abort();
       if (error.code === 'unknown') this.#unknown(batch, error);
-      else this.#missed.push([batch[0]?.line ?? 0, batch.at(-1)?.line ?? 0]);
+      else this.#missed.push([batch[0]?.[LINE] ?? 0, batch.at(-1)?.[LINE] ?? 0]);
       return;
     }
     for (const [i, { id, outcome, confirmed }] of result.enqueued.entries()) {
       this.#counts[outcome] += 1;
       this.#confirmed = least(this.#confirmed, confirmed);
-      if (outcome === 'kept-dead') say(this.#context, `line ${batch[i]?.line}: kept: job ${id} is dead`);
+      if (outcome === 'kept-dead') say(this.#context, `line ${batch[i]?.[LINE]}: kept: job ${id} is dead`);
     }
     if (!this.#options.quiet && !this.#options.json) {
       await this.#context.write(`${result.enqueued.map(({ id }) => id).join('\n')}\n`);
@@ -208,10 +211,10 @@ class Sender {
     this.#doubts[error.stored ? 'unconfirmed' : 'unknown'] += error.ids.length;
     const known = error.stored ? 'enqueued, but perhaps not durable' : 'may or may not be enqueued';
     // The error lists generated ids last, in the order of the jobs; ids that were given are in their lines.
-    const given = new Map(batch.filter(({ id }) => id !== undefined).map(({ id, line }) => [id, line]));
-    const made = batch.filter(({ id }) => id === undefined).map(({ line }) => line);
+    const given = new Map(batch.filter(({ id }) => id !== undefined).map((job) => [job.id, job[LINE]]));
+    const made = batch.filter(({ id }) => id === undefined).map((job) => job[LINE]);
     if (batch.length > 1 && made.length === 0 && error.ids.length === batch.length) {
-      const [from, to] = [batch[0]?.line, batch.at(-1)?.line];
+      const [from, to] = [batch[0]?.[LINE], batch.at(-1)?.[LINE]];
       say(
         this.#context,
         `lines ${from} to ${to}: each ${known}; to retry safely, enqueue them again with the same ids`,
