@@ -56,6 +56,6 @@ export type { Holder, Snapshot } from './scripts/inspect.js';
 export type { Drained } from './scripts/jobs.js';
 export type { Sample } from './scripts/samples.js';
 export type { Parcel, Restored } from './scripts/transfer.js';
-export type { WorkerOptions } from './worker/options.js';
+export type { BatchWorkerOptions, WorkerOptions } from './worker/options.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
 export { BatchWorker, type Summary, Worker } from './worker/worker.js';

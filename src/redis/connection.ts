@@ -236,4 +236,9 @@ export class Connection {
     this.#closed = true;
     this.#client?.disconnect();
   }
+
+  /** Closes the connection: for `await using`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
 }

@@ -1,8 +1,8 @@
 import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError } from '../model/errors.js';
-import { checkCount, checkMs } from '../model/validate.js';
+import { checkCount, checkMs, keysOf } from '../model/validate.js';
 import type { PollOptions } from './poller.js';
-import type { TaskResult } from './task.js';
+import { failureTeller, type TaskResult } from './task.js';
 
 /** How a worker works. Durations are ms. */
 export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
@@ -29,14 +29,51 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly signal?: AbortSignal | undefined;
   /** Called before each start of a handler. While the promise it returns is pending, no handler starts. */
   readonly beforeStart?: (() => Promise<unknown> | undefined) | undefined;
-  /** Called with the result of each job once Redis has confirmed it. */
+  /** Called with the result of each job once Redis has confirmed it. Default: failures are told on stderr. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
+}
+
+/** How a {@link BatchWorker} works. */
+export interface BatchWorkerOptions extends WorkerOptions {
+  /** The most jobs for one call of the handler; default 100. */
+  readonly batch?: number | undefined;
+}
+
+/** Each option, with words that people try instead. */
+const OPTIONS = {
+  limit: 'max count',
+  leaseMs: 'lockDuration visibilityTimeout',
+  forMs: 'duration',
+  onTrouble: 'onError error',
+  onDrained: '',
+  watch: 'wait follow',
+  concurrency: 'parallel parallelism workers threads',
+  backoff: 'delay retryDelay',
+  maxFailures: '',
+  ratePerSecond: 'rate limiter rateLimit',
+  timeoutMs: '',
+  graceMs: '',
+  abandonMs: '',
+  signal: 'abortSignal abort',
+  beforeStart: '',
+  onResult: 'onDone onSuccess onCompleted onFailed onFailure',
+};
+
+const checkWorkerKeys = keysOf<WorkerOptions>('Worker', OPTIONS);
+const checkKeys = keysOf<BatchWorkerOptions>('BatchWorker', { ...OPTIONS, batch: 'batchSize size' });
+
+/** Returns the options of a {@link Worker}. Throws `usage` for an unknown one. */
+export function checkSingle(options: WorkerOptions): WorkerOptions {
+  if (!('batch' in options)) return checkWorkerKeys(options);
+  const next = 'use BatchWorker';
+  throw new DelayqError('usage', 'Worker has no option "batch"', { why: 'its handler gets one job at a time', next });
 }
 
 export type CheckedOptions = ReturnType<typeof checkOptions>;
 
 /** Fills in defaults. Throws a `usage` error for an invalid option. */
-export function checkOptions(options: WorkerOptions & { readonly batch?: number | undefined }) {
+export function checkOptions(options: BatchWorkerOptions) {
+  checkKeys(options);
   for (const name of ['concurrency', 'batch', 'limit', 'maxFailures'] as const) checkCount(options[name], name);
   if (options.leaseMs !== undefined) checkMs(options.leaseMs, 'leaseMs', 1);
   for (const name of ['forMs', 'timeoutMs', 'graceMs', 'abandonMs'] as const)
@@ -45,8 +82,8 @@ export function checkOptions(options: WorkerOptions & { readonly batch?: number 
     throw new DelayqError('usage', 'ratePerSecond must be greater than zero', { next: 'leave it out for no limit' });
   }
   const { watch = true, concurrency = 1, batch = 100, maxFailures = 20, graceMs = 30_000, abandonMs = 5_000 } = options;
-  const { backoff: given } = options;
+  const { backoff: given, onResult = failureTeller() } = options;
   const backoff = typeof given === 'string' ? parseBackoff(given) : given;
   if (backoff !== undefined && typeof backoff !== 'function') packBackoff(backoff);
-  return { ...options, watch, concurrency, batch, maxFailures, graceMs, abandonMs, backoff };
+  return { ...options, watch, concurrency, batch, maxFailures, graceMs, abandonMs, backoff, onResult };
 }

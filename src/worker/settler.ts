@@ -18,6 +18,8 @@ export interface Settlement extends GiveBack {
   readonly action: Action;
   /** How long the handler ran, ms. */
   readonly ms: number;
+  /** What the handler threw, if it failed. */
+  readonly thrown: unknown;
 }
 
 /** What to do with the jobs of a call that threw `error`; undefined: the handler succeeded. */
@@ -56,9 +58,10 @@ export class Settler {
 
   settle({ queue, jobs, started }: Call, action: Action, error: unknown, stopping: boolean): void {
     const ms = performance.now() - started;
-    const message = action === 'retry' || action === 'dead' ? messageOf(error) : undefined;
+    const failed = action === 'retry' || action === 'dead';
+    const [message, thrown] = failed ? [messageOf(error), error] : [];
     const settlements = jobs.map((job) => {
-      return { queue, job, action, ms, error: message, delayMs: this.#delayOf(job, action, error, stopping) };
+      return { queue, job, action, ms, error: message, thrown, delayMs: this.#delayOf(job, action, error, stopping) };
     });
     const waiting = this.#waiting.get(queue);
     if (waiting) {

@@ -1,6 +1,7 @@
 import type { Attributes } from '../model/attributes.js';
 import type { Job } from '../model/job.js';
-import { parseDuration } from '../model/time.js';
+import { printable } from '../model/text.js';
+import { formatDuration, parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
 
@@ -103,6 +104,41 @@ export interface TaskResult {
   readonly ms: number;
   /** The message of what the handler threw, if it failed. */
   readonly error: string | undefined;
+  /** What the handler threw, if it failed. */
+  readonly thrown: unknown;
   /** How long a retried job waits, ms. */
   readonly delayMs: number | undefined;
+}
+
+/**
+ * Returns what `onResult` is by default: it tells the failure of each job on stderr, with the stack of what was thrown.
+ * If a call failed with several jobs, the stack is told with the first of them.
+ */
+export function failureTeller(): (result: TaskResult) => void {
+  let told: unknown;
+  return ({ queue, job, outcome, error, thrown, delayMs }) => {
+    if (error === undefined) return;
+    const then = delayMs === undefined ? outcome : `retry in ${formatDuration(delayMs)}`;
+    // Dead and Retry say what they mean: where they were thrown does not matter.
+    const short = thrown instanceof Dead || thrown instanceof Retry || thrown === told;
+    // It may quote the payload, which must not control a terminal.
+    const text = (short ? error : stackOf(thrown, error)).replace(CONTROL, (c) => printable(c).slice(1, -1));
+    told = thrown;
+    console.error(
+      `delayq: ${queue.name}: job ${printable(job.id)} failed at attempt ${job.attempt} (${then}): ${text}`,
+    );
+  };
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: this is what it is for
+const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+
+/** The stacks of an error and its causes; `otherwise` if it has none. */
+function stackOf(thrown: unknown, otherwise: string): string {
+  const stacks: string[] = [];
+  for (let one = thrown as Error | undefined; typeof one?.stack === 'string' && stacks.length < 5; ) {
+    stacks.push(one.stack);
+    one = one.cause as Error | undefined;
+  }
+  return stacks.join('\ncaused by: ') || otherwise;
 }

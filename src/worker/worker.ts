@@ -3,7 +3,13 @@ import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import { JobBuffer, SURPLUS_MS } from './buffer.js';
 import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
-import { type CheckedOptions, checkOptions, type WorkerOptions } from './options.js';
+import {
+  type BatchWorkerOptions,
+  type CheckedOptions,
+  checkOptions,
+  checkSingle,
+  type WorkerOptions,
+} from './options.js';
 import { poll } from './poller.js';
 import { type Call, Runner } from './runner.js';
 import { actionOf, type Settlement, Settler } from './settler.js';
@@ -36,6 +42,7 @@ export class BatchWorker {
   readonly #settler: Settler;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
 
+  #running: Promise<Summary> | undefined;
   #fetches: AsyncGenerator<Taken> | undefined;
   /** How many jobs the fetch under way has asked for; 0: none is under way. */
   #fetching = 0;
@@ -53,11 +60,7 @@ export class BatchWorker {
   #finish: (() => void) | undefined;
 
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
-  constructor(
-    queues: Queue | readonly Queue[],
-    handler: (tasks: Task[]) => unknown,
-    options: WorkerOptions & { batch?: number | undefined } = {},
-  ) {
+  constructor(queues: Queue | readonly Queue[], handler: (tasks: Task[]) => unknown, options: BatchWorkerOptions = {}) {
     this.#queues = Array.isArray(queues) ? queues : [queues as Queue];
     this.#options = checkOptions(options);
     const { concurrency, batch, ratePerSecond, backoff, watch, graceMs, onTrouble } = this.#options;
@@ -90,7 +93,12 @@ export class BatchWorker {
    * have not started were given back; jobs that could not be settled are delivered again when their leases expire.
    */
   async run(): Promise<Summary> {
-    if (this.#fetches) throw new DelayqError('usage', 'this worker has already run', { next: 'create a new one' });
+    if (this.#running) throw new DelayqError('usage', 'this worker has already run', { next: 'create a new one' });
+    this.#running = this.#run();
+    return this.#running;
+  }
+
+  async #run(): Promise<Summary> {
     const { signal, forMs, graceMs, onDrained } = this.#options;
     this.#fetches = poll(this.#queues, {
       ...this.#options,
@@ -137,6 +145,12 @@ export class BatchWorker {
     this.#settler.release(this.#buffer.clear());
     if (this.#busy > 0) this.#graceTimer = setTimeout(() => this.#runner.stop(), Math.min(graceMs, LONGEST_TIMER_MS));
     this.#advance();
+  }
+
+  /** Stops the run, and waits for its end: for `await using`. What the run throws, {@link BatchWorker.run} throws. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.stop();
+    await this.#running?.catch(() => {});
   }
 
   /** Handler calls that run or are about to. */
@@ -240,10 +254,14 @@ export class BatchWorker {
     this.#advance();
   }
 
-  #settled({ queue, job, action, ms, error }: Settlement, outcome: TaskOutcome, delayMs: number | undefined): void {
+  #settled(
+    { queue, job, action, ms, error, thrown }: Settlement,
+    outcome: TaskOutcome,
+    delayMs: number | undefined,
+  ): void {
     this.#counts[outcome] += 1;
     const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';
-    this.#options.onResult?.({ queue, job, outcome, reason, ms, error, delayMs });
+    this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }
 
   /** Ends the run, which then throws `error`. Stops it, unless the jobs that were taken are handled first. */
@@ -258,6 +276,6 @@ export class BatchWorker {
 export class Worker extends BatchWorker {
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
   constructor(queues: Queue | readonly Queue[], handler: (task: Task) => unknown, options: WorkerOptions = {}) {
-    super(queues, ([task]) => handler(task as Task), { ...options, batch: 1 });
+    super(queues, ([task]) => handler(task as Task), { ...checkSingle(options), batch: 1 });
   }
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   BatchWorker,
   Connection,
@@ -25,6 +25,14 @@ const forever = (task: Task) =>
   new Promise<never>((_, reject) => {
     task.signal.addEventListener('abort', () => reject(task.signal.reason as Error));
   });
+
+/** What workers tell on stderr. */
+let told: string[] = [];
+beforeEach(() => {
+  told = [];
+  vi.spyOn(console, 'error').mockImplementation((text: string) => told.push(text));
+});
+afterEach(() => vi.restoreAllMocks());
 
 /** Works off what is due and returns what became of it. */
 async function workOff(queue: Queue, handler: (task: Task) => unknown, options: WorkerOptions = {}) {
@@ -354,6 +362,71 @@ describe('a worker', () => {
   });
 });
 
+describe('a failure of a handler', () => {
+  const failing = async (handler: () => unknown, options: WorkerOptions = {}) => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a', at: 1 });
+    await new Worker(queue, handler, { watch: false, backoff: [60_000], ...options }).run();
+    return queue.name;
+  };
+
+  it('is told once on stderr, with the stack and its causes', async () => {
+    const name = await failing(() => {
+      throw new Error('HTTP 500', { cause: new Error('connection refused') });
+    });
+    expect(told).toHaveLength(1);
+    const [first, ...rest] = (told[0] as string).split('\n');
+    expect(first).toBe(`delayq: ${name}: job "a" failed at attempt 1 (retry in 1m): Error: HTTP 500`);
+    expect(rest[0]).toContain('worker.test.ts:');
+    expect(rest).toContain('caused by: Error: connection refused');
+  });
+
+  it('that the handler wants is told in a line', async () => {
+    const name = await failing(() => {
+      throw new Dead('no such order');
+    });
+    expect(told).toEqual([`delayq: ${name}: job "a" failed at attempt 1 (dead): no such order`]);
+  });
+
+  it('with something that is no error is told', async () => {
+    const name = await failing(() => Promise.reject('text'));
+    expect(told).toEqual([`delayq: ${name}: job "a" failed at attempt 1 (retry in 1m): text`]);
+  });
+
+  it('cannot control the terminal', async () => {
+    await failing(() => {
+      throw new Error('\x1b[31mred\x9b');
+    });
+    expect(told[0]).toContain('Error: \\u001b[31mred\\u009b\n');
+  });
+
+  it('of a batch is told for each job, and its stack once', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(3).map((n) => ({ payload: n, id: `${n}`, at: 1 + n })));
+    const fail = () => Promise.reject(new Error('no database'));
+    await new BatchWorker(queue, fail, { watch: false, backoff: [60_000] }).run();
+    expect(told.map((text) => text.split('\n').length > 1)).toEqual([true, false, false]);
+    expect(told.map((text) => /job "(.)".*no database/.exec(text)?.[1])).toEqual(['0', '1', '2']);
+  });
+
+  it('is left to onResult, which gets what was thrown', async () => {
+    const error = new Error('no');
+    const results: TaskResult[] = [];
+    await failing(() => Promise.reject(error), { onResult: (result) => results.push(result) });
+    expect(results).toMatchObject([{ outcome: 'retried', error: 'no' }]);
+    expect(results[0]?.thrown).toBe(error);
+    expect(told).toEqual([]);
+  });
+
+  it('is not what success, release and a lost lease are', async () => {
+    await failing(() => {});
+    await failing(() => {
+      throw new Release(60_000);
+    });
+    expect(told).toEqual([]);
+  });
+});
+
 describe('a lease', () => {
   it('is renewed while the handler runs', async () => {
     const queue = freshQueue();
@@ -435,6 +508,46 @@ describe('a handler that takes too long', () => {
     );
     expect(seen).toEqual(['stuck', 'next']);
     expect(summary).toMatchObject({ retried: 1, acked: 1 });
+  });
+});
+
+describe('a worker at the end of its block (await using)', () => {
+  it('stops, and is waited for', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const { opened, open } = gate();
+    let state = 'waiting';
+    const worker = new Worker(queue, async () => {
+      state = 'started';
+      await opened;
+      state = 'ended';
+    });
+    const run = worker.run();
+    await until(() => state === 'started');
+    const disposed = worker[Symbol.asyncDispose]();
+    open();
+    await disposed;
+    expect(state).toBe('ended');
+    expect(await queue.counts()).toMatchObject({ active: 0, stats: { acked: 1 } });
+    expect(await run).toMatchObject({ acked: 1 });
+  });
+
+  it('leaves its error to the run, and need not have run', async () => {
+    await new Worker(freshQueue(), () => {})[Symbol.asyncDispose]();
+    const queue = freshQueue();
+    await admin.set(key(queue.name, 'pending'), 'wrong type');
+    const worker = new Worker(queue, () => {});
+    const run = worker.run();
+    run.catch(() => {});
+    await worker[Symbol.asyncDispose]();
+    await expect(run).rejects.toMatchObject({ code: 'config' });
+  });
+
+  it('closes a connection', async () => {
+    const redis = new Connection(redisUrl);
+    await redis.connect();
+    await redis[Symbol.asyncDispose]();
+    await expect(redis.now()).rejects.toMatchObject({ code: 'usage' });
   });
 });
 
