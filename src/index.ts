@@ -44,7 +44,7 @@ export type {
   Outcome,
   StoredJob,
 } from './model/job.js';
-export { JsonText, MAX_PAYLOAD } from './model/payload.js';
+export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
 export type { Settings, SettingsChange } from './model/settings.js';
 export type { BatchResult } from './queue/batches.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';

@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { cpSync, existsSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import * as api from '../src/index.js';
+import { documents, read } from './support/examples.js';
 import { temporaryDirectory } from './support/temporary.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const read = (path: string) => readFileSync(join(root, path), 'utf8');
 
 function run(command: string, args: string[], options: { cwd?: string; env?: Record<string, string> } = {}) {
   const env = { ...process.env, ...options.env };
@@ -35,12 +35,6 @@ describe('the generated pages', () => {
     expect(stderr).toContain('next: npm run docs');
   });
 });
-
-/** All documents of the repository, as paths. */
-const documents = readdirSync(root, { recursive: true, encoding: 'utf8', withFileTypes: true })
-  .map(({ parentPath, name }) => relative(root, join(parentPath, name)))
-  .filter((path) => path.endsWith('.md') && !/(^|\/)(node_modules|dist|\.git)\//.test(path))
-  .sort();
 
 /** The lines of a document, without those of code blocks, which become empty. */
 function linesOutsideCode(path: string): string[] {

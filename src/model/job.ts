@@ -17,7 +17,7 @@
  */
 import { type Attributes, packAttributes } from './attributes.js';
 import { newId } from './id.js';
-import { jsonOf } from './payload.js';
+import { type Bytes, jsonOf } from './payload.js';
 import { LONGEST_MS, parseDuration, parseInstant } from './time.js';
 import { checkCount, checkDue, checkId, keysOf } from './validate.js';
 
@@ -103,7 +103,7 @@ export interface Job {
   /** Proves that the caller holds its lease. */
   readonly receipt: string;
   /** The payload's bytes, as stored. */
-  readonly payload: Buffer;
+  readonly payload: Bytes;
   /** What it was enqueued with besides its payload; empty if nothing. */
   readonly attributes: Attributes;
   /** Only for a job that was removed on delivery (lease 0): its record, for putting it back. */
@@ -182,7 +182,7 @@ export interface StoredJob {
   readonly ttl: number | undefined;
   readonly attributes: Attributes;
   /** The payload's bytes as stored. Undefined: it has none. */
-  readonly payload: Buffer | undefined;
+  readonly payload: Bytes | undefined;
   /** Only for a job that an unfinished move holds: the destination queue, and the state it was in before. */
   readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }

@@ -1,6 +1,12 @@
 import { isUtf8 } from 'node:buffer';
 import { DelayqError } from './errors.js';
 
+/**
+ * A Buffer that is not in shared memory, as fetch() and others want it. Older TypeScript has no `Buffer<ArrayBuffer>`:
+ * this is what it calls `Buffer`.
+ */
+export type Bytes = ReturnType<typeof Buffer.alloc>;
+
 /** The largest payload, bytes. */
 export const MAX_PAYLOAD = 8 * 1024 * 1024;
 

@@ -1,3 +1,4 @@
+import type { Bytes } from '../model/payload.js';
 import type { Reply } from './connection.js';
 
 // Other software may have written anything into the keys of a queue, so nothing here throws.
@@ -5,7 +6,7 @@ import type { Reply } from './connection.js';
 export const text = (reply: Reply | undefined) =>
   Buffer.isBuffer(reply) ? reply.toString('utf8') : String(reply ?? '');
 export const number = (reply: Reply | undefined) => Number(text(reply));
-export const bytes = (reply: Reply | undefined) => (reply as Buffer | null | undefined) ?? undefined;
+export const bytes = (reply: Reply | undefined) => (reply as Bytes | null | undefined) ?? undefined;
 
 /** The latest time that is returned, ms since 1970: what a Date can hold, less a day, which time zones need. */
 export const FURTHEST = 8.64e15 - 86_400_000;

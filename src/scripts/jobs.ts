@@ -1,6 +1,7 @@
 import { NO_ATTRIBUTES, readAttributes } from '../model/attributes.js';
 import { type Id, idOf } from '../model/id.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
+import type { Bytes } from '../model/payload.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys, Wake } from '../redis/keys.js';
 import { number, rows, text, time } from '../redis/replies.js';
@@ -85,7 +86,7 @@ export async function drain(
     const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
     const id = text(reply[i]);
     const due = time(reply[i + 1]);
-    const payload = reply[i + 3] as Buffer;
+    const payload = reply[i + 3] as Bytes;
     const attributes = record ? readAttributes(parseRecord(text(record))) : NO_ATTRIBUTES;
     const job = { id, due, attempt, failures, tries, receipt, payload, attributes };
     // Without a lease the job is no longer in Redis, and this is all there is to put it back with.

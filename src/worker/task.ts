@@ -1,5 +1,6 @@
 import type { Attributes } from '../model/attributes.js';
 import type { Job } from '../model/job.js';
+import type { Bytes } from '../model/payload.js';
 import { printable } from '../model/text.js';
 import { formatDuration, parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
@@ -55,7 +56,7 @@ export class Task implements Job {
   readonly failures: number;
   readonly tries: number;
   readonly receipt: string;
-  readonly payload: Buffer;
+  readonly payload: Bytes;
   readonly attributes: Attributes;
   readonly #call: { readonly signal: AbortSignal };
 
