@@ -195,7 +195,7 @@ async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Prom
     if (type === want || type === 'none') continue;
     throw new DelayqError('usage', `${printable(name)} is not a ${want === 'zset' ? 'sorted set' : want}`, {
       why: `its type is ${type}`,
-      next: 'use --zset for the key with ids and times, --hash for the key with ids and values',
+      next: 'zset is for the key with ids and times, hash for the key with ids and values',
     });
   }
 }
@@ -209,7 +209,7 @@ async function checkUnit(redis: Connection, zset: string, unit: 's' | 'ms'): Pro
   const [, sample] = (await redis.call('ZRANGEBYSCORE', zset, first, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)) as Reply[];
   throw new DelayqError('usage', `the times in ${printable(zset)} do not look like ${UNITS[unit]}`, {
     why: `${odd} of ${ms + s} would be ${unit === 's' ? 'after the year 5138' : 'in 1970 to 1973'}, such as ${text(sample)}`,
-    next: `nothing was changed; if they are ${UNITS[other]}, use --unit ${other}`,
+    next: `nothing was changed; if they are ${UNITS[other]}, set the unit to ${other}`,
   });
 }
 

@@ -61,7 +61,7 @@ export function unknownOutcome(ids: string[], why: string): DelayqError {
   const one = ids.length === 1;
   return new DelayqError('unknown', `${one ? `job ${ids[0]}` : `${ids.length} jobs`} may or may not be enqueued`, {
     why,
-    next: `repeat with ${one ? `--id ${ids[0]}` : 'the same ids'}: that makes no second job while the first still exists`,
+    next: `repeat with ${one ? `the id ${ids[0]}` : 'the same ids'}: that makes no second job while the first still exists`,
     ids,
   });
 }

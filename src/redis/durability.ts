@@ -207,7 +207,7 @@ function explained(error: DelayqError, address: string): DelayqError {
 export function unconfirmed(jobs: readonly Enqueued[], { doubt, next }: Doubt): DelayqError {
   const one = jobs.length === 1;
   const which = one ? `job ${jobs[0]?.id} is` : `${jobs.length} jobs are`;
-  const repeat = `repeat with ${one ? `--id ${jobs[0]?.id}` : 'the same ids'} until it is confirmed`;
+  const repeat = `repeat with ${one ? `the id ${jobs[0]?.id}` : 'the same ids'} until it is confirmed`;
   return new DelayqError('unknown', `${which} enqueued, but ${one ? 'its' : 'their'} durability is unknown`, {
     why: doubt,
     next: `${next ? `${next}; then ` : ''}${repeat}: that makes no second job while the first still exists`,

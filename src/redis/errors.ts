@@ -57,9 +57,9 @@ export function errorFromReply(error: Error, address: string): DelayqError {
   if (/DB index|unknown command|unknown Redis command/i.test(text)) {
     return make('config', 'check the database number in the Redis URL, and that Redis is 6.2 or newer');
   }
-  return new DelayqError('internal', `Redis at ${address} did not understand a call of delayq`, {
+  return new DelayqError('internal', `Redis at ${address} did not understand a call`, {
     why: text,
-    next: 'please report this as a bug, with the version of Redis',
+    next: 'check the command, if it is your own; otherwise please report this as a bug, with the version of Redis',
     cause: error,
   });
 }

@@ -50,6 +50,16 @@ describe('a SIGKILL of enqueue (failures 1)', () => {
   });
 });
 
+describe('a call that Redis does not understand', () => {
+  it('is not called a bug of delayq if the caller may have written it', async () => {
+    await expect(connection.call('GET')).rejects.toMatchObject({
+      message: expect.stringMatching(/did not understand a call$/),
+      why: expect.stringContaining('wrong number of arguments'),
+      next: expect.stringMatching(/^check the command, if it is your own/),
+    });
+  });
+});
+
 describe('Redis that is down', () => {
   it('is reported by every command within 6 s: exit 69, address, cause and what to do (failures 28)', async () => {
     const port = await freePort();

@@ -126,7 +126,7 @@ describe.runIf(binary)('--durable', () => {
       code: 'unknown',
       message: 'job a is enqueued, but its durability is unknown',
       why: expect.stringMatching(/^Redis at .* writes no AOF/),
-      next: expect.stringMatching(/^turn it on .*; then repeat with --id a until it is confirmed/),
+      next: expect.stringMatching(/^turn it on .*; then repeat with the id a until it is confirmed/),
       ids: ['a'],
       stored: true,
     });
@@ -212,7 +212,7 @@ describe('--replicas', () => {
     expect(first).toMatchObject({ code: 75, stdout: '' });
     const [, id = ''] =
       /job (\w+) is enqueued, but its durability is unknown\n.*0 of 1 replicas/.exec(first.stderr) ?? [];
-    expect(first.stderr).toContain(`repeat with --id ${id} until it is confirmed`);
+    expect(first.stderr).toContain(`repeat with the id ${id} until it is confirmed`);
     expect(await payloads(primary)).toEqual({ [id]: '1' });
     replica.signal('SIGCONT');
     const again = await delayq(['enqueue', '--replicas', '1', '--json', '--id', id, 'q', '1'], via(primary.url));
@@ -326,7 +326,7 @@ describe('--replicas', () => {
       code: 'unknown',
       message: 'job a is enqueued, but its durability is unknown',
       why: "Redis's reply was lost, and the repeat failed: 0 of 1 replicas answered within 1 s",
-      next: expect.stringMatching(/^repeat with --id a until it is confirmed/),
+      next: expect.stringMatching(/^repeat with the id a until it is confirmed/),
       ids: ['a'],
       stored: true,
     });

@@ -26,7 +26,7 @@ describe('a lost reply', () => {
     through.fault = { word: 'EVAL', kind: 'cut', times: 100 };
     const { code, stdout, stderr } = await delayq(['enqueue', queue.name, '1'], via(through.url));
     expect({ code, stdout }).toEqual({ code: 75, stdout: '' });
-    const id = /repeat with --id (\w+)/.exec(stderr)?.[1] as string;
+    const id = /repeat with the id (\w+)/.exec(stderr)?.[1] as string;
     expect(await delayq(['enqueue', '--id', id, queue.name, '1'])).toMatchObject({ code: 0, stdout: `${id}\n` });
     expect(await admin.hgetall(key(queue.name, 'payload'))).toEqual({ [id]: '1' });
   });

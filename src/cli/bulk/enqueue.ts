@@ -237,8 +237,8 @@ class Sender {
     ];
     return new DelayqError('unknown', `in doubt: ${doubts.join('; ')}`, {
       why: failure.why,
-      // --id is for a single job; lines of --jobs have their ids.
-      next: failure.next?.replace(`--id ${failure.ids[0]}`, 'the same ids'),
+      // It is that of one batch, which may have a single job.
+      next: failure.next?.replace(`the id ${failure.ids[0]}`, 'the same ids'),
       cause: failure,
     });
   }

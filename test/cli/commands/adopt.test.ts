@@ -78,7 +78,7 @@ describe('delayq adopt', () => {
     const { code, stderr } = await delayq([...foreign.args, '--unit', unit, foreign.name]);
     expect(code).toBe(64);
     expect(stderr).toMatch(/do not look like (milli)?seconds/);
-    expect(stderr).toContain(`use --unit ${other}`);
+    expect(stderr).toContain(`set the unit to ${other}`);
     expect(await admin.zcard(foreign.zset)).toBe(6);
     expect(await admin.exists(key(foreign.name, 'pending'))).toBe(0);
     expect(await admin.sismember('delayq:queues', foreign.name)).toBe(0);
