@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, wr
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pack, QUIET, unpack } from './support/package.js';
 import { Server } from './support/server.js';
 import { temporaryDirectory } from './support/temporary.js';
 
@@ -13,15 +14,6 @@ const NOBODY = 65_534;
 function run(command: string, args: string[], options: SpawnSyncOptions = {}) {
   const { status, stdout, stderr } = spawnSync(command, args, { cwd: root, timeout: 50_000, ...options });
   return { status, stdout: String(stdout), stderr: String(stderr) };
-}
-
-/** Without the network: what the package depends on is in the bundle of the command line already. */
-const QUIET = ['--ignore-scripts', '--offline', '--no-audit', '--no-fund', '--no-update-notifier', '--silent'];
-
-function pack(from: string, to: string): string {
-  const { status, stdout, stderr } = run('npm', ['pack', ...QUIET, '--pack-destination', to], { cwd: from });
-  expect({ status, stderr }).toMatchObject({ status: 0 });
-  return join(to, stdout.trim());
 }
 
 const directory = temporaryDirectory();
@@ -35,12 +27,13 @@ beforeAll(() => {
   chmodSync(directory, 0o755);
   // A cache that an earlier run may have left must not be published.
   writeFileSync(join(root, 'dist/cli/0000000000000000-test.cache'), '');
-  expect(run('tar', ['xzf', pack(root, directory), '-C', directory]).status).toBe(0);
+  unpack(directory);
   rmSync(join(root, 'dist/cli/0000000000000000-test.cache'));
   files = readdirSync(contents, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map(({ parentPath, name }) => join(parentPath, name).slice(contents.length + 1))
     .sort();
+  // What it depends on is in the bundle of the command line already, and would come from the network.
   const { dependencies: _, ...manifest } = JSON.parse(readFileSync(join(contents, 'package.json'), 'utf8'));
   writeFileSync(join(contents, 'package.json'), JSON.stringify(manifest));
   mkdirSync(prefix);
