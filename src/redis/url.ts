@@ -86,6 +86,20 @@ export function hasLogin(text: string): boolean {
 /** Precedes a login, also in a mistyped URL. */
 const BEGIN = /:\/\/|(?<=\b(?:rediss?|unix)):?\/{1,2}/gi;
 
+/** A port, not the beginning of a password. */
+const PORT = /^\d{1,5}(?![^\s/?#"',;:.)\]}\\\u2026])/;
+
+/**
+ * Returns what looks like user and password after a :// where no @ ends the word: the host was forgotten, or the
+ * password has a blank.
+ */
+function unfinished(text: string): string {
+  const [word = '', before = '', after = ''] = /^([^\s:/?#@[\]"']+:)([^\s@"']+)(?!\S*@)/.exec(text) ?? [];
+  if (word === '' || PORT.test(after)) return '';
+  const [, rest = ''] = /^(.*)@/.exec(text.slice(word.length)) ?? [];
+  return before + after + rest;
+}
+
 /** Longer words must be payloads, not URLs. */
 const LONGEST_URL = 4_096;
 
@@ -114,7 +128,7 @@ export function loginHider(words: readonly string[]): (text: string) => string {
       // A part of only the user could also be a host name, which is not a secret.
       return end > user.length || end === login.length ? at + end : at;
     });
-    return Math.max(...ends, at + loginOf(text.slice(0, at + word.length), at).length);
+    return Math.max(...ends, at + (loginOf(text.slice(0, at + word.length), at) || unfinished(text.slice(at))).length);
   };
   return (text) => {
     let hidden = '';

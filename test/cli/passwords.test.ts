@@ -94,6 +94,13 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
     ]);
   }, 60_000);
 
+  it('nor without an @, on the command line and in lines of --jobs', async () => {
+    expect((await delayq(['list', 'redis://me:s3cret'])).stderr).toContain('redis://…');
+    const job = JSON.stringify({ payload: 1, at: 'redis://me:s3cret and@h' });
+    const { stderr } = await delayq(['enqueue', '--jobs', 'q', '-'], { input: `${job}\n` });
+    expect(stderr).toContain('redis://…@h');
+  });
+
   it('nor when it opens Redis, to those who ask for a log, nor told to a handler', async () => {
     const server = await during(Server.start({ tcp: true }));
     for (const password of passwords) {

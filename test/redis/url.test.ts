@@ -95,11 +95,22 @@ describe('a text that contains a URL (failures 38)', () => {
     );
   });
 
+  it.each([
+    ['redis://user:pw', 'redis://…'],
+    ['"redis://user:12pw" cannot name a queue', '"redis://…" cannot name a queue'],
+    ['line 1: "redis://me:a b@h:1/2" is not a time', 'line 1: "redis://…@h:1/2" is not a time'],
+    ['unix://me:pw', 'unix://…'],
+  ])('%j is shown without a login that no @ ends, or that has a blank', (text, shown) =>
+    expect(loginHider([])(text)).toBe(shown),
+  );
+
   it('is shown without the login of an unknown URL, and otherwise unchanged', () => {
     const hide = loginHider(['unix:///run/a@b', 'redis://redis:pw@redis.example.com']);
     expect(hide('line 3: {"url":"redis://me:p@ss@h:1/2"} and x@y')).toBe('line 3: {"url":"redis://…@h:1/2"} and x@y');
     for (const text of [
       'cannot reach Redis at redis://redis.example.com:6379',
+      'cannot reach Redis at redis://127.0.0.1:6379: see redis://h:1/2, (redis://h:1) and redis://h:63...',
+      'redis://[::1]:6379 and unix:///run/a:b',
       'unix:///run/a@b: no such socket',
       'a://b, mail to me@example.com',
       '',
