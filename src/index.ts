@@ -1,12 +1,16 @@
 import { Connection } from './redis/connection.js';
+import type { ConnectOptions } from './redis/url.js';
 
 /**
- * Connects to Redis; the default URL is redis://127.0.0.1:6379. Call `close()` on the connection when you are done.
+ * Connects to Redis: at a URL (`redis://`, `rediss://` or `unix://`) or by options; the default is
+ * redis://127.0.0.1:6379. A client of another library is not accepted: its settings may send a script twice. Call
+ * `close()` on the connection when you are done.
  *
- * Throws `usage` for an invalid URL, and `unreachable`, `refused` or `config`, within 6 s, if it cannot connect.
+ * Throws `usage` for an invalid URL or option, and `unreachable`, `refused` or `config`, within 6 s, if it cannot
+ * connect.
  */
-export async function connect(url?: string): Promise<Connection> {
-  const redis = new Connection(url);
+export async function connect(to?: string | ConnectOptions): Promise<Connection> {
+  const redis = new Connection(to);
   await redis.connect();
   return redis;
 }
@@ -51,6 +55,7 @@ export type { EnqueueOptions } from './queue/enqueuer.js';
 export { type NackOptions, Queue } from './queue/queue.js';
 export { Connection, type Reply } from './redis/connection.js';
 export type { Durability } from './redis/durability.js';
+export type { ConnectOptions, TlsOptions } from './redis/url.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
 export type { Holder, Snapshot } from './scripts/inspect.js';
 export type { Drained } from './scripts/jobs.js';

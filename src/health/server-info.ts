@@ -36,7 +36,7 @@ export function role(info: Info): Finding {
   if (info.role === 'master') return fine('role', 'this is a primary');
   const primary = `${info.master_host}:${info.master_port}`;
   const why = 'a replica does not accept writes: nothing can be enqueued or drained here';
-  return bad('fail', 'role', `a replica of ${primary}`, why, `use the primary instead: --redis redis://${primary}`);
+  return bad('fail', 'role', `a replica of ${primary}`, why, `connect to the primary instead: redis://${primary}`);
 }
 
 /** Checks that Redis does not delete keys when it is full. */

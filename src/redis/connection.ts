@@ -1,7 +1,10 @@
-import type { Redis } from 'ioredis';
+import type { Redis, RedisOptions } from 'ioredis';
 import { DelayqError } from '../model/errors.js';
-import { connectionFault, DEADLINE_MS, errorFromReply } from './errors.js';
-import { DEFAULT_URL, parseUrl } from './url.js';
+import { type Address, addressOf } from './address.js';
+import { DEADLINE_MS, errorFromReply, LIBRARY_NAMES, type SettingNames } from './errors.js';
+import { connectionFault, isForeign, unconnected } from './faults.js';
+import { Link } from './link.js';
+import { type ConnectOptions, DEFAULT_URL } from './url.js';
 
 /** A reply of Redis, as {@link Connection.call} returns it. Strings are bytes. */
 export type Reply = number | null | Buffer | Reply[];
@@ -23,7 +26,9 @@ let Command: typeof import('ioredis').Command;
  * a call twice, and every call ends within a time limit.
  */
 export class Connection {
-  readonly #address: ReturnType<typeof parseUrl>;
+  readonly #address: Address;
+  readonly #names: SettingNames;
+  readonly #link: Link;
   #client: Redis | undefined;
   #connecting: Promise<Redis> | undefined;
   #trouble: Error | undefined;
@@ -31,9 +36,11 @@ export class Connection {
   #dropped: { readonly stream: Redis['stream']; readonly ended: Promise<void> } | undefined;
   #closed = false;
 
-  /** Throws `usage` if the URL is invalid. Does not connect yet. */
-  constructor(url: string = DEFAULT_URL) {
-    this.#address = parseUrl(url);
+  /** Throws `usage` if `to` is invalid. Does not connect yet. `names` are those of the settings, for errors. */
+  constructor(to: string | ConnectOptions = DEFAULT_URL, names: SettingNames = LIBRARY_NAMES) {
+    this.#address = addressOf(to, names);
+    this.#names = names;
+    this.#link = new Link(this.#address, names);
   }
 
   /** The address without user and password. */
@@ -42,8 +49,8 @@ export class Connection {
   }
 
   /**
-   * Connects now instead of on the first call. Throws `unreachable`, or `refused` or `config` if Redis rejects the
-   * connection, within 6 s.
+   * Connects now instead of on the first call. Throws within 6 s: `unreachable`; `refused` or `config` if Redis rejects
+   * the connection; `config` if the server is not Redis, or a file for TLS cannot be used.
    */
   async connect(): Promise<void> {
     await this.#ready();
@@ -58,17 +65,27 @@ export class Connection {
     return this.#connecting;
   }
 
-  async #make(connectionName: string): Promise<Redis> {
+  async #make(connectionName: string, link: Link): Promise<Redis> {
     // Loaded on demand: it is most of the start-up time, and not every command connects.
-    const { Command: loaded, Redis } = await import('ioredis');
+    const { AbstractConnector, Command: loaded, Redis } = await import('ioredis');
     Command = loaded;
+    const { options, tls } = this.#address;
     return new Redis({
-      ...this.#address.options,
+      ...(options as RedisOptions),
+      // ioredis then waits until the stream is secure; the link makes it so.
+      ...(tls && { tls: {} }),
+      Connector: class extends AbstractConnector {
+        override async connect() {
+          this.stream = link.open();
+          return this.stream;
+        }
+      } as unknown as NonNullable<RedisOptions['Connector']>,
       connectionName,
       lazyConnect: true,
       protocol: 2,
       replyMapping: 'legacy',
-      connectTimeout: DEADLINE_MS,
+      // Later than ours, which knows what was still missing.
+      connectTimeout: DEADLINE_MS + 500,
       commandTimeout: DEADLINE_MS,
       maxRetriesPerRequest: 0,
       // It would repeat scripts whose reply was lost.
@@ -82,9 +99,16 @@ export class Connection {
     });
   }
 
+  /** Connects `client`, unless `isOver` says that this is no longer wanted. */
+  async #join(client: Redis, link: Link, isOver: () => boolean): Promise<void> {
+    await link.prepare();
+    if (isOver() || this.#closed) throw new Error('Connection is closed.');
+    await client.connect();
+  }
+
   async #open(): Promise<Redis> {
     if (!this.#client) {
-      this.#client = await this.#make('delayq');
+      this.#client = await this.#make('delayq', this.#link);
       // The cause of a failed connection is emitted here; connect() does not reject with it.
       this.#client.on('error', (error: Error) => {
         this.#trouble ??= error;
@@ -93,27 +117,29 @@ export class Connection {
     const client = this.#client;
     this.#trouble = undefined;
     let timer: NodeJS.Timeout | undefined;
+    let isOver = false;
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error(`no answer within ${DEADLINE_MS / 1000} s`)), DEADLINE_MS);
+      timer = setTimeout(() => reject(Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' })), DEADLINE_MS);
     });
     try {
-      const opened = client.connect();
+      const opened = this.#join(client, this.#link, () => isOver);
       opened.catch(() => {});
       await Promise.race([opened, late]);
       // A failed SELECT is only an event, but continuing would write to another database.
       if (this.#trouble) throw this.#trouble;
+      if (isForeign(this.#link.greeting)) throw new Error('not a reply of Redis');
       return client;
     } catch (error) {
+      isOver = true;
       // The next attempt cannot start before this one has ended.
       await this.#drop(client);
       const cause = this.#trouble ?? (error as Error);
+      if (cause instanceof DelayqError) throw cause;
       const code = (cause as NodeJS.ErrnoException).code;
-      if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) throw errorFromReply(cause, this.address);
-      throw new DelayqError('unreachable', `cannot reach Redis at ${this.address}`, {
-        why: connectionFault(cause),
-        next: 'start Redis there (redis-server), or set another URL with --redis or DELAYQ_REDIS_URL',
-        cause,
-      });
+      if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) {
+        throw errorFromReply(cause, this.address, this.#names);
+      }
+      throw unconnected(cause, this.#address, this.#names, this.#link);
     } finally {
       clearTimeout(timer);
     }
@@ -160,7 +186,7 @@ export class Connection {
    */
   async #drop(client: Redis): Promise<void> {
     const { stream } = client;
-    if (client.status === 'end') return;
+    if (client.status === 'wait' || client.status === 'end') return;
     if (this.#dropped?.stream !== stream) {
       const ended = new Promise<void>((resolve) => {
         client.once('end', resolve).disconnect();
@@ -185,7 +211,7 @@ export class Connection {
 
   #failed(client: Redis, error: Error): DelayqError {
     if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
-      return errorFromReply(error, this.address);
+      return errorFromReply(error, this.address, this.#names);
     }
     // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
     const sent = !/isn't writeable/.test(error.message);
@@ -213,18 +239,18 @@ export class Connection {
   listen(channels: string[], heard: (message: string) => void): { alive(): boolean; close(): void } {
     let client: Redis | undefined;
     let over = false;
+    const link = new Link(this.#address, this.#names);
     const close = () => {
       over = true;
       client?.disconnect();
     };
-    this.#make('delayq-wake')
+    this.#make('delayq-wake', link)
       .then(async (made) => {
         client = made;
-        if (over) return;
         client.on('error', () => {});
         client.on('close', close);
         client.on('message', (_channel: string, message: string) => heard(message));
-        await client.connect();
+        await this.#join(client, link, () => over);
         await client.subscribe(...channels);
       })
       .catch(close);

@@ -3,6 +3,27 @@ import { DelayqError } from '../model/errors.js';
 /** The time limit of a connection attempt and of each call, ms. A reply that arrives later is ignored. */
 export const DEADLINE_MS = 5_000;
 
+/** What the caller calls the settings of a connection: `set another URL with …`. */
+export interface SettingNames {
+  readonly url: string;
+  /** How to give a password so that no other user can see it. */
+  readonly password: string;
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
+  readonly servername: string;
+}
+
+/** The names of the library; the command line has its own. */
+export const LIBRARY_NAMES: SettingNames = {
+  url: 'connect()',
+  password: 'give connect() a password',
+  ca: 'tls.ca',
+  cert: 'tls.cert',
+  key: 'tls.key',
+  servername: 'tls.servername',
+};
+
 /** What to do about an error of Redis, by its first word. An unknown word means a bug in delayq. */
 const TEMPORARY: Record<string, string> = {
   LOADING: 'wait until Redis has loaded its data, then try again',
@@ -17,8 +38,7 @@ const TEMPORARY: Record<string, string> = {
   UNBLOCKED: 'the role of this server has changed: try again',
 };
 const REFUSED: Record<string, string> = {
-  NOAUTH: 'put the password into the Redis URL (DELAYQ_REDIS_URL)',
-  WRONGPASS: 'check the user and password in the Redis URL (DELAYQ_REDIS_URL)',
+  WRONGPASS: 'check the user and password',
   NOPERM: "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
   DENIED: "Redis runs in protected mode: set a password, or bind it to this client's network",
 };
@@ -26,7 +46,7 @@ const OTHER_NODE =
   'this node of a Redis Cluster does not serve the slot of this queue: connect to a server that is not clustered';
 const CONFIG: Record<string, string> = {
   LAYOUT: 'install a newer delayq on this machine',
-  WRONGTYPE: 'other software uses this key: rename it, or choose another --prefix',
+  WRONGTYPE: 'other software uses this key: rename it, or choose another prefix',
   MOVED: OTHER_NODE,
   ASK: OTHER_NODE,
   CROSSSLOT: 'this Redis Cluster does not keep the keys of a queue together',
@@ -34,7 +54,7 @@ const CONFIG: Record<string, string> = {
 };
 
 /** Converts an error reply of Redis. `address` is what people may see: without user and password. */
-export function errorFromReply(error: Error, address: string): DelayqError {
+export function errorFromReply(error: Error, address: string, names: SettingNames): DelayqError {
   // For AUTH it contains the password, and a log of an error usually includes its cause.
   if ('command' in error) delete error.command;
   // Errors inside scripts are wrapped: "… script: <sha>, on @user_script:3." or, in Redis 6, "ERR Error running script
@@ -44,42 +64,24 @@ export function errorFromReply(error: Error, address: string): DelayqError {
     .replace(/^ERR Error running script .*@user_script: ?\d+: -?/s, '')
     .replace(/^ERR (?=[A-Z]{3,} )/, '');
   const word = /^[A-Z]+/.exec(text)?.[0] ?? '';
-  const make = (code: 'temporary' | 'refused' | 'config', next: string | undefined) =>
-    new DelayqError(code, `Redis at ${address} refused the call`, { why: text, next, cause: error });
+  const make = (code: 'temporary' | 'refused' | 'config', next: string | undefined, why = text) =>
+    new DelayqError(code, `Redis at ${address} refused the call`, { why, next, cause: error });
   if (TEMPORARY[word]) return make('temporary', TEMPORARY[word]);
   if (REFUSED[word]) return make('refused', REFUSED[word]);
   // Before authentication Redis accepts only short commands, and reports longer ones as a protocol error.
-  if (/unauthenticated/.test(text)) return make('refused', REFUSED.NOAUTH);
+  if (word === 'NOAUTH' || /unauthenticated/.test(text)) {
+    return make('refused', names.password, `it requires a password: ${text}`);
+  }
   // Redis 7.0 reports NOPERM of a command inside a script like this.
   if (/user executing the script/.test(text)) return make('refused', REFUSED.NOPERM);
   if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text)) return make('refused', REFUSED.WRONGPASS);
   if (CONFIG[word]) return make('config', CONFIG[word]);
   if (/DB index|unknown command|unknown Redis command/i.test(text)) {
-    return make('config', 'check the database number in the Redis URL, and that Redis is 6.2 or newer');
+    return make('config', 'check the number of the database, and that Redis is 6.2 or newer');
   }
   return new DelayqError('internal', `Redis at ${address} did not understand a call`, {
     why: text,
     next: 'check the command, if it is your own; otherwise please report this as a bug, with the version of Redis',
     cause: error,
   });
-}
-
-const REASONS: Record<string, string> = {
-  ECONNREFUSED: 'nothing listens there (ECONNREFUSED)',
-  ENOENT: 'the socket does not exist (ENOENT)',
-  ENOTFOUND: 'unknown host name (ENOTFOUND)',
-  EAI_AGAIN: 'the host name could not be looked up (EAI_AGAIN)',
-  EACCES: 'no permission to open the socket (EACCES)',
-  ETIMEDOUT: `no answer within ${DEADLINE_MS / 1000} s (ETIMEDOUT)`,
-  ECONNRESET: 'Redis closed the connection (ECONNRESET)',
-  EPIPE: 'Redis closed the connection (EPIPE)',
-};
-
-export function connectionFault(error: Error): string {
-  const { code } = error as NodeJS.ErrnoException;
-  if (code && REASONS[code]) return REASONS[code];
-  if (error.message === 'Connection is closed.' || /connection close/.test(error.message)) {
-    return 'the connection was closed';
-  }
-  return code && !error.message.includes(code) ? `${error.message} (${code})` : error.message;
 }

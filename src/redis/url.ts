@@ -3,27 +3,47 @@ import { printable } from '../model/text.js';
 
 export const DEFAULT_URL = 'redis://127.0.0.1:6379';
 
-/** The connection options of a server. Without `db`, Redis uses database 0. */
-interface Address {
-  readonly options: {
-    host?: string;
-    port?: number;
-    path?: string;
-    username?: string;
-    password?: string;
-    db?: number;
-    tls?: { servername: string };
-  };
-  /** The address for people: without user and password. */
-  readonly shown: string;
+/** How to verify a server and to identify oneself to it. */
+export interface TlsOptions {
+  /**
+   * Certificates of the CAs to trust instead of those that Node trusts. As `cert` and `key` this is the path of a PEM
+   * file, read at each connection so that renewed files are used, or PEM itself: a Buffer, or text with -----BEGIN.
+   */
+  ca?: string | Buffer | undefined;
+  /** The client's certificate, for servers that ask for one. Needs `key`. */
+  cert?: string | Buffer | undefined;
+  /** The private key of `cert`, without a passphrase. */
+  key?: string | Buffer | undefined;
+  /** The name that the certificate of the server must have. Default: `host`. */
+  servername?: string | undefined;
 }
+
+/** Where Redis is, and how to log in: what a URL says, in parts. */
+export interface ConnectOptions {
+  /** Default: 127.0.0.1. */
+  host?: string | undefined;
+  /** Default: 6379. */
+  port?: number | undefined;
+  /** The absolute path of a Unix socket, instead of `host`, `port` and `tls`. */
+  path?: string | undefined;
+  username?: string | undefined;
+  password?: string | undefined;
+  /** The number of the database. Default: 0. */
+  db?: number | undefined;
+  /** Connects with TLS. `true` trusts the CAs that Node trusts. */
+  tls?: boolean | TlsOptions | undefined;
+}
+
+/** Parameters of a URL that are settings of TLS. */
+export const TLS_SETTINGS = ['ca', 'cert', 'key', 'servername'] as const;
 
 /**
  * Parses a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
- * path, or `?db=` for a socket). A password may contain any character unescaped, except %, which begins an escape.
- * Throws `usage` without repeating the URL, because it may contain a password.
+ * path, or `?db=` for a socket). `rediss://` may have the parameters ca, cert, key (paths) and servername. A password
+ * may contain any character unescaped, except %, which begins an escape; in parameters % and @ must be escaped. Throws
+ * `usage` without repeating the URL, because it may contain a password.
  */
-export function parseUrl(text: string): Address {
+export function parseUrl(text: string): ConnectOptions {
   const bad = (why: string) =>
     new DelayqError('usage', 'the Redis URL cannot be read', {
       why,
@@ -34,7 +54,9 @@ export function parseUrl(text: string): Address {
   const login = loginOf(text, scheme.length + 3);
   const rest = text.slice(scheme.length + 3 + login.length).replace(/^@/, '');
   const [, host = '', path = '', query = ''] = /^([^/?]*)(\/[^?]*)?(?:\?(.*))?$/s.exec(rest) as string[];
-  const options: Address['options'] = {};
+  const options: ConnectOptions = {};
+  // In a query, + would mean a space.
+  const params = new URLSearchParams(query.replaceAll('+', '%2B'));
   try {
     if (login) {
       const [user = '', ...password] = login.split(':');
@@ -42,12 +64,10 @@ export function parseUrl(text: string): Address {
       options.password = decodeURIComponent(password.join(':'));
     }
     if (scheme === 'unix') options.path = decodeURIComponent(path);
+    decodeURIComponent(query);
   } catch {
     throw bad('it contains a % that does not begin an escape; write % as %25');
   }
-  const params = new URLSearchParams(query);
-  // Does not repeat the name: it may be a misplaced password.
-  for (const name of params.keys()) if (name !== 'db') throw bad('it has a parameter other than db');
   let db = params.get('db') ?? '';
   if (scheme === 'unix') {
     if (host !== '' || path === '') throw bad('a socket needs an absolute path: unix:///path');
@@ -57,15 +77,29 @@ export function parseUrl(text: string): Address {
     if (!at || port < 1 || port > 65535) throw bad('its host or port is invalid');
     options.host = at[1] ?? (at[2] || '127.0.0.1');
     options.port = port;
-    if (scheme === 'rediss') options.tls = { servername: options.host };
     if (path.length > 1) db = path.slice(1);
   }
+  const tls: TlsOptions = {};
+  for (const [name, value] of params) {
+    const setting = TLS_SETTINGS.find((known) => known === name);
+    if (setting && scheme !== 'rediss') throw bad('only rediss:// has the parameters ca, cert, key and servername');
+    if (setting && value === '') throw bad(`its parameter ${setting} is empty`);
+    if (setting) tls[setting] = value;
+    // Does not repeat the name: it may be a misplaced password.
+    else if (name !== 'db') throw bad('it has a parameter other than db, ca, cert, key and servername');
+  }
+  if (scheme === 'rediss') options.tls = tls;
   if (db !== '') {
     if (!/^\d{1,5}$/.test(db)) throw bad('its database is not a number');
     options.db = Number(db);
   }
-  const place = options.path ? `unix://${options.path}` : `${scheme}://${host || '127.0.0.1'}`;
-  return { options, shown: options.db ? `${place}${options.path ? '?db=' : '/'}${options.db}` : place };
+  return options;
+}
+
+/** The URL `text` without its user and password. */
+export function withoutLogin(text: string): string {
+  const at = text.indexOf('://') + 3;
+  return text.slice(0, at) + text.slice(at + loginOf(text, at).length).replace(/^@/, '');
 }
 
 /**

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { printable, shellWord } from '../../src/model/text.js';
-import { hasLogin, loginHider, parseUrl } from '../../src/redis/url.js';
+import { addressOf } from '../../src/redis/address.js';
+import { LIBRARY_NAMES } from '../../src/redis/errors.js';
+import { hasLogin, loginHider, parseUrl, withoutLogin } from '../../src/redis/url.js';
 
 /** Any characters, also those with a meaning in URLs; only % is escaped. */
 const password = fc
@@ -12,16 +14,24 @@ const password = fc
 
 describe('a Redis URL', () => {
   it.each([
-    ['redis://localhost', { host: 'localhost', port: 6379 }, 'redis://localhost'],
+    ['redis://localhost', { host: 'localhost', port: 6379 }, 'redis://localhost:6379'],
     ['redis://10.0.0.1:7000/3', { host: '10.0.0.1', port: 7000, db: 3 }, 'redis://10.0.0.1:7000/3'],
     ['redis://[::1]:6380', { host: '::1', port: 6380 }, 'redis://[::1]:6380'],
-    ['redis://user:p%40ss%2F@h', { host: 'h', port: 6379, username: 'user', password: 'p@ss/' }, 'redis://h'],
-    ['redis://:a:b@h', { host: 'h', port: 6379, password: 'a:b' }, 'redis://h'],
+    ['redis://user:p%40ss%2F@h', { host: 'h', port: 6379, username: 'user', password: 'p@ss/' }, 'redis://h:6379'],
+    ['redis://:a:b@h', { host: 'h', port: 6379, password: 'a:b' }, 'redis://h:6379'],
     ['redis://:a/b?c#d@e@h:1/2', { host: 'h', port: 1, password: 'a/b?c#d@e', db: 2 }, 'redis://h:1/2'],
-    ['redis://:1/2@h', { host: 'h', port: 6379, password: '1/2' }, 'redis://h'],
+    ['redis://:1/2@h', { host: 'h', port: 6379, password: '1/2' }, 'redis://h:6379'],
     ['unix:///run/a@b/@/c', { path: '/run/a@b/@/c' }, 'unix:///run/a@b/@/c'],
     ['unix://:a@b@/run/c@d', { path: '/run/c@d', password: 'a@b' }, 'unix:///run/c@d'],
-    ['rediss://h:1/', { host: 'h', port: 1, tls: { servername: 'h' } }, 'rediss://h:1'],
+    ['rediss://h:1/', { host: 'h', port: 1, tls: {} }, 'rediss://h:1'],
+    [
+      'REDISS://me:pw@[::1]/3?ca=/a+b%40c.pem&cert=c&key=k&servername=n',
+      {
+        ...{ host: '::1', port: 6379, username: 'me', password: 'pw', db: 3 },
+        tls: { ca: '/a+b@c.pem', cert: 'c', key: 'k', servername: 'n' },
+      },
+      'rediss://[::1]:6379/3',
+    ],
     ['unix:///run/redis.sock', { path: '/run/redis.sock' }, 'unix:///run/redis.sock'],
     [
       'unix://:pw@/run/redis.sock?db=2',
@@ -29,7 +39,7 @@ describe('a Redis URL', () => {
       'unix:///run/redis.sock?db=2',
     ],
   ])('%s is parsed, and shown without its password', (url, options, shown) =>
-    expect(parseUrl(url)).toEqual({ options, shown }),
+    expect({ options: parseUrl(url), shown: addressOf(url, LIBRARY_NAMES).shown }).toEqual({ options, shown }),
   );
 
   it.each([
@@ -46,6 +56,11 @@ describe('a Redis URL', () => {
     'unix://relative',
     'redis://:100%@h',
     'redis://h?timeout=1',
+    'redis://h?ca=/a.pem',
+    'unix:///run/r?ca=/a.pem',
+    'rediss://h?ca=',
+    'rediss://h?ca=100%',
+    'rediss://h?s3cret',
   ])('%j is rejected without being repeated', (url) => {
     const error = (() => {
       try {
@@ -63,10 +78,16 @@ describe('a Redis URL', () => {
     fc.assert(
       fc.property(password, fc.constantFrom('me', ''), (typed, user) => {
         const expected = { password: decodeURIComponent(typed), ...(user && { username: user }), db: 1 };
-        const tcp = { options: { ...expected, host: 'h', port: 2 }, shown: 'redis://h:2/1' };
-        expect(parseUrl(`redis://${user}:${typed}@h:2/1`)).toEqual(tcp);
-        const socket = { options: { ...expected, path: '/run/r' }, shown: 'unix:///run/r?db=1' };
-        expect(parseUrl(`unix://${user}:${typed}@/run/r?db=1`)).toEqual(socket);
+        for (const [login, place, options] of [
+          ['redis', 'h:2/1', { host: 'h', port: 2 }],
+          ['unix', '/run/r?db=1', { path: '/run/r' }],
+        ]) {
+          const url = `${login}://${user}:${typed}@${place}`;
+          expect(addressOf(url, LIBRARY_NAMES)).toMatchObject({ options: { ...expected, ...(options as object) } });
+          for (const shown of [addressOf(url, LIBRARY_NAMES).shown, withoutLogin(url)]) {
+            expect(shown).toBe(`${login}://${place}`);
+          }
+        }
       }),
     );
   });

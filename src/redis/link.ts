@@ -1,0 +1,52 @@
+import { connect, type Socket } from 'node:net';
+import type { Address } from './address.js';
+import type { SettingNames } from './errors.js';
+
+/** Opens the streams of one client, and knows how far the last one came. */
+export class Link {
+  readonly #address: Address;
+  readonly #names: SettingNames;
+  #openTls: ((port: number) => Socket) | undefined;
+  /** The host accepted the connection. */
+  reached = false;
+  /** The first bytes from the server. */
+  greeting: Buffer | undefined;
+
+  constructor(address: Address, names: SettingNames) {
+    this.#address = address;
+    this.#names = names;
+  }
+
+  /** Reads the files for TLS: before each stream, as they may be renewed. Throws `config` if they cannot be used. */
+  async prepare(): Promise<void> {
+    this.reached = false;
+    this.greeting = undefined;
+    const { tls, options } = this.#address;
+    if (!tls) return;
+    const { secure } = await import('./tls.js');
+    try {
+      this.#openTls = await secure(tls, options.host as string, this.#names);
+    } catch (error) {
+      // While files are being replaced, what they held before is used.
+      if (!this.#openTls) throw error;
+    }
+  }
+
+  open(): Socket {
+    const { path, host = '', port = 0 } = this.#address.options;
+    const stream = this.#openTls?.(port) ?? connect(path === undefined ? { host, port } : { path });
+    stream.once('connect', () => {
+      this.reached = true;
+    });
+    stream.once('data', (data: Buffer) => {
+      this.greeting = data;
+    });
+    // The first commands are one write: if a server answered the first and closed, writing the second would fail before
+    // that answer is read.
+    stream.once(this.#openTls ? 'secureConnect' : 'connect', () => {
+      stream.cork();
+      process.nextTick(() => stream.uncork());
+    });
+    return stream;
+  }
+}
