@@ -32,8 +32,7 @@ function blocks(list) {
 
 /** The page: an index, what all commands share, and a section for each command. */
 export function commandsPage(program, { groups, exitsByCommand }) {
-  const [first] = groups.flatMap(({ commands }) => commands);
-  const common = first.options.filter(({ name }) => program.options.some((option) => option.name === name));
+  const common = program.options.filter(({ name }) => name !== '--version');
   const commonNames = new Set(common.map(({ name }) => name));
   const section = (command) => [
     `### delayq ${command.name}`,

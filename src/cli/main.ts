@@ -14,8 +14,9 @@ const isKnown = ['-V', '--version'].includes(name) || Object.hasOwn(LOADERS, nam
 /** The name of the command: the first word that is neither a global option nor the value of one. */
 function nameOf(words: readonly string[]): string {
   const [word = '', ...rest] = words;
-  if (word === '--redis' || word === '--prefix') return nameOf(rest.slice(1));
-  return /^--($|(redis|prefix)=)/.test(word) ? nameOf(rest) : word;
+  const [, option, assigned] = /^--(?:(redis|prefix|tls-[a-z]+)(=)?)?/.exec(word) ?? [];
+  if (option && word === `--${option}`) return nameOf(rest.slice(1));
+  return word === '--' || assigned ? nameOf(rest) : word;
 }
 
 async function run(): Promise<number> {

@@ -94,6 +94,21 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
     ]);
   }, 60_000);
 
+  it('nor when it is a parameter, a path or a name for TLS', async () => {
+    const tls = ['ca', 'cert', 'key', 'servername'];
+    await expectNone([
+      ...tls.map((name): Run => [['inspect', `--tls-${name}`, url(), '--redis', 'rediss://127.0.0.1:1']]),
+      ...tls.map((name): Run => [['inspect', `--tls-${name}`, url('rediss'), '--redis', url()]]),
+      ...tls.map(
+        (name): Run => [['inspect'], { [`DELAYQ_TLS_${name.toUpperCase()}`]: url(), DELAYQ_REDIS_URL: 'rediss://h' }],
+      ),
+      // What stands after an @ is the host.
+      ...passwords
+        .filter((password) => !password.includes('@'))
+        .map((password, i): Run => [['inspect', '--redis', `rediss://h?${password}${i % 2 ? '=1' : ''}`]]),
+    ]);
+  }, 60_000);
+
   it('nor without an @, on the command line and in lines of --jobs', async () => {
     expect((await delayq(['list', 'redis://me:s3cret'])).stderr).toContain('redis://…');
     const job = JSON.stringify({ payload: 1, at: 'redis://me:s3cret and@h' });

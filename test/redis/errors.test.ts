@@ -24,6 +24,14 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
   it('NOAUTH and WRONGPASS: exit 77, and no password is shown (failures 33)', async () => {
     const own = await server({ tcp: true, args: ['--requirepass', 'right'] });
     await expectAll(own, commands(), 77, /NOAUTH|unauthenticated/);
+    const asked = await delayq(['inspect'], via(own.tcpUrl));
+    expect(asked.stderr).toMatch(
+      /it requires a password: .*\n {2}next: put :PASSWORD@ before the host .*DELAYQ_REDIS_URL/,
+    );
+    await expect(connect(own.tcpUrl).then((redis) => redis.call('GET', 'a'))).rejects.toMatchObject({
+      code: 'refused',
+      next: 'give connect() a password',
+    });
     const wrong = `redis://:s3cret@127.0.0.1:${own.port}`;
     await expectAll({ url: wrong }, commands(), 77, /WRONGPASS/);
     for (const args of commands()) {

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import {
   type Attributes,
   type Connection,
@@ -9,6 +9,7 @@ import {
   parseAt,
   parseDuration,
   printable,
+  type TLS_SETTINGS,
 } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
@@ -116,10 +117,22 @@ function nameOfDay(ms: number, now: number, zone: string): string {
   return ahead ?? new Intl.DateTimeFormat('en', { weekday: 'long', timeZone: 'UTC' }).format(day);
 }
 
+/** The settings of TLS, as options: the help of the program shows them, that of each command does not. */
+const TLS: Readonly<Record<(typeof TLS_SETTINGS)[number], readonly [value: string, meaning: string]>> = {
+  ca: ['file', 'CA to trust, for a rediss:// URL (env DELAYQ_TLS_CA)'],
+  cert: ['file', 'client certificate (env DELAYQ_TLS_CERT)'],
+  key: ['file', 'its private key (env DELAYQ_TLS_KEY)'],
+  servername: ['name', 'host name to verify (env DELAYQ_TLS_SERVERNAME)'],
+};
+
 export function addGlobals(command: Command): Command {
-  return command
+  command
     .option('--redis <url>', 'URL of Redis (env DELAYQ_REDIS_URL, REDIS_URL)')
     .option('--prefix <name>', 'prefix of all keys (env DELAYQ_PREFIX)');
+  for (const [name, [value, meaning]] of Object.entries(TLS)) {
+    command.addOption(new Option(`--tls-${name} <${value}>`, meaning).hideHelp(command.name() !== 'delayq'));
+  }
+  return command;
 }
 
 /** Adds text below the options of a command. Lines are printed as they are: at most 80 columns. */

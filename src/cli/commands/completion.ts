@@ -68,7 +68,7 @@ async function answer(context: Context, program: Command, words: readonly string
 /** Names of queues; none if Redis does not answer in time, as an error would spoil the line that is being typed. */
 async function queues(
   context: Context,
-  { before, ...given }: Candidates & { kind: 'queues' },
+  { before, given = {} }: Candidates & { kind: 'queues' },
 ): Promise<readonly (readonly [string, string])[]> {
   const ask = async () => {
     const inspector = new Inspector(context.redis(given), { prefix: context.prefix(given) });

@@ -26,7 +26,7 @@ export function crontabCommand(context: Context): Command {
       crontab(context, queue, handler, options, self),
     );
   details(command, [
-    'The line keeps the directory, PATH, Redis and prefix of this shell, and escapes',
+    'The line keeps the directory, PATH, Redis, TLS and prefix of this shell, escapes',
     '% for cron. A URL with a password is not printed, because the list of processes',
     'would show it: set DELAYQ_REDIS_URL on a line of its own above. You can add',
     'options of drain after the word drain. If nothing is due nothing is printed;',
@@ -65,6 +65,7 @@ async function crontab(
   const prefix = checkName(context.prefix(options), 'prefix');
   // Parsed here, so that a mistake is reported now and not in a mail.
   context.redis(options);
+  const { tls } = context.place(options);
   const url = context.url(options);
   const secret = hasLogin(url ?? '');
   const path = pathOf(context);
@@ -73,6 +74,7 @@ async function crontab(
     ...(url === undefined || secret ? [] : [`DELAYQ_REDIS_URL=${quoted(url)}`]),
     ...[process.execPath, resolve(process.argv[1] ?? ''), 'drain', '-q'].map(quoted),
     ...(prefix === DEFAULT_PREFIX ? [] : ['--prefix', prefix]),
+    ...Object.entries(tls ?? {}).flatMap(([name, value]) => [`--tls-${name}`, quoted(value)]),
     ...(options.for === undefined ? [] : ['--for', exactDuration(options.for)]),
     ...[queues, '--', programOf(context, name), ...rest].map(quoted),
   ];

@@ -159,10 +159,15 @@ class Report {
   }
 }
 
-/** delayq with the --redis and --prefix of this command line, for the commands it suggests. */
-function commandWith({ redis, prefix }: Options): string {
-  const shown = redis === undefined ? '' : ` --redis ${hasLogin(redis) ? "'…'" : shellWord(redis)}`;
-  return `delayq${shown}${prefix === undefined ? '' : ` --prefix ${prefix}`}`;
+/** delayq with the options of this command line that lead to the queues, for the commands it suggests. */
+function commandWith({ redis, prefix, tlsCa, tlsCert, tlsKey, tlsServername }: Options): string {
+  const tls = { 'tls-ca': tlsCa, 'tls-cert': tlsCert, 'tls-key': tlsKey, 'tls-servername': tlsServername };
+  // A key may be given as text, not as a path.
+  const shown = (value: string) => (hasLogin(value) || value.includes('\n') ? '…' : value);
+  const words = Object.entries({ redis, prefix, ...tls }).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name} ${shellWord(shown(value))}`],
+  );
+  return ['delayq', ...words].join(' ');
 }
 
 const WIDTH = 'order-close'.length;

@@ -5,11 +5,11 @@ import { SETTING_NAMES } from '../../internal.js';
 type Candidate = readonly [word: string, description: string];
 
 /** What to offer: words, queue names or files after `before`, or the completions of the command after `from` words. */
-export type Candidates = Values | { readonly kind: 'command'; readonly from: number };
+export type Candidates = (Values | { readonly kind: 'command'; readonly from: number }) & { readonly given?: Given };
 
 type Values =
   | { readonly kind: 'words'; readonly words: readonly Candidate[] }
-  | { readonly kind: 'queues'; readonly before: string; readonly redis?: string; readonly prefix?: string }
+  | { readonly kind: 'queues'; readonly before: string }
   | { readonly kind: 'files'; readonly before: string };
 
 /** An option with its value: --redis=redis://host */
@@ -27,25 +27,25 @@ const SOURCES: Readonly<Record<string, (current: string) => Values>> = {
   'name=value': () => words(SETTING_NAMES.map((name) => `${name}=`)),
 };
 
-/** The values of --redis and --prefix. */
-type Given = { redis?: string; prefix?: string };
+/** The values of the options of every command, by their attributes: they lead to the queues. */
+type Given = Record<string, string>;
 
 /** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
   const { command, args, option, dashes, given } = cursorAfter(program, before);
-  if (option) return { ...valuesOf(placeholder(option.flags), current), ...given };
+  if (option) return { ...valuesOf(placeholder(option.flags), current), given };
   const assigned = ASSIGNMENT.exec(current);
   if (dashes === undefined && assigned) {
     const [, flag = '', value = ''] = assigned;
     const found = optionOf(command, flag);
-    return found ? prefixed(`${flag}=`, { ...valuesOf(placeholder(found.flags), value), ...given }) : NOTHING;
+    return found ? { ...prefixed(`${flag}=`, valuesOf(placeholder(found.flags), value)), given } : NOTHING;
   }
   if (dashes === undefined && current.startsWith('-')) return options(command);
   if (command === program) return commands(program);
   const argument = argumentAt(command, args);
   if (command.name() === 'help') return argument ? commands(program) : NOTHING;
   if (argument?.name() === 'command') return dashes === undefined ? NOTHING : { kind: 'command', from: dashes };
-  return argument ? { ...valuesOf(argument.name(), current), ...given } : NOTHING;
+  return argument ? { ...valuesOf(argument.name(), current), given } : NOTHING;
 }
 
 function cursorAfter(program: Command, before: readonly string[]) {
@@ -77,7 +77,7 @@ function cursorAfter(program: Command, before: readonly string[]) {
 
 function keep(given: Given, option: Option, value: string): void {
   const name = option.attributeName();
-  if (name === 'redis' || name === 'prefix') given[name] = value;
+  if (/^(redis|prefix|tls[A-Z].*)$/.test(name)) given[name] = value;
 }
 
 function commandOf(program: Command, name: string): Command {

@@ -2,17 +2,30 @@ import { once } from 'node:events';
 import {
   type Checked,
   Connection,
+  type ConnectOptions,
   DEFAULT_PREFIX,
   DEFAULT_URL,
   DelayqError,
   isDelayqError,
   loginHider,
+  parseUrl,
+  type SettingNames,
   systemZone,
+  TLS_SETTINGS,
+  type TlsOptions,
+  withoutLogin,
   type worst,
 } from '../../internal.js';
 import { cannotWrite, openStdout, readerGone } from './stdout.js';
 
-export interface Globals {
+interface TlsGlobals {
+  readonly tlsCa?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly tlsServername?: string;
+}
+
+export interface Globals extends TlsGlobals {
   readonly redis?: string;
   readonly prefix?: string;
   readonly json?: boolean;
@@ -32,6 +45,16 @@ const FLUSH_MS = 1_000;
 
 /** The variables that may hold the URL of Redis; the first that is set counts. */
 const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
+
+/** Where each setting of a connection is given, for errors. */
+const NAMES: SettingNames = {
+  url: '--redis or DELAYQ_REDIS_URL',
+  password: 'put :PASSWORD@ before the host of the URL, in DELAYQ_REDIS_URL: ps would show it in --redis',
+  ca: '--tls-ca or DELAYQ_TLS_CA',
+  cert: '--tls-cert or DELAYQ_TLS_CERT',
+  key: '--tls-key or DELAYQ_TLS_KEY',
+  servername: '--tls-servername or DELAYQ_TLS_SERVERNAME',
+};
 
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
 const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
@@ -90,17 +113,43 @@ export class Context {
     return this.#hide(text);
   }
 
-  /** A connection to Redis at `--redis`, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. Not yet open. */
-  redis(options: Globals): Connection {
+  /**
+   * Where Redis is: --redis, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. For TLS the options --tls-… come
+   * first, then the parameters of the URL, then the variables. Throws `usage` or `config` if something is invalid.
+   */
+  place(options: Globals): ConnectOptions {
+    const place = this.#parsed(options);
+    const settings = (find: (name: string) => string | undefined) =>
+      Object.fromEntries(TLS_SETTINGS.map((name) => [name, find(name)]).filter(([, value]) => value !== undefined));
+    const given = settings((name) => options[`tls${name[0]?.toUpperCase()}${name.slice(1)}` as keyof TlsGlobals]);
+    if (place.tls) {
+      // Where TLS is not used, the variables may be meant for another server.
+      const fromEnv = settings((name) => this.env[`DELAYQ_TLS_${name.toUpperCase()}`] || undefined);
+      return { ...place, tls: { ...fromEnv, ...(place.tls as TlsOptions), ...given } };
+    }
+    const [name] = Object.keys(given);
+    if (name === undefined) return place;
+    throw new DelayqError('usage', `--tls-${name} needs a URL that begins with rediss://`, {
+      why: 'redis:// and unix:// connect without TLS',
+      next: `set such a URL with ${NAMES.url}, or omit --tls-${name}`,
+    });
+  }
+
+  #parsed(options: Globals): ConnectOptions {
     try {
-      const connection = new Connection(this.url(options) ?? DEFAULT_URL);
-      this.#connections.push(connection);
-      return connection;
+      return parseUrl(this.url(options) ?? DEFAULT_URL);
     } catch (error) {
       const source = options.redis === undefined && URL_VARIABLES.find((name) => this.env[name]);
       if (!source || !isDelayqError(error)) throw error;
       throw new DelayqError('config', `${source} cannot be read`, { why: error.why, next: error.next });
     }
+  }
+
+  /** A connection to Redis at {@link place}. Not yet open. */
+  redis(options: Globals): Connection {
+    const connection = new Connection(this.place(options), NAMES);
+    this.#connections.push(connection);
+    return connection;
   }
 
   /** The environment for a handler: ours, without the credentials of Redis. */
@@ -113,7 +162,8 @@ export class Context {
       if (!url) continue;
       // The address is not secret, and lets a handler that runs delayq report that it lacks a password.
       try {
-        env[name] = new Connection(url).address;
+        parseUrl(url);
+        env[name] = withoutLogin(url);
       } catch {
         delete env[name];
       }
