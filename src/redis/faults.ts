@@ -106,7 +106,7 @@ function certificateProblem(
 ): [ErrorCode, why: string, next: string] | undefined {
   const { cert, ca, servername = host } = tls as { cert?: unknown; ca?: unknown; servername?: string };
   if (code === 'DEPTH_ZERO_SELF_SIGNED_CERT') {
-    const why = `the certificate of the server is signed by itself, and not trusted here (${code})`;
+    const why = `the server has a self-signed certificate that is not trusted here (${code})`;
     return ['unreachable', why, `if it is the right one, give it with ${names.ca}`];
   }
   if (UNTRUSTED.test(code)) {
