@@ -201,9 +201,14 @@ function instantOf(text: string, zone: string, now: number, isLimit = false): nu
  * seconds since 1970 (`@1795266000`). Throws `usage` for anything else, also for a local time.
  */
 export function parseInstant(text: string): number {
-  if (text.startsWith('@') || OFFSET.test(text)) return instantOf(text, 'UTC', 0);
-  const next = 'write it as 2026-11-21T13:00:00Z or 2026-11-21T14:00:00+01:00, or give a Date';
-  throw notTime(text, 'it must be a date and a time of day with a UTC offset or Z', next);
+  const bad = (why: string) =>
+    notTime(text, why, 'write it as 2026-11-21T13:00:00Z or 2026-11-21T14:00:00+01:00, or give a Date');
+  if (!text.startsWith('@') && !OFFSET.test(text)) throw bad('it must be a date and a time of day with an offset or Z');
+  try {
+    return instantOf(text, 'UTC', 0);
+  } catch (error) {
+    throw bad((error as DelayqError).why ?? 'it cannot be read');
+  }
 }
 
 /** Returns the only instant at which clocks in `zone` show `wall`. Throws `usage` if there are none or two. */

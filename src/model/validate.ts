@@ -98,13 +98,3 @@ export function checkDue({ in: delay, at }: { in?: unknown; at?: number | undefi
     });
   }
 }
-
-/** Throws `usage` if `given` has a key that is not one of `known`. `what` takes the keys: an option, a function. */
-export function checkKeys(given: object, known: readonly string[], what: string): void {
-  const unknown = Object.keys(given).find((key) => !known.includes(key));
-  if (unknown === undefined) return;
-  throw new DelayqError('usage', `${what} does not take ${printable(unknown)}`, {
-    why: 'there is no such option',
-    next: `choose from ${known.join(', ')}`,
-  });
-}

@@ -1,9 +1,24 @@
 import { DelayqError } from '../model/errors.js';
-import { checkKeys } from '../model/validate.js';
+import { keysOf } from '../model/validate.js';
 import type { SettingNames } from './errors.js';
 import { type ConnectOptions, parseUrl, TLS_SETTINGS, type TlsOptions } from './url.js';
 
-const SETTINGS = ['host', 'port', 'path', 'username', 'password', 'db', 'tls'];
+/** The settings, with words that people try instead. */
+const checkSettings = keysOf<ConnectOptions>('connect()', {
+  host: 'hostname address server url',
+  port: '',
+  path: 'socket unix',
+  username: 'user',
+  password: 'pass auth',
+  db: 'database',
+  tls: 'ssl',
+});
+const checkTlsSettings = keysOf<TlsOptions>('tls', {
+  ca: 'cacert',
+  cert: 'certificate',
+  key: 'privateKey',
+  servername: 'sni',
+});
 
 /** Where and how to connect, checked. */
 export interface Address {
@@ -45,7 +60,7 @@ function checked(given: ConnectOptions): ConnectOptions {
   if (!isPlain(given)) {
     throw bad('it is neither a URL as text nor an object with options', "write 'redis://host:6379' or { host, port }");
   }
-  checkKeys(given, SETTINGS, 'connect()');
+  checkSettings(given);
   const { port, db, path, tls } = given;
   for (const name of ['host', 'path', 'username', 'password'] as const) {
     if (given[name] === undefined || (typeof given[name] === 'string' && (given[name] || name === 'password')))
@@ -81,7 +96,7 @@ function isPlain(given: unknown): boolean {
 
 function checkTls(tls: TlsOptions, bad: (why: string, next: string) => DelayqError): void {
   if (typeof tls !== 'object' || tls === null) throw bad('tls is neither true nor an object', 'write tls: true');
-  checkKeys(tls, TLS_SETTINGS, 'tls');
+  checkTlsSettings(tls);
   for (const name of TLS_SETTINGS) {
     const value = tls[name];
     const isBytes = Buffer.isBuffer(value) && name !== 'servername';

@@ -52,8 +52,8 @@ describe('connect() with options', () => {
   });
 
   it.each([
-    [{ hots: 'h' }, 'connect() does not take "hots"', 'host'],
-    [{ tls: { rejectUnauthorized: false } }, 'tls does not take "rejectUnauthorized"', 'servername'],
+    [{ hots: 'h' }, 'connect() has no option "hots"', 'did you mean host?'],
+    [{ tls: { rejectUnauthorized: false } }, 'tls has no option "rejectUnauthorized"', 'leave it out'],
     [{ port: '6379' }, 'port is not', '6379'],
     [{ port: 65536 }, 'port is not', '6379'],
     [{ db: -1 }, 'db is not', '0'],
