@@ -58,6 +58,14 @@ const capital = (word: string) => `${word.charAt(0).toUpperCase()}${word.slice(1
  * function, constructor or method must have. Parameters and members without a type are any.
  */
 export function declarationsOf({ code }: Example): string {
+  const [, declared] = /^interface (\w+)/.exec(code) ?? [];
+  if (declared) {
+    return `import type { ${declared} as Real } from 'delayq';
+${code}
+export const same = (given: Real): ${declared} => given;
+export const all = (names: Record<keyof ${declared}, 1>): Record<keyof Real, 1> => names;
+`;
+  }
   const lines = code
     .replace(/ *\/\/.*$/gm, '')
     .split('\n')

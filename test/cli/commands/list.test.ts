@@ -105,7 +105,7 @@ describe('delayq list', () => {
     // The same size as the terminal: the same rows.
     const shown = linesOf(await onTerminal(`delayq list -n 2 ${queue.name}`, { columns: 90 }));
     const piped = linesOf((await delayq(['list', '-n', '2', queue.name], { env: { COLUMNS: '90' } })).stdout);
-    const still = (line: string) => line.replace(/\d+[dhms].* (ago|late)/, 'a while');
+    const still = (line: string) => line.replace(/ *[\d.]+m?[dhms].* (ago|late)/, 'a while');
     expect(piped.map(still)).toEqual(shown.map(still));
   });
 
