@@ -19,6 +19,9 @@ export interface Caller {
   call(command: string, ...args: Arg[]): Promise<Reply>;
 }
 
+/** How long a server may take to close its side before the stream is destroyed. */
+const DISCONNECT_MS = 2_000;
+
 let Command: typeof import('ioredis').Command;
 
 /**
@@ -75,6 +78,10 @@ export class Connection {
       // ioredis then waits until the stream is secure; the link makes it so.
       ...(tls && { tls: {} }),
       Connector: class extends AbstractConnector {
+        constructor() {
+          super(DISCONNECT_MS);
+        }
+
         override async connect() {
           this.stream = link.open();
           return this.stream;
