@@ -1,3 +1,4 @@
+import { isDelayqError } from './model/errors.js';
 import { Connection } from './redis/connection.js';
 import type { ConnectOptions } from './redis/url.js';
 
@@ -12,6 +13,12 @@ import type { ConnectOptions } from './redis/url.js';
 export async function connect(to?: string | ConnectOptions): Promise<Connection> {
   const redis = new Connection(to);
   await redis.connect();
+  // Redis rejects no connection without a password, but the first call on it.
+  await redis.now().catch((error: unknown) => {
+    if (!isDelayqError(error, 'refused')) return;
+    redis.close();
+    throw error;
+  });
   return redis;
 }
 

@@ -12,7 +12,7 @@ import {
   Transfer,
   Worker,
 } from '../src/index.js';
-import { connection, freshQueue } from './support/redis.js';
+import { admin, connection, freshQueue } from './support/redis.js';
 
 const queue = freshQueue();
 const { name } = queue;
@@ -98,5 +98,32 @@ describe('an option that the library does not know', () => {
     const line = Symbol('line');
     const results = await all(other.enqueueBatches(stream([{ payload: 1, [line]: 7 }])));
     expect(results).toMatchObject([{ batch: [{ [line]: 7 }], enqueued: [{ outcome: 'created' }] }]);
+  });
+});
+
+const wrong: readonly (readonly [what: string, call: () => unknown])[] = [
+  ['a queue without a name', () => new Queue(connection, undefined as never)],
+  ['a URL as the connection', () => new Queue('redis://127.0.0.1' as never, 'q')],
+  ['a client of another library', () => new Queue(admin as never, 'q')],
+  ['an inspector without a connection', () => new Inspector(undefined as never)],
+  ['a worker without a handler', () => new Worker(queue, undefined as never)],
+  ['a worker of a name', () => new Worker('q' as never, () => {})],
+  ['an id that is null', () => queue.enqueue({ payload: 1, id: null as never })],
+  ['an id that is a number', () => queue.enqueue({ payload: 1, id: 42 as never })],
+  ['a due time in seconds', () => queue.enqueue({ payload: 1, at: 1_795_341_984 })],
+  ['a job that is text', () => queue.enqueue('hello' as never)],
+  ['no job', () => queue.enqueue(undefined as never)],
+  ['options that are null', () => queue.enqueue({ payload: 1 }, null as never)],
+  ['one id for an array of ids', () => operator.cancel(name, '42' as never)],
+  ['one job for an array of jobs', () => queue.ack('a' as never)],
+  ['a list without a filter', () => all(inspector.list(name, undefined as never))],
+  ['a lease that is text', () => operator.configure(name, { lease: '5' as never })],
+  ['a subscription', () => connection.call('SUBSCRIBE', 'x')],
+];
+
+describe('an argument that is none', () => {
+  it.each(wrong)('is refused: %s', async (_, call) => {
+    await expect((async () => call())()).rejects.toMatchObject({ code: 'usage' });
+    expect(await queue.counts()).toMatchObject({ pending: 0, config: {} });
   });
 });

@@ -1,8 +1,8 @@
 -- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
 -- ARGV   1 wake channel, 2 poll interval ms, then for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
--- Reply  now, a letter for each job: c created, k kept (it exists with the same payload, or this move has already
---        brought it), x kept but dead, while the given one is pending, d differs (it exists with another payload), h an
+-- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move has
+--        already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h an
 --        unfinished move holds one with this id
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
@@ -13,6 +13,16 @@ for i = 3, #ARGV, 6 do
   -- Lua accepts numbers, such as 1e400, that ZADD would reject after the first writes.
   ARGV[i + 2] = string.format('%.17g', tonumber(ARGV[i + 2]))
   ids[#ids + 1] = ARGV[i]
+end
+-- The attributes in a record as text, to be compared.
+local function attributesOf(record)
+  local parts = {}
+  if not string.find(record or '', '"a:', 1, true) then return '' end
+  for name, value in pairs(read(record)) do
+    if string.sub(name, 1, 2) == 'a:' then parts[#parts + 1] = name .. '=' .. tostring(value) end
+  end
+  table.sort(parts)
+  return table.concat(parts, '\0')
 end
 local inPending = redis.call('ZMSCORE', pending, unpack(ids))
 local inActive = redis.call('ZMSCORE', active, unpack(ids))
@@ -27,16 +37,19 @@ for i, id in ipairs(ids) do
   if mark ~= ' ' .. id and redis.call('HEXISTS', lease, mark) == 1 then
     letters[i] = 'k'
   elseif chosen[id] then
-    letters[i] = chosen[id] == body and 'k' or 'd'
+    local other = 6 * chosen[id] - 3
+    local same = ARGV[other + 4] == body and attributesOf(ARGV[other + 3]) == attributesOf(ARGV[at + 3])
+    letters[i] = same and 'k' or 'd'
   elseif inActive[i] == 'inf' and string.find(redis.call('HGET', lease, id) or '', ' move:%S+ [pd] %S+$') then
     -- That job may already be completed elsewhere, and will then be removed: do not take it for this one.
     letters[i] = 'h'
   elseif there and redis.call('HEXISTS', payload, id) == 1 then
     -- Compare lengths first, to read few payloads that differ.
     local same = redis.call('HSTRLEN', payload, id) == #body and redis.call('HGET', payload, id) == body
+      and attributesOf(redis.call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
     letters[i] = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
   else
-    letters[i], chosen[id] = 'c', body
+    letters[i], chosen[id] = 'c', i
     -- An id without a payload is not a job: restoring it repairs it.
     if there then old[#old + 1] = id end
     if inActive[i] then superseded[#superseded + 1] = id end

@@ -1,7 +1,7 @@
 import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
-import { checkName, keysOf } from '../model/validate.js';
+import { checkList, checkName, keysOf } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { lettersOf } from '../scripts/answers.js';
@@ -39,7 +39,7 @@ const checkKeys = keysOf<Filter>('a filter', {
 
 /** Returns `filter` if its keys and states are valid. Throws `usage` otherwise. */
 export function checkFilter(filter: Filter): Filter {
-  lettersOf(checkKeys(filter).states);
+  lettersOf(checkList(checkKeys(filter).states, 'states'));
   return filter;
 }
 
@@ -51,7 +51,7 @@ export class Inspector {
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = prefixOf(options);
+    this.#prefix = prefixOf(redis, options);
   }
 
   /** Returns the sorted names of all queues that delayq has enqueued to. Queues filled only by other software may be missing. */
@@ -94,7 +94,7 @@ export class Inspector {
 
   /** Like {@link Inspector.show}, but yields one reply of Redis at a time: about 1 MiB of payloads, or one larger payload. */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
-    for (let at = 0; at < ids.length; ) {
+    for (let at = 0; at < checkList(ids, 'ids').length; ) {
       const some = await looks.show(this.#redis, this.#keys(queue), ids.slice(at, at + LISTED));
       at += some.length;
       yield some;

@@ -20,7 +20,8 @@ import { SLICE } from './inspector.js';
 /**
  * What became of a job that was to be moved.
  * - It is in the other queue: `moved`, or `kept` if a job with the same id and payload was there already.
- * - It stays: the other queue has another payload under its id (`differs`), has the job among its dead (`kept-dead`), or
+ * - It stays: the other queue has another payload or other attributes under its id (`differs`), has the job among its
+ *   dead (`kept-dead`), or
  *   holds a job of this id for another unfinished move (`held`); a consumer holds it (`active`); or it has no payload
  *   (`orphaned`).
  * - It does not exist: `missing`.

@@ -2,7 +2,7 @@ import { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
-import { checkMs, checkName, keysOf } from '../model/validate.js';
+import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
 import type { Answered } from '../scripts/answers.js';
@@ -21,7 +21,7 @@ export class Operator {
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = prefixOf(options);
+    this.#prefix = prefixOf(redis, options);
   }
 
   #keys(queue: string): QueueKeys {
@@ -57,7 +57,7 @@ export class Operator {
     const keys = this.#keys(queue);
     const how = { spread, wake: wakeOf(this.#prefix, queue) };
     // Within one call, the script sorts.
-    const sorted = ids.length > SLICE ? await looks.inOrder(this.#redis, keys, ids) : ids;
+    const sorted = checkList(ids, 'ids').length > SLICE ? await looks.inOrder(this.#redis, keys, ids) : ids;
     const answers = await inSlices(sorted, (some) => acts.reschedule(this.#redis, keys, some, how));
     const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
     return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
@@ -123,6 +123,7 @@ export class Operator {
 
 async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<Answered<A>>): Promise<A[]> {
   const answers: A[] = [];
+  checkList(ids, 'ids');
   for (let i = 0; i < ids.length; i += SLICE) answers.push(...(await act(ids.slice(i, i + SLICE))).answers);
   return answers;
 }

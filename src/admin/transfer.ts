@@ -28,7 +28,7 @@ export class Transfer {
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = prefixOf(options);
+    this.#prefix = prefixOf(redis, options);
   }
 
   #keys(queue: string): QueueKeys {

@@ -1,3 +1,5 @@
+import { isUtf8 } from 'node:buffer';
+import { readFileSync } from 'node:fs';
 import { CommanderError } from 'commander';
 import { DelayqError, isDelayqError } from '../internal.js';
 import { exitStatus } from './exit.js';
@@ -19,7 +21,24 @@ function nameOf(words: readonly string[]): string {
   return word === '--' || assigned ? nameOf(rest) : word;
 }
 
+/** Throws `data` if an argument is not UTF-8: Node has put U+FFFD in place of its bytes, so it would be another one. */
+function checkEncoding(): void {
+  if (!words.some((word) => word.includes('\ufffd'))) return;
+  let given: Buffer;
+  try {
+    given = readFileSync('/proc/self/cmdline');
+  } catch {
+    return;
+  }
+  if (isUtf8(given)) return;
+  throw new DelayqError('data', 'an argument is not valid UTF-8', {
+    why: 'Node cannot pass such bytes on unchanged',
+    next: 'write it in UTF-8; ids of any bytes can be given as base64:…',
+  });
+}
+
 async function run(): Promise<number> {
+  checkEncoding();
   const isLoaded = (command: string) => command === name || (name === 'help' && words.includes(command));
   const program = await programOf(context, isLoaded, { listOthers: !isKnown });
   if (words.length === 0) {

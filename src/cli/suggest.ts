@@ -5,7 +5,8 @@ import { COMMANDS } from './registry.js';
 /** What other tools call our commands. A word may stand for several. */
 export const COMMAND_WORDS: Readonly<Record<string, string>> = {
   enqueue: 'add push publish schedule at put send produce submit create new post later delay insert',
-  drain: 'work worker consume consumer run process pop dequeue reserve receive subscribe pull fetch start serve listen',
+  drain:
+    'work worker consume consumer run process pop dequeue reserve receive subscribe pull fetch start serve listen daemon',
   ack: 'complete done finish commit',
   nack: 'reject fail release',
   renew: 'extend touch heartbeat',
@@ -60,6 +61,9 @@ export const OPTION_WORDS: Readonly<Record<string, string>> = {
   '--all': 'every everything a',
   '--yes': 'force f assume-yes no-confirm',
   '--dry-run': 'dry simulate preview',
+  '--fix': 'repair',
+  '--max-lag': 'critical crit c',
+  '--warn-lag': 'warning warn',
   '--quiet': 'silent s',
   '--json': 'format output output-format o',
   '--redis': 'host hostname port url uri server socket password user db h p u a s',
@@ -86,8 +90,10 @@ export function nextStep({ code, message }: CommanderError, program: Command, na
     code === 'commander.unknownOption'
       ? optionAdvice(command, word.replace(/^-+/, ''))
       : code === 'commander.excessArguments' && takesTime
-        ? 'put a payload or a time with spaces into quotes:'
-        : undefined;
+        ? 'put a payload or a time with spaces into quotes, and a due time after --in or --at:'
+        : code === 'commander.missingArgument' && /'payload'/.test(message)
+          ? 'give a payload, or - to read payloads from stdin:'
+          : undefined;
   return advice === undefined ? help : `${advice} ${help}`;
 }
 

@@ -23,7 +23,7 @@ export class Auditor {
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = prefixOf(options);
+    this.#prefix = prefixOf(redis, options);
     this.#inspector = new Inspector(redis, options);
   }
 

@@ -36,7 +36,7 @@ export class Doctor {
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
-    this.#prefix = prefixOf(options);
+    this.#prefix = prefixOf(redis, options);
   }
 
   /** Returns a finding if the server is still loading its data, and so answers nothing else. */

@@ -136,7 +136,9 @@ function counter(n = 0): number {
 }
 
 function escaped(text: string): string {
-  return text.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n');
+  const escapes: Record<string, string> = { '\\': '\\\\', '"': '\\"', '\n': '\\n' };
+  // Other software may have put control characters into a name.
+  return text.replace(/[\\"\p{Cc}]/gu, (c) => escapes[c] ?? `\\\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`);
 }
 
 function written(value: number): string {

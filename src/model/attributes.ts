@@ -61,6 +61,8 @@ function checkValue(name: string, value: unknown): string {
 function faultOf(value: unknown): string | undefined {
   if (typeof value !== 'string') return 'it is not a string';
   if (Buffer.byteLength(value) > MAX_VALUE) return `it is over ${MAX_VALUE} bytes`;
+  // What is not UTF-8 has become this character when it was decoded.
+  if (value.includes('\ufffd')) return 'it contains U+FFFD, which stands for damaged text';
   if (!value.isWellFormed()) return 'it contains half of a surrogate pair';
   return /\p{Cc}/u.test(value) ? 'it contains a control character' : undefined;
 }

@@ -104,7 +104,9 @@ function misread(day: string, time: string | undefined, now: () => number): [why
   const [, first, second, end] = /^(\d\d?)[/.-](\d\d?)[/.-](\d{4}|\d\d)$/.exec(day) ?? [];
   const year = end?.length === 2 ? `20${end}` : end;
   const dates = written(dateOf(year, second, first), dateOf(year, first, second));
-  if (dates) return ['the day and the month of such a date can be taken for each other', `write ${dates}`];
+  if (dates.includes(' or '))
+    return ['the day and the month of such a date can be taken for each other', `write ${dates}`];
+  if (dates) return ['a date has its year first', `write ${dates}`];
   const [, next] = /^next ([a-z]+)$/.exec(day) ?? [];
   const weekday = indexIn(WEEKDAYS, next);
   if (weekday >= 0) {
@@ -117,6 +119,8 @@ function misread(day: string, time: string | undefined, now: () => number): [why
   }
   if (next) return ['"next" can be read in several ways', 'write "now + 1 week", or the date: "2026-11-21 9:00"'];
   const [, rest = day, hour] = /^(.+) ([01]?\d|2[0-3])$/.exec(day) ?? [];
+  if (/^(utc|gmt|[a-z]{2,4}t)$/.test(day.split(' ').at(-1) ?? ''))
+    return ['it names a time zone', 'set the zone with --tz Europe/Berlin, or write "2026-11-21T14:00:00+01:00"'];
   if (time !== undefined || day === '') return ['the format is not known'];
   if (dayOf(day, now)) return ['it has no time of day', `write "${day} 9:00"`];
   if (dayOf(rest, now)) return [`${hour} is not a time of day`, `write "${rest} ${hour}:00"`];

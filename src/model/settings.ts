@@ -68,8 +68,16 @@ function count(name: string) {
 
 function span(name: string, least: number) {
   const check = (ms: number) => Math.round(checkMs(ms, name, least));
+  const parse = (text: string) => {
+    const ms = parseDuration(text);
+    if (ms >= least) return check(ms);
+    throw new DelayqError('usage', `${name} cannot be ${text}`, {
+      why: 'it must be greater than zero',
+      next: `write a duration such as ${name}=90s`,
+    });
+  };
   return {
-    parse: (text: string) => check(parseDuration(text)),
+    parse,
     format: exactDuration,
     pack: (ms: number) => String(check(ms)),
     unpack: numberOf,

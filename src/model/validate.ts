@@ -10,8 +10,8 @@ const LATEST_MS = 8.64e15;
 
 /** Returns `name` if it is a valid queue name or prefix. Throws `usage` otherwise. */
 export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): string {
-  if (NAME.test(name)) return name;
-  throw new DelayqError('usage', `${printable(name)} cannot name a ${what}`, {
+  if (typeof name === 'string' && NAME.test(name)) return name;
+  throw new DelayqError('usage', `${printable(String(name))} cannot name a ${what}`, {
     why: 'a name has 1 to 128 of the characters A-Z a-z 0-9 . _ : - and begins with a letter or digit',
     next: `choose another name, for example ${what === 'queue' ? 'order-close' : 'shop'}`,
   });
@@ -19,8 +19,8 @@ export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): str
 
 /** Returns `id` if it is a valid job id. Throws `usage` otherwise. */
 export function checkId(id: string): string {
-  if (ID.test(id)) return id;
-  throw new DelayqError('usage', `${printable(id)} cannot be a job's id`, {
+  if (typeof id === 'string' && ID.test(id)) return id;
+  throw new DelayqError('usage', `${printable(String(id))} cannot be a job's id`, {
     why: 'an id has 1 to 256 printable ASCII characters, no spaces, and does not begin with a dash',
     next: 'choose another id, for example order:42, or omit it and let delayq make one',
   });
@@ -28,7 +28,7 @@ export function checkId(id: string): string {
 
 /** Returns `ms` if it is a duration from `least` ms to 100 years. Throws `usage` otherwise. */
 export function checkMs(ms: number, what: string, least = 0): number {
-  if (ms >= least && ms <= LONGEST_MS) return ms;
+  if (typeof ms === 'number' && ms >= least && ms <= LONGEST_MS) return ms;
   throw new DelayqError('usage', `${what} cannot be ${printable(String(ms))}`, {
     why: `it must be a number of ms, from ${least} to 100 years`,
     next: `give a number such as 60000, which is a minute`,
@@ -42,6 +42,12 @@ export function checkCount<N extends number | undefined>(value: N, what: string,
     why: 'it must be a whole number of at least 1',
     next: 'give a number such as 5',
   });
+}
+
+/** Returns `list` if it is an array: each character of a text would be taken for an item. Throws `usage` otherwise. */
+export function checkList<L extends readonly unknown[]>(list: L, what: string): L {
+  if (Array.isArray(list)) return list;
+  throw new DelayqError('usage', `${what} are not an array`, { next: `give an array, also of one` });
 }
 
 /** Returns `value` if it is one of `words`. Throws `usage` otherwise. */
@@ -62,6 +68,9 @@ export function checkWord<W extends string>(value: W, words: readonly W[], what:
 export function keysOf<T extends object>(what: string, known: Readonly<Record<keyof T, string>>) {
   const names = new Set(Object.keys(known));
   return <G extends Partial<T>>(given: G): G => {
+    if (typeof given !== 'object' || given === null) {
+      throw new DelayqError('usage', `${what} must be an object`, { next: `with ${[...names].join(', ')}` });
+    }
     for (const key in given) {
       if (names.has(key)) continue;
       throw new DelayqError('usage', `${what} has no option ${printable(key)}`, {
@@ -89,6 +98,12 @@ export function checkDue({ in: delay, at }: { in?: unknown; at?: number | undefi
     throw new DelayqError('usage', 'a job has only one due time', {
       why: 'both in and at are given',
       next: 'omit one of them',
+    });
+  }
+  if (at !== undefined && at >= 1e9 && at < 1e11) {
+    throw new DelayqError('usage', 'invalid at', {
+      why: `as ms since 1970, ${at} is before 1973; it looks like seconds`,
+      next: 'give ms since 1970: seconds * 1000',
     });
   }
   if (at !== undefined && !(Math.abs(at) <= LATEST_MS)) {

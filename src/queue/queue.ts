@@ -11,7 +11,7 @@ import {
   type Nacked,
   type NewJob,
 } from '../model/job.js';
-import { checkCount, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
+import { checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../redis/durability.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, type Wake, wakeOf } from '../redis/keys.js';
@@ -61,7 +61,7 @@ export class Queue {
 
   /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
   constructor(redis: Connection, name: string, options: PrefixOption = {}) {
-    const prefix = prefixOf(options);
+    const prefix = prefixOf(redis, options);
     this.redis = redis;
     this.name = checkName(name);
     this.#keys = queueKeys(prefix, name);
@@ -94,7 +94,7 @@ export class Queue {
     options: EnqueueOptions = {},
   ): Promise<Enqueued | Enqueued[]> | AsyncGenerator<Enqueued> {
     if (Array.isArray(jobs)) return this.#all(jobs, options);
-    if (Symbol.asyncIterator in jobs) return this.#each(jobs, options);
+    if (Object(jobs) === jobs && Symbol.asyncIterator in jobs) return this.#each(jobs, options);
     return this.#enqueuer.one(jobs as NewJob, options);
   }
 
@@ -166,7 +166,7 @@ export class Queue {
   async nack(jobs: readonly Given[], how: NackOptions = {}): Promise<Nacked[]> {
     const { mode = 'retry', error, backoff } = checkNack(how);
     checkWord(mode, ['retry', 'dead', 'release'], 'mode');
-    for (const { delayMs = 0 } of jobs) checkMs(delayMs, 'delayMs');
+    for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
     const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random(), wake: this.#wake };
     const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
     return this.#settle(given, (some) => scripts.nack(this.redis, this.#keys, some, options));
@@ -205,5 +205,6 @@ export class Queue {
 }
 
 function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
+  checkList(list, 'jobs');
   for (let i = 0; i < list.length; i += MAX_CALL) yield list.slice(i, i + MAX_CALL);
 }

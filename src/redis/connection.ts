@@ -144,7 +144,7 @@ export class Connection {
       if (cause instanceof DelayqError) throw cause;
       const code = (cause as NodeJS.ErrnoException).code;
       if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) {
-        throw errorFromReply(cause, this.address, this.#names);
+        throw errorFromReply(this.#withoutLogin(cause), this.address, this.#names);
       }
       throw unconnected(cause, this.#address, this.#names, this.#link);
     } finally {
@@ -205,6 +205,10 @@ export class Connection {
   }
 
   async #send(client: Redis, command: string, args: Arg[]): Promise<Reply> {
+    if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
+      const next = 'use a client of your own for it';
+      throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });
+    }
     const sent = new Command(command, args, { replyEncoding: null });
     try {
       return (await client.sendCommand(sent)) as Reply;
@@ -216,9 +220,21 @@ export class Connection {
     }
   }
 
+  /** `error` without the login, which a server quotes that does not know AUTH. A short one may be a part of its words. */
+  #withoutLogin(error: Error): Error {
+    const { username, password } = this.#address.options;
+    for (const secret of [password, username]) {
+      const isQuoted = secret && (secret.length > 5 || /unknown .*command/i.test(error.message));
+      if (!isQuoted || !error.message.includes(secret)) continue;
+      error.message = error.message.replaceAll(secret, '…');
+      error.stack = error.message;
+    }
+    return error;
+  }
+
   #failed(client: Redis, error: Error): DelayqError {
     if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
-      return errorFromReply(error, this.address, this.#names);
+      return errorFromReply(this.#withoutLogin(error), this.address, this.#names);
     }
     // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
     const sent = !/isn't writeable/.test(error.message);

@@ -38,7 +38,7 @@ const TEMPORARY: Record<string, string> = {
   UNBLOCKED: 'the role of this server has changed: try again',
 };
 const REFUSED: Record<string, string> = {
-  WRONGPASS: 'check the user and password',
+  WRONGPASS: 'check the user and password; a password alone follows a colon: redis://:PASSWORD@host',
   NOPERM: "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
   DENIED: "Redis runs in protected mode: set a password, or bind it to this client's network",
 };
@@ -66,6 +66,8 @@ export function errorFromReply(error: Error, address: string, names: SettingName
   const word = /^[A-Z]+/.exec(text)?.[0] ?? '';
   const make = (code: 'temporary' | 'refused' | 'config', next: string | undefined, why = text) =>
     new DelayqError(code, `Redis at ${address} refused the call`, { why, next, cause: error });
+  if (/^ERR max number of clients/.test(text))
+    return make('temporary', 'raise maxclients of Redis, or close connections');
   if (TEMPORARY[word]) return make('temporary', TEMPORARY[word]);
   if (REFUSED[word]) return make('refused', REFUSED[word]);
   // Before authentication Redis accepts only short commands, and reports longer ones as a protocol error.

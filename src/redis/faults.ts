@@ -15,11 +15,13 @@ const REASONS: Record<string, string> = {
   ETIMEDOUT: `${SILENT} (ETIMEDOUT)`,
   ECONNRESET: 'Redis closed the connection (ECONNRESET)',
   EPIPE: 'Redis closed the connection (EPIPE)',
+  EPROTO: 'the data of the TLS connection was damaged (EPROTO)',
 };
 
 export function connectionFault(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code && REASONS[code]) return REASONS[code];
+  if (code?.startsWith('ERR_SSL_')) return `the data of the TLS connection was damaged (${code})`;
   if (error.message === 'Connection is closed.' || /connection close/.test(error.message)) {
     return 'the connection was closed';
   }
@@ -44,7 +46,7 @@ export function unconnected(
   cause: Error,
   { tls, options, shown }: Address,
   names: SettingNames,
-  { reached, greeting }: Pick<Link, 'reached' | 'greeting'>,
+  { reached, secured, greeting }: Pick<Link, 'reached' | 'secured' | 'greeting'>,
 ): DelayqError {
   const code = (cause as NodeJS.ErrnoException).code ?? '';
   const make = (kind: ErrorCode, why: string, next: string) =>
@@ -65,14 +67,17 @@ export function unconnected(
     }
     const problem = certificateProblem(code, cause, { tls, host: options.host, names });
     if (problem) return make(...problem);
-    if (reached && code === 'ETIMEDOUT') return make('unreachable', `${SILENT} to the TLS handshake`, withoutTls);
+    if (reached && !secured && code === 'ETIMEDOUT')
+      return make('unreachable', `${SILENT} to the TLS handshake`, withoutTls);
     if (/^(ERR_SSL|ERR_TLS|EPROTO)/.test(code)) {
       return make('unreachable', `TLS failed: ${reasonOf(cause)} (${code})`, 'check the TLS settings of the server');
     }
   }
   const isClosed = ['ECONNRESET', 'EPIPE'].includes(code) || cause.message === 'Connection is closed.';
   if (isClosed && options.path === undefined) {
-    return make('unreachable', connectionFault(cause), `check the host and port; ${tls ? withoutTls : withTls}`);
+    // Whoever speaks TLS must not be advised to send a password without it.
+    const other = secured ? 'check that Redis is up behind it' : tls ? withoutTls : withTls;
+    return make('unreachable', connectionFault(cause), `check the host and port; ${other}`);
   }
   if (reached && code === 'ETIMEDOUT') {
     return make(
@@ -81,6 +86,7 @@ export function unconnected(
       'check that this is the address of Redis, and that Redis is not blocked or stopped',
     );
   }
+  if (code === 'ENOTFOUND') return make('unreachable', connectionFault(cause), `correct the host with ${names.url}`);
   return make(
     'unreachable',
     connectionFault(cause),

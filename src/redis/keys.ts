@@ -1,4 +1,6 @@
+import { DelayqError } from '../model/errors.js';
 import { checkName, keysOf } from '../model/validate.js';
+import { Connection } from './connection.js';
 
 /** The default namespace of all keys; the command line's `--prefix` replaces it. */
 export const DEFAULT_PREFIX = 'delayq';
@@ -11,8 +13,14 @@ export interface PrefixOption {
 
 const checkOptions = keysOf<PrefixOption>('the constructor', { prefix: 'keyPrefix namespace' });
 
-/** Returns the prefix of all keys. Throws `usage` if it is invalid, or for an unknown option. */
-export function prefixOf(options: PrefixOption): string {
+/** Returns the prefix of all keys. Throws `usage` if it is invalid, for an unknown option, or without a connection. */
+export function prefixOf(redis: Connection, options: PrefixOption): string {
+  if (!(redis instanceof Connection)) {
+    throw new DelayqError('usage', 'the first argument is not a connection of delayq', {
+      why: 'a client of another library may send a script twice when a reply is lost',
+      next: 'give what connect() returns',
+    });
+  }
   return checkName(checkOptions(options).prefix ?? DEFAULT_PREFIX, 'prefix');
 }
 

@@ -9,6 +9,8 @@ export class Link {
   #openTls: ((port: number) => Socket) | undefined;
   /** The host accepted the connection. */
   reached = false;
+  /** The TLS handshake is complete. */
+  secured = false;
   /** The first bytes from the server. */
   greeting: Buffer | undefined;
 
@@ -20,6 +22,7 @@ export class Link {
   /** Reads the files for TLS: before each stream, as they may be renewed. Throws `config` if they cannot be used. */
   async prepare(): Promise<void> {
     this.reached = false;
+    this.secured = false;
     this.greeting = undefined;
     const { tls, options } = this.#address;
     if (!tls) return;
@@ -35,8 +38,13 @@ export class Link {
   open(): Socket {
     const { path, host = '', port = 0 } = this.#address.options;
     const stream = this.#openTls?.(port) ?? connect(path === undefined ? { host, port } : { path });
+    // ioredis stops to listen before the stream is closed, and an error after that would end the process.
+    stream.on('error', () => {});
     stream.once('connect', () => {
       this.reached = true;
+    });
+    stream.once('secureConnect', () => {
+      this.secured = true;
     });
     stream.once('data', (data: Buffer) => {
       this.greeting = data;

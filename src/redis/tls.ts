@@ -26,6 +26,8 @@ export async function secure(tls: TlsOptions, host: string, names: SettingNames)
   const name = tls.servername ?? host;
   const options: ConnectionOptions = {
     secureContext: contextOf({ ca, cert, key }, tls, names),
+    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says.
+    rejectUnauthorized: true,
     // Also an address is compared with the certificate, but RFC 6066 forbids to send it, and Node would warn.
     ...(isIP(name) ? {} : { servername: name }),
     checkServerIdentity: (_, certificate) => checkServerIdentity(name, certificate),
@@ -40,6 +42,9 @@ async function pemOf(name: keyof typeof CONTENTS, tls: TlsOptions, names: Settin
   if (given === undefined) return undefined;
   const bad = (why: string, cause?: unknown) =>
     unusable(name, tls, why, `give the right file, in PEM form, with ${names[name]}`, cause);
+  if (typeof given === 'string' && !isPem(given) && isEncoded(given)) {
+    throw bad('it is neither a path nor PEM: decode it first (base64 -d)');
+  }
   const text = isPem(given)
     ? given.toString()
     : await readFile(given, 'latin1').catch((error: NodeJS.ErrnoException) => {
@@ -59,9 +64,12 @@ async function pemOf(name: keyof typeof CONTENTS, tls: TlsOptions, names: Settin
 /** A path has no line break: without this rule, a key that lost its first line would be shown as one. */
 const isPem = (given: string | Buffer): given is Buffer => Buffer.isBuffer(given) || /-----BEGIN|\n/.test(given);
 
+/** Base64 of PEM or of what PEM holds: not a path, and not to be shown. */
+const isEncoded = (given: string) => /^[A-Za-z0-9+/=]{100,}$/.test(given);
+
 function unusable(name: keyof typeof CONTENTS, tls: TlsOptions, why: string, next: string, cause?: unknown) {
   const file = tls[name];
-  const shown = file === undefined || isPem(file) ? '' : ` ${printable(file, 300)}`;
+  const shown = file === undefined || isPem(file) || isEncoded(file) ? '' : ` ${printable(file, 300)}`;
   return new DelayqError('config', `cannot use the ${CONTENTS[name][0]}${shown}`, { why, next, cause });
 }
 

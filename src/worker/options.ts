@@ -1,6 +1,7 @@
 import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError } from '../model/errors.js';
 import { checkCount, checkMs, keysOf } from '../model/validate.js';
+import { Queue } from '../queue/queue.js';
 import type { PollOptions } from './poller.js';
 import { failureTeller, type TaskResult } from './task.js';
 
@@ -86,4 +87,14 @@ export function checkOptions(options: BatchWorkerOptions) {
   const backoff = typeof given === 'string' ? parseBackoff(given) : given;
   if (backoff !== undefined && typeof backoff !== 'function') packBackoff(backoff);
   return { ...options, watch, concurrency, batch, maxFailures, graceMs, abandonMs, backoff, onResult };
+}
+
+/** Throws `usage` if a worker cannot work with these: every job would fail. */
+export function checkParts(queues: readonly Queue[], handler: unknown): void {
+  if (!queues.every((queue) => queue instanceof Queue)) {
+    throw new DelayqError('usage', 'a worker needs a Queue, or several', { next: "give it new Queue(redis, 'name')" });
+  }
+  if (typeof handler !== 'function') {
+    throw new DelayqError('usage', 'a worker needs a handler', { next: 'give a function as the second argument' });
+  }
 }

@@ -93,7 +93,7 @@ export class Runner {
     } catch (error) {
       // A turn later: handlers that throw at once would otherwise start each other recursively.
       await undefined;
-      this.#end(call, error ?? new Error('the handler threw nothing'));
+      this.#end(call, readable(error) ?? new Error('the handler threw nothing'));
       return;
     }
     this.#end(call, undefined);
@@ -112,5 +112,15 @@ export class Runner {
     clearTimeout(call.abandon);
     this.#running.delete(call);
     this.#onEnd(call, error);
+  }
+}
+
+/** What a handler threw, unless its parts cannot be read: that would end the worker later. */
+function readable(thrown: unknown): unknown {
+  try {
+    if (thrown instanceof Error) void `${thrown.name}${thrown.message}${thrown.stack}`;
+    return thrown;
+  } catch {
+    return new Error('the handler threw an error that cannot be read');
   }
 }

@@ -137,9 +137,13 @@ const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 /** The stacks of an error and its causes; `otherwise` if it has none. */
 function stackOf(thrown: unknown, otherwise: string): string {
   const stacks: string[] = [];
-  for (let one = thrown as Error | undefined; typeof one?.stack === 'string' && stacks.length < 5; ) {
-    stacks.push(one.stack);
-    one = one.cause as Error | undefined;
+  try {
+    for (let one = thrown as Error | undefined; typeof one?.stack === 'string' && stacks.length < 5; ) {
+      stacks.push(one.stack);
+      one = one.cause as Error | undefined;
+    }
+  } catch {
+    // A cause that cannot be read is left out.
   }
   return stacks.join('\ncaused by: ') || otherwise;
 }

@@ -40,7 +40,7 @@ export class Throttle {
       this.#waiting = false;
       this.#onReady();
     };
-    wait.then(ready, ready);
+    wait.then(ready);
     return true;
   }
 

@@ -7,6 +7,7 @@ import {
   type BatchWorkerOptions,
   type CheckedOptions,
   checkOptions,
+  checkParts,
   checkSingle,
   type WorkerOptions,
 } from './options.js';
@@ -62,6 +63,7 @@ export class BatchWorker {
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
   constructor(queues: Queue | readonly Queue[], handler: (tasks: Task[]) => unknown, options: BatchWorkerOptions = {}) {
     this.#queues = Array.isArray(queues) ? queues : [queues as Queue];
+    checkParts(this.#queues, handler);
     this.#options = checkOptions(options);
     const { concurrency, batch, ratePerSecond, backoff, watch, graceMs, onTrouble } = this.#options;
     this.#buffer = new JobBuffer(concurrency, batch);
@@ -210,10 +212,11 @@ export class BatchWorker {
   }
 
   #beforeStart(): Promise<unknown> | undefined {
+    const failed = (error: unknown) => this.#fail(error);
     try {
-      return this.#options.beforeStart?.();
+      return this.#options.beforeStart?.()?.catch(failed);
     } catch (error) {
-      this.#fail(error);
+      failed(error);
       return Promise.resolve();
     }
   }
@@ -276,6 +279,7 @@ export class BatchWorker {
 export class Worker extends BatchWorker {
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
   constructor(queues: Queue | readonly Queue[], handler: (task: Task) => unknown, options: WorkerOptions = {}) {
+    checkParts([], handler);
     super(queues, ([task]) => handler(task as Task), { ...checkSingle(options), batch: 1 });
   }
 }

@@ -17,7 +17,7 @@ async function handle(job) {
 
 try {
   const redis = await connect(process.env.DELAYQ_REDIS_URL);
-  const options = { concurrency: Number(concurrency), watch: flags.includes('--watch') };
+  const options = { concurrency: Number(concurrency), watch: flags.includes('--watch'), onResult: () => {} };
   const worker = new Worker(new Queue(redis, name), handle, options);
   process.once('SIGTERM', () => worker.stop());
   await worker.run();

@@ -18,6 +18,18 @@ describe('the command line', () => {
     expect(stdout).toMatch(/stdout is a terminal[\s\S]*delayq inspect[\s\S]*ended with 64/);
   });
 
+  it('refuses an argument that is not UTF-8, as its bytes would be others, but takes U+FFFD itself', async () => {
+    const name = freshName();
+    const bad = await sh(`delayq enqueue ${name} "$(printf '"a\\377b"')"`);
+    expect(bad).toMatchObject({
+      code: 65,
+      stdout: '',
+      stderr: expect.stringContaining('an argument is not valid UTF-8'),
+    });
+    expect(await delayq(['enqueue', name, '"\ufffd"'])).toMatchObject({ code: 0 });
+    expect((await delayq(['drain', name])).stdout).toBe('"\ufffd"\n');
+  });
+
   it('reports output that cannot be written, exit 74, and keeps the jobs', async () => {
     const name = freshName();
     await delayq(['enqueue', name, '1']);

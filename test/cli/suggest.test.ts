@@ -29,7 +29,10 @@ describe('after a usage error', () => {
     [['enqueue', '--delay=5m', 'q', '1'], 'did you mean --in <duration>? delayq enqueue --help'],
     [['enqueue', '--max-attempts', '3', 'q', '1'], 'did you mean --tries <n>? delayq enqueue --help'],
     [['enqueue', '--cron', '* * * * *', 'q', '1'], /crontab: delayq enqueue --help$/],
-    [['enqueue', 'q', '{a:', '1}'], 'put a payload or a time with spaces into quotes: delayq enqueue --help'],
+    [
+      ['enqueue', 'q', '{a:', '1}'],
+      'put a payload or a time with spaces into quotes, and a due time after --in or --at: delayq enqueue --help',
+    ],
     [['inspect', '--port', '6379'], 'did you mean --redis <url>? delayq inspect --help'],
     [['list', '--format', 'json', 'q'], 'did you mean --json? delayq list --help'],
     [['--concurrency', '4', 'drain', 'q'], 'options follow the command: delayq --help'],

@@ -28,6 +28,7 @@ describe('attributes are stored', () => {
     ['a line break', { a: 'x\ny' }, 'a control character'],
     ['NUL', { a: '\0' }, 'a control character'],
     ['an escape sequence of one character', { a: '\x9b31m' }, 'a control character'],
+    ['what was not UTF-8', { a: 'x\ufffd' }, 'damaged text'],
     ['half of a surrogate pair', { a: '\ud800' }, 'half of a surrogate pair'],
     ['17 of them', numbered(17), 'at most 16'],
     ['a list', ['a'], 'not an object'],

@@ -133,7 +133,7 @@ describe('a point in time', () => {
   it.each([
     ['11/12/2026 14:00', 'taken for each other', 'write "2026-12-11 14:00" or "2026-11-12 14:00"'],
     ['11.12.26', 'taken for each other', 'write "2026-12-11 9:00" or "2026-11-12 9:00"'],
-    ['24/12/2026 2pm', 'taken for each other', 'write "2026-12-24 2pm"'],
+    ['24/12/2026 2pm', 'year first', 'write "2026-12-24 2pm"'],
     ['next friday 9:00', 'the coming friday', 'write "2026-11-27 9:00" or "2026-12-04 9:00"'],
     ['next saturday', 'the coming saturday', 'write "2026-11-28 9:00" or "2026-12-05 9:00"'],
     ['9:00 next week', '"next" can be read in several ways', '"now + 1 week"'],

@@ -28,7 +28,7 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
     expect(asked.stderr).toMatch(
       /it requires a password: .*\n {2}next: put :PASSWORD@ before the host .*DELAYQ_REDIS_URL/,
     );
-    await expect(connect(own.tcpUrl).then((redis) => redis.call('GET', 'a'))).rejects.toMatchObject({
+    await expect(connect(own.tcpUrl)).rejects.toMatchObject({
       code: 'refused',
       next: 'give connect() a password',
     });
@@ -46,6 +46,29 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
     const right = via(`redis://:right@127.0.0.1:${own.port}`);
     expect(await delayq(['enqueue', 'q', '1'], right)).toMatchObject({ code: 0 });
     expect((await delayq(['inspect'], right)).stdout).not.toContain('right');
+  });
+
+  it('no AUTH, which Redis says by quoting the login: exit 78, and the login is not shown (failures 33)', async () => {
+    const own = await server({ tcp: true, args: ['--rename-command', 'AUTH', ''] });
+    const url = `redis://s3cretUser:s3cretWord@127.0.0.1:${own.port}`;
+    const { code, stderr } = await delayq(['inspect'], via(url));
+    expect({ code, stderr }).toEqual({ code: expect.any(Number), stderr: expect.stringContaining('unknown command') });
+    expect(code).toBeGreaterThan(64);
+    const error = await connect(url).catch((error) => error);
+    expect(stderr + inspect(error, { depth: 9, showHidden: true })).not.toContain('s3cret');
+  });
+
+  it('no free place for a client: exit 75', async () => {
+    const own = await server({ tcp: true, args: ['--requirepass', 'right'] });
+    const first = await connect(`redis://:right@127.0.0.1:${own.port}`);
+    try {
+      await first.call('CONFIG', 'SET', 'maxclients', '1');
+      const second = via(`redis://:right@127.0.0.1:${own.port}`);
+      const { code, stderr } = await delayq(['enqueue', 'q', '1'], second);
+      expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringContaining('max number of clients') });
+    } finally {
+      first.close();
+    }
   });
 
   it('NOPERM: exit 77', async () => {

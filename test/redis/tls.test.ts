@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { chmodSync, copyFileSync, renameSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect as connectTo, createServer } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { type ConnectOptions, connect, isDelayqError } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
@@ -83,6 +85,43 @@ describe('TLS', () => {
       code: 69,
       stderr: expect.stringMatching(/^delayq: cannot reach .*\n {2}why:.*"DNS:localhost, IP.*, not for 127\.0\.0\.2/),
     });
+  });
+
+  it('verifies the server whatever NODE_TLS_REJECT_UNAUTHORIZED says', async () => {
+    const { port } = await serve(good);
+    const ended = await ask(`rediss://localhost:${port}`, ['--tls-ca', stranger.cert], {
+      NODE_TLS_REJECT_UNAUTHORIZED: '0',
+    });
+    expect(ended).toMatchObject({ code: 69, stdout: '', stderr: expect.stringContaining('signed by another CA') });
+  });
+
+  it('of which a record is damaged while jobs are sent ends in an error of delayq, never of Node', async () => {
+    const { port } = await serve(good);
+    const lines = Array.from({ length: 20_000 }, (_, i) => `{"n":${i}}\n`).join('');
+    for (const after of [3_000, 5_000, 9_000]) {
+      const proxy = createServer((near) => {
+        const far = connectTo(port, '127.0.0.1');
+        let passed = 0;
+        far.on('data', (data) => {
+          const at = after - passed;
+          passed += data.length;
+          if (at >= 0 && at < data.length) data[at] = (data[at] as number) ^ 0xff;
+          near.write(data);
+        });
+        near.pipe(far);
+        for (const side of [near, far])
+          side.on('error', () => {}).on('close', () => [near, far].map((one) => one.destroy()));
+      }).listen(0, '127.0.0.1');
+      await once(proxy, 'listening');
+      afterwards(() => proxy.close());
+      const url = `rediss://localhost:${(proxy.address() as AddressInfo).port}`;
+      const ended = await delayq(['enqueue', '-q', '--tls-ca', ca, 'q', '-'], {
+        env: { DELAYQ_REDIS_URL: url },
+        input: lines,
+      });
+      expect(ended.stderr).not.toMatch(/throw er|node:events|\.c:\d/);
+      expect([0, 69, 75]).toContain(ended.code);
+    }
   });
 
   it('needs a rediss:// URL: an option without one is refused, a variable is for other servers', async () => {
@@ -241,6 +280,11 @@ describe('an error of TLS says what is wrong and what to do, in time', () => {
     await expectUnusable({ cert, key: body }, 'client key', /holds no key in PEM/, 'key');
     const { stderr } = await ask(`rediss://localhost:${port}`, ['--tls-cert', cert, '--tls-key', body]);
     expect(stderr).not.toContain(body.slice(0, 20));
+    // As containers may have it: no path, and not to be shown.
+    const encoded = Buffer.from(authority.read('client.key')).toString('base64');
+    await expectUnusable({ cert, key: encoded }, 'client key', /neither a path nor PEM/, 'key');
+    const answer = await ask(`rediss://localhost:${port}`, ['--tls-cert', cert, '--tls-key', encoded]);
+    expect(answer.stderr).not.toContain(encoded.slice(0, 20));
     if (process.getuid?.() === 0) return;
     chmodSync(damaged, 0);
     await expectUnusable({ ca: damaged }, 'CA certificate', /no permission/, 'ca');

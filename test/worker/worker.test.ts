@@ -260,6 +260,31 @@ describe('a worker', () => {
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0 });
   });
 
+  it('whose beforeStart rejects fails with that error, too', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const beforeStart = async () => Promise.reject(new Error('limiter down'));
+    await expect(workOff(queue, () => {}, { beforeStart })).rejects.toThrow('limiter down');
+    expect(await queue.counts()).toMatchObject({ pending: 2, active: 0 });
+  });
+
+  it('goes on when a handler throws an error that cannot be read', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(['message', 'stack', 'name', 'proxy', 'cause'].map((payload) => ({ payload, tries: 1 })));
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    const unreadable = (part: string) =>
+      Object.defineProperty(new Error('x'), part, {
+        get() {
+          throw new Error('no');
+        },
+      });
+    await workOff(queue, (job) => {
+      throw job.json() === 'proxy' ? proxy : unreadable(String(job.json()));
+    });
+    expect(await queue.counts()).toMatchObject({ dead: 5, active: 0 });
+  });
+
   it('starts no handler while the promise of beforeStart is pending', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);

@@ -59,7 +59,7 @@ export const resultsOf = (queue: string, into = '') => {
         text: `was in ${into} already, with the same payload: only that one is left`,
         total: `were in ${into} already, with the same payload: only those are left`,
       },
-      differs: stays(`${into} has another payload under this id`),
+      differs: stays(`${into} has another job under this id`),
       'kept-dead': stays(`it is dead in ${into}`),
       held: stays(`an interrupted move holds this id in ${into} (see: delayq show ${into} ID)`),
       active: { ...stays('it is active'), isElsewhere: true },

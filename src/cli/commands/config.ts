@@ -66,7 +66,7 @@ async function config(context: Context, queue: string, changes: readonly string[
 function parseChange(text: string) {
   const at = text.indexOf('=');
   if (at > 0) return parseSetting(text.slice(0, at), text.slice(at + 1));
-  throw new DelayqError('usage', `${JSON.stringify(text)} is not a setting`, {
+  throw new DelayqError('usage', `${JSON.stringify(text)} does not set a value`, {
     next: 'write name=value, such as tries=4, or name= to remove a setting',
   });
 }

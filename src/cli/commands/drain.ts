@@ -144,11 +144,22 @@ function check(context: Context, names: string, handler: readonly string[], opti
   const handled = hasHandler(handler, options);
   const args = self.parent?.args ?? [];
   // A variable that is not set in a script must not turn this into a drain without a handler.
+  const dashes = args.indexOf('--');
+  if (handler.length === 0 && dashes === args.length - 2)
+    throw clash('the queue is missing', `write delayq drain QUEUE -- ${names}`);
   if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && args.includes('--')))
     throw clash('the handler is empty', 'give a program after --, or a command after --pipe; is a variable not set?');
   // Without -- the options of the handler would be parsed as ours.
-  if (handler.length > 0 && args.indexOf('--') !== args.length - handler.length - 1)
-    throw clash('the handler must follow --', `write delayq drain ${names} -- ${handler.join(' ')}`);
+  if (handler.length > 0 && dashes !== args.length - handler.length - 1) {
+    const before = dashes < 0 ? [] : handler.slice(0, handler.length - (args.length - dashes - 1));
+    const areQueues = before.length > 0 && before.every((word) => /^[A-Za-z0-9][\w.:-]*$/.test(word));
+    throw areQueues
+      ? clash(
+          'several queues need commas',
+          `write delayq drain ${[names, ...before].join(',')} -- ${handler.slice(before.length).join(' ')}`,
+        )
+      : clash('the handler must follow --', `write delayq drain ${names} -- ${handler.join(' ')}`);
+  }
   if (handler.length > 0 && options.pipe !== undefined)
     throw clash('there are two handlers', 'give either --pipe or a command after --');
   if (handled && options.atMostOnce)
@@ -247,11 +258,11 @@ async function intoHandlers(
     import('../drain/to-handlers.js'),
     import('../drain/command.js'),
   ]);
-  const onNotice = (notice: string) => say(context, notice);
   const { pipe } = options;
   const env = context.handlerEnv();
+  const { odd } = drain.report;
   const recipe =
-    pipe === undefined ? execRecipe(handler, drain.form, env, onNotice) : pipeRecipe(pipe, drain.form, env, onNotice);
+    pipe === undefined ? execRecipe(handler, drain.form, env, odd) : pipeRecipe(pipe, drain.form, env, odd);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : options.batch,

@@ -54,7 +54,7 @@ export function importCommand(context: Context): Command {
     'Jobs whose id exists are left as they are, so an import can be repeated. But',
     'jobs that were completed since an interrupted import are added again: pause the',
     'queue if that must not happen. Lines need "id", "payload", and "at" (or "score",',
-    'ms). Exit status 1: some lines were bad, or the queue has another payload under',
+    'ms). Exit status 1: some lines were bad, or the queue has another job under',
     'their id; the other jobs were imported.',
   ]);
   examples(command, [
@@ -105,7 +105,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       counts[outcome] += 1;
       const { line, id } = batch[i] as Numbered;
       if (outcome === 'differs')
-        report(`line ${line}: ${shownId(idOf(id))} is in ${queue} with another payload, and was left as it is`);
+        report(`line ${line}: ${shownId(idOf(id))} is in ${queue} as another job, and was left as it is`);
       if (outcome === 'held')
         report(`line ${line}: ${shownId(idOf(id))} is held by an interrupted move: finish that, then repeat`);
       if (outcome === 'kept-dead') report(`line ${line}: kept: job ${shownId(idOf(id))} is dead`);
@@ -161,7 +161,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     const parts = [
       ...(kept > 0 ? [`${many(kept, 'job')} there already`] : []),
       ...(keptDead > 0 ? [`${many(keptDead, 'job')} dead there`] : []),
-      ...(differs > 0 ? [`${many(differs, 'job')} there with another payload`] : []),
+      ...(differs > 0 ? [`${many(differs, 'job')} there as another job`] : []),
       ...(held > 0 ? [`${many(held, 'job')} held there by a move`] : []),
       ...(refused > 0 ? [`${many(refused, 'bad line')}`] : []),
     ];

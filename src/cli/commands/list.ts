@@ -90,7 +90,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   if (isMore) {
     const all = await inspector.count(queue, filter);
     const left = all === undefined ? 'more jobs' : many(Math.max(1, all - shown), 'more job');
-    say(context, `not shown: ${left}; use -n 1000, or pipe the list to less`);
+    say(context, `not shown: ${left}; use -n N, or pipe the list to less`);
   }
   const isNarrow = [text, from, to].some((part) => part !== undefined);
   const kind = isNarrow ? 'such ' : states.length < STATES.length ? `${states.join(' or ')} ` : '';

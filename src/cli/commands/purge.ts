@@ -63,7 +63,7 @@ async function purge(context: Context, queue: string, options: Options): Promise
     return say(context, `${inWords(states, snapshot)} would be removed from ${queue}`);
   }
   const jobs = inWords(states, snapshot);
-  if (!options.yes) {
+  if (!options.yes && (meant > 0 || options.forget)) {
     requireTerminal(context, `remove ${jobs}`, 'see them with --dry-run, then repeat with --yes');
     say(
       context,

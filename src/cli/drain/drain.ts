@@ -8,7 +8,7 @@ import {
   type WorkerOptions,
 } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import type { Form } from '../lines/drain-line.js';
+import type { Form, OnOdd } from '../lines/drain-line.js';
 import { Deaths, REASONS } from '../terminal/deaths.js';
 import { grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
@@ -40,6 +40,7 @@ export class DrainReport {
   readonly #started = performance.now();
   readonly #expired = new Map<string, number>();
   readonly #paused = new Set<string>();
+  readonly #odd = new Set<string>();
   readonly #deaths: Deaths;
   readonly #counts: Record<TaskOutcome, number> = {
     acked: 0,
@@ -106,6 +107,15 @@ export class DrainReport {
     else this.#deaths.add(queue, line);
   }
 
+  /** Reports the first job of each queue that cannot be written as asked; every one if verbose. */
+  readonly odd: OnOdd = (queue, id, what) => {
+    const kind = `${queue}: ${what}`;
+    const isNew = !this.#odd.has(kind);
+    this.#odd.add(kind);
+    if (this.#verbosity === 'verbose' || (isNew && this.#verbosity === 'normal'))
+      say(this.#context, `${kind}: printed as a JSON string (${shownId(id)})`);
+  };
+
   waiting(why: string): void {
     if (this.#verbosity !== 'quiet') say(this.#context, why);
   }
@@ -160,18 +170,19 @@ class Retries {
   }
 
   /** The most frequent error, and when jobs are retried. */
-  described(context: Context): { why: string; next: string } {
+  described(context: Context): { why: string; next?: string } {
     const [error, count] = [...this.#errors].reduce((most, other) => (other[1] > most[1] ? other : most));
     const share = count === this.#failures ? '' : ` (${grouped(count)} of ${grouped(this.#failures)})`;
-    return { why: `${error}${share}`, next: this.#when(context) };
+    const next = this.#when(context);
+    return { why: `${error}${share}`, ...(next && { next }) };
   }
 
-  #when(context: Context): string {
+  #when(context: Context): string | undefined {
     const now = performance.now();
     const begun = this.#first <= now;
     const inMs = (begun ? this.#last : this.#first) - now;
-    // In a run that goes on, some have been retried.
-    if (inMs <= 0) return 'all retries are due now, or done';
+    // In a run that goes on they have been retried.
+    if (inMs <= 0) return undefined;
     return `${begun ? 'last' : 'first'} retry due ${localTime(context, inMs)}in ${formatDuration(inMs)}`;
   }
 }

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Dead, DelayqError, isDelayqError, Release } from '../../internal.js';
+import { Dead, DelayqError, isDelayqError, Release, shellWord } from '../../internal.js';
 import type { Ended } from './process.js';
 
 /*
@@ -104,7 +104,9 @@ export class ExitPolicy {
     const passing = NO_RESOURCES.has(code);
     const next = passing
       ? 'lower -P, or raise the limits (ulimit -u, ulimit -n)'
-      : 'check that the program exists and is executable; cron has a short PATH, so give the full path there';
+      : code === 'ENOENT' && /[\s|&;<>]/.test(this.#command)
+        ? `start a shell for it: -- sh -c ${shellWord(this.#command)}`
+        : 'check that the program exists and is executable; cron has a short PATH, so give the full path there';
     return new DelayqError(passing ? 'temporary' : 'config', `cannot start ${this.#command}`, {
       why: REASONS[code] ?? message,
       next: `${next}. The jobs were given back and not counted as failures`,

@@ -64,8 +64,10 @@ export async function drainIntoHandlers(
   });
   if (exitPolicy.problem) throw exitPolicy.problem;
   if (relay.problem) throw relay.problem;
+  const cut = outputClosed.signal.aborted;
+  if (cut) say(context, 'stdout was closed by its reader: stopped and gave back the remaining jobs');
   if (circuitOpen)
     say(context, `${maxFailures} failures in a row: stopped and gave back the remaining jobs (--max-failures)`);
   if (exitPolicy.halted) say(context, 'a handler exited with 255: stopped and gave back the remaining jobs');
-  return dead === 0 && lost === 0 && !circuitOpen && !exitPolicy.halted;
+  return dead === 0 && lost === 0 && !cut && !circuitOpen && !exitPolicy.halted;
 }

@@ -2,7 +2,6 @@ import { type Job, Leases, poll, type Queue, type Taken } from '../../internal.j
 import type { Context } from '../host/context.js';
 import { cannotWrite, readerGone } from '../host/stdout.js';
 import { lineOf } from '../lines/drain-line.js';
-import { say } from '../terminal/output.js';
 import { Confirmer } from './confirmer.js';
 import type { Drain } from './drain.js';
 import { readerOf } from './reader.js';
@@ -122,8 +121,10 @@ class StdoutSink {
   /** Writes a batch. Resolves when there is room for the next one; with false if the reader has gone. */
   async take({ queue, jobs, leaseMs }: Taken): Promise<boolean> {
     await this.#confirmer.watchReader();
-    const warn = (text: string) => say(this.#context, text);
-    let rest: JobLine[] = jobs.map((job) => ({ job, line: lineOf(this.#drain.form, queue.name, job, warn) }));
+    let rest: JobLine[] = jobs.map((job) => ({
+      job,
+      line: lineOf(this.#drain.form, queue.name, job, this.#drain.report.odd),
+    }));
     try {
       while (rest.length > 0) {
         if (this.#delivery !== 'once') {

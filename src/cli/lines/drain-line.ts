@@ -1,4 +1,4 @@
-import { type Job, NO_ATTRIBUTES, printable } from '../../internal.js';
+import { type Job, NO_ATTRIBUTES } from '../../internal.js';
 
 /** What is printed of a job: its payload, the text of a payload that is a JSON string, or an envelope with all fields. */
 export type Form = 'payload' | 'text' | 'envelope';
@@ -7,29 +7,30 @@ const LF = 10;
 const CR = 13;
 export const LINE_END = Buffer.from('\n');
 
-/** The line of a job, without a line break. `odd` gets a warning if it could not be written as asked. */
-export function lineOf(form: Form, queue: string, job: Job, odd: (notice: string) => void): Buffer {
+/** Called for a job that cannot be written as asked, and is written as a JSON string: `what` says why. */
+export type OnOdd = (queue: string, id: string, what: string) => void;
+
+/** The line of a job, without a line break. */
+export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer {
   if (form === 'payload') return oneLine(job.payload);
   const value = parse(job.payload.toString('utf8'));
   if (form === 'text') {
     if (typeof value !== 'string') return oneLine(job.payload);
     if (!/[\r\n]/.test(value)) return Buffer.from(value);
-    odd(`${queue}: the text of job ${printable(job.id)} has line breaks; printed as a JSON string`);
+    onOdd(queue, job.id, 'a text has line breaks');
     return oneLine(job.payload);
   }
   const { id, receipt, attempt, due } = job;
   const attributes = job.attributes === NO_ATTRIBUTES ? undefined : job.attributes;
   const head = JSON.stringify({ queue, id, receipt, attempt, due, attributes });
-  if (value === undefined) {
-    odd(`${queue}: the payload of job ${printable(id)} is not JSON; printed as a JSON string`);
-  }
+  if (value === undefined) onOdd(queue, id, 'a payload is not JSON');
   return withPayload(head, job.payload, value !== undefined);
 }
 
 /** What a handler of one job reads: as its line, but a text keeps its line breaks. Ends with one. */
-export function inputOf(form: Form, queue: string, job: Job, odd: (notice: string) => void): Buffer[] {
+export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer[] {
   const text = form === 'text' ? parse(job.payload.toString('utf8')) : undefined;
-  if (typeof text !== 'string') return [lineOf(form, queue, job, odd), LINE_END];
+  if (typeof text !== 'string') return [lineOf(form, queue, job, onOdd), LINE_END];
   return [Buffer.from(text.endsWith('\n') ? text : `${text}\n`)];
 }
 

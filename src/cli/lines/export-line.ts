@@ -113,7 +113,7 @@ export function importedOf(text: string, zone: string, now: number): Imported {
     return typeof base64 === 'string' ? decoded(key, base64) : undefined;
   };
   const name = bytesOf('id');
-  if (!name?.length) throw badLine('it has no id: importing it again would make a second job');
+  if (name === undefined) throw badLine('it has no id: importing it again would make a second job');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
   const own = recordOf({ tries: triesOf(tries), ttl: ttlOf(ttl), attributes: attributesOn(line) });
   return {

@@ -25,11 +25,16 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
   const line = objectOn(text);
   const { payload, in: delay, at, id, tries, ttl, attributes, ...others } = line;
   const [other] = Object.keys(others);
-  if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
-  if (!('payload' in line)) throw badLine('it has no payload');
+  if (!('payload' in line)) throw badLine('it has no key "payload"');
+  if (other !== undefined) {
+    throw badLine(
+      `it has the unknown key ${JSON.stringify(other)}; known are payload, in, at, id, tries, ttl, attributes`,
+    );
+  }
   if (delay !== undefined && at !== undefined) throw badLine('it has both in and at');
   for (const [key, value] of Object.entries({ in: delay, at, id, ttl })) {
-    if (value !== undefined && typeof value !== 'string') throw badLine(`${key} is not a string`);
+    if (value !== undefined && typeof value !== 'string')
+      throw badLine(`${key} is not a string${key === 'in' || key === 'ttl' ? ', such as "15m"' : ''}`);
   }
   if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
   if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1))

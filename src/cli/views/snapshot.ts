@@ -72,7 +72,8 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
         ...(held ? { held } : {}),
       });
     } catch (error) {
-      if (name !== undefined || !isDelayqError(error, 'config')) throw error;
+      // Other software may have put anything into the list of queues.
+      if (name !== undefined || !isDelayqError(error, 'config', 'usage')) throw error;
       found.broken.push({ queue, error });
     }
   };

@@ -100,6 +100,27 @@ describe('delayq drain', () => {
     expect({ stdout, stderr }).toEqual({ stdout: '"a\\nb"\n', stderr: expect.stringContaining('line breaks') });
   });
 
+  it('says once of each queue that texts have line breaks, and not with -q', async () => {
+    const queue = freshQueue();
+    const texts = ['a\nb', 'c\nd', 'e\nf'].map((payload, i) => ({ payload, id: `t${i}` }));
+    await queue.enqueue(texts);
+    expect((await delayq(['drain', '--text', queue.name])).stderr).toBe(
+      `delayq: ${queue.name}: a text has line breaks: printed as a JSON string (t0)\n`,
+    );
+    await queue.enqueue(texts);
+    expect((await delayq(['drain', '-q', '--text', queue.name])).stderr).toBe('');
+  });
+
+  it('says how to name several queues, that the queue is missing, and how to use a shell', async () => {
+    const next = async (...args: string[]) => linesOf((await delayq(['drain', ...args])).stderr).at(-1);
+    expect(await next('high', 'low', '--', 'cat')).toBe('  next: write delayq drain high,low -- cat');
+    expect(await next('--watch', '--', 'cat')).toBe('  next: write delayq drain QUEUE -- cat');
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    expect(await next(queue.name, '--', 'cat | wc')).toMatch(/^ {2}next: start a shell for it: -- sh -c 'cat \| wc'/);
+    expect(await queue.counts()).toMatchObject({ pending: 1, active: 0 });
+  });
+
   it('takes leases of any length', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });

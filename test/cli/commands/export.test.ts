@@ -202,6 +202,15 @@ describe('delayq export', () => {
     expect(linesOf(stdout)).toHaveLength(1);
   });
 
+  it('writes an empty id so that an import reads it', async () => {
+    const [queue, other] = [freshQueue(), freshQueue()];
+    await admin.hset(key(queue.name, 'payload'), '', '{"e":1}');
+    await admin.zadd(key(queue.name, 'pending'), 1_000, '');
+    const { stdout } = await delayq(['export', queue.name]);
+    expect(await delayq(['import', other.name], { input: stdout })).toMatchObject({ code: 0 });
+    expect(await admin.hgetall(key(other.name, 'payload'))).toEqual({ '': '{"e":1}' });
+  });
+
   it('writes the jobs that a filter means', async () => {
     const { name } = await withEverything();
     const ids = async (...args: string[]) =>
@@ -293,7 +302,7 @@ describe('delayq import', () => {
     });
     expect(first).toMatchObject({
       code: 1,
-      stderr: `delayq: line 3: other is in ${queue.name} with another payload, and was left as it is\n`,
+      stderr: `delayq: line 3: other is in ${queue.name} as another job, and was left as it is\n`,
     });
     await admin.zrem(key(queue.name, 'pending'), 'new');
     await admin.hdel(key(queue.name, 'payload'), 'new');

@@ -166,6 +166,19 @@ describe('delayq inspect', () => {
     );
   });
 
+  it.each(['', 'my queue', 'zürich', '\x1b[31mred'])(
+    'shows the others when the list has %j, which names no queue',
+    async (bad) => {
+      const prefix = freshName();
+      await delayq(['--prefix', prefix, 'enqueue', 'good', '1']);
+      await admin.sadd(`${prefix}:queues`, bad);
+      const { code, stdout, stderr } = await delayq(['inspect', '--prefix', prefix]);
+      expect({ code, stderr }).toEqual({ code: 1, stderr: '' });
+      expect(stdout).toMatch(/^! .*: cannot be read: .*begins with a letter or digit[\s\S]*^good /m);
+      expect(stdout).not.toContain('\x1b');
+    },
+  );
+
   it('of an unknown queue exits 3 and names one that is close', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });

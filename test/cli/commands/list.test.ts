@@ -252,7 +252,7 @@ describe('delayq list on a terminal', () => {
     const rowsOf = (text: string) => linesOf(text).filter((line) => / pending /.test(line)).length;
     const shown = await onTerminal(`delayq list ${queue.name}`, { columns: 80, rows: 24 });
     expect(rowsOf(shown)).toBe(20);
-    expect(linesOf(shown).at(-1)).toBe('delayq: not shown: 480 more jobs; use -n 1000, or pipe the list to less');
+    expect(linesOf(shown).at(-1)).toBe('delayq: not shown: 480 more jobs; use -n N, or pipe the list to less');
     expect(await onTerminal(`delayq list --grep 1 ${queue.name}`)).toContain('not shown: more jobs;');
     const more = await onTerminal(`delayq list -n 30 ${queue.name}`);
     expect(rowsOf(more)).toBe(30);

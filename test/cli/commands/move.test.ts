@@ -77,6 +77,28 @@ describe('delayq move', () => {
     expect(await from.ack(jobs)).toEqual(['held']);
   });
 
+  it('takes a job with other attributes for another one', async () => {
+    const [from, to] = [freshQueue(), freshQueue()];
+    const job = { id: 'a', payload: 1, at: 1_000 };
+    await from.enqueue([
+      { ...job, attributes: { tenant: '7' } },
+      { ...job, id: 'b', attributes: { tenant: '7', x: 'y' } },
+    ]);
+    await to.enqueue([
+      { ...job, attributes: { tenant: '8' } },
+      { ...job, id: 'b', tries: 2, attributes: { x: 'y', tenant: '7' } },
+    ]);
+    const { code, stderr } = await delayq(['move', from.name, '--into', to.name, 'a', 'b']);
+    expect({ code, lines: linesOf(stderr).slice(0, 2) }).toEqual({
+      code: 1,
+      lines: [
+        `delayq: a stays in ${from.name}: ${to.name} has another job under this id`,
+        `delayq: b was in ${to.name} already, with the same payload: only that one is left`,
+      ],
+    });
+    expect((await new Inspector(connection).show(from.name, ['a']))[0]).toMatchObject({ attributes: { tenant: '7' } });
+  });
+
   it('puts a job back where it stood when the other queue has another payload under its id, exit 1', async () => {
     const [from, to] = [await filled(), freshQueue()];
     await to.enqueue([
@@ -88,8 +110,8 @@ describe('delayq move', () => {
     const { code, stderr } = await delayq(['move', from.name, '--into', to.name, 'd0', 'p0', 'p1']);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      `delayq: d0 stays in ${from.name}: ${to.name} has another payload under this id`,
-      `delayq: p0 stays in ${from.name}: ${to.name} has another payload under this id`,
+      `delayq: d0 stays in ${from.name}: ${to.name} has another job under this id`,
+      `delayq: p0 stays in ${from.name}: ${to.name} has another job under this id`,
       `delayq: p1 was in ${to.name} already, with the same payload: only that one is left`,
       `delayq: 1 job moved from ${from.name} to ${to.name}`,
     ]);

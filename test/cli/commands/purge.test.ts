@@ -73,6 +73,15 @@ describe('delayq purge', () => {
     expect(await listed(name)).toEqual([]);
   });
 
+  it('asks nothing if there is nothing to remove', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    expect(await delayq(['purge', '--dead', queue.name])).toMatchObject({
+      code: 0,
+      stderr: `delayq: 0 jobs removed from ${queue.name}\n`,
+    });
+  });
+
   it('where nobody can be asked, or in a dry run, removes nothing', async () => {
     const { name } = await withAll();
     expect(await delayq(['purge', name])).toMatchObject({

@@ -96,13 +96,16 @@ describe('the output of handlers', () => {
     expect((await running.ended).stdout).toBe('early\nlate\n');
   });
 
-  it('ends the run when nobody reads it any more: the rest is given back, exit 0', async () => {
+  it('ends the run when nobody reads it any more, says so, and gives the rest back, exit 1', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(200).map((n) => ({ payload: n })));
     const { stdout, stderr } = await sh(
       `{ delayq drain -q ${queue.name} -- cat; echo "ended with $?" >&2; } | head -1`,
     );
-    expect({ lines: linesOf(stdout).length, stderr }).toEqual({ lines: 1, stderr: 'ended with 0\n' });
+    expect({ lines: linesOf(stdout).length, stderr }).toEqual({
+      lines: 1,
+      stderr: 'delayq: stdout was closed by its reader: stopped and gave back the remaining jobs\nended with 1\n',
+    });
     const { pending, active, stats } = await queue.counts();
     expect({ active, all: pending + (stats.acked ?? 0) }).toEqual({ active: 0, all: 200 });
     expect(pending).toBeGreaterThan(0);

@@ -48,6 +48,7 @@ describe.runIf(tmux)('delayq inspect --watch on a terminal', () => {
     expect(linesOf(terminal.text).slice(0, 2)).toEqual(['before', `ended ${code}`]);
     expect(terminal.state).toEqual(asBefore);
     // Typed keys are echoed again.
+    await until(() => /^\$/m.test(terminal.text));
     terminal.press('e', 'c', 'h', 'o', 'e', 'd');
     await until(() => terminal.text.includes('$ echoed'));
   });
