@@ -23,7 +23,7 @@ it('each mutation of the chaos suite fits the file that it changes', () => {
     const file = readFileSync(new URL(/^--- a\/(.*)$/m.exec(patch)?.[1] ?? '', root), 'utf8');
     for (const hunk of patch.split(/^@@.*\n/m).slice(1)) {
       const before = hunk.split('\n').filter((line) => /^[ -]/.test(line));
-      expect(file, name).toContain(before.map((line) => line.slice(1)).join('\n'));
+      expect(`\n${file}`, name).toContain(`\n${before.map((line) => line.slice(1)).join('\n')}\n`);
     }
   }
 });
