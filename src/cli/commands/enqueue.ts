@@ -86,6 +86,8 @@ async function enqueue(context: Context, name: string, payload: string, options:
   if (payload === '-' && options.id !== undefined)
     throw bad('--id is for a single job', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
+  if (/^(\{"|\[|")/.test(name))
+    throw bad('the name of the queue comes before the payload', `write delayq enqueue QUEUE ${shellWord(name)}`);
 
   const redis = context.redis(options);
   const queue = new Queue(redis, name, { prefix: context.prefix(options) });

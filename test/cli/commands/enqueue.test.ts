@@ -154,6 +154,7 @@ describe('delayq enqueue', () => {
     [['enqueue', '--jobs', 'q', '1'], 64, 'delayq enqueue --jobs q - < file'],
     [['enqueue', '--atomic', 'q', '1'], 64, 'delayq enqueue --atomic q - < file'],
     [['enqueue', '--jobs', '--in', '1s', 'q', '-'], 64, 'from its lines'],
+    [['enqueue', '{"a":1}', 'q'], 64, 'delayq enqueue QUEUE \'{"a":1}\''],
     [['enqueue', '--id', 'a', 'q', '-'], 64, '--id is for a single job'],
     [['enqueue', '--id', 'a', '--frist', 'q', '1'], 64, "unknown option '--frist'"],
   ])('%j exits %d', async (args, code, message) => {
