@@ -157,8 +157,9 @@ export class Storm {
       // Whatever the reason: something went wrong.
       if ([...statuses.values()].some((status) => status !== 0)) this.#disturbed.add(consumer.label);
       for (const [member, status] of statuses) {
-        // xargs exits with 123 if its command was interrupted.
-        const expected = EXITS.has(status) || ([123, 130].includes(status) && consumer.hurried.has(member));
+        // xargs exits with 123 if its command was interrupted, or refused a line that a drain was killed in the middle of.
+        const isCut = status === 123 && statuses.get('drain') !== 0;
+        const expected = EXITS.has(status) || isCut || ([123, 130].includes(status) && consumer.hurried.has(member));
         if (!expected) this.#bugs.push(`${consumer.label}: ${member} ended with ${status}`);
       }
       await sleep(random.whole(20, 300));
