@@ -94,7 +94,8 @@ export class Inspector {
 
   /** Like {@link Inspector.show}, but yields one reply of Redis at a time: about 1 MiB of payloads, or one larger payload. */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
-    for (let at = 0; at < checkList(ids, 'ids').length; ) {
+    checkList(ids, 'ids');
+    for (let at = 0; at < ids.length; ) {
       const some = await looks.show(this.#redis, this.#keys(queue), ids.slice(at, at + LISTED));
       at += some.length;
       yield some;

@@ -153,7 +153,8 @@ const OFFSET = /^(\d{4}-\d\d-\d\d[t ]\d\d:\d\d.*?) ?(?:z|([+-])(\d\d):(\d\d))$/i
 /**
  * Parses a point in time: RFC 3339 (`2026-11-21T14:00:00+01:00`), seconds since 1970 (`@1795266000`), `now + 15m`, or a
  * local time in `zone` as {@link localTime} takes it: `14:00` and `fri 2pm` mean the next ones. Forms with an
- * offset, `@` and `now` mean the same in every zone. `past`: it is before `now`. Throws `usage` for anything else, and for a local time that a clock change skips or repeats.
+ * offset, `@` and `now` mean the same in every zone. `past`: it is before `now`. Throws `usage` for anything else, and
+ * for a local time that a clock change skips or repeats.
  */
 export function parseAt(text: string, { zone, now }: { zone: string; now: number }) {
   const ms = instantOf(text, zone, now);

@@ -47,7 +47,7 @@ export function checkCount<N extends number | undefined>(value: N, what: string,
 /** Returns `list` if it is an array: each character of a text would be taken for an item. Throws `usage` otherwise. */
 export function checkList<L extends readonly unknown[]>(list: L, what: string): L {
   if (Array.isArray(list)) return list;
-  throw new DelayqError('usage', `${what} are not an array`, { next: `give an array, also of one` });
+  throw new DelayqError('usage', `${what} are not an array`, { next: 'give an array, also of one' });
 }
 
 /** Returns `value` if it is one of `words`. Throws `usage` otherwise. */

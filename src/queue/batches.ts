@@ -16,7 +16,10 @@ export type BatchResult<J> =
   | { readonly batch: readonly J[]; readonly enqueued: Enqueued[] }
   | { readonly batch: readonly J[]; readonly error: unknown };
 
-/** Collects items into batches, each for one call: at most {@link MAX_CALL} items, and about 1 MiB of payloads and attributes. */
+/**
+ * Collects items into batches, each for one call: at most {@link MAX_CALL} items, and about 1 MiB of payloads and
+ * attributes.
+ */
 export class Batches<T> {
   readonly #full: { items: T[]; units: number }[] = [];
   #last: { items: T[]; units: number } = { items: [], units: 0 };
@@ -86,7 +89,7 @@ export async function* inBatches<J extends NewJob>(
   }
 }
 
-/** A job with its payload as JSON, and the size of that and its attributes. If it has none, sending its batch will tell why. */
+/** A job with its payload as JSON, and the size of both that and its attributes. Sending tells what is wrong with it. */
 function withJson<J extends NewJob>(job: J): [job: J, units: number] {
   try {
     const payload = jsonOf(job.payload);

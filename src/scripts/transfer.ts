@@ -18,8 +18,8 @@ export interface Parcel {
 }
 
 /**
- * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and attributes,
- * `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
+ * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and
+ * attributes, `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
  */
 export type Restored = 'created' | 'kept' | 'kept-dead' | 'differs' | 'held';
 
