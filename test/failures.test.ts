@@ -20,10 +20,12 @@ it('each mutation of the chaos suite fits the file that it changes', () => {
   const mutations = new URL('test/chaos/mutations/', root);
   for (const name of readdirSync(mutations)) {
     const patch = readFileSync(new URL(name, mutations), 'utf8');
-    const file = readFileSync(new URL(/^--- a\/(.*)$/m.exec(patch)?.[1] ?? '', root), 'utf8');
-    for (const hunk of patch.split(/^@@.*\n/m).slice(1)) {
-      const before = hunk.split('\n').filter((line) => /^[ -]/.test(line));
-      expect(`\n${file}`, name).toContain(`\n${before.map((line) => line.slice(1)).join('\n')}\n`);
+    for (const part of patch.split(/^diff .*\n/m).slice(1)) {
+      const file = readFileSync(new URL(/^--- a\/(.*)$/m.exec(part)?.[1] ?? '', root), 'utf8');
+      for (const hunk of part.split(/^@@.*\n/m).slice(1)) {
+        const before = hunk.split('\n').filter((line) => /^[ -]/.test(line));
+        expect(`\n${file}`, name).toContain(`\n${before.map((line) => line.slice(1)).join('\n')}\n`);
+      }
     }
   }
 });

@@ -2,11 +2,12 @@
 -- ARGV   1 states from which to remove, a letter each (p pending, a active, d dead), then the ids
 -- Reply  now, a letter for each job: the state it was in, m in none of these states
 -- Atomic because a job must be removed completely, and only if it is still in one of these states.
+-- include lib/prelude
 local ids, letters, gone = { unpack(ARGV, 2) }, {}, {}
-local leases = redis.call('HMGET', lease, unpack(ids))
+local leases = call('HMGET', lease, unpack(ids))
 local function removed(state, set, id)
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
-  return string.find(ARGV[1], state, 1, true) and redis.call('ZREM', set, id) == 1 and state
+  return string.find(ARGV[1], state, 1, true) and call('ZREM', set, id) == 1 and state
 end
 for i, id in ipairs(ids) do
   letters[i] = removed('p', pending, id) or removed('a', active, id) or removed('d', dead, id) or 'm'

@@ -3,6 +3,7 @@
 -- ARGV   none
 -- Reply  1 if the queue was removed, 0 if it has jobs and nothing was done
 -- Atomic because a job that is enqueued just now must not lose its payload.
-if redis.call('EXISTS', pending, active, dead) > 0 then return { 0 } end
-redis.call('UNLINK', payload, meta, stats, config)
+-- include lib/prelude
+if call('EXISTS', pending, active, dead) > 0 then return { 0 } end
+call('UNLINK', payload, meta, stats, config)
 return { 1 }

@@ -2,17 +2,18 @@
 -- ARGV   1 how long ('+ms' from now | inf | '': resume), 2 wake channel
 -- Reply  now, until when it was paused before ('': it was not), until when it is paused ('': it is not)
 -- Atomic because the old and the new state must refer to the same moment of Redis's clock.
-local length, before = ARGV[1], tonumber(redis.call('HGET', config, 'paused'))
+-- include lib/prelude
+local length, before = ARGV[1], tonumber(call('HGET', config, 'paused'))
 if length ~= '' and length ~= 'inf' and not atLeast(0, length) then return BAD end
 -- First write: it frees memory, so a full server also accepts the rest.
-redis.call('HDEL', config, 'paused')
+call('HDEL', config, 'paused')
 local untilMs = length
 if length ~= '' then
   if length ~= 'inf' then untilMs = string.format('%.0f', now + tonumber(length)) end
-  redis.call('HSET', config, 'paused', untilMs)
+  call('HSET', config, 'paused', untilMs)
 elseif before then
   -- Waiting drains poll at once. pcall: a user without permission for the channel may still do the rest.
-  redis.pcall('PUBLISH', ARGV[2], string.format('%.0f', now))
+  try('PUBLISH', channel, string.format('%.0f', now))
 end
 local was = before and before > now and (before < math.huge and string.format('%.0f', before) or 'inf') or ''
 return { now, was, untilMs }

@@ -2,16 +2,17 @@
 -- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one
 -- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
 -- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
+-- include lib/prelude
 if not atLeast(1, ARGV[2]) then return BAD end
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more = { a = active, d = dead, p = pending }, true, false
 for letter in pairs(sets) do all = all and string.find(ARGV[1], letter, 1, true) ~= nil end
 for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
   if left > 0 and string.find(ARGV[1], letter, 1, true) then
-    local ids = redis.call('ZRANGE', sets[letter], 0, left - 1)
-    local leases = letter == 'a' and #ids > 0 and redis.call('HMGET', lease, unpack(ids))
+    local ids = call('ZRANGE', sets[letter], 0, left - 1)
+    local leases = letter == 'a' and #ids > 0 and call('HMGET', lease, unpack(ids))
     -- First write: it frees memory, so a full server also accepts the rest.
-    if #ids > 0 then redis.call('ZREMRANGEBYRANK', sets[letter], 0, #ids - 1) end
+    if #ids > 0 then call('ZREMRANGEBYRANK', sets[letter], 0, #ids - 1) end
     for i, id in ipairs(ids) do
       gone[#gone + 1] = id
       if leases then supersede(id, leases[i]) end
@@ -21,20 +22,20 @@ for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
 end
 drop(gone)
 -- Only holders of leases must be informed. All other jobs go at once, and Redis frees their memory in the background.
-if all and redis.call('EXISTS', active) == 0 then
-  removed.p, removed.d = redis.call('ZCARD', pending), redis.call('ZCARD', dead)
-  redis.call('UNLINK', pending, dead)
+if all and call('EXISTS', active) == 0 then
+  removed.p, removed.d = call('ZCARD', pending), call('ZCARD', dead)
+  call('UNLINK', pending, dead)
 end
-if redis.call('EXISTS', pending, active, dead) == 0 then
+if call('EXISTS', pending, active, dead) == 0 then
   -- What is left belongs to no job. Keep only superseded leases, whose value is a single number.
-  redis.call('UNLINK', payload, meta)
-  local fields = redis.call('EXISTS', lease) == 1 and redis.call('HRANDFIELD', lease, 200, 'WITHVALUES') or {}
+  call('UNLINK', payload, meta)
+  local fields = call('EXISTS', lease) == 1 and call('HRANDFIELD', lease, 200, 'WITHVALUES') or {}
   for i = 1, #fields, 2 do
-    if string.find(fields[i + 1], ' ', 1, true) then more = redis.call('HDEL', lease, fields[i]) == 1 end
+    if string.find(fields[i + 1], ' ', 1, true) then more = call('HDEL', lease, fields[i]) == 1 end
   end
 end
 for letter, set in pairs(sets) do
-  if string.find(ARGV[1], letter, 1, true) and redis.call('EXISTS', set) == 1 then more = true end
+  if string.find(ARGV[1], letter, 1, true) and call('EXISTS', set) == 1 then more = true end
 end
 count('purged', removed.p + removed.a + removed.d)
 return { removed.p, removed.a, removed.d, more and 1 or 0 }

@@ -1,17 +1,20 @@
 -- Moves dead jobs back to pending, as if they had never been tried.
--- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, 3 wake channel,
---        4 poll interval ms, then the ids
+-- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, then
+--        the ids
 -- Reply  now, a letter for each job: r requeued, m not dead, o stays dead without a payload, i stays dead with an id
 --        that no handler can receive; due time of a job after the last
 -- Atomic because a job must be in only one set.
+-- include lib/prelude
+-- include lib/spread
+-- include lib/ids
 local after, start = spread(ARGV[1], ARGV[2])
-if not (after and atLeast(0, ARGV[4])) then return BAD end
-local ids, letters, put = { unpack(ARGV, 5) }, {}, {}
-local diedAt, records = redis.call('ZMSCORE', dead, unpack(ids)), redis.call('HMGET', meta, unpack(ids))
+if not after then return BAD end
+local ids, letters, put = { unpack(ARGV, 3) }, {}, {}
+local diedAt, records = call('ZMSCORE', dead, unpack(ids)), call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
-  letters[i] = not diedAt[i] and 'm' or redis.call('HEXISTS', payload, id) == 0 and 'o' or isId(id) and 'r' or 'i'
+  letters[i] = not diedAt[i] and 'm' or call('HEXISTS', payload, id) == 0 and 'o' or isId(id) and 'r' or 'i'
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
-  if letters[i] == 'r' and redis.call('ZREM', dead, id) == 0 then letters[i] = 'm' end
+  if letters[i] == 'r' and call('ZREM', dead, id) == 0 then letters[i] = 'm' end
   if letters[i] == 'r' then
     put[#put + 1], put[#put + 2] = after(#put / 2), id
     -- Keep what it was enqueued with. The time to live starts again, or the job would expire at once.
@@ -20,12 +23,12 @@ for i, id in ipairs(ids) do
     for name, value in pairs(rec) do
       if string.sub(name, 1, 2) == 'a:' then kept[name] = value end
     end
-    if next(kept) then write(id, kept) else redis.call('HDEL', meta, id) end
+    if next(kept) then write(id, kept) else call('HDEL', meta, id) end
   end
 end
 if #put > 0 then
-  redis.call('ZADD', pending, unpack(put))
-  wake(ARGV[3], tonumber(ARGV[4]), start)
+  call('ZADD', pending, unpack(put))
+  wake(start)
 end
 count('requeued', #put / 2)
 return { now, table.concat(letters), after(#put / 2) }

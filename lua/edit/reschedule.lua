@@ -1,14 +1,16 @@
 -- Gives pending jobs new due times, in the order of their old ones.
--- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, 3 wake channel,
---        4 poll interval ms, then the ids
+-- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, then
+--        the ids
 -- Reply  now, a letter for each job: p rescheduled, a active, d dead, m missing; due time of a job after the last
 -- Atomic because a job that a drain has just taken must stay active, and ranks must be of one moment.
+-- include lib/prelude
+-- include lib/spread
 local after, start = spread(ARGV[1], ARGV[2])
-if not (after and atLeast(0, ARGV[4])) then return BAD end
-local ids, letters, idAt, ranks = { unpack(ARGV, 5) }, {}, {}, {}
-local inActive, inDead = redis.call('ZMSCORE', active, unpack(ids)), redis.call('ZMSCORE', dead, unpack(ids))
+if not after then return BAD end
+local ids, letters, idAt, ranks = { unpack(ARGV, 3) }, {}, {}, {}
+local inActive, inDead = call('ZMSCORE', active, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
 for i, id in ipairs(ids) do
-  local rank = redis.call('ZRANK', pending, id)
+  local rank = call('ZRANK', pending, id)
   letters[i] = rank and 'p' or inActive[i] and 'a' or inDead[i] and 'd' or 'm'
   -- An id given twice counts once.
   if rank and not idAt[rank] then idAt[rank], ranks[#ranks + 1] = id, rank end
@@ -21,17 +23,17 @@ if #ranks > 0 then
     inOrder[n], put[2 * n - 1], put[2 * n] = idAt[rank], after(n - 1), idAt[rank]
   end
   -- First write: it frees memory, so a full server also accepts the rest.
-  redis.call('ZREM', pending, unpack(inOrder))
-  redis.call('ZADD', pending, unpack(put))
-  for n, text in ipairs(redis.call('HMGET', meta, unpack(inOrder))) do
+  call('ZREM', pending, unpack(inOrder))
+  call('ZADD', pending, unpack(put))
+  for n, text in ipairs(call('HMGET', meta, unpack(inOrder))) do
     local rec = read(text)
     -- The time to live now counts from the new due time.
     if rec.first then
       rec.first = nil
-      if next(rec) then write(inOrder[n], rec) else redis.call('HDEL', meta, inOrder[n]) end
+      if next(rec) then write(inOrder[n], rec) else call('HDEL', meta, inOrder[n]) end
     end
   end
   count('rescheduled', #ranks)
-  wake(ARGV[3], tonumber(ARGV[4]), start)
+  wake(start)
 end
 return { now, table.concat(letters), after(#ranks) }

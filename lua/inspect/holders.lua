@@ -3,11 +3,12 @@
 -- Reply  now, active jobs, how many were checked, then for each holder: name ('': unknown), how many of these jobs it
 --        holds, since when it has held the oldest ('': unknown), when the first of its leases expires
 -- Atomic because a lease and its expiry are in two keys.
+-- include lib/prelude
 if not atLeast(1, ARGV[1]) then return BAD end
-local found = redis.call('ZRANGE', active, 0, math.min(tonumber(ARGV[1]), 250) - 1, 'WITHSCORES')
+local found = call('ZRANGE', active, 0, math.min(tonumber(ARGV[1]), 250) - 1, 'WITHSCORES')
 local ids = {}
 for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
-local leases = #ids > 0 and redis.call('HMGET', lease, unpack(ids)) or {}
+local leases = #ids > 0 and call('HMGET', lease, unpack(ids)) or {}
 
 local order, holders = {}, {}
 for i = 1, #ids do
@@ -22,7 +23,7 @@ for i = 1, #ids do
   holder[2], holder[3] = holder[2] + 1, math.min(holder[3], tonumber(since) or math.huge)
 end
 
-local reply = { now, redis.call('ZCARD', active), #ids }
+local reply = { now, call('ZCARD', active), #ids }
 for _, holder in ipairs(order) do
   reply[#reply + 1], reply[#reply + 2] = holder[1], holder[2]
   reply[#reply + 1], reply[#reply + 2] = holder[3] < math.huge and string.format('%.0f', holder[3]) or '', holder[4]

@@ -4,15 +4,16 @@
 --        expired; oldest due time ('': none); next due times (id, ms …); stats (name, value …); config (name, value …);
 --        for each of the given times, how many jobs are due by then
 -- Atomic because counts of different moments may not add up, and a healthy queue would look broken.
+-- include lib/prelude
 local dueBy = {}
-for i = 2, #ARGV do dueBy[i - 1] = redis.call('ZCOUNT', pending, '-inf', string.format('%.0f', now + ARGV[i])) end
-local oldest = redis.call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
+for i = 2, #ARGV do dueBy[i - 1] = call('ZCOUNT', pending, '-inf', string.format('%.0f', now + ARGV[i])) end
+local oldest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2] or ''
 return {
   now,
-  redis.call('ZCARD', pending), redis.call('ZCARD', active), redis.call('HLEN', lease),
-  redis.call('ZCARD', dead), redis.call('HLEN', payload), redis.call('HLEN', meta),
-  redis.call('ZCOUNT', pending, '-inf', now), redis.call('ZCOUNT', active, '-inf', now),
+  call('ZCARD', pending), call('ZCARD', active), call('HLEN', lease),
+  call('ZCARD', dead), call('HLEN', payload), call('HLEN', meta),
+  call('ZCOUNT', pending, '-inf', now), call('ZCOUNT', active, '-inf', now),
   oldest,
-  redis.call('ZRANGEBYSCORE', pending, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1]),
-  redis.call('HGETALL', stats), redis.call('HGETALL', config), dueBy,
+  call('ZRANGEBYSCORE', pending, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1]),
+  call('HGETALL', stats), call('HGETALL', config), dueBy,
 }

@@ -3,17 +3,18 @@
 -- Reply  now, then for each job, until the bytes are used up: state (p | a | d, '': no such job), score ms, lease,
 --        record, payload (each nil: none)
 -- Atomic because a job that is read in parts could appear in two states, or in none.
+-- include lib/prelude
 local ids, reply, bytes = { unpack(ARGV, 2) }, { now }, 0
 local sets = { { 'p', pending }, { 'a', active }, { 'd', dead } }
 for i, id in ipairs(ids) do
-  bytes = bytes + redis.call('HSTRLEN', payload, id)
+  bytes = bytes + call('HSTRLEN', payload, id)
   if i > 1 and bytes > tonumber(ARGV[1]) then break end
   local state, score = '', false
   for _, set in ipairs(sets) do
-    local found = redis.call('ZSCORE', set[2], id)
+    local found = call('ZSCORE', set[2], id)
     if found then state, score = set[1], found end
   end
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = state, score, redis.call('HGET', lease, id)
-  reply[#reply + 1], reply[#reply + 2] = redis.call('HGET', meta, id), redis.call('HGET', payload, id)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = state, score, call('HGET', lease, id)
+  reply[#reply + 1], reply[#reply + 2] = call('HGET', meta, id), call('HGET', payload, id)
 end
 return reply

@@ -1,7 +1,25 @@
 -- Removes finished jobs.
 -- ARGV   for each job id, receipt
--- Reply  now, a letter for each job: h held, so it was removed, l lost, s superseded
+-- Reply  a letter for each job: h held, so it was removed, l lost, s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it could change between check and removal.
+-- include lib/keys
+local layout = call('HGET', config, 'layout')
+-- include lib/layout
+
+-- One job that is held: nearly every call of a worker that handles one at a time.
+local id, receipt = ARGV[1], ARGV[2] .. ' '
+local held = #ARGV == 2 and call('HGET', lease, id)
+if held and string.sub(held, 1, #receipt) == receipt then
+  local gone = call('ZREM', active, id)
+  call('HDEL', lease, id)
+  -- try: if these keys have another type, nothing in them belongs to the job.
+  try('HDEL', payload, id)
+  try('HDEL', meta, id)
+  if gone == 1 then try('HINCRBY', stats, 'acked', '1') end
+  return 'h'
+end
+
+-- include lib/leases
 local ids, letters = checkLeases(1, 2)
 local done, superseded = {}, {}
 for i, id in ipairs(ids) do
@@ -9,12 +27,12 @@ for i, id in ipairs(ids) do
   if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
 end
 if #done > 0 then
-  local gone = redis.call('ZREM', active, unpack(done))
-  sample()
-  count('acked', gone)
-  redis.call('HDEL', lease, unpack(done))
-  drop(done)
+  local gone = call('ZREM', active, unpack(done))
+  call('HDEL', lease, unpack(done))
+  try('HDEL', payload, unpack(done))
+  try('HDEL', meta, unpack(done))
+  if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
 end
 -- The holder knows now, and nobody else will ask.
-if #superseded > 0 then redis.call('HDEL', lease, unpack(superseded)) end
-return { now, table.concat(letters) }
+if #superseded > 0 then call('HDEL', lease, unpack(superseded)) end
+return table.concat(letters)

@@ -1,17 +1,17 @@
 -- Gives back jobs that are not done.
 -- ARGV   1 'retry' (a failure; dead when out of tries) | 'dead' (a failure, dead at once) | 'release' (counts nothing),
 --        2 backoff: ms after the first, second … failure ('': the queue's; no numbers: exponential), 3 jitter, 0 to 1,
---        4 wake channel, 5 poll interval ms,
 --        then for each job id, receipt, delay ms ('': the backoff; released: keep the due time), error ('': none)
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
-local mode, jitter, channel, poll = ARGV[1], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-if not (atLeast(0, ARGV[3]) and atLeast(0, ARGV[5])) then return BAD end
-for i = 8, #ARGV, 4 do
+-- include lib/prelude
+local mode, jitter = ARGV[1], tonumber(ARGV[3])
+if not atLeast(0, ARGV[3]) then return BAD end
+for i = 6, #ARGV, 4 do
   if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end
-local ids, letters, leases = checkLeases(6, 4)
-local settings = redis.call('HMGET', config, 'tries', 'backoff', 'ttl')
+local ids, letters, leases = checkLeases(4, 4)
+local settings = call('HMGET', config, 'tries', 'backoff', 'ttl')
 local tries, steps = counted(settings[1], 5), {}
 for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
 
@@ -25,15 +25,15 @@ end
 
 local delays, retried, died, soonest = {}, 0, 0, math.huge
 for i, id in ipairs(ids) do
-  local delay, problem = ARGV[4 * i + 4], ARGV[4 * i + 5]
+  local delay, problem = ARGV[4 * i + 2], ARGV[4 * i + 3]
   delays[i] = 0
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
-  if letters[i] == 'h' and redis.call('ZREM', active, id) == 0 then letters[i] = 'l' end
+  if letters[i] == 'h' and call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
-    redis.call('HDEL', lease, id)
+    call('HDEL', lease, id)
     local due = dueOf(leases[i])
     letters[i] = 'p'
-    local rec = read(redis.call('HGET', meta, id))
+    local rec = read(call('HGET', meta, id))
     local first = rec.first or due
     if mode == 'release' then
       if delay ~= '' then
@@ -44,7 +44,7 @@ for i, id in ipairs(ids) do
           write(id, rec)
         end
       end
-      redis.call('ZADD', pending, string.format('%.17g', due), id)
+      call('ZADD', pending, string.format('%.17g', due), id)
     else
       rec.failures, rec.failed, rec.first = counted(rec.failures, 0) + 1, now, first
       rec.error = problem ~= '' and problem or nil
@@ -54,16 +54,16 @@ for i, id in ipairs(ids) do
       else
         delays[i] = math.min(tonumber(delay) or backoff(rec.failures, i), 1e14)
         due = now + delays[i]
-        redis.call('ZADD', pending, due, id)
+        call('ZADD', pending, due, id)
         write(id, rec)
         retried = retried + 1
       end
     end
     if letters[i] == 'p' then soonest = math.min(soonest, due) end
   elseif letters[i] == 's' then
-    redis.call('HDEL', lease, ARGV[4 * i + 3] .. ' ' .. id)
+    call('HDEL', lease, ARGV[4 * i + 1] .. ' ' .. id)
   end
 end
 count('retried', retried) count('dead', died)
-wake(channel, poll, soonest)
+wake(soonest)
 return { now, table.concat(letters), unpack(delays) }

@@ -2,8 +2,9 @@
 -- ARGV   1 lease ms from now ('': the queue's), then for each job id, receipt
 -- Reply  now, a letter for each job: h held, l lost, s superseded
 -- Atomic because a lease that was just taken back must not be extended.
+-- include lib/prelude
 if not (ARGV[1] == '' or atLeast(1, ARGV[1])) then return BAD end
-local leaseMs = tonumber(ARGV[1]) or queueLease(redis.call('HGET', config, 'lease'))
+local leaseMs = tonumber(ARGV[1]) or queueLease(call('HGET', config, 'lease'))
 local ids, letters = checkLeases(2, 2)
 local held, ends = {}, {}
 for i, id in ipairs(ids) do
@@ -14,9 +15,9 @@ for i, id in ipairs(ids) do
 end
 if #held > 0 then
   -- First write: it frees memory, so a full server also accepts the rest.
-  redis.call('ZREM', active, unpack(held))
-  redis.call('ZADD', active, unpack(ends))
+  call('ZREM', active, unpack(held))
+  call('ZADD', active, unpack(ends))
   -- A busy drain renews instead of taking more, and counts as present.
-  redis.pcall('HSET', stats, 'drained', now)
+  try('HSET', stats, 'drained', now)
 end
 return { now, table.concat(letters) }

@@ -10,7 +10,7 @@
 local EARLIEST, LATEST, MINUTE, DAY = 100000000000, 253402300799999, 60000, 86400000
 
 local function hasPayload(id)
-  return redis.call('HEXISTS', payload, id) == 1
+  return call('HEXISTS', payload, id) == 1
 end
 
 -- Who holds a lease, and since when; nothing if the lease is unreadable.
@@ -35,7 +35,7 @@ local function faultOfRecord(id, text, inSet)
 end
 
 local function faultOfHold(id, ends)
-  local by, since = holder(redis.call('HGET', lease, id))
+  local by, since = holder(call('HGET', lease, id))
   if not by then return 'u' end
   if ends <= LATEST then return nil end
   if string.sub(by, 1, 5) ~= 'move:' then return 'h' end
@@ -45,14 +45,14 @@ end
 -- The fault of an id in the structure `where`, given its scores in pending, active and dead (false: not in it).
 local function faultOf(where, id, p, a, d)
   if where == 'payload' then return not (p or a or d) and hasPayload(id) and 'f' or nil end
-  if where == 'meta' then return faultOfRecord(id, redis.call('HGET', meta, id), p or a or d) end
-  if where == 'lease' then return faultOfLease(id, redis.call('HGET', lease, id), a) end
+  if where == 'meta' then return faultOfRecord(id, call('HGET', meta, id), p or a or d) end
+  if where == 'lease' then return faultOfLease(id, call('HGET', lease, id), a) end
   -- If it is in two sets, the first in this order reports the fault, and keeps the job, which is handled first there.
   local first = p and 'pending' or a and 'active' or d and 'dead'
   if where ~= first then return nil end
   if p and (a or d) or a and d then return 't' end
   if not hasPayload(id) then
-    return not (d and read(redis.call('HGET', meta, id)).reason == 'orphaned') and 'o' or nil
+    return not (d and read(call('HGET', meta, id)).reason == 'orphaned') and 'o' or nil
   end
   local n = tonumber(p or a or d)
   local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or n > 0 and n < EARLIEST and 'e') or nil

@@ -3,21 +3,24 @@
 -- ARGV   1 pending | active | dead | payload | meta | lease, then the ids
 -- Reply  now, a letter for each id: the fault (faults.lua) that was mended, '-' if there was none to mend
 -- Atomic because an id whose fault has just disappeared must not be changed.
+-- include lib/prelude
+-- include lib/ids
+-- include lib/faults
 local where = ARGV[1]
 
 -- The holder sees that its lease was superseded, so its handler is not killed.
 local function retire(id)
-  local held = redis.call('HGET', lease, id)
-  redis.call('ZREM', active, id)
+  local held = call('HGET', lease, id)
+  call('ZREM', active, id)
   supersede(id, held)
 end
 
 local function toDead(id, reason)
-  bury(id, read(redis.call('HGET', meta, id)), reason)
+  bury(id, read(call('HGET', meta, id)), reason)
 end
 
 local function fromPending(id, reason)
-  redis.call('ZREM', pending, id)
+  call('ZREM', pending, id)
   toDead(id, reason)
   count('dead', 1)
 end
@@ -25,40 +28,40 @@ end
 local mends = {
   t = function(id)
     if where == 'pending' then retire(id) end
-    redis.call('ZREM', dead, id)
+    call('ZREM', dead, id)
   end,
   o = function(id, died)
-    redis.call('ZREM', pending, id)
+    call('ZREM', pending, id)
     retire(id)
     toDead(id, 'orphaned')
-    if died then redis.call('ZADD', dead, died, id) else count('orphaned', 1) end
+    if died then call('ZADD', dead, died, id) else count('orphaned', 1) end
   end,
   e = function(id) fromPending(id, 'bad due') end,
   b = function(id) fromPending(id, 'bad id') end,
   -- The holder may still ack. The next drain takes the job back.
-  h = function(id) redis.call('ZADD', active, now, id) end,
+  h = function(id) call('ZADD', active, now, id) end,
   u = function(id)
-    redis.call('HDEL', lease, id)
-    redis.call('ZREM', active, id)
-    redis.call('ZADD', pending, now, id)
+    call('HDEL', lease, id)
+    call('ZREM', active, id)
+    call('ZADD', pending, now, id)
   end,
   f = function(id) toDead(id, 'found') end,
-  m = function(id) redis.call('HDEL', meta, id) end,
+  m = function(id) call('HDEL', meta, id) end,
   -- Every script already ignores an unreadable record.
-  r = function(id) redis.call('HDEL', meta, id) end,
-  l = function(id) if hasPayload(id) then retire(id) else redis.call('HDEL', lease, id) end end,
-  s = function(id) redis.call('HDEL', lease, id) end,
+  r = function(id) call('HDEL', meta, id) end,
+  l = function(id) if hasPayload(id) then retire(id) else call('HDEL', lease, id) end end,
+  s = function(id) call('HDEL', lease, id) end,
 }
 mends.n = mends.e
 
 -- First write: it frees memory, so a full server also accepts the rest.
-redis.call('HDEL', lease, '')
+call('HDEL', lease, '')
 local letters = {}
 for i = 2, #ARGV do
   local id = ARGV[i]
   -- One fault may hide another.
   for _ = 1, 4 do
-    local p, a, d = redis.call('ZSCORE', pending, id), redis.call('ZSCORE', active, id), redis.call('ZSCORE', dead, id)
+    local p, a, d = call('ZSCORE', pending, id), call('ZSCORE', active, id), call('ZSCORE', dead, id)
     local fault = faultOf(where, id, p, a, d)
     if not mends[fault or ''] then break end
     mends[fault](id, d)

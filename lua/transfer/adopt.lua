@@ -1,34 +1,34 @@
 -- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
 -- KEYS   after those of the queue: 9 the sorted set (id → time), 10 the hash (id → value)
--- ARGV   1 wake channel, 2 poll interval ms, then for each job id, its score there, its value there, due ms,
---        payload ('': the value itself)
+-- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself)
 -- Reply  now, a letter for each job: c adopted, k removed there because the same job is here, e left there because
 --        another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
+-- include lib/prelude
 local set, hash = KEYS[9], KEYS[10]
 for i, want in ipairs({ 'zset', 'hash' }) do
-  local type = redis.call('TYPE', KEYS[8 + i]).ok
+  local type = call('TYPE', KEYS[8 + i]).ok
   if type ~= want and type ~= 'none' then
     return redis.error_reply('WRONGTYPE ' .. KEYS[8 + i] .. ' is a ' .. type .. ', not a ' .. want)
   end
 end
 local ids = {}
-for i = 3, #ARGV, 5 do
+for i = 1, #ARGV, 5 do
   if not atLeast(-1e16, ARGV[i + 3]) then return BAD end
   ids[#ids + 1] = ARGV[i]
 end
-local scores, values = redis.call('ZMSCORE', set, unpack(ids)), redis.call('HMGET', hash, unpack(ids))
-local inPending = redis.call('ZMSCORE', pending, unpack(ids))
-local inActive = redis.call('ZMSCORE', active, unpack(ids))
-local inDead = redis.call('ZMSCORE', dead, unpack(ids))
+local scores, values = call('ZMSCORE', set, unpack(ids)), call('HMGET', hash, unpack(ids))
+local inPending = call('ZMSCORE', pending, unpack(ids))
+local inActive = call('ZMSCORE', active, unpack(ids))
+local inDead = call('ZMSCORE', dead, unpack(ids))
 local letters, gone, times, payloads, soonest, seen = {}, {}, {}, {}, math.huge, {}
 for i, id in ipairs(ids) do
-  local at = 5 * i - 2
+  local at = 5 * i - 4
   local due, body = ARGV[at + 3], ARGV[at + 4] ~= '' and ARGV[at + 4] or ARGV[at + 2]
   if seen[id] or scores[i] ~= ARGV[at + 1] or values[i] ~= ARGV[at + 2] then
     letters[i] = 'x'
   elseif inPending[i] or inActive[i] or inDead[i] then
-    local same = tonumber(inPending[i] or 'inf') == tonumber(due) and redis.call('HGET', payload, id) == body
+    local same = tonumber(inPending[i] or 'inf') == tonumber(due) and call('HGET', payload, id) == body
     letters[i] = same and 'k' or 'e'
   else
     letters[i] = 'c'
@@ -41,13 +41,13 @@ for i, id in ipairs(ids) do
 end
 if #gone > 0 then
   -- First write: it frees memory, so a full server also accepts the rest.
-  redis.call('ZREM', set, unpack(gone))
-  redis.call('HDEL', hash, unpack(gone))
+  call('ZREM', set, unpack(gone))
+  call('HDEL', hash, unpack(gone))
 end
 if #times > 0 then
-  redis.call('ZADD', pending, unpack(times))
-  redis.call('HSET', payload, unpack(payloads))
+  call('ZADD', pending, unpack(times))
+  call('HSET', payload, unpack(payloads))
 end
 count('adopted', #times / 2)
-wake(ARGV[1], tonumber(ARGV[2]), soonest)
+wake(soonest)
 return { now, table.concat(letters) }

@@ -5,23 +5,24 @@
 -- Reply  now, then for each job, until the bytes are used up: a letter (p or d: held now, and its state before; a
 --        active; o no payload; m in none of these states), and its score, token, record, payload (each nil unless held)
 -- Atomic because a job must be in only one set, and nobody may take it while it is moved.
+-- include lib/prelude
 local receipt, by, budget = ARGV[2], ARGV[3], tonumber(ARGV[4])
 if not atLeast(1, ARGV[4]) then return BAD end
 local reply, seen, bytes = { now }, {}, 0
 local freed, fromPending, fromDead, ends, leased = {}, {}, {}, {}, {}
 local function stood(state, set, id)
-  local score = string.find(ARGV[1], state, 1, true) and redis.call('ZSCORE', set, id)
+  local score = string.find(ARGV[1], state, 1, true) and call('ZSCORE', set, id)
   return score and state, score
 end
 for i = 5, #ARGV do
   local id = ARGV[i]
-  bytes = bytes + redis.call('HSTRLEN', payload, id)
+  bytes = bytes + call('HSTRLEN', payload, id)
   if i > 5 and bytes > budget then break end
   local letter, score, token = 'm', false, receipt
-  local ending = redis.call('ZSCORE', active, id)
+  local ending = call('ZSCORE', active, id)
   if ending then
     -- The lease of a move: receipt, score, since, holder, state before, token. A takeover keeps the token.
-    local was, who, state, word = string.match(redis.call('HGET', lease, id) or '', '^%S+ (%S+) %S+ (%S+) ([pd]) (%S+)$')
+    local was, who, state, word = string.match(call('HGET', lease, id) or '', '^%S+ (%S+) %S+ (%S+) ([pd]) (%S+)$')
     letter = 'a'
     if ending == 'inf' and who == by then letter, score, token = state, was, word end
   else
@@ -30,10 +31,10 @@ for i = 5, #ARGV do
   end
   if not letter or seen[id] then letter, score = 'm', false end
   seen[id] = true
-  local body = score and redis.call('HGET', payload, id) or false
+  local body = score and call('HGET', payload, id) or false
   if score and not body then letter, score = 'o', false end
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = letter, score, score and token
-  reply[#reply + 1], reply[#reply + 2] = score and redis.call('HGET', meta, id), body
+  reply[#reply + 1], reply[#reply + 2] = score and call('HGET', meta, id), body
   if score then
     freed[#freed + 1] = id
     if not ending then
@@ -47,10 +48,10 @@ for i = 5, #ARGV do
 end
 if #freed > 0 then
   -- First write: it frees memory, so a full server also accepts the rest.
-  redis.call('HDEL', lease, unpack(freed))
-  if #fromPending > 0 then redis.call('ZREM', pending, unpack(fromPending)) end
-  if #fromDead > 0 then redis.call('ZREM', dead, unpack(fromDead)) end
-  redis.call('ZADD', active, unpack(ends))
-  redis.call('HSET', lease, unpack(leased))
+  call('HDEL', lease, unpack(freed))
+  if #fromPending > 0 then call('ZREM', pending, unpack(fromPending)) end
+  if #fromDead > 0 then call('ZREM', dead, unpack(fromDead)) end
+  call('ZADD', active, unpack(ends))
+  call('HSET', lease, unpack(leased))
 end
 return reply

@@ -1,5 +1,5 @@
 -- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
--- ARGV   1 wake channel, 2 poll interval ms, then for each job
+-- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
 -- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move has
 --        already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h an
@@ -7,8 +7,9 @@
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
-local channel, poll, ids = ARGV[1], tonumber(ARGV[2]), {}
-for i = 3, #ARGV, 6 do
+-- include lib/prelude
+local ids = {}
+for i = 1, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
   -- Lua accepts numbers, such as 1e400, that ZADD would reject after the first writes.
   ARGV[i + 2] = string.format('%.17g', tonumber(ARGV[i + 2]))
@@ -24,29 +25,29 @@ local function attributesOf(record)
   table.sort(parts)
   return table.concat(parts, '\0')
 end
-local inPending = redis.call('ZMSCORE', pending, unpack(ids))
-local inActive = redis.call('ZMSCORE', active, unpack(ids))
-local inDead = redis.call('ZMSCORE', dead, unpack(ids))
+local inPending = call('ZMSCORE', pending, unpack(ids))
+local inActive = call('ZMSCORE', active, unpack(ids))
+local inDead = call('ZMSCORE', dead, unpack(ids))
 
 local letters, chosen, old, superseded, marks = {}, {}, {}, {}, {}
 local pendings, deads, payloads, records, soonest = {}, {}, {}, {}, math.huge
 for i, id in ipairs(ids) do
-  local at = 6 * i - 3
+  local at = 6 * i - 5
   local score, body, mark = ARGV[at + 2], ARGV[at + 4], ARGV[at + 5] .. ' ' .. id
   local there = inPending[i] or inActive[i] or inDead[i]
-  if mark ~= ' ' .. id and redis.call('HEXISTS', lease, mark) == 1 then
+  if mark ~= ' ' .. id and call('HEXISTS', lease, mark) == 1 then
     letters[i] = 'k'
   elseif chosen[id] then
-    local other = 6 * chosen[id] - 3
+    local other = 6 * chosen[id] - 5
     local same = ARGV[other + 4] == body and attributesOf(ARGV[other + 3]) == attributesOf(ARGV[at + 3])
     letters[i] = same and 'k' or 'd'
-  elseif inActive[i] == 'inf' and string.find(redis.call('HGET', lease, id) or '', ' move:%S+ [pd] %S+$') then
+  elseif inActive[i] == 'inf' and string.find(call('HGET', lease, id) or '', ' move:%S+ [pd] %S+$') then
     -- That job may already be completed elsewhere, and will then be removed: do not take it for this one.
     letters[i] = 'h'
-  elseif there and redis.call('HEXISTS', payload, id) == 1 then
+  elseif there and call('HEXISTS', payload, id) == 1 then
     -- Compare lengths first, to read few payloads that differ.
-    local same = redis.call('HSTRLEN', payload, id) == #body and redis.call('HGET', payload, id) == body
-      and attributesOf(redis.call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
+    local same = call('HSTRLEN', payload, id) == #body and call('HGET', payload, id) == body
+      and attributesOf(call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
     letters[i] = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
   else
     letters[i], chosen[id] = 'c', i
@@ -63,17 +64,17 @@ for i, id in ipairs(ids) do
 end
 
 if #payloads > 0 then
-  redis.call('HSET', payload, unpack(payloads))
+  call('HSET', payload, unpack(payloads))
   if #old > 0 then
-    for _, set in ipairs({ pending, active, dead }) do redis.call('ZREM', set, unpack(old)) end
-    redis.call('HDEL', meta, unpack(old))
+    for _, set in ipairs({ pending, active, dead }) do call('ZREM', set, unpack(old)) end
+    call('HDEL', meta, unpack(old))
   end
-  for _, id in ipairs(superseded) do supersede(id, redis.call('HGET', lease, id)) end
-  if #pendings > 0 then redis.call('ZADD', pending, unpack(pendings)) end
-  if #deads > 0 then redis.call('ZADD', dead, unpack(deads)) end
-  if #records > 0 then redis.call('HSET', meta, unpack(records)) end
+  for _, id in ipairs(superseded) do supersede(id, call('HGET', lease, id)) end
+  if #pendings > 0 then call('ZADD', pending, unpack(pendings)) end
+  if #deads > 0 then call('ZADD', dead, unpack(deads)) end
+  if #records > 0 then call('HSET', meta, unpack(records)) end
 end
-if #marks > 0 then redis.call('HSET', lease, unpack(marks)) end
+if #marks > 0 then call('HSET', lease, unpack(marks)) end
 count('restored', #payloads / 2)
-wake(channel, poll, soonest)
+wake(soonest)
 return { now, table.concat(letters) }

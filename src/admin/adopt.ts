@@ -4,7 +4,7 @@ import { decodeUtf8, JsonText } from '../model/payload.js';
 import { printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys, Wake } from '../redis/keys.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
 import { MAX_BYTES } from '../redis/script.js';
 import { raw } from '../scripts/stored.js';
@@ -63,7 +63,6 @@ export async function* adoptJobs(
   redis: Connection,
   keys: QueueKeys,
   options: AdoptOptions,
-  wake: Wake,
 ): AsyncGenerator<AdoptedSlice> {
   const { zset, hash, unit, dryRun } = checkOptions(options);
   checkWord(unit, ['s', 'ms'], 'unit');
@@ -84,7 +83,7 @@ export async function* adoptJobs(
       const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
       const valid = read.filter((job) => 'value' in job);
       const adopt = () =>
-        moves.adopt(redis, keys, { zset, hash }, valid, wake).catch((error) => {
+        moves.adopt(redis, keys, { zset, hash }, valid).catch((error) => {
           throw explainSlots(error, zset, hash);
         });
       const answers = dryRun ? await predict(redis, keys, valid) : valid.length > 0 ? await adopt() : [];

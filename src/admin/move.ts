@@ -2,7 +2,7 @@ import { isDelayqError } from '../model/errors.js';
 import { type Id, randomWord } from '../model/id.js';
 import type { Answer } from '../model/job.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys, Wake } from '../redis/keys.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
 import * as looks from '../scripts/inspect.js';
 import * as moves from '../scripts/transfer.js';
@@ -42,7 +42,6 @@ export type Moved =
 export interface MoveEnd {
   readonly queue: string;
   readonly keys: QueueKeys;
-  readonly wake: Wake;
 }
 
 type HeldJob = Exclude<moves.Hold, string>;
@@ -74,13 +73,13 @@ async function copyAndFinish(
 ): Promise<Moved[]> {
   const finish = (some: readonly HeldJob[], moved: (i: number) => boolean) => {
     const items = some.map(({ parcel: { id } }, i) => ({ id, moved: moved(i) }));
-    return moves.finish(redis, from.keys, items, { receipt, wake: from.wake });
+    return moves.finish(redis, from.keys, items, receipt);
   };
   const parcels = jobs.map(({ parcel }) => parcel);
   const tokens = jobs.map(({ token }) => token);
   let restored: moves.Restored[];
   try {
-    restored = await moves.restore(redis, to.keys, parcels, { wake: to.wake, tokens });
+    restored = await moves.restore(redis, to.keys, parcels, tokens);
   } catch (error) {
     // Nothing was copied, so put the jobs back, except those that an earlier move may have copied.
     const own = jobs.filter(({ token }) => token === receipt);

@@ -4,7 +4,7 @@ import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import type { Answered } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import * as looks from '../scripts/inspect.js';
@@ -45,8 +45,7 @@ export class Operator {
    * starts again. They are due now, or as `spread` says. Jobs that no handler can be given stay dead.
    */
   async requeue(queue: string, ids: readonly Id[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
-    const how = { spread, wake: wakeOf(this.#prefix, queue) };
-    return inSlices(ids, (some) => acts.requeue(this.#redis, this.#keys(queue), some, how));
+    return inSlices(ids, (some) => acts.requeue(this.#redis, this.#keys(queue), some, spread));
   }
 
   /**
@@ -55,10 +54,9 @@ export class Operator {
    */
   async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<acts.Rescheduled[]> {
     const keys = this.#keys(queue);
-    const how = { spread, wake: wakeOf(this.#prefix, queue) };
     // Within one call, the script sorts.
     const sorted = checkList(ids, 'ids').length > SLICE ? await looks.inOrder(this.#redis, keys, ids) : ids;
-    const answers = await inSlices(sorted, (some) => acts.reschedule(this.#redis, keys, some, how));
+    const answers = await inSlices(sorted, (some) => acts.reschedule(this.#redis, keys, some, spread));
     const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
     return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
   }
@@ -103,12 +101,12 @@ export class Operator {
   async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<acts.Paused> {
     const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
-    return acts.pause(this.#redis, this.#keys(queue), ms, wakeOf(this.#prefix, queue));
+    return acts.pause(this.#redis, this.#keys(queue), ms);
   }
 
   /** Delivers jobs from a queue again. Waiting drains notice at once. */
   async resume(queue: string): Promise<acts.Paused> {
-    return acts.pause(this.#redis, this.#keys(queue), undefined, wakeOf(this.#prefix, queue));
+    return acts.pause(this.#redis, this.#keys(queue), undefined);
   }
 
   /** Changes settings of a queue and returns all that are set. Throws a `usage` error for an invalid value. */

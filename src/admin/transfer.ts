@@ -2,7 +2,7 @@ import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
 import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey, wakeOf } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES } from '../redis/script.js';
 import * as moves from '../scripts/transfer.js';
@@ -36,7 +36,7 @@ export class Transfer {
   }
 
   #end(queue: string): MoveEnd {
-    return { queue, keys: this.#keys(queue), wake: wakeOf(this.#prefix, queue) };
+    return { queue, keys: this.#keys(queue) };
   }
 
   /**
@@ -64,11 +64,10 @@ export class Transfer {
    */
   async restore(queue: string, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
     const keys = this.#keys(queue);
-    const how = { wake: wakeOf(this.#prefix, queue) };
     const restored: moves.Restored[] = [];
     for (const some of slices(jobs)) {
       this.#list(queue);
-      restored.push(...(await repeatIfLost(() => moves.restore(this.#redis, keys, some, how))));
+      restored.push(...(await repeatIfLost(() => moves.restore(this.#redis, keys, some))));
     }
     return restored;
   }
@@ -113,7 +112,7 @@ export class Transfer {
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
     const keys = this.#keys(queue);
-    for await (const slice of adoptJobs(this.#redis, keys, options, wakeOf(this.#prefix, queue))) {
+    for await (const slice of adoptJobs(this.#redis, keys, options)) {
       if (slice.adopted > 0 && !options.dryRun) this.#list(queue);
       yield slice;
     }

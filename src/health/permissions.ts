@@ -1,7 +1,7 @@
 import { isDelayqError } from '../model/errors.js';
 import { shellWord } from '../model/text.js';
 import type { Arg, Connection } from '../redis/connection.js';
-import { type QueueKeys, queuesKey, wakeOf } from '../redis/keys.js';
+import { type QueueKeys, queuesKey, wakeChannel } from '../redis/keys.js';
 import { bad, type Finding, fine, redisCli } from './finding.js';
 
 /** An id that no job has, so that reading or removing it changes nothing. */
@@ -25,6 +25,7 @@ export function probes(keys: QueueKeys, channel: string): Arg[][] {
     ['ZRANGE', pending, 1, 0],
     ['ZRANGEBYSCORE', pending, 1, 0],
     ['ZREMRANGEBYRANK', pending, 1, 0],
+    ['ZPOPMIN', pending, 0],
     // These fail, for lack of a value and of a number, but only after Redis has checked the permissions.
     ['HSET', payload, NOBODY, '', NOBODY],
     ['HINCRBY', stats, NOBODY, 'none'],
@@ -69,7 +70,7 @@ export async function checkPermissions(
   queue: string,
   keys: QueueKeys,
 ): Promise<Finding> {
-  const { channel } = wakeOf(prefix, queue);
+  const channel = wakeChannel(prefix, queue);
   const named = await redis.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
   const user = named === undefined ? 'the user of this connection' : `user ${named}`;
   const calls = probes(keys, channel);

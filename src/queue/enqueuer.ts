@@ -13,7 +13,7 @@ import {
   requiredBy,
   unconfirmed,
 } from '../redis/durability.js';
-import { type QueueKeys, queueKeys, queuesKey, type Wake, wakeOf } from '../redis/keys.js';
+import { type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import * as scripts from '../scripts/jobs.js';
 import { Coalescer } from './coalesce.js';
@@ -62,7 +62,6 @@ export class Enqueuer {
   readonly #name: string;
   readonly #prefix: string;
   readonly #keys: QueueKeys;
-  readonly #wake: Wake;
   #listed = false;
   /** Single jobs that are enqueued together share a call. */
   readonly #singles = new Coalescer<Prepared, Enqueued>(
@@ -76,7 +75,6 @@ export class Enqueuer {
     this.#name = name;
     this.#prefix = prefix;
     this.#keys = queueKeys(prefix, name);
-    this.#wake = wakeOf(prefix, name);
   }
 
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
@@ -164,7 +162,7 @@ export class Enqueuer {
    */
   async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', caller: Caller = this.#redis) {
     if (!this.#listed) this.#list(caller);
-    const reply = await scripts.enqueue(caller, this.#keys, jobs, { ifExists, wake: this.#wake });
+    const reply = await scripts.enqueue(caller, this.#keys, jobs, ifExists);
     if (reply.begun) await this.#list(caller);
     return reply;
   }

@@ -14,7 +14,7 @@ import {
 import { checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../redis/durability.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, type Wake, wakeOf } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, wakeChannel } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { inspect, type Snapshot } from '../scripts/inspect.js';
@@ -56,7 +56,8 @@ export class Queue {
   readonly name: string;
   readonly redis: Connection;
   readonly #keys: QueueKeys;
-  readonly #wake: Wake;
+  /** The channel that tells waiting drains of a job that falls due before their next poll. */
+  readonly wakeChannel: string;
   readonly #enqueuer: Enqueuer;
 
   /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
@@ -65,13 +66,8 @@ export class Queue {
     this.redis = redis;
     this.name = checkName(name);
     this.#keys = queueKeys(prefix, name);
-    this.#wake = wakeOf(prefix, name);
+    this.wakeChannel = wakeChannel(prefix, name);
     this.#enqueuer = new Enqueuer(redis, name, prefix);
-  }
-
-  /** The channel that tells waiting drains of a job that falls due before their next poll. */
-  get wakeChannel(): string {
-    return this.#wake.channel;
   }
 
   /**
@@ -167,7 +163,7 @@ export class Queue {
     const { mode = 'retry', error, backoff } = checkNack(how);
     checkWord(mode, ['retry', 'dead', 'release'], 'mode');
     for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
-    const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random(), wake: this.#wake };
+    const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random() };
     const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
     return this.#settle(given, (some) => scripts.nack(this.redis, this.#keys, some, options));
   }

@@ -44,17 +44,12 @@ export function queueKeys(prefix: string, queue: string): QueueKeys {
   return Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${queue}}:${name}`])) as unknown as QueueKeys;
 }
 
-/** The longest time between two polls of a waiting drain, ms. */
+/** The longest time between two polls of a waiting drain, ms. Must match lua/lib/wake.lua. */
 export const POLL_MS = 1_000;
 
-/** How scripts wake waiting drains: by a message on `channel`, if a job falls due before the next poll in `pollMs`. */
-export interface Wake {
-  readonly channel: string;
-  readonly pollMs: number;
-}
-
-export function wakeOf(prefix: string, queue: string): Wake {
-  return { channel: `${prefix}:{${queue}}:wake`, pollMs: POLL_MS };
+/** The channel on which scripts wake waiting drains, if a job falls due before their next poll. */
+export function wakeChannel(prefix: string, queue: string): string {
+  return `${prefix}:{${queue}}:wake`;
 }
 
 /** set: names of the queues that delayq knows. Only a hint: a queue also works if it is not listed. */

@@ -37,17 +37,11 @@ export const SCRIPTS = [
 
 type Name = (typeof SCRIPTS)[number];
 
-/** The libraries that precede every script, and those that precede some. */
-const LIBRARIES = ['lib/prelude', 'lib/records'];
-const MORE_LIBRARIES: Partial<Record<Name, readonly string[]>> = {
-  'jobs/drain': ['lib/ids'],
-  'edit/requeue': ['lib/ids'],
-  'repair/audit': ['lib/ids', 'lib/faults'],
-  'repair/mend': ['lib/ids', 'lib/faults'],
-};
-
-const read = (name: string) => readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
-const textOf = (name: Name) => [...LIBRARIES, ...(MORE_LIBRARIES[name] ?? []), name].map(read).join('\n');
+/** The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls. */
+function textOf(name: string): string {
+  const text = readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
+  return text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file));
+}
 
 /** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */
 declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
@@ -80,8 +74,11 @@ export async function run(
   try {
     return (await redis.call('EVALSHA', shaOf(name), ...rest)) as Reply[];
   } catch (error) {
+    const said = error instanceof Error ? String((error.cause as Error | undefined)?.message) : '';
     // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
-    if (!(error instanceof Error && /^NOSCRIPT/.test(String((error.cause as Error | undefined)?.message)))) throw error;
-    return (await redis.call('EVAL', textOf(name), ...rest)) as Reply[];
+    if (/^NOSCRIPT/.test(said)) return (await redis.call('EVAL', textOf(name), ...rest)) as Reply[];
+    // Which key it is, only the prelude says.
+    if (/^WRONGTYPE Op/.test(said)) await redis.call('EVAL', textOf('lib/prelude'), ...rest);
+    throw error;
   }
 }

@@ -2,7 +2,7 @@ import type { Spread } from '../model/due-times.js';
 import type { Id } from '../model/id.js';
 import type { State } from '../model/job.js';
 import type { Connection } from '../redis/connection.js';
-import type { QueueKeys, Wake } from '../redis/keys.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { number, pairs, text } from '../redis/replies.js';
 import { run } from '../redis/script.js';
 import { answered, errorText, lettersOf, STATES } from './answers.js';
@@ -38,9 +38,8 @@ export const reschedule = spreader<Rescheduled>('edit/reschedule', {
 
 /** The function for a script that gives jobs due times one after another. It continues `spread` behind them. */
 function spreader<A>(name: 'edit/requeue' | 'edit/reschedule', meaning: Record<string, A>) {
-  type Times = { readonly spread: Spread; readonly wake: Wake };
-  return async (redis: Connection, keys: QueueKeys, ids: readonly Id[], { spread, wake }: Times) => {
-    const reply = await run(redis, name, keys, [spread.next, spread.stepMs, wake.channel, wake.pollMs, ...ids]);
+  return async (redis: Connection, keys: QueueKeys, ids: readonly Id[], spread: Spread) => {
+    const reply = await run(redis, name, keys, [spread.next, spread.stepMs, ...ids]);
     spread.advance(text(reply[2]));
     return answered(reply, meaning);
   };
@@ -82,9 +81,9 @@ export interface Paused {
 }
 
 /** Stops delivery for `forMs` (Infinity: without an end), or, if it is undefined, starts it again. */
-export async function pause(redis: Connection, keys: QueueKeys, forMs: number | undefined, wake: Wake) {
+export async function pause(redis: Connection, keys: QueueKeys, forMs: number | undefined) {
   const how = forMs === undefined ? '' : forMs === Number.POSITIVE_INFINITY ? 'inf' : `+${forMs}`;
-  const [, was, until] = (await run(redis, 'edit/pause', keys, [how, wake.channel])).map(text);
+  const [, was, until] = (await run(redis, 'edit/pause', keys, [how])).map(text);
   const parse = (word = '') => (word === '' ? undefined : word === 'inf' ? Number.POSITIVE_INFINITY : Number(word));
   return { was: parse(was), until: parse(until) } satisfies Paused;
 }

@@ -3,27 +3,45 @@ import { type Id, idOf } from '../model/id.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
 import type { Bytes } from '../model/payload.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys, Wake } from '../redis/keys.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { number, rows, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
 import { parseRecord } from './stored.js';
 
-/**
- * Puts jobs into pending, all or none. At most {@link MAX_CALL}. `written` is false if Redis wrote nothing, not even a
- * counter. `begun` is true if the queue may be new, so that its name must be listed.
- */
+/** What became of each job of an {@link enqueue}, and when. */
+export interface EnqueueReply {
+  readonly now: number;
+  readonly outcomes: Outcome[];
+  /** False if Redis wrote nothing, not even a counter. */
+  readonly written: boolean;
+  /** The queue may be new, so its name must be listed. */
+  readonly begun: boolean;
+}
+
+/** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
 export async function enqueue(
   redis: Caller,
   keys: QueueKeys,
   jobs: readonly ReadyJob[],
-  { ifExists, wake }: { ifExists: 'keep' | 'replace'; wake: Wake },
-): Promise<{ now: number; outcomes: Outcome[]; written: boolean; begun: boolean }> {
-  const times = unlessAlike(jobs, 'at', 'in').map(({ at, in: delay }) => (at === undefined ? `+${delay}` : at));
-  const records = unlessAlike(jobs, 'record').map(({ record }) => record);
-  const head = [ifExists, wake.channel, wake.pollMs, jobs.length, times.length, records.length];
-  const args = [...head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => sendable(json)), ...times, ...records];
-  const [now, letters, written] = await run(redis, 'jobs/enqueue', keys, args);
+  ifExists: 'keep' | 'replace',
+): Promise<EnqueueReply> {
+  const [job] = jobs;
+  if (job && jobs.length === 1 && ifExists === 'keep') {
+    const args = [ifExists, job.id, sendable(job.json), timeOf(job)];
+    return enqueued(await run(redis, 'jobs/enqueue', keys, job.record ? [...args, job.record] : args));
+  }
+  const times = unlessAlike(jobs, 'at', 'in').map(timeOf);
+  const records = jobs.some(({ record }) => record) ? unlessAlike(jobs, 'record').map(({ record }) => record) : [];
+  const head = `${ifExists} ${jobs.length} ${times.length} ${records.length}`;
+  const args = [head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => sendable(json)), ...times, ...records];
+  return enqueued(await run(redis, 'jobs/enqueue', keys, args));
+}
+
+const timeOf = ({ at, in: delay }: ReadyJob) => (at === undefined ? `+${delay}` : at);
+
+function enqueued(reply: Reply): EnqueueReply {
+  const [now, letters, written] = Array.isArray(reply) ? reply : [reply, Buffer.from('c'), 1];
   return {
     now: number(now),
     outcomes: words<Outcome>(letters, { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' }),
@@ -75,7 +93,10 @@ export async function drain(
   options: { limit: number; leaseMs: number | undefined; receipt: string; by: string; cutoff: number | undefined },
 ): Promise<Drained> {
   const { limit, leaseMs, receipt, by, cutoff } = options;
-  const reply = await run(redis, 'jobs/drain', keys, [limit, leaseMs ?? '', receipt, by, cutoff ?? '', MAX_BYTES]);
+  const args = [limit, receipt, by, MAX_BYTES];
+  if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
+  const reply = await run(redis, 'jobs/drain', keys, args);
+  if (typeof reply[0] === 'number') return onePlain(reply, receipt);
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
   // Not by rows(): this loop runs more than 100,000 times a second.
@@ -108,11 +129,20 @@ export async function drain(
   };
 }
 
+/** The short reply of drain, for one job without a record and with nothing else to tell. */
+function onePlain(reply: readonly Reply[], receipt: string): Drained {
+  const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
+  const [id, due, payload] = [text(reply[4]), time(reply[5]), reply[6] as Bytes];
+  const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
+  return { state: next > now ? 'idle' : 'more', now, next, jobs: [job], expired: 0, lost: 0, died: [], leaseMs };
+}
+
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
 
 /** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
 export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]) {
-  return answered(await run(redis, 'jobs/ack', keys, receiptsOf(jobs)), LEASES);
+  const letters: Reply = await run(redis, 'jobs/ack', keys, receiptsOf(jobs));
+  return { answers: words(letters, LEASES) };
 }
 
 /**
@@ -123,11 +153,11 @@ export async function nack(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly Given[],
-  options: { mode: 'retry' | 'dead' | 'release'; backoff: string; jitter: number; wake: Wake },
+  options: { mode: 'retry' | 'dead' | 'release'; backoff: string; jitter: number },
 ): Promise<Answered<Nacked>> {
-  const { mode, backoff, jitter, wake } = options;
+  const { mode, backoff, jitter } = options;
   const args = jobs.flatMap(({ id, receipt, delayMs = '', error = '' }) => [id, receipt, delayMs, errorText(error)]);
-  const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, wake.channel, wake.pollMs, ...args]);
+  const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, ...args]);
   const { now, answers } = answered<NackAnswer>(reply, { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' });
   return { now, answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
 }

@@ -1,7 +1,7 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
 import type { Connection } from '../redis/connection.js';
-import type { QueueKeys, Wake } from '../redis/keys.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { bytes, rows, text } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { answered, LEASES, lettersOf, STATES } from './answers.js';
@@ -31,12 +31,12 @@ export async function restore(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly Parcel[],
-  { wake, tokens = [] }: { wake: Wake; tokens?: readonly string[] },
+  tokens: readonly string[] = [],
 ): Promise<Restored[]> {
   const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
     return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
   });
-  const reply = await run(redis, 'transfer/restore', keys, [wake.channel, wake.pollMs, ...args]);
+  const reply = await run(redis, 'transfer/restore', keys, args);
   return answered<Restored>(reply, { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held' }).answers;
 }
 
@@ -81,10 +81,10 @@ export async function finish(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly { readonly id: Buffer; readonly moved: boolean }[],
-  { receipt, wake }: { receipt: string; wake: Wake },
+  receipt: string,
 ): Promise<Answer[]> {
   const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
-  return answered(await run(redis, 'transfer/finish', keys, [wake.channel, wake.pollMs, ...args]), LEASES).answers;
+  return answered(await run(redis, 'transfer/finish', keys, args), LEASES).answers;
 }
 
 /** A job of other software: as it was read there, and as it will be stored here. */
@@ -109,9 +109,8 @@ export async function adopt(
   keys: QueueKeys,
   { zset, hash }: { zset: string; hash: string },
   jobs: readonly Foreign[],
-  wake: Wake,
 ): Promise<Adopted[]> {
   const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
-  const reply = await run(redis, 'transfer/adopt', keys, [wake.channel, wake.pollMs, ...args], [zset, hash]);
+  const reply = await run(redis, 'transfer/adopt', keys, args, [zset, hash]);
   return answered<Adopted>(reply, { c: 'adopted', k: 'kept', e: 'exists', x: 'changed' }).answers;
 }

@@ -41,7 +41,7 @@ describe('the permissions of the user', () => {
 
   it('that are checked are all that delayq uses', () => {
     const used = new Set(
-      luaTexts().flatMap((one) => [...one.matchAll(/redis\.p?call\('([A-Z]+)'/g)].map(([, name]) => name)),
+      luaTexts().flatMap((one) => [...one.matchAll(/\b(?:call|try)\('([A-Z]+)'/g)].map(([, name]) => name)),
     );
     const keys = queueKeys('delayq', 'q');
     const looked = [...probes(keys, 'channel'), ...dryRunProbes('delayq', 'q', keys, 'channel')].map(([name]) => name);

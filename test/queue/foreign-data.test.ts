@@ -89,18 +89,56 @@ describe('what other software leaves behind (failures 26)', () => {
   });
 
   it('a key of the wrong type is named in the error, and nothing is changed', async () => {
-    for (const name of ['pending', 'active', 'lease', 'dead', 'payload', 'meta', 'stats', 'config']) {
+    const names = ['pending', 'active', 'lease', 'dead', 'payload', 'meta', 'stats', 'config'];
+    for (const name of names) {
       const queue = freshQueue();
-      await admin.zadd(key(queue.name, 'pending'), 1, 'a');
-      await admin.hset(key(queue.name, 'payload'), 'a', '1');
+      await queue.enqueue([{ payload: 1 }, { payload: 2 }, { payload: 3 }]);
+      const { jobs } = await queue.drain({ limit: 1 });
+      const { jobs: two } = await queue.drain({ limit: 2 });
+      await queue.enqueue([{ payload: 4 }, { id: 'one', payload: 5 }]);
       await admin.del(key(queue.name, name));
       await admin.set(key(queue.name, name), 'x');
-      const before = await admin.dump(key(queue.name, 'pending'));
+      const contents = () => Promise.all(names.map((one) => admin.dump(key(queue.name, one))));
+      const before = await contents();
       const named = { code: 'config', why: expect.stringContaining(key(queue.name, name)) };
-      await expect(queue.drain()).rejects.toMatchObject(named);
-      await expect(queue.enqueue({ payload: 1 })).rejects.toMatchObject(named);
-      await expect(queue.ack([{ id: 'a', receipt: 'x' }])).rejects.toMatchObject(named);
-      expect(await admin.dump(key(queue.name, 'pending'))).toEqual(before);
+      const calls: (() => Promise<unknown>)[] = [
+        () => queue.drain(),
+        () => queue.drain({ limit: 1 }),
+        () => queue.nack(jobs),
+        () => queue.renew(two),
+      ];
+      // What they do not need does not stop them.
+      const put = { tries: 2, payload: 1 };
+      const replace = () => queue.enqueue({ id: 'one', payload: 1 }, { ifExists: 'replace' });
+      if (name !== 'lease')
+        calls.push(
+          () => queue.enqueue(put),
+          () => queue.enqueue([put, put]),
+        );
+      if (!['lease', 'meta'].includes(name)) calls.push(() => queue.enqueue({ payload: 1 }));
+      if (['active', 'lease', 'config'].includes(name))
+        calls.push(
+          () => queue.ack(jobs),
+          () => queue.ack(two),
+        );
+      if (name !== 'lease') calls.push(replace);
+      for (const call of calls) await expect(call(), `${name}: ${call}`).rejects.toMatchObject(named);
+      expect(await contents(), name).toEqual(before);
+    }
+  });
+
+  it('a job is done even if other software has overwritten the keys of payloads, records or counters', async () => {
+    for (const name of ['payload', 'meta', 'stats']) {
+      for (const n of [1, 2]) {
+        const queue = freshQueue();
+        await queue.enqueue(Array.from({ length: n }, () => ({ payload: 1, tries: 3 })));
+        const { jobs } = await queue.drain();
+        await admin.del(key(queue.name, name));
+        await admin.set(key(queue.name, name), 'x');
+        expect(await queue.ack(jobs), `${name} ${n}`).toEqual(jobs.map(() => 'held'));
+        await admin.del(key(queue.name, name));
+        expect(await queue.counts()).toMatchObject({ active: 0, lease: 0 });
+      }
     }
   });
 
@@ -223,16 +261,13 @@ describe('invalid numbers', () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const keys = queueKeys('delayq', queue.name);
-    const wake = { channel: queue.wakeChannel, pollMs: 1_000 };
     const options = { limit: 10, receipt: 'r', by: 'me', cutoff: undefined };
     await expect(scripts.drain(connection, keys, { ...options, leaseMs: Number.NaN })).rejects.toThrow();
     await expect(scripts.drain(connection, keys, { ...options, leaseMs: 1, limit: -1 })).rejects.toThrow();
     const { jobs } = await queue.drain();
     await expect(scripts.renew(connection, keys, jobs, Number.NaN)).rejects.toThrow();
     const late = jobs.map((job) => ({ ...job, delayMs: Number.NaN }));
-    await expect(
-      scripts.nack(connection, keys, late, { mode: 'retry', backoff: '', jitter: 0, wake }),
-    ).rejects.toThrow();
+    await expect(scripts.nack(connection, keys, late, { mode: 'retry', backoff: '', jitter: 0 })).rejects.toThrow();
     expect(await queue.counts()).toMatchObject({ pending: 0, active: 2, lease: 2, payload: 2 });
   });
 

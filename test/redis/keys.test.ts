@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { queueKeys, queuesKey, wakeOf } from '../../src/redis/keys.js';
+import { queueKeys, queuesKey, wakeChannel } from '../../src/redis/keys.js';
 
 const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,8}$/);
 const keysOf = (prefix: string, queue: string) => [
   ...Object.values(queueKeys(prefix, queue)),
-  wakeOf(prefix, queue).channel,
+  wakeChannel(prefix, queue),
 ];
 
 it('two queues never share a key, whatever their prefixes (failures 31)', () => {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { JsonText, Spread } from '../../src/index.js';
 import { readyJob } from '../../src/model/job.js';
-import { queueKeys, wakeOf } from '../../src/redis/keys.js';
+import { queueKeys } from '../../src/redis/keys.js';
 import * as acts from '../../src/scripts/edit.js';
 import * as scripts from '../../src/scripts/jobs.js';
 import { type Given, Model } from '../support/model.js';
@@ -152,7 +152,6 @@ async function play(
   n: number,
 ): Promise<void> {
   const keys = queueKeys('delayq', name);
-  const wake = wakeOf('delayq', name);
   const chosen =
     'which' in one && receipts.length > 0
       ? one.which.map((back) => receipts[receipts.length - 1 - (back % receipts.length)] as (typeof receipts)[0])
@@ -165,8 +164,7 @@ async function play(
       const ready = one.jobs.map((job) => readyJob({ ...job, id: 'x', payload: JsonText.parse(job.payload) }));
       const jobs = asBytes(ready.map((job, i) => ({ ...job, id: one.jobs[i]?.id as string })));
       const stored: Given[] = one.jobs.map((job, i) => ({ ...job, payload: String(jobs[i]?.json) }));
-      const options = { ifExists: one.mode, wake };
-      const { now, outcomes, begun } = await scripts.enqueue(connection, keys, jobs, options);
+      const { now, outcomes, begun } = await scripts.enqueue(connection, keys, jobs, one.mode);
       expect({ outcomes, begun }).toEqual(model.enqueue(now, stored, one.mode));
       return;
     }
@@ -196,7 +194,7 @@ async function play(
         connection,
         keys,
         asBytes(held).map((job) => ({ ...job, delayMs })),
-        { mode, backoff, jitter, wake },
+        { mode, backoff, jitter },
       );
       expect(answers).toEqual(
         held.map(({ id, receipt }, i) =>
@@ -213,7 +211,7 @@ async function play(
     case 'requeue': {
       const { ids, stepMs } = one;
       const spread = new Spread({ stepMs });
-      const { now, answers } = await acts.requeue(connection, keys, ids.map(bytesOf), { spread, wake });
+      const { now, answers } = await acts.requeue(connection, keys, ids.map(bytesOf), spread);
       let n = 0;
       expect(answers).toEqual(
         ids.map((which) => {
@@ -227,7 +225,7 @@ async function play(
     case 'reschedule': {
       const { ids, stepMs } = one;
       const spread = new Spread({ in: one.in, ...(stepMs === undefined ? {} : { stepMs }) });
-      const { now, answers } = await acts.reschedule(connection, keys, ids.map(bytesOf), { spread, wake });
+      const { now, answers } = await acts.reschedule(connection, keys, ids.map(bytesOf), spread);
       expect(answers).toEqual(model.reschedule(ids, now + one.in, stepMs ?? 2 ** -10));
       return;
     }
@@ -245,7 +243,7 @@ async function play(
       expect(await acts.purge(connection, keys, one.states, one.limit)).toEqual(model.purge(one.states, one.limit));
       return;
     case 'pause': {
-      const { until } = await acts.pause(connection, keys, one.forMs, wake);
+      const { until } = await acts.pause(connection, keys, one.forMs);
       expect(until === undefined).toBe(one.forMs === undefined);
       model.pausedUntil = until;
       return;

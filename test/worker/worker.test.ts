@@ -795,11 +795,11 @@ describe('a worker and a Redis in trouble', () => {
       { concurrency: 1 },
     ).run();
     await until(() => n === 1);
-    await admin.rename(key(queue.name, 'stats'), key(queue.name, 'aside'));
-    await admin.set(key(queue.name, 'stats'), 'no hash');
+    await admin.rename(key(queue.name, 'lease'), key(queue.name, 'aside'));
+    await admin.set(key(queue.name, 'lease'), 'no hash');
     open();
     await expect(running).rejects.toMatchObject({ code: 'config' });
-    await admin.del(key(queue.name, 'stats'));
+    await admin.rename(key(queue.name, 'aside'), key(queue.name, 'lease'));
     expect((await queue.counts()).payload).toBe(5);
   });
 });

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, inject, it } from 'vitest';
 import { Queue } from '../../../src/index.js';
-import { queueKeys, wakeOf } from '../../../src/redis/keys.js';
+import { queueKeys } from '../../../src/redis/keys.js';
 import { adopt } from '../../../src/scripts/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
@@ -213,7 +213,7 @@ describe('delayq adopt', () => {
       payload: undefined,
     });
     const jobs = ['time', 'value', 'gone', 'half', 'same', 'same'].map(read);
-    const answers = await adopt(connection, queueKeys('delayq', name), foreign, jobs, wakeOf('delayq', name));
+    const answers = await adopt(connection, queueKeys('delayq', name), foreign, jobs);
     expect(answers).toEqual(['changed', 'changed', 'changed', 'changed', 'adopted', 'changed']);
     expect(await pending(name)).toEqual(['same', '4000000000000']);
     expect(await admin.zrange(foreign.zset, '0', '-1')).toEqual(['half', 'value', 'time']);

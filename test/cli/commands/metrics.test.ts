@@ -84,7 +84,9 @@ describe('delayq metrics', () => {
     const { queue, key, metrics } = own();
     await queue('q').enqueue({ payload: 1 });
     const names = new Set(
-      luaTexts().flatMap((text) => [...text.matchAll(/count\('([a-z]+)'/g)].map(([, name]) => name)),
+      luaTexts().flatMap((text) =>
+        [...text.matchAll(/(?:count\(|'HINCRBY', stats, )'([a-z]+)'/g)].map(([, name]) => name),
+      ),
     );
     expect(names.size).toBeGreaterThanOrEqual(13);
     const counters = [...names].map((name, i) => [name as string, 1_000 + i] as const);

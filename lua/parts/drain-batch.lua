@@ -1,0 +1,72 @@
+-- The rest of drain.lua: many jobs, none, or one that is not plain.
+-- include lib/ids
+-- include lib/records
+-- Only for their types, as in drain.lua.
+call('HLEN', payload) call('HLEN', lease) call('ZCARD', dead)
+-- Do not create a queue that does not exist.
+if call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, {}, tries, leaseMs } end
+-- include lib/count
+-- include parts/drain-sample
+local lost, died, odd = {}, {}, {}
+limit, cutoff = math.min(limit, 250), math.min(now, cutoff or now)
+if back <= now then
+  -- include parts/take-back
+end
+
+-- A set of over 2,000,000 is not in the CPU cache.
+if limit > 100 and call('ZCARD', pending) > 2000000 then limit = 100 end
+local found, ids, dues = call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', '0', limit), {}, {}
+for i = 1, #found / 2 do ids[i], dues[i] = found[2 * i - 1], found[2 * i] end
+local reply, taken, gone, leaseEnds, leased, n = {}, {}, {}, {}, {}, 0
+-- Format once, not for each job: formatting a number costs as much as storing it.
+local ends = string.format('%d', now + leaseMs)
+local before, after = receipt .. ' ', ' ' .. stamp .. ' ' .. by
+local hasMeta, bytes, seen, slice, full = call('HLEN', meta) > 0, 0, 0, 1, false
+-- Check all ids at once: that costs less than checking each.
+local allGood = isId(table.concat(ids, ' '))
+while seen < #ids and not full do
+  -- Slices grow slowly: payloads that exceed the budget are read in vain, so read few until their size is known.
+  local upto = math.min(seen + slice, #ids)
+  local bodies = call('HMGET', payload, unpack(ids, seen + 1, upto))
+  local records = hasMeta and call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
+  for i, body in ipairs(bodies) do
+    local sent = records[i] and (leaseMs == 0 or string.find(records[i], '"a:', 1, true)) and records[i]
+    local length = #(body or '') + #(sent or '')
+    if n > 0 and bytes + length > budget then full = true break end
+    seen = seen + 1
+    local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
+    local ttl = rec and counted(rec.ttl) or queueTtl
+    local reason = not body and 'orphaned' or not (allGood and id ~= '' or isId(id)) and 'bad id'
+    if reason then
+      odd[#odd + 1], dues[seen] = { id, rec or {}, reason }, false
+    elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
+      gone[#gone + 1], dues[seen] = id, false
+    else
+      -- Counted indexes: `#` would search for the end each time.
+      local at, twice = n * 4, 2 * n
+      n, bytes = n + 1, bytes + length
+      taken[n], leaseEnds[twice + 1], leased[twice + 1], reply[at + 1] = id, ends, id, id
+      leaseEnds[twice + 2], leased[twice + 2], reply[at + 2] = id, before .. due .. after, due
+      reply[at + 3], reply[at + 4] = rec and countsOf(rec, tries, sent) or 1, body
+    end
+  end
+  slice = math.min(slice * 2, 32)
+end
+
+-- First write: it frees memory, so a full server also accepts the rest.
+if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) else call('HDEL', stats, 'drained') end
+if n > 0 and leaseMs > 0 then call('ZADD', active, unpack(leaseEnds)) call('HSET', lease, unpack(leased)) end
+drop(gone) drop(leaseMs == 0 and taken or {})
+try('HSET', stats, 'drained', stamp)
+for _, job in ipairs(odd) do
+  bury(unpack(job)) count(job[3] == 'orphaned' and job[3] or 'dead', 1)
+  died[#died + 1], died[#died + 2] = job[1], job[3]
+end
+-- include parts/count-late
+count('delivered', n) count('removed', leaseMs == 0 and n or 0)
+count('expired', #gone) count('lost', #lost)
+local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
+local due, back = first(pending), first(active)
+local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back)
+soonest = soonest < math.huge and math.ceil(soonest) or -1
+return { state, now, soonest, #gone, #lost, died, tries, leaseMs, unpack(reply) }

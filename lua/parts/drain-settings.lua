@@ -1,0 +1,11 @@
+-- The settings of the queue, for drain.lua.
+-- include lib/records
+local settings = call('HMGET', config, 'layout', 'paused', 'maxLost', 'ttl', 'tries', 'lease')
+local layout, pausedUntil = settings[1], tonumber(settings[2])
+-- include lib/layout
+maxLost, queueTtl, tries = counted(settings[3], 20), counted(settings[4]), counted(settings[5], 5)
+leaseMs = leaseMs or queueLease(settings[6])
+if pausedUntil and pausedUntil > now then
+  try('HSET', stats, 'drained', stamp) -- The queue has a drain, even if it gets nothing.
+  return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, {}, tries, leaseMs }
+end

@@ -1,0 +1,17 @@
+-- Takes back expired leases; jobs that were lost too often die. Limited, so that many of them do not delay due jobs.
+-- include lib/leases
+lost = call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', '0', math.min(limit, 200))
+local leases, records = call('HMGET', lease, unpack(lost)), call('HMGET', meta, unpack(lost))
+call('ZREM', active, unpack(lost)) -- First write: see drain-batch.lua.
+call('HDEL', lease, unpack(lost))
+for i, id in ipairs(lost) do
+  local rec = read(records[i])
+  rec.losses = counted(rec.losses, 0) + 1
+  if rec.losses >= counted(rec.maxLost, maxLost) then
+    bury(id, rec, 'lost') count('dead', 1)
+    died[#died + 1], died[#died + 2] = id, 'lost'
+  else
+    call('ZADD', pending, string.format('%.17g', dueOf(leases[i])), id)
+    write(id, rec)
+  end
+end
