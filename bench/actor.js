@@ -1,6 +1,7 @@
 // The process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON; `watch` prints one per job.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { data, jobs } from './jobs.js';
+import { Meter } from './meter.js';
 
 const [name, act, json] = process.argv.slice(2);
 const { n = 0, at, watchers = 1, span = 0, every = 0, least = 0, most = 0, ...where } = JSON.parse(json);
@@ -19,6 +20,20 @@ async function seconds(what) {
 
 /** Jobs of a first run that is not timed, so that V8 has compiled the library. */
 const WARM = 1_000;
+/** The same, where single calls are compared: the optimizing compiler takes longer. */
+const HOT = 3_000;
+
+/** What each of n due jobs costs that `consume` handles. @param {(count: number, handle: () => Promise<void>) => Promise<unknown>} consume */
+async function metered(consume) {
+  await peer.addMany(jobs(HOT + n));
+  const meter = await Meter.open(where);
+  let handled = 0;
+  await consume(HOT + n, async () => {
+    handled += 1;
+    if (handled === HOT) await meter.start();
+  });
+  return meter.perJob(n);
+}
 
 const ACTS = {
   /** Enqueues n jobs due in an hour, one after the other. */
@@ -46,6 +61,18 @@ const ACTS = {
     const all = jobs(n, Date.now() + HOUR);
     return seconds(() => peer.addMany(all));
   },
+  /** Enqueues n jobs due in an hour, one after the other. Returns what a job costs. */
+  single: async () => {
+    const meter = await Meter.open(where);
+    for (let i = 0; i < HOT; i += 1) await peer.add(data(i), Date.now() + HOUR);
+    await meter.start();
+    for (let i = 0; i < n; i += 1) await peer.add(data(i), Date.now() + HOUR);
+    return meter.perJob(n);
+  },
+  /** Takes and finishes n due jobs, one after the other. Returns what a job costs. */
+  take: () => metered((count, handle) => peer.takeEach(count, handle)),
+  /** The same with the library's own worker, one job at a time. */
+  work: () => metered((count, handle) => peer.drain(count, handle, 1)),
   /** Enqueues n jobs due at `at` or now. Not timed. */
   fill: async () => void (await peer.addMany(jobs(n, at))),
   /** Drains n due jobs with a no-op handler, until all are acknowledged. */

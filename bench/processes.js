@@ -53,6 +53,17 @@ export function usage(pid) {
   }
 }
 
+/** The CPU time of a process and of its descendants that still run, µs. NaN without /proc. @param {number | string} pid */
+export function treeCpu(pid) {
+  try {
+    const own = Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1_000;
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+    return children.reduce((sum, child) => sum + treeCpu(child), own);
+  } catch {
+    return Number.NaN;
+  }
+}
+
 /**
  * Runs a program to its end. stdin is the concatenated files `from`; stdout goes to the file `to`. Returns the seconds from
  * start to exit and the peak memory, MiB, sampled every 20 ms. Throws if the program fails or exceeds `timeout`, ms.

@@ -98,9 +98,14 @@ export class Rig {
     return this.runs ?? (this.quick ? 2 : usual);
   }
 
+  /** Whether the server of a peer is installed. @param {string} peer */
+  has(peer) {
+    return peer !== 'beanstalkd' || this.beanstalkdPort !== undefined;
+  }
+
   /** Calls `run` with each installed peer and with delayq; returns the results by name. @template T @param {(peer: string) => T} run @returns {Record<string, T>} */
   contenders(run) {
-    const there = Object.keys(PEERS).filter((peer) => peer !== 'beanstalkd' || this.beanstalkdPort);
+    const there = Object.keys(PEERS).filter((peer) => this.has(peer));
     return Object.fromEntries([...there, 'delayq'].map((peer) => [peer, run(peer)]));
   }
 
@@ -156,7 +161,8 @@ export class Rig {
   /** @param {string} peer @param {string} act @param {object} [options] */
   actor(peer, act, options = {}) {
     this.#used ||= peer === 'beanstalkd';
-    const to = { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort, ...options };
+    const server = (peer === 'beanstalkd' ? this.#beanstalkd : this.#redis).pid;
+    const to = { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort, server, ...options };
     return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
   }
 

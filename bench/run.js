@@ -8,6 +8,7 @@ const TOPICS = {
   bulk: 'enqueue a million lines, against redis-cli --pipe',
   drain: 'drain a million jobs to stdout, against peers and a raw socket',
   library: 'enqueue from a program, against BullMQ, bee-queue and others',
+  single: 'what one job costs alone, a call after another, against the same',
   worker: 'handle jobs in a program, against the same',
   handlers: 'a process per job, against xargs',
   watch: 'how late waiting consumers get their jobs, against the same',

@@ -50,7 +50,7 @@ export async function measure(rig) {
     await rig.act(name, 'fill', { n: few });
     return { rate: few / (await rig.act(name, 'drain', { n: few })).seconds };
   };
-  const peers = PEERS.filter((one) => one.peer !== 'beanstalkd' || rig.beanstalkdPort);
+  const peers = PEERS.filter((one) => rig.has(one.peer));
   const results = await interleave(rig.rounds(3), {
     ...Object.fromEntries(peers.map((one) => [one.peer, peer(one.peer)])),
     file: () => toFile(() => rig.delayq(['drain', '-q', 'bench'], { to: out })),

@@ -50,6 +50,7 @@ export async function open({ beanstalkd: port }) {
     socket.write(outbox);
     outbox = '';
   };
+  const ask = (text) => new Promise((resolve) => say(text, (line, body) => resolve({ line, body })));
   /** Delays are whole seconds, rounded up so that no job is early. */
   const add = (data, at = 0) =>
     new Promise((resolve) => {
@@ -77,6 +78,13 @@ export async function open({ beanstalkd: port }) {
         };
         for (let i = 0; i < Math.min(WINDOW, n); i += 1) reserve();
       }),
+    takeEach: async (n, handle) => {
+      for (let i = 0; i < n; i += 1) {
+        const { line, body } = await ask('reserve\r\n');
+        await handle(body);
+        await ask(`delete ${line.split(' ')[1]}\r\n`);
+      }
+    },
     watch: async (handle) => {
       const reserve = () =>
         say('reserve\r\n', (line, body) => {

@@ -16,7 +16,7 @@ export async function open({ redis }) {
   return {
     add: (data, at) => jobOf(data, at).save(),
     addMany: (jobs) => overlapped(jobs, 1_000, (some) => producer.saveAll(some.map(({ data, at }) => jobOf(data, at)))),
-    drain: (n, handle) =>
+    drain: (n, handle, concurrency = 100) =>
       new Promise((resolve) => {
         let done = 0;
         const queue = worker();
@@ -24,7 +24,7 @@ export async function open({ redis }) {
           done += 1;
           if (done === n) resolve();
         });
-        queue.process(100, (job) => handle(job.data));
+        queue.process(concurrency, (job) => handle(job.data));
       }),
     watch: async (handle) => {
       const queue = worker();

@@ -10,8 +10,8 @@ const optionsOf = (at) => (at === undefined ? OPTIONS : { ...OPTIONS, delay: Mat
 export async function open({ redis: connection }) {
   const queue = new Queue('bench', { connection });
   let worker;
-  const work = (handle) => {
-    worker = new Worker('bench', (job) => handle(job.data), { connection, concurrency: 100 });
+  const work = (handle, concurrency = 100) => {
+    worker = new Worker('bench', (job) => handle(job.data), { connection, concurrency });
     worker.on('error', () => {});
     return worker;
   };
@@ -22,14 +22,23 @@ export async function open({ redis: connection }) {
       overlapped(jobs, 1_000, (some) =>
         queue.addBulk(some.map(({ data, at }) => ({ name: 'job', data, opts: optionsOf(at) }))),
       ),
-    drain: (n, handle) =>
+    drain: (n, handle, concurrency) =>
       new Promise((resolve) => {
         let done = 0;
-        work(handle).on('completed', () => {
+        work(handle, concurrency).on('completed', () => {
           done += 1;
           if (done === n) resolve();
         });
       }),
+    takeEach: async (n, handle) => {
+      worker = new Worker('bench', undefined, { connection });
+      for (let i = 0; i < n; i += 1) {
+        const job = await worker.getNextJob('token');
+        await handle(job.data);
+        // false: as when no other job is due, which it would fetch in the same call.
+        await job.moveToCompleted(true, 'token', false);
+      }
+    },
     watch: (handle) => work(handle).waitUntilReady(),
     close: () => queue.close(),
   };
