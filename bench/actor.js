@@ -1,10 +1,10 @@
 // The process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON; `watch` prints one per job.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { data, jobs } from './jobs.js';
-import { Meter } from './meter.js';
+import { HOT, Turns } from './turns.js';
 
 const [name, act, json] = process.argv.slice(2);
-const { n = 0, at, watchers = 1, span = 0, every = 0, least = 0, most = 0, ...where } = JSON.parse(json);
+const { n = 0, rounds = 0, at, watchers = 1, span = 0, every = 0, least = 0, most = 0, ...where } = JSON.parse(json);
 const { open } = await import(`./peers/${name}.js`);
 /** @type {() => Promise<import('./peers/peer.js').Peer>} */
 const connect = () => open(where);
@@ -20,20 +20,6 @@ async function seconds(what) {
 
 /** Jobs of a first run that is not timed, so that V8 has compiled the library. */
 const WARM = 1_000;
-/** The same, where single calls are compared: the optimizing compiler takes longer. */
-const HOT = 3_000;
-
-/** What each of n due jobs costs that `consume` handles. @param {(count: number, handle: () => Promise<void>) => Promise<unknown>} consume */
-async function metered(consume) {
-  await peer.addMany(jobs(HOT + n));
-  const meter = await Meter.open(where);
-  let handled = 0;
-  await consume(HOT + n, async () => {
-    handled += 1;
-    if (handled === HOT) await meter.start();
-  });
-  return meter.perJob(n);
-}
 
 const ACTS = {
   /** Enqueues n jobs due in an hour, one after the other. */
@@ -61,18 +47,6 @@ const ACTS = {
     const all = jobs(n, Date.now() + HOUR);
     return seconds(() => peer.addMany(all));
   },
-  /** Enqueues n jobs due in an hour, one after the other. Returns what a job costs. */
-  single: async () => {
-    const meter = await Meter.open(where);
-    for (let i = 0; i < HOT; i += 1) await peer.add(data(i), Date.now() + HOUR);
-    await meter.start();
-    for (let i = 0; i < n; i += 1) await peer.add(data(i), Date.now() + HOUR);
-    return meter.perJob(n);
-  },
-  /** Takes and finishes n due jobs, one after the other. Returns what a job costs. */
-  take: () => metered((count, handle) => peer.takeEach(count, handle)),
-  /** The same with the library's own worker, one job at a time. */
-  work: () => metered((count, handle) => peer.drain(count, handle, 1)),
   /** Enqueues n jobs due at `at` or now. Not timed. */
   fill: async () => void (await peer.addMany(jobs(n, at))),
   /** Drains n due jobs with a no-op handler, until all are acknowledged. */
@@ -96,6 +70,30 @@ const ACTS = {
   },
 };
 
+/** Acts of a job at a time, in turns of n jobs with other processes. They end with the process. */
+const TURNS = {
+  /** Enqueues jobs due in an hour. @param {Turns} turns */
+  single: async (turns) => {
+    for (let i = 0; ; i += 1) {
+      const turn = turns.job();
+      if (turn) await turn;
+      await peer.add(data(i), Date.now() + HOUR);
+    }
+  },
+  /** Takes and finishes due jobs. @param {Turns} turns */
+  take: async (turns) => {
+    const all = HOT + n * rounds + 1;
+    await peer.addMany(jobs(all));
+    await peer.takeEach(all, async () => turns.job());
+  },
+  /** The same with the library's own worker. @param {Turns} turns */
+  work: async (turns) => {
+    const all = HOT + n * rounds + 1;
+    await peer.addMany(jobs(all));
+    await peer.drain(all, async () => turns.job(), 1);
+  },
+};
+
 /** Starts consumers that keep running. Prints one line per job: how late it was, in ms. */
 async function watch() {
   const late = async (job) => process.stdout.write(`${Date.now() - job.at}\n`);
@@ -106,6 +104,7 @@ async function watch() {
 }
 
 if (act === 'watch') await watch();
+else if (act in TURNS) await TURNS[act](await Turns.open(n, where));
 else {
   const result = (await ACTS[act]()) ?? {};
   process.stdout.write(`${JSON.stringify(result)}\n`);

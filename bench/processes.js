@@ -120,7 +120,8 @@ export function serve(command) {
 }
 
 /**
- * Starts a program that keeps running. Closing its stdin and SIGTERM stop it. `lines` is its output.
+ * Starts a program that keeps running. Closing its stdin and SIGTERM stop it. `lines` is its output, and `next` the next
+ * line of it.
  *
  * @param {string[]} command
  * @param {object} [env]
@@ -132,6 +133,13 @@ export function live(command, env) {
   return {
     pid: /** @type {number} */ (child.pid),
     lines,
+    /** @param {string} [text] written to its stdin before @returns {Promise<string>} rejects if the program ends */
+    next: (text = '') =>
+      new Promise((resolve, reject) => {
+        lines.once('line', resolve);
+        lines.once('close', () => reject(new Error(`${command.join(' ')} ended`)));
+        child.stdin.write(text);
+      }),
     /** Stops it; kills it after 10 s. */
     async end() {
       child.stdin.end();

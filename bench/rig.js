@@ -84,6 +84,11 @@ export class Rig {
     return `redis://${HOST}:${this.port}`;
   }
 
+  /** Where the peers find the servers. */
+  get where() {
+    return { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort };
+  }
+
   get env() {
     return { DELAYQ_REDIS_URL: this.url };
   }
@@ -162,7 +167,7 @@ export class Rig {
   actor(peer, act, options = {}) {
     this.#used ||= peer === 'beanstalkd';
     const server = (peer === 'beanstalkd' ? this.#beanstalkd : this.#redis).pid;
-    const to = { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort, server, ...options };
+    const to = { ...this.where, server, ...options };
     return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
   }
 

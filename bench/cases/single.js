@@ -1,8 +1,9 @@
 // What one job costs alone, one call after another: enqueued, and taken and finished.
 import { connect, Queue } from '../../dist/lib/index.js';
-import { data } from '../jobs.js';
+import { jobs } from '../jobs.js';
+import * as bare from '../peers/bare.js';
 import { PEERS } from '../peers/names.js';
-import { interleave } from '../rounds.js';
+import { interleave, progress } from '../rounds.js';
 import { costs, rates } from '../table.js';
 
 const COSTS = [
@@ -25,28 +26,31 @@ const CONSUMERS = {
   beanstalkd: { act: 'take', name: 'beanstalkd, reserve + delete' },
 };
 
-/** Jobs a script call, and its calls. */
-const CALLS = [
-  [1, 2_000],
-  [250, 40],
-];
 const TRIES = 7;
+/** Jobs a turn, and turns of each process. */
+const TURN = 500;
+const TURNS = 30;
+/** Jobs a script call, and its calls a round. */
+const CALLS = [
+  [1, 500],
+  [250, 10],
+];
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
-  const n = rig.size(10_000);
-  const act = (peer, what, options) => async () => {
-    await rig.flush();
-    return rig.act(peer, what, { n, ...options });
-  };
   const consumers = Object.entries(CONSUMERS).filter(([name, { peer = name }]) => rig.has(peer));
-  const results = await interleave(rig.rounds(5), {
-    bare: act('bare', 'single'),
-    ...rig.contenders((peer) => act(peer, 'single')),
-    record: act('delayq', 'single', { tries: TRIES }),
-    take: act('delayq', 'take'),
-    ...Object.fromEntries(consumers.map(([name, { peer = name, act: what }]) => [`take ${name}`, act(peer, what)])),
-  });
+  const results = {
+    ...(await inTurns(rig, {
+      bare: ['bare', 'single'],
+      ...rig.contenders((peer) => [peer, 'single']),
+      record: ['delayq', 'single', { tries: TRIES }],
+    })),
+    ...(await inTurns(rig, {
+      'take bare': ['bare', 'single'],
+      take: ['delayq', 'take'],
+      ...Object.fromEntries(consumers.map(([name, { peer = name, act }]) => [`take ${name}`, [peer, act]])),
+    })),
+  };
   const of = (name, cost) => results[name]?.map((round) => round[cost]);
   const perSecond = (name) => of(name, 'wall')?.map((us) => 1e6 / us);
   const row = (name, ours, theirs, cost, ratio) => ({
@@ -74,39 +78,65 @@ export async function measure(rig) {
     ),
     ...COSTS.map(([cost, unit]) =>
       costs('Take one job and ack it, a job after another', unit, [
-        row('bare script (ZADD, HSET)', 'take', 'bare', cost, TAKE[cost]),
+        row('bare script (ZADD, HSET)', 'take', 'take bare', cost, TAKE[cost]),
         ...Object.entries(CONSUMERS).map(([peer, { name }]) => row(name, 'take', `take ${peer}`, cost)),
       ]),
     ),
-    costs('One call of a script', 'µs inside it', await scripts(rig)),
+    costs('One call of a script, against a bare one of as many jobs', 'µs inside', await scripts(rig)),
   ];
+}
+
+/** Runs all contenders, each in a process of its own, a turn after another. @param {import('../rig.js').Rig} rig */
+async function inTurns(rig, contenders) {
+  await rig.flush();
+  const rounds = rig.rounds(TURNS);
+  const actors = Object.fromEntries(
+    Object.entries(contenders).map(([name, [peer, act, options]]) => [
+      name,
+      rig.actor(peer, act, { n: TURN, rounds, ...options }),
+    ]),
+  );
+  progress(`${Object.keys(actors).length} processes warm up`);
+  // Each prints a line when it is ready.
+  await Promise.all(Object.values(actors).map((actor) => actor.next()));
+  const turn = (actor) => async () => JSON.parse(await actor.next('go\n'));
+  const results = await interleave(
+    rounds,
+    Object.fromEntries(Object.entries(actors).map(([name, actor]) => [name, turn(actor)])),
+  );
+  await Promise.all(Object.values(actors).map((actor) => actor.end()));
+  return results;
 }
 
 /** Rows with the time inside the scripts that enqueue, take and ack. @param {import('../rig.js').Rig} rig */
 async function scripts(rig) {
   const redis = await connect(rig.url);
   const queue = new Queue(redis, 'bench');
+  const least = await bare.open(rig.where);
   const kinds = CALLS.flatMap(([size, calls]) => [
-    { name: `${size} plain`, size, calls, job: {} },
-    { name: `${size} with tries`, size, calls, job: { tries: TRIES } },
+    { name: `${size} plain`, size, calls, settings: {} },
+    { name: `${size} with tries`, size, calls, settings: { tries: TRIES } },
   ]);
   const results = await interleave(
-    rig.rounds(5),
-    Object.fromEntries(
-      kinds.map((kind) => [kind.name, () => script(rig, queue, { ...kind, calls: rig.size(kind.calls) })]),
-    ),
+    rig.rounds(15),
+    Object.fromEntries(kinds.map((kind) => [kind.name, () => script(rig, queue, least, kind)])),
   );
   redis.close();
+  await least.close();
   return ['enqueue', 'drain', 'ack'].flatMap((step) =>
-    kinds.map(({ name }) => ({ name: `${step} of ${name}`, alone: true, ours: results[name].map((us) => us[step]) })),
+    kinds.map(({ name }) => ({
+      name: `${step} of ${name}`,
+      ours: results[name].map((us) => us[step]),
+      theirs: results[name].map((us) => us.bare),
+    })),
   );
 }
 
-/** Enqueues, takes and acks jobs, `size` a call. @returns {Promise<{ enqueue: number, drain: number, ack: number }>} µs a call */
-async function script(rig, queue, { size, calls, job }) {
+/** Stores jobs by the bare script; then enqueues, takes and acks as many, `size` a call. Returns µs a call. */
+async function script(rig, queue, least, { size, calls, settings }) {
   await rig.flush();
   // Makes the queue, and loads the scripts.
-  await queue.enqueue({ payload: data(0) });
+  await queue.enqueue({ payload: 0 });
   await queue.ack((await queue.drain()).jobs);
   const perCall = async (step) => {
     const before = await rig.commandStats('evalsha');
@@ -115,9 +145,12 @@ async function script(rig, queue, { size, calls, job }) {
     if (after.calls - before.calls !== calls) throw new Error(`expected ${calls} calls of a script`);
     return (after.usec - before.usec) / calls;
   };
+  const some = jobs(size, Date.now());
+  const ours = some.map(({ data, at }) => ({ ...settings, payload: data, at }));
   const taken = [];
   return {
-    enqueue: await perCall((i) => queue.enqueue(Array.from({ length: size }, () => ({ ...job, payload: data(i) })))),
+    bare: await perCall(() => (size === 1 ? least.add(some[0].data, some[0].at) : least.addMany(some))),
+    enqueue: await perCall(() => queue.enqueue(ours)),
     drain: await perCall(async () => taken.push((await queue.drain({ limit: size })).jobs)),
     ack: await perCall((i) => queue.ack(taken[i])),
   };

@@ -31,7 +31,8 @@ export async function open({ redis: connection }) {
         });
       }),
     takeEach: async (n, handle) => {
-      worker = new Worker('bench', undefined, { connection });
+      // No lock may expire while others have their turn.
+      worker = new Worker('bench', undefined, { connection, lockDuration: 600_000 });
       for (let i = 0; i < n; i += 1) {
         const job = await worker.getNextJob('token');
         await handle(job.data);

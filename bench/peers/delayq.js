@@ -3,7 +3,7 @@ import { connect, Queue, Worker } from '../../dist/lib/index.js';
 /** @param {import('./peer.js').Where} where */
 export async function open({ redis: { host, port }, tries }) {
   const redis = await connect(`redis://${host}:${port}`);
-  const queue = new Queue(redis, 'bench');
+  const queue = new Queue(redis, tries ? 'bench-tries' : 'bench');
   return {
     add: tries
       ? (data, at) => queue.enqueue({ payload: data, at, tries })
@@ -14,7 +14,8 @@ export async function open({ redis: { host, port }, tries }) {
       for (let i = 0; i < n; i += 1) {
         const { jobs } = await queue.drain({ limit: 1 });
         await handle(jobs[0]);
-        await queue.ack(jobs);
+        const [answer] = await queue.ack(jobs);
+        if (answer !== 'held') throw new Error(`the lease was ${answer}`);
       }
     },
     watch: async (handle) => {
