@@ -51,9 +51,9 @@ const ACTS = {
   fill: async () => void (await peer.addMany(jobs(n, at))),
   /** Drains n due jobs with a no-op handler, until all are acknowledged. */
   drain: () => seconds(() => peer.drain(n, async () => {})),
-  /** Enqueues n jobs at once. They fall due evenly over `span` ms, the first in 2 s. */
+  /** Enqueues n jobs at once. They fall due evenly over `span` ms, the first at `at` or in 2 s. */
   spread: async () => {
-    const first = Date.now() + 2_000;
+    const first = at ?? Date.now() + 2_000;
     const all = jobs(n).map((_, i) => Math.round(first + (i * span) / n));
     await peer.addMany(all.map((at, i) => ({ data: data(i, at), at })));
   },
@@ -103,7 +103,21 @@ async function watch() {
   process.stdin.on('end', () => process.exit()).resume();
 }
 
+/** Starts a consumer that keeps running. Asked to, it prints when its last job came, and how many were how late, ms. */
+async function tally() {
+  let last = 0;
+  const late = {};
+  await peer.watch(async (job) => {
+    last = Date.now();
+    const ms = last - job.at;
+    late[ms] = (late[ms] ?? 0) + 1;
+  });
+  process.stdout.write('ready\n');
+  process.stdin.once('data', () => process.stdout.write(`${JSON.stringify({ last, late })}\n`));
+}
+
 if (act === 'watch') await watch();
+else if (act === 'tally') await tally();
 else if (act in TURNS) await TURNS[act](await Turns.open(n, where));
 else {
   const result = (await ACTS[act]()) ?? {};

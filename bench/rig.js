@@ -108,6 +108,11 @@ export class Rig {
     return peer !== 'beanstalkd' || this.beanstalkdPort !== undefined;
   }
 
+  /** The process that starts and stops the server of a peer. @param {string} peer */
+  serverOf(peer) {
+    return (peer === 'beanstalkd' ? this.#beanstalkd : this.#redis).pid;
+  }
+
   /** Calls `run` with each installed peer and with delayq; returns the results by name. @template T @param {(peer: string) => T} run @returns {Record<string, T>} */
   contenders(run) {
     const there = Object.keys(PEERS).filter((peer) => this.has(peer));
@@ -166,8 +171,7 @@ export class Rig {
   /** @param {string} peer @param {string} act @param {object} [options] */
   actor(peer, act, options = {}) {
     this.#used ||= peer === 'beanstalkd';
-    const server = (peer === 'beanstalkd' ? this.#beanstalkd : this.#redis).pid;
-    const to = { ...this.where, server, ...options };
+    const to = { ...this.where, server: this.serverOf(peer), ...options };
     return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
   }
 

@@ -12,6 +12,7 @@ const TOPICS = {
   worker: 'handle jobs in a program, against the same',
   handlers: 'a process per job, against xargs',
   watch: 'how late waiting consumers get their jobs, against the same',
+  burst: 'how long until 200,000 jobs that fall due at once are delivered',
   idle: 'what a waiting consumer costs',
   scale: 'how long calls take with up to five million pending jobs',
   memory: 'how much memory Redis needs per job',

@@ -1,7 +1,7 @@
 // What millions of pending jobs cost: the longest call that blocked Redis, and how the time of a drain grows, with due jobs
 // and with none.
 import { connect, Queue } from '../../dist/lib/index.js';
-import { installed, output } from '../processes.js';
+import { aboutCalls, logSlowCalls, longestStall, slowest } from '../longest.js';
 import { median, progress } from '../rounds.js';
 import { costs } from '../table.js';
 
@@ -15,12 +15,10 @@ export async function measure(rig) {
   const queue = new Queue(redis, 'bench');
   const found = [];
   let pending = 0;
-  await rig.admin.config('SET', 'slowlog-max-len', '100000', 'slowlog-log-slower-than', '1000');
+  await logSlowCalls(rig);
   for (const full of SIZES) {
     const size = rig.size(full);
     progress(`${size} pending`);
-    await rig.admin.slowlog('RESET');
-    await rig.admin.config('RESETSTAT');
     await rig.fill(size - pending, ['--in', '2h']);
     pending = size;
     const enqueue = await slowest(rig);
@@ -36,9 +34,8 @@ export async function measure(rig) {
     found.push({ size, enqueue, drain, empty: [median(empty)], runs });
   }
   redis.close();
-  await rig.admin.config('SET', 'slowlog-log-slower-than', '10000');
   await rig.flush();
-  const machine = installed('redis-cli') ? [stalls()] : undefined;
+  const machine = longestStall();
   const [small, ...large] = found;
   const at = ({ size }) => `${size.toLocaleString('en')} pending`;
   const grown = (title, unit, samples, ratio) =>
@@ -63,7 +60,7 @@ export async function measure(rig) {
           ours: [one[name].longest],
           theirs: machine,
           target: { value: 3 },
-          note: `over 3 ms: ${one[name].slow} of ${one[name].calls.toLocaleString('en')} calls; mean ${one[name].mean.toFixed(2)} ms`,
+          note: aboutCalls([one[name]]),
         })),
       ),
     ),
@@ -87,25 +84,4 @@ async function drained(rig, queue) {
   const wall = performance.now() - begin;
   const { usec } = await rig.commandStats('evalsha');
   return { server: (usec - before.usec) / DUE, wall: (wall * 1_000) / DUE };
-}
-
-/** Calls since the last reset: the longest, ms (at least 1), how many took over 3 ms, how many in all, and the mean, ms. */
-async function slowest(rig) {
-  const entries = await rig.admin.slowlog('GET', 100_000);
-  const { calls, usec } = await rig.commandStats('evalsha');
-  await rig.admin.slowlog('RESET');
-  await rig.admin.config('RESETSTAT');
-  const times = entries.filter(([, , , [name]]) => /^eval/i.test(name)).map(([, , us]) => us / 1_000);
-  return {
-    longest: Math.max(1, ...times),
-    slow: times.filter((ms) => ms > 3).length,
-    calls,
-    mean: usec / calls / 1_000,
-  };
-}
-
-/** The longest stall of a busy loop within 3 s, ms. */
-function stalls() {
-  const said = output(['redis-cli', '--intrinsic-latency', '3']);
-  return Number([...said.matchAll(/Max latency so far: (\d+)/g)].at(-1)?.[1]) / 1_000;
 }
