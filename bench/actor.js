@@ -1,7 +1,7 @@
 // The process in which a library is measured: actor.js PEER ACT OPTIONS. Prints one line of JSON; `watch` prints one per job.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { data, jobs } from './jobs.js';
-import { HOT, Turns } from './turns.js';
+import { Turns, WARM_TURNS } from './turns.js';
 
 const [name, act, json] = process.argv.slice(2);
 const { n = 0, rounds = 0, at, watchers = 1, span = 0, every = 0, least = 0, most = 0, ...where } = JSON.parse(json);
@@ -82,13 +82,13 @@ const TURNS = {
   },
   /** Takes and finishes due jobs. @param {Turns} turns */
   take: async (turns) => {
-    const all = HOT + n * rounds + 1;
+    const all = n * (WARM_TURNS + rounds) + 1;
     await peer.addMany(jobs(all));
     await peer.takeEach(all, async () => turns.job());
   },
   /** The same with the library's own worker. @param {Turns} turns */
   work: async (turns) => {
-    const all = HOT + n * rounds + 1;
+    const all = n * (WARM_TURNS + rounds) + 1;
     await peer.addMany(jobs(all));
     await peer.drain(all, async () => turns.job(), 1);
   },

@@ -110,10 +110,13 @@ export function timedShell(line, args, options) {
  * closed. The shell ignores the signals that a terminal sends to the whole group; SIGTERM ends its `cat`.
  *
  * @param {string[]} command
+ * @param {object} [options] of spawn(); `signal` stops the server, and the directory `remove` is removed when it has stopped
  */
-export function serve(command) {
-  const line = 'trap "" INT HUP QUIT; trap : TERM; "$@" </dev/null & cat >/dev/null; kill $!; wait';
-  const shell = start(['sh', '-c', line, 'sh', ...command], { stdio: ['pipe', 'ignore', 'ignore'] });
+export function serve(command, { signal = 'TERM', remove = '', ...options } = {}) {
+  const stop = 'kill -s "$SIGNAL" $!; wait; if [ "$REMOVE" ]; then rm -rf "$REMOVE"; fi';
+  const line = `trap "" INT HUP QUIT; trap : TERM; "$@" </dev/null & cat >/dev/null; ${stop}`;
+  const env = { SIGNAL: signal, REMOVE: remove };
+  const shell = start(['sh', '-c', line, 'sh', ...command], { stdio: ['pipe', 'ignore', 'ignore'], env, ...options });
   // A shell that is killed could not stop the server.
   running.delete(shell);
   return shell;
@@ -130,6 +133,7 @@ export function live(command, env) {
   const child = start(command, { env, stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface({ input: child.stdout });
   const gone = once(child, 'exit');
+  const closed = once(lines, 'close');
   return {
     pid: /** @type {number} */ (child.pid),
     lines,
@@ -137,7 +141,7 @@ export function live(command, env) {
     next: (text = '') =>
       new Promise((resolve, reject) => {
         lines.once('line', resolve);
-        lines.once('close', () => reject(new Error(`${command.join(' ')} ended`)));
+        closed.then(() => reject(new Error(`${command.join(' ')} ended`)));
         child.stdin.write(text);
       }),
     /** Stops it; kills it after 10 s. */

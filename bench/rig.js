@@ -8,7 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { writeLines } from './jobs.js';
-import { PEERS } from './peers/names.js';
+import { PEERS, SERVERS } from './peers/names.js';
+import { Postgres } from './postgres.js';
 import { installed, live, output, serve, timed } from './processes.js';
 
 const HOST = '127.0.0.1';
@@ -30,8 +31,10 @@ export class Rig {
   #directory = mkdtempSync(join(tmpdir(), 'delayq-bench-'));
   #redis;
   #beanstalkd;
-  /** Whether beanstalkd holds jobs. It has no command to remove them all, so it is restarted. */
-  #used = false;
+  /** @type {Postgres | undefined} */
+  #postgres;
+  /** The servers besides Redis that hold jobs. @type {Set<string>} */
+  #used = new Set();
   /** @type {Map<number, string>} */
   #lines = new Map();
 
@@ -56,6 +59,7 @@ export class Rig {
       this.beanstalkdPort = await freePort();
       await this.#startBeanstalkd();
     }
+    this.#postgres = await Postgres.start(HOST, await freePort());
   }
 
   async #startBeanstalkd() {
@@ -78,6 +82,7 @@ export class Rig {
     this.admin?.disconnect();
     this.#redis?.stdin.end();
     this.#beanstalkd?.stdin.end();
+    this.#postgres?.stop();
   }
 
   get url() {
@@ -86,7 +91,7 @@ export class Rig {
 
   /** Where the peers find the servers. */
   get where() {
-    return { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort };
+    return { redis: { host: HOST, port: this.port }, beanstalkd: this.beanstalkdPort, postgres: this.#postgres?.url };
   }
 
   get env() {
@@ -98,6 +103,11 @@ export class Rig {
     return this.quick ? Math.ceil(n / 10) : n;
   }
 
+  /** The part of n jobs that a peer gets: a tenth with PostgreSQL, which takes ten times as long. @param {string} peer @param {number} n */
+  share(peer, n) {
+    return SERVERS[peer] === 'postgres' ? Math.ceil(n / 10) : n;
+  }
+
   /** The rounds of a case; --runs overrides them. @param {number} usual */
   rounds(usual) {
     return this.runs ?? (this.quick ? 2 : usual);
@@ -105,12 +115,13 @@ export class Rig {
 
   /** Whether the server of a peer is installed. @param {string} peer */
   has(peer) {
-    return peer !== 'beanstalkd' || this.beanstalkdPort !== undefined;
+    return this.serverOf(peer) !== undefined;
   }
 
   /** The process that starts and stops the server of a peer. @param {string} peer */
   serverOf(peer) {
-    return (peer === 'beanstalkd' ? this.#beanstalkd : this.#redis).pid;
+    const servers = { redis: this.#redis, beanstalkd: this.#beanstalkd, postgres: this.#postgres };
+    return servers[SERVERS[peer] ?? 'redis']?.pid;
   }
 
   /** Calls `run` with each installed peer and with delayq; returns the results by name. @template T @param {(peer: string) => T} run @returns {Record<string, T>} */
@@ -127,11 +138,12 @@ export class Rig {
   /** Empties the servers. Redis keeps its script cache. */
   async flush() {
     await this.admin.flushall('SYNC');
-    if (!this.#used) return;
+    if (this.#used.delete('postgres')) this.#postgres.empty();
+    // It has no command that removes all jobs.
+    if (!this.#used.delete('beanstalkd')) return;
     this.#beanstalkd.stdin.end();
     await once(this.#beanstalkd, 'exit');
     await this.#startBeanstalkd();
-    this.#used = false;
   }
 
   /** The path of a file with n payloads of 115 bytes, one per line. @param {number} n */
@@ -170,7 +182,7 @@ export class Rig {
 
   /** @param {string} peer @param {string} act @param {object} [options] */
   actor(peer, act, options = {}) {
-    this.#used ||= peer === 'beanstalkd';
+    this.#used.add(SERVERS[peer]);
     const to = { ...this.where, server: this.serverOf(peer), ...options };
     return live([process.execPath, ACTOR, peer, act, JSON.stringify(to)]);
   }
@@ -191,6 +203,7 @@ export class Rig {
   async versions() {
     const redis = /redis_version:(\S+)/.exec(await this.admin.info('server'))?.[1];
     const beanstalkd = this.beanstalkdPort ? [`beanstalkd ${output(['beanstalkd', '-v']).split(' ').at(-1)}`] : [];
-    return [`Node ${process.versions.node}`, `Redis ${redis}`, ...beanstalkd];
+    const postgres = this.#postgres ? [this.#postgres.version()] : [];
+    return [`Node ${process.versions.node}`, `Redis ${redis}`, ...beanstalkd, ...postgres];
   }
 }

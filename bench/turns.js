@@ -3,8 +3,8 @@
 import { Redis } from 'ioredis';
 import { treeCpu } from './processes.js';
 
-/** Jobs before the first turn, so that V8's optimizing compiler is done. */
-export const HOT = 3_000;
+/** Turns' worth of jobs before the first turn, so that V8's optimizing compiler is done. */
+export const WARM_TURNS = 6;
 
 /**
  * What a job costs, µs: time, CPU time of the server and of this process, and time inside Redis's scripts.
@@ -17,7 +17,7 @@ export class Turns {
   #server;
   #size;
   /** Jobs until the turn ends. */
-  #left = HOT;
+  #left;
   /** @type {Cost | undefined} */
   #before;
 
@@ -31,6 +31,7 @@ export class Turns {
   /** @param {number} size @param {Redis} redis @param {number} server the server's process */
   constructor(size, redis, server) {
     this.#size = size;
+    this.#left = WARM_TURNS * size;
     this.#redis = redis;
     this.#server = server;
   }

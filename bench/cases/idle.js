@@ -1,7 +1,7 @@
 // What a consumer costs while it waits for a job due in an hour: the commands it sends (MONITOR marks those that scripts
 // call), and the CPU time of its process.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PEERS } from '../peers/names.js';
+import { PEERS, SERVERS } from '../peers/names.js';
 import { live, usage } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
@@ -21,7 +21,7 @@ export async function measure(rig) {
       { name: 'delayq drain --watch', alone: true, ours: of('drain --watch'), target },
       { name: "delayq's Worker", alone: true, ours: of('delayq'), target },
       ...Object.entries(PEERS)
-        .filter(([peer]) => peer !== 'beanstalkd' || target.value < 1)
+        .filter(([peer]) => !(peer in SERVERS) || target.value < 1)
         .map(([peer, name]) => ({
           name: peer === 'naive' ? 'ZRANGEBYSCORE loop, 1 s' : name,
           ours: of('delayq'),

@@ -13,8 +13,8 @@ const WAYS = [
 export async function measure(rig) {
   const sections = [];
   for (const [act, title, full] of WAYS) {
-    const n = rig.size(full);
     const contender = (peer) => async () => {
+      const n = rig.share(peer, rig.size(full));
       await rig.flush();
       return n / (await rig.act(peer, act, { n })).seconds;
     };

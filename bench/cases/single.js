@@ -2,7 +2,7 @@
 import { connect, Queue } from '../../dist/lib/index.js';
 import { jobs } from '../jobs.js';
 import * as bare from '../peers/bare.js';
-import { PEERS } from '../peers/names.js';
+import { PEERS, SERVERS } from '../peers/names.js';
 import { interleave, progress } from '../rounds.js';
 import { costs, rates } from '../table.js';
 
@@ -24,6 +24,8 @@ const CONSUMERS = {
   'bullmq worker': { peer: 'bullmq', act: 'work', name: 'BullMQ worker, concurrency 1' },
   'bee-queue': { act: 'work', name: 'bee-queue worker, concurrency 1' },
   beanstalkd: { act: 'take', name: 'beanstalkd, reserve + delete' },
+  'graphile-worker': { act: 'work', name: 'Graphile Worker, concurrency 1' },
+  'pg-boss': { act: 'take', name: 'pg-boss, fetch + complete' },
 };
 
 const TRIES = 7;
@@ -73,13 +75,17 @@ export async function measure(rig) {
       costs('Enqueue one job, a call after another', unit, [
         row('bare script (ZADD, HSET)', 'delayq', 'bare', cost, ENQUEUE[cost]),
         row('bare script; ours with own tries', 'record', 'bare', cost),
-        ...Object.entries(PEERS).map(([peer, name]) => row(name, 'delayq', peer, cost)),
+        ...Object.entries(PEERS)
+          .filter(([peer]) => cost !== 'script' || !(peer in SERVERS))
+          .map(([peer, name]) => row(name, 'delayq', peer, cost)),
       ]),
     ),
     ...COSTS.map(([cost, unit]) =>
       costs('Take one job and ack it, a job after another', unit, [
         row('bare script (ZADD, HSET)', 'take', 'take bare', cost, TAKE[cost]),
-        ...Object.entries(CONSUMERS).map(([peer, { name }]) => row(name, 'take', `take ${peer}`, cost)),
+        ...Object.entries(CONSUMERS)
+          .filter(([peer]) => cost !== 'script' || !(peer in SERVERS))
+          .map(([peer, { name }]) => row(name, 'take', `take ${peer}`, cost)),
       ]),
     ),
     costs('One call of a script, against a bare one of as many jobs', 'µs inside', await scripts(rig)),
@@ -93,7 +99,7 @@ async function inTurns(rig, contenders) {
   const actors = Object.fromEntries(
     Object.entries(contenders).map(([name, [peer, act, options]]) => [
       name,
-      rig.actor(peer, act, { n: TURN, rounds, ...options }),
+      rig.actor(peer, act, { n: rig.share(peer, TURN), rounds, ...options }),
     ]),
   );
   progress(`${Object.keys(actors).length} processes warm up`);

@@ -7,8 +7,9 @@ const TARGETS = { beanstalkd: 1.5, 'bee-queue': 3, bullmq: 1 };
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
-  const n = rig.size(100_000);
+  const all = rig.size(100_000);
   const contender = (peer) => async () => {
+    const n = rig.share(peer, all);
     await rig.flush();
     await rig.act(peer, 'fill', { n });
     return n / (await rig.act(peer, 'drain', { n })).seconds;
@@ -16,7 +17,7 @@ export async function measure(rig) {
   const speeds = await interleave(rig.rounds(5), rig.contenders(contender));
   return [
     rates(
-      `Worker, ${n.toLocaleString('en')} due jobs, async no-op handler`,
+      `Worker, ${all.toLocaleString('en')} due jobs, async no-op handler`,
       Object.entries(PEERS).map(([peer, name]) => ({
         name: peer === 'naive' ? 'ZRANGEBYSCORE loop, at most once' : name,
         ours: speeds.delayq,

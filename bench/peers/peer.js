@@ -3,7 +3,8 @@
  *
  * @typedef {object} Where
  * @property {{ host: string, port: number }} redis
- * @property {number} beanstalkd its port
+ * @property {number} [beanstalkd] its port
+ * @property {string} [postgres] its URL
  * @property {number} server the process of the server that the peer uses
  * @property {number} [tries] the tries of each job, stored with it (delayq only)
  *
