@@ -23,7 +23,7 @@ const TOPICS = {
 const HELP = `Usage: npm run bench -- [options] [topic…]
 
 Compares delayq with its peers on private servers on 127.0.0.1 and
-prints one table. Default: all topics, about 30 minutes; 4 with --quick.
+prints one table. Default: all topics, about 45 minutes; 7 with --quick.
 
 Topics:
 ${Object.entries(TOPICS)
