@@ -8,45 +8,58 @@ import type { Drained } from '../scripts/jobs.js';
  */
 const BACKOFF_MS = [1, 16] as const;
 
-/** The pause between two looks at the queues. It ends at the earliest of the times it is given. */
+/** When to look at a queue next. */
+interface Look {
+  /** By the monotonic clock, ms. */
+  readonly at: number;
+  /** Something falls due then. Otherwise the poll interval ends. */
+  readonly forDue: boolean;
+}
+
+/** Decides when to look at which queue: when something falls due in it, and at the latest after a poll interval. */
 export class PollTimer {
   readonly #queues: readonly Queue[];
+  readonly #watch: boolean;
+  readonly #end: number;
   readonly #signal: AbortSignal | undefined;
-  #end = 0;
-  /** Ends the pause so that `#end` is looked at again. */
+  readonly #looks = new Map<Queue, Look>();
+  /** Ends the pause so that the times are looked at again. */
   #wake: (() => void) | undefined;
   #listener: ReturnType<Queue['redis']['listen']> | undefined;
   #listenAgain = 0;
-  /** Redis's clock minus the monotonic clock, ms. */
-  #clockOffset = 0;
-  /** The pause ends when a job falls due, not because of the poll interval. */
-  #forDue = false;
+  /** Redis's clock minus the monotonic clock, ms. Before the first answer any time may have come. */
+  #clockOffset = Number.POSITIVE_INFINITY;
   /** The last pause ended when a job fell due, and no drain call has answered since. */
   #wokeForDue = false;
   /** How much later than due to wake, ms. 0 after winning a job: otherwise all drains would ask for each job. */
   #backoff = 0;
 
-  constructor(queues: readonly Queue[], signal: AbortSignal | undefined) {
+  /** Times are by the monotonic clock, ms. Without `watch` a queue is looked at again only if there is more in it. */
+  constructor(queues: readonly Queue[], watch: boolean, end: number, signal: AbortSignal | undefined) {
     this.#queues = queues;
+    this.#watch = watch;
+    this.#end = end;
     this.#signal = signal;
+    for (const queue of queues) this.lookAt(queue, 0);
     signal?.addEventListener('abort', () => this.#wake?.());
   }
 
-  /** Sets the latest end of the next pause, by the monotonic clock, ms. */
-  begin(end: number): void {
-    this.#end = end;
-    this.#forDue = false;
+  isTime(queue: Queue): boolean {
+    return (this.#looks.get(queue) as Look).at <= performance.now();
   }
 
-  until(end: number): void {
-    // False for NaN, too: anybody may publish anything on the wake channel.
-    if (!(end < this.#end)) return;
-    this.#end = end;
-    this.#wake?.();
+  lookAt(queue: Queue, at: number): void {
+    this.#looks.set(queue, { at, forDue: false });
   }
 
-  /** Learns from the answer of a drain call when there is something to take. */
-  learn({ now, next, jobs }: Drained): void {
+  /** Call this before each look: what the wake channel tells from then on may be news to its answer. */
+  looks(queue: Queue): void {
+    const now = performance.now();
+    this.lookAt(queue, this.#watch && now < this.#end ? Math.min(this.#end, now + POLL_MS) : Number.POSITIVE_INFINITY);
+  }
+
+  /** Learns from the answer of a drain call how Redis's clock goes, and whether another drain was faster. */
+  learn({ now, jobs }: Drained): void {
     this.#clockOffset = now - performance.now();
     if (jobs.length > 0) this.#backoff = 0;
     else if (this.#wokeForDue) {
@@ -54,21 +67,32 @@ export class PollTimer {
       this.#backoff = Math.min(Math.max(2 * this.#backoff, first), longest * (0.5 + Math.random() / 2));
     }
     this.#wokeForDue = false;
-    if (next !== undefined) this.#untilDue(next);
   }
 
-  #untilDue(due: number): void {
-    const end = due - this.#clockOffset + this.#backoff;
-    if (end < this.#end) this.#forDue = true;
-    this.until(end);
+  /** Plans the next look at a queue by the last answer about it. */
+  plan(queue: Queue, { state, next }: Drained): void {
+    // Queues with priority are asked again before the next batch of this one.
+    const before = this.#queues.slice(0, this.#queues.indexOf(queue) + 1);
+    if (state === 'more') for (const one of before) this.lookAt(one, 0);
+    else if (next !== undefined && this.#watch) this.#untilDue(queue, next);
   }
 
-  /** Waits until the pause ends, or the signal aborts. */
+  #untilDue(queue: Queue, due: number): void {
+    const at = due - this.#clockOffset + this.#backoff;
+    // False for NaN, too: anybody may publish anything on the wake channel.
+    if (!(at < (this.#looks.get(queue) as Look).at)) return;
+    this.#looks.set(queue, { at, forDue: true });
+    this.#wake?.();
+  }
+
+  /** Waits until it is time to look at a queue, or the signal aborts. */
   async wait(): Promise<void> {
     this.listen();
     for (;;) {
-      const ms = this.#end - performance.now();
-      if (ms <= 0 || this.#signal?.aborted) break;
+      const soonest = [...this.#looks.values()].reduce((one, other) => (other.at < one.at ? other : one));
+      const ms = soonest.at - performance.now();
+      this.#wokeForDue = soonest.forDue;
+      if (ms <= 0 || this.#signal?.aborted) return;
       await new Promise<void>((resolve) => {
         // Rounded up because timers fire early, and asking too early means asking twice.
         const timer = setTimeout(resolve, Math.ceil(ms));
@@ -79,7 +103,6 @@ export class PollTimer {
       });
       this.#wake = undefined;
     }
-    this.#wokeForDue = this.#forDue;
   }
 
   /** Subscribes to the wake channels of the queues. Does so again if the connection for it was lost. */
@@ -88,7 +111,9 @@ export class PollTimer {
     if (!first || this.#listener?.alive() || performance.now() < this.#listenAgain) return;
     this.#listenAgain = performance.now() + POLL_MS;
     const channels = this.#queues.map((queue) => queue.wakeChannel);
-    this.#listener = first.redis.listen(channels, (due) => this.#untilDue(Number(due)));
+    this.#listener = first.redis.listen(channels, (due) => {
+      for (const queue of this.#queues) this.#untilDue(queue, Number(due));
+    });
   }
 
   close(): void {

@@ -40,9 +40,9 @@ export interface PollOptions {
 }
 
 /**
- * Yields due jobs of `queues`, trying the first queue again before each batch, until all jobs that were due at the start
- * are taken; with `watch`, until stopped. Between calls it sleeps until the next job falls due, at most one poll
- * interval. Delivery relies on this polling alone; the wake channel only shortens the wait.
+ * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a queue
+ * has more jobs, those before it are tried again before each batch. Otherwise a queue is looked at when its next job
+ * falls due, and once in each poll interval. Delivery relies on this alone; the wake channel only shortens the wait.
  *
  * With `watch`, errors that pass are waited out. A queue that fails with another error is left out and, with `watch`,
  * tried again later. Its error is thrown at the end, or as soon as no other queue is left.
@@ -50,7 +50,7 @@ export interface PollOptions {
 export async function* poll(queues: readonly Queue[], options: PollOptions = {}): AsyncGenerator<Taken> {
   const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
-  const timer = new PollTimer(queues, signal);
+  const timer = new PollTimer(queues, watch, end, signal);
   const calls = new DrainCalls(options);
   const outages = options.leases?.outages ?? new Outages();
   outages.begin(queues, options);
@@ -63,17 +63,24 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   const troubled = new Set<Queue>();
   let failures = 0;
   const over = () => failure !== undefined || outages.all || calls.left === 0 || signal?.aborted;
+  const look = (queue: Queue) => {
+    timer.looks(queue);
+    return calls.send(queue);
+  };
   if (watch) timer.listen();
   try {
     while (ahead || !over()) {
       let found = false;
-      timer.begin(Math.min(end, performance.now() + POLL_MS));
       for (const queue of queues) {
         if (!ahead && over()) break;
-        if (!ahead && outages.has(queue)) continue;
-        const call = ahead ?? calls.send(queue);
+        if (!ahead && !timer.isTime(queue)) continue;
+        if (!ahead && outages.has(queue)) {
+          timer.looks(queue);
+          continue;
+        }
+        const call = ahead ?? look(queue);
         ahead = undefined;
-        if (options.ahead && more && queue === first && !over() && performance.now() < end) ahead = calls.send(queue);
+        if (options.ahead && more && queue === first && !over() && performance.now() < end) ahead = look(queue);
         let answer: DrainAnswer;
         try {
           answer = await call;
@@ -83,7 +90,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
             if (troubled.size === 0) options.onTrouble?.(error);
             troubled.add(queue);
             failures += 1;
-            timer.until(performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(failures, 10)));
+            timer.lookAt(queue, performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(failures, 10)));
           } else if (isDelayqError(error) && !isPassing(error)) outages.failed(queue, error);
           else failure ??= { error };
           more = false;
@@ -98,6 +105,8 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         const { drained, taken } = answer;
         if (queue === first) more = drained.state === 'more';
         timer.learn(drained);
+        // The answer that is still to come knows better.
+        if (!ahead) timer.plan(queue, drained);
         options.onDrained?.(queue, drained);
         if (taken.jobs.length > 0) yield taken;
         found = taken.jobs.length > 0 || drained.state === 'more';

@@ -1,11 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Leases, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { admin, connection, freshQueue } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
 const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+
+/** Enqueues a job to a queue that a loop watches. By then the loop has heard of it. */
+async function enqueueHeard(queue: Queue, payload: number): Promise<void> {
+  let heard = false;
+  const listener = connection.listen([queue.wakeChannel], (due) => {
+    heard ||= Number(due) > 0;
+  });
+  await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 1);
+  await queue.enqueue({ payload });
+  await until(() => heard);
+  listener.close();
+}
 
 describe('a drain loop', () => {
   it('asks the first queue again before each batch', async () => {
@@ -68,6 +80,75 @@ describe('a drain loop', () => {
     const second = loop.next();
     stop.abort();
     expect(await second).toEqual({ done: true, value: undefined });
+  });
+
+  it('does not look again after a job if the answer said that nothing else is due', async () => {
+    const [other, queue] = [freshQueue(), freshQueue()];
+    await queue.enqueue([200, 400, 600].map((delay) => ({ payload: delay, in: delay })));
+    const calls = new Map<Queue, number>([[other, 0]]);
+    const onDrained = (of: Queue) => calls.set(of, (calls.get(of) ?? 0) + 1);
+    const seen: unknown[] = [];
+    const loop = poll([other, queue], { watch: true, forMs: 900, onDrained });
+    for await (const taken of loop) seen.push(...payloadsOf(taken));
+    expect(seen).toEqual([200, 400, 600]);
+    // One look at the start, one for each job, one at the end. The other queue had nothing to look for in between.
+    expect(calls.get(queue)).toBeLessThanOrEqual(5);
+    expect(calls.get(other)).toBeLessThanOrEqual(2);
+  });
+
+  it('that does not watch makes one call if one is enough', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    let calls = 0;
+    const seen: unknown[] = [];
+    for await (const taken of poll([queue], { onDrained: () => calls++ })) seen.push(...payloadsOf(taken));
+    expect({ seen, calls }).toEqual({ seen: [1, 2], calls: 1 });
+  });
+
+  it('with `ahead` does not miss a job that is enqueued while its consumer is busy', async () => {
+    const queue = freshQueue();
+    const stop = new AbortController();
+    const loop = poll([queue], { batch: 1, watch: true, ahead: true, leaseMs: 0, signal: stop.signal });
+    const next = async () => payloadsOf((await loop.next()).value as Taken)[0];
+    const first = next();
+    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    expect([await first, await next()]).toEqual([1, 2]);
+    // By now a call without jobs has been answered, too.
+    await enqueueHeard(queue, 3);
+    const since = performance.now();
+    expect(await next()).toBe(3);
+    // By polling alone it would have taken a second.
+    expect(performance.now() - since).toBeLessThan(700);
+    stop.abort();
+    await loop.next();
+  });
+
+  it('does not miss a job that is enqueued while its first answer is on its way', async () => {
+    let go = () => {};
+    const held = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    let answered = 0;
+    class Late extends Queue {
+      override async drain(options: Parameters<Queue['drain']>[0]) {
+        const drained = await super.drain(options);
+        answered += 1;
+        await held;
+        return drained;
+      }
+    }
+    const queue = new Late(connection, freshName());
+    const loop = poll([queue], { watch: true });
+    const next = loop.next();
+    await until(() => answered > 0);
+    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await enqueueHeard(queue, 1);
+    const since = performance.now();
+    go();
+    expect(payloadsOf((await next).value as Taken)).toEqual([1]);
+    expect(performance.now() - since).toBeLessThan(700);
+    await loop.return(undefined);
   });
 
   it('that watches an idle queue polls about once a second', async () => {
