@@ -33,6 +33,11 @@ export class JobBuffer {
     return this.#waiting.length;
   }
 
+  /** How many handler calls the waiting jobs are enough for, at least. */
+  get calls(): number {
+    return Math.ceil(this.#waiting.length / this.#batch);
+  }
+
   /** How many more jobs to fetch while `busy` handlers run. */
   room(busy: number): number {
     if (this.#bytes >= MAX_BYTES) return 0;
@@ -80,10 +85,13 @@ export class JobBuffer {
     return this.#remove(0);
   }
 
-  /** Removes and returns jobs that have waited too long and will not start soon, because handlers have become slow. */
-  takeSurplus(busy: number): Job[] {
-    // These would be fetched again at once.
-    const keep = (2 * this.#concurrency - busy) * this.#batch;
+  /**
+   * Removes and returns jobs that have waited too long and will not start soon, because handlers have become slow.
+   * `all`: even those that are next in line.
+   */
+  takeSurplus(busy: number, all: boolean): Job[] {
+    // The first would be fetched again at once, unless no job is fetched now.
+    const keep = all ? 0 : (2 * this.#concurrency - busy) * this.#batch;
     const first = this.#waiting[keep];
     if (!first || performance.now() - first.since < SURPLUS_MS) return [];
     this.#prefetch = this.#concurrency;

@@ -166,6 +166,11 @@ export class BatchWorker {
     return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
   }
 
+  /** Whether so many calls keep the handlers busy, and nothing waits in Redis: the next job is for whoever is free. */
+  #suffice(calls: number): boolean {
+    return !this.#more && calls >= this.#options.concurrency;
+  }
+
   /** Does everything that can be done now. Called after every event. */
   #advance(): void {
     // Fetch first: a batch that is not full waits for jobs that are on their way.
@@ -183,6 +188,7 @@ export class BatchWorker {
 
   #fetchIfWorthIt(): void {
     if (this.#drained || this.#stopping || this.#fetching > 0) return;
+    if (this.#suffice(this.#busy + this.#buffer.calls)) return;
     const asked = this.#room();
     if (asked < this.#buffer.worthFetching) return;
     this.#fetching = asked;
@@ -207,8 +213,9 @@ export class BatchWorker {
   /** Gives back jobs that will not start soon, so that other drains can take them. */
   #releaseSurplus(): void {
     // A run that has drained its queues would not fetch them again, and one with a limit has counted them.
-    if (this.#drained || this.#options.limit !== undefined) return;
-    this.#settler.release(this.#buffer.takeSurplus(this.#busy));
+    const { limit, watch } = this.#options;
+    if (this.#drained || limit !== undefined || !(watch || this.#more)) return;
+    this.#settler.release(this.#buffer.takeSurplus(this.#busy, this.#suffice(this.#busy)));
   }
 
   #beforeStart(): Promise<unknown> | undefined {

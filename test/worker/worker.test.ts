@@ -121,6 +121,48 @@ describe('a worker', () => {
     expect(await running).toMatchObject({ acked: 2_000 });
   });
 
+  it('leaves a job to another worker while its own handlers are busy', async () => {
+    const queue = freshQueue();
+    const { opened, open } = gate();
+    const seen: string[] = [];
+    const busy = new Worker(queue, () => opened.then(() => seen.push('busy')), { watch: true });
+    const running = busy.run();
+    await queue.enqueue({ payload: 1 });
+    await until(async () => (await queue.counts()).active === 1);
+    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await queue.enqueue({ payload: 2 });
+    // The busy worker has heard of it, and would have taken it by now.
+    for (const _ of upTo(10)) await queue.counts();
+    const free = new Worker(queue, () => seen.push('free') && free.stop());
+    expect(await free.run()).toMatchObject({ acked: 1 });
+    expect(seen).toEqual(['free']);
+    busy.stop();
+    open();
+    expect(await running).toMatchObject({ acked: 1 });
+  });
+
+  it('gives a job that it took for its busy handlers to another worker', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    const { opened, open } = gate();
+    const busy = new Worker(queue, () => opened);
+    const running = busy.run();
+    await until(async () => (await queue.counts()).active === 2);
+    const free = new Worker(queue, () => free.stop());
+    expect(await free.run()).toMatchObject({ acked: 1 });
+    busy.stop();
+    open();
+    expect(await running).toMatchObject({ acked: 1, released: 0 });
+  });
+
+  it('handles all that was due at its start, however slow its handlers are, if it does not watch', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    // Longer than a worker that watches would keep the second job.
+    const { summary } = await workOff(queue, () => new Promise((resolve) => setTimeout(resolve, 2_100)));
+    expect(summary).toMatchObject({ acked: 2 });
+  });
+
   it('retries a failed job after the backoff until its tries are used up', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a', tries: 3 });
