@@ -14,6 +14,7 @@ const TOPICS = {
   watch: 'how late waiting consumers get their jobs, against the same',
   burst: 'how long until 200,000 jobs that fall due at once are delivered',
   idle: 'what a waiting consumer costs',
+  sparse: 'what a job costs that comes alone, one a second',
   scale: 'how long calls take with up to five million pending jobs',
   memory: 'how much memory Redis needs per job',
   start: 'how long a start takes, against node, redis-cli and PHP',

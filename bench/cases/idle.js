@@ -6,6 +6,7 @@ import { live, usage } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
 import { costs } from '../table.js';
+import { tally } from '../tally.js';
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
@@ -41,15 +42,11 @@ async function watched(rig, peer, start, ms) {
   const consumer = start();
   // Until it has connected and polled once.
   await sleep(2_500);
-  let commands = 0;
-  const monitor = await rig.admin.monitor();
-  monitor.on('monitor', (_, __, source) => {
-    if (source !== 'lua') commands += 1;
-  });
+  const { counts, end } = await tally(rig.admin);
   const before = usage(consumer.pid).cpu;
   await sleep(ms);
   const cpu = usage(consumer.pid).cpu - before;
-  monitor.disconnect();
+  end();
   await consumer.end();
-  return { commands: (commands * 1_000) / ms, cpu: (cpu * 100_000) / ms };
+  return { commands: (counts.calls * 1_000) / ms, cpu: (cpu * 100_000) / ms };
 }
