@@ -58,10 +58,10 @@ export type {
 export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
 export type { Settings, SettingsChange } from './model/settings.js';
 export type { BatchResult } from './queue/batches.js';
+export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
 export { type NackOptions, Queue } from './queue/queue.js';
 export { Connection, type Reply } from './redis/connection.js';
-export type { Durability } from './redis/durability.js';
 export type { ConnectOptions, TlsOptions } from './redis/url.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
 export type { Holder, Snapshot } from './scripts/inspect.js';

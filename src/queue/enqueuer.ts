@@ -3,6 +3,10 @@ import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import { checkWord, keysOf } from '../model/validate.js';
 import type { Caller, Connection } from '../redis/connection.js';
+import { type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { repeatIfLost } from '../redis/retry.js';
+import * as scripts from '../scripts/jobs.js';
+import { Coalescer } from './coalesce.js';
 import {
   type Confirmation,
   confirm,
@@ -12,11 +16,7 @@ import {
   pinFor,
   requiredBy,
   unconfirmed,
-} from '../redis/durability.js';
-import { type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
-import { repeatIfLost } from '../redis/retry.js';
-import * as scripts from '../scripts/jobs.js';
-import { Coalescer } from './coalesce.js';
+} from './durability.js';
 
 /** Pauses before the repeats of an enqueue whose reply was lost, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];

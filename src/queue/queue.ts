@@ -13,13 +13,13 @@ import {
 } from '../model/job.js';
 import { checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { DURABLE_IN_FLIGHT, requiredBy } from '../redis/durability.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, wakeChannel } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { inspect, type Snapshot } from '../scripts/inspect.js';
 import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
+import { DURABLE_IN_FLIGHT, requiredBy } from './durability.js';
 import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
 
 /** How jobs are given back. */
