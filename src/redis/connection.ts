@@ -1,28 +1,42 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { DelayqError } from '../model/errors.js';
 import { type Address, addressOf } from './address.js';
-import { DEADLINE_MS, errorFromReply, LIBRARY_NAMES, type SettingNames } from './errors.js';
+import { type Arg, type Caller, encode, type Reply } from './call.js';
+import { DEADLINE_MS, errorFromReply, LIBRARY_NAMES, type SettingNames, withoutLogin } from './errors.js';
 import { connectionFault, isForeign, unconnected } from './faults.js';
 import { Link } from './link.js';
 import { type ConnectOptions, DEFAULT_URL } from './url.js';
 
-/** A reply of Redis, as {@link Connection.call} returns it. Strings are bytes. */
-export type Reply = number | null | Buffer | Reply[];
-
-/** An argument of a call. Text is sent as UTF-8. */
-export type Arg = string | number | Buffer;
-
-/** Sends calls: a {@link Connection}, or what {@link Connection.pin} returns. */
-export interface Caller {
-  /** The address of Redis, without user and password. */
-  readonly address: string;
-  call(command: string, ...args: Arg[]): Promise<Reply>;
-}
+export type { Arg, Caller, Reply } from './call.js';
 
 /** How long a server may take to close its side before the stream is destroyed. */
 const DISCONNECT_MS = 2_000;
 
-let Command: typeof import('ioredis').Command;
+/** The class of the commands that connections send: made when ioredis is loaded. */
+let Call: ReturnType<typeof callClass>;
+
+const AS_BYTES = { replyEncoding: null };
+
+const callClass = (Command: typeof import('ioredis').Command) =>
+  class extends Command {
+    readonly sentAt = performance.now();
+    #encoded: string | Buffer;
+
+    constructor(command: string, args: readonly Arg[]) {
+      super(command, [], AS_BYTES);
+      this.#encoded = encode(command, args);
+    }
+
+    /** ioredis calls this once. It links commands to each other, so what was sent must not stay with them. */
+    override toWritable(): string | Buffer {
+      const encoded = this.#encoded;
+      this.#encoded = '';
+      return encoded;
+    }
+
+    /** Not a timer for each command: the connection has one for all. */
+    override setTimeout(): void {}
+  };
 
 /**
  * One connection to Redis. It connects on the first call, and again on the next call after it was lost. It never sends
@@ -38,6 +52,9 @@ export class Connection {
   #pinned: { readonly stream: Redis['stream']; readonly caller: Caller } | undefined;
   #dropped: { readonly stream: Redis['stream']; readonly ended: Promise<void> } | undefined;
   #closed = false;
+  /** Calls without a reply, the oldest first. */
+  readonly #inFlight = new Set<InstanceType<typeof Call>>();
+  #timer: NodeJS.Timeout | undefined;
 
   /** Throws `usage` if `to` is invalid. Does not connect yet. `names` are those of the settings, for errors. */
   constructor(to: string | ConnectOptions = DEFAULT_URL, names: SettingNames = LIBRARY_NAMES) {
@@ -70,8 +87,8 @@ export class Connection {
 
   async #make(connectionName: string, link: Link): Promise<Redis> {
     // Loaded on demand: it is most of the start-up time, and not every command connects.
-    const { AbstractConnector, Command: loaded, Redis } = await import('ioredis');
-    Command = loaded;
+    const { AbstractConnector, Command, Redis } = await import('ioredis');
+    Call ??= callClass(Command);
     const { options, tls } = this.#address;
     return new Redis({
       ...(options as RedisOptions),
@@ -144,7 +161,7 @@ export class Connection {
       if (cause instanceof DelayqError) throw cause;
       const code = (cause as NodeJS.ErrnoException).code;
       if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) {
-        throw errorFromReply(this.#withoutLogin(cause), this.address, this.#names);
+        throw errorFromReply(withoutLogin(cause, this.#address.options), this.address, this.#names);
       }
       throw unconnected(cause, this.#address, this.#names, this.#link);
     } finally {
@@ -156,8 +173,11 @@ export class Connection {
    * Sends one command and returns its reply. Throws `unreachable` if there is no connection (nothing was sent),
    * `unknown` if it was sent and no reply arrived in time, and another code for an error reply of Redis.
    */
-  async call(command: string, ...args: Arg[]): Promise<Reply> {
-    return this.#send(await this.#writable(), command, args);
+  call(command: string, ...args: Arg[]): Promise<Reply> {
+    const client = this.#client;
+    // Almost always: so it waits for nothing.
+    if (client?.status === 'ready' && client.stream.writable && !this.#closed) return this.#send(client, command, args);
+    return this.#writable().then((ready) => this.#send(ready, command, args));
   }
 
   /**
@@ -204,37 +224,39 @@ export class Connection {
     await this.#dropped.ended;
   }
 
-  async #send(client: Redis, command: string, args: Arg[]): Promise<Reply> {
+  async #send(client: Redis, command: string, args: readonly Arg[]): Promise<Reply> {
     if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
       const next = 'use a client of your own for it';
       throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });
     }
-    const sent = new Command(command, args, { replyEncoding: null });
+    const call = new Call(command, args);
+    this.#inFlight.add(call);
+    if (!this.#timer) this.#watch(DEADLINE_MS);
     try {
-      return (await client.sendCommand(sent)) as Reply;
+      return (await client.sendCommand(call)) as Reply;
     } catch (error) {
       throw this.#failed(client, error as Error);
     } finally {
-      // ioredis links commands to each other: without this, all sent arguments stay in memory until a full collection.
-      sent.args = [];
+      this.#inFlight.delete(call);
     }
   }
 
-  /** `error` without the login, which a server quotes that does not know AUTH. A short one may be a part of its words. */
-  #withoutLogin(error: Error): Error {
-    const { username, password } = this.#address.options;
-    for (const secret of [password, username]) {
-      const isQuoted = secret && (secret.length > 5 || /unknown .*command/i.test(error.message));
-      if (!isQuoted || !error.message.includes(secret)) continue;
-      error.message = error.message.replaceAll(secret, '…');
-      error.stack = error.message;
-    }
-    return error;
+  /** Ends calls at their time limit. All have the same, so the oldest decides when to look again. */
+  #watch(ms: number): void {
+    // The stream keeps the process alive while calls are in flight.
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      for (const call of this.#inFlight) {
+        const left = call.sentAt + DEADLINE_MS - performance.now();
+        if (left > 0) return this.#watch(left);
+        call.reject(new Error('Command timed out'));
+      }
+    }, ms).unref();
   }
 
   #failed(client: Redis, error: Error): DelayqError {
     if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
-      return errorFromReply(this.#withoutLogin(error), this.address, this.#names);
+      return errorFromReply(withoutLogin(error, this.#address.options), this.address, this.#names);
     }
     // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
     const sent = !/isn't writeable/.test(error.message);

@@ -53,6 +53,17 @@ const CONFIG: Record<string, string> = {
   NOPROTO: 'use Redis 6.2 or newer, or Valkey',
 };
 
+/** `error` without the login, which a server quotes that does not know AUTH. A short one may be a part of its words. */
+export function withoutLogin(error: Error, login: { username?: string | undefined; password?: string | undefined }) {
+  for (const secret of [login.password, login.username]) {
+    const isQuoted = secret && (secret.length > 5 || /unknown .*command/i.test(error.message));
+    if (!isQuoted || !error.message.includes(secret)) continue;
+    error.message = error.message.replaceAll(secret, '…');
+    error.stack = error.message;
+  }
+  return error;
+}
+
 /** Converts an error reply of Redis. `address` is what people may see: without user and password. */
 export function errorFromReply(error: Error, address: string, names: SettingNames): DelayqError {
   // For AUTH it contains the password, and a log of an error usually includes its cause.

@@ -5,7 +5,7 @@ import type { Reply } from './connection.js';
 
 export const text = (reply: Reply | undefined) =>
   Buffer.isBuffer(reply) ? reply.toString('utf8') : String(reply ?? '');
-export const number = (reply: Reply | undefined) => Number(text(reply));
+export const number = (reply: Reply | undefined) => (typeof reply === 'number' ? reply : Number(text(reply)));
 export const bytes = (reply: Reply | undefined) => (reply as Bytes | null | undefined) ?? undefined;
 
 /** The latest time that is returned, ms since 1970: what a Date can hold, less a day, which time zones need. */

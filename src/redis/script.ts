@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { Encoded } from './call.js';
 import type { Arg, Caller, Reply } from './connection.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 
@@ -59,6 +60,18 @@ export function nameOf(sha: string): string | undefined {
   return SCRIPTS.find((name) => shaOf(name) === sha);
 }
 
+const encoded = new WeakMap<QueueKeys, Encoded>();
+
+/** The keys of a queue, encoded once. */
+function encodedKeys(keys: QueueKeys): Encoded {
+  let found = encoded.get(keys);
+  if (!found) {
+    found = new Encoded(KEY_ORDER.map((key) => keys[key]));
+    encoded.set(keys, found);
+  }
+  return found;
+}
+
 /**
  * Runs a script on the keys of a queue, followed by `foreign` keys of other software. Sends its text if Redis does not
  * know it. Throws what Connection.call throws.
@@ -67,15 +80,16 @@ export async function run(
   redis: Caller,
   name: Name,
   keys: QueueKeys,
-  args: Arg[],
+  args: readonly Arg[],
   foreign: readonly string[] = [],
 ): Promise<Reply[]> {
-  const rest = [KEY_ORDER.length + foreign.length, ...KEY_ORDER.map((key) => keys[key]), ...foreign, ...args];
+  const count = KEY_ORDER.length + foreign.length;
   try {
-    return (await redis.call('EVALSHA', shaOf(name), ...rest)) as Reply[];
+    return (await redis.call('EVALSHA', shaOf(name), count, encodedKeys(keys), ...foreign, ...args)) as Reply[];
   } catch (error) {
     const said = error instanceof Error ? String((error.cause as Error | undefined)?.message) : '';
     // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
+    const rest = [count, encodedKeys(keys), ...foreign, ...args];
     if (/^NOSCRIPT/.test(said)) return (await redis.call('EVAL', textOf(name), ...rest)) as Reply[];
     // Which key it is, only the prelude says.
     if (/^WRONGTYPE Op/.test(said)) await redis.call('EVAL', textOf('lib/prelude'), ...rest);

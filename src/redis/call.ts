@@ -1,0 +1,43 @@
+/** An argument of a call. Text is sent as UTF-8. */
+export type Arg = string | number | Buffer | Encoded;
+
+/** A reply of Redis. Strings are bytes. */
+export type Reply = number | null | Buffer | Reply[];
+
+/** Sends calls: a connection, or what its `pin` returns. */
+export interface Caller {
+  /** The address of Redis, without user and password. */
+  readonly address: string;
+  call(command: string, ...args: Arg[]): Promise<Reply>;
+}
+
+/** Several arguments, encoded once because they are sent often. */
+export class Encoded {
+  readonly count: number;
+  readonly text: string;
+
+  constructor(args: readonly string[]) {
+    this.count = args.length;
+    this.text = args.map(bulk).join('');
+  }
+}
+
+const bulk = (text: string) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
+
+/** Returns a command as Redis reads it: text, or bytes if an argument is bytes. */
+export function encode(command: string, args: readonly Arg[]): string | Buffer {
+  const before: Buffer[] = [];
+  let count = 1;
+  let text = bulk(command);
+  for (const arg of args) {
+    count += arg instanceof Encoded ? arg.count : 1;
+    if (arg instanceof Encoded) text += arg.text;
+    else if (!Buffer.isBuffer(arg)) text += bulk(String(arg));
+    else {
+      before.push(Buffer.from(`${text}$${arg.length}\r\n`), arg);
+      text = '\r\n';
+    }
+  }
+  const head = `*${count}\r\n`;
+  return before.length > 0 ? Buffer.concat([Buffer.from(head), ...before, Buffer.from(text)]) : head + text;
+}
