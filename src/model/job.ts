@@ -59,9 +59,11 @@ const checkJob = keysOf<NewJob>('a job', {
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 
-/** A checked job, ready to be sent. Durations and times are ms. */
+/** A checked job, ready to be sent: a copy, because callers may change theirs. Durations and times are ms. */
 export interface ReadyJob {
   readonly id: string;
+  /** Whether delayq made its id. */
+  readonly ours: boolean;
   /** Bytes if they came from Redis and go back unchanged. */
   readonly json: string | Buffer;
   readonly in: number;
@@ -194,6 +196,7 @@ export function readyJob(job: NewJob): ReadyJob {
   checkDue({ in: job.in, at });
   return {
     id: job.id === undefined ? newId() : checkId(job.id),
+    ours: job.id === undefined,
     json: jsonOf(job.payload).text,
     in: duration(job.in) ?? 0,
     at,

@@ -30,13 +30,6 @@ interface Sent {
   readonly confirmation?: Confirmation;
 }
 
-/** A job that is ready to be sent: a copy, because callers may change theirs. */
-interface Prepared {
-  readonly ready: ReadyJob;
-  /** Whether delayq made its id. */
-  readonly ours: boolean;
-}
-
 /** How jobs are enqueued. */
 export interface EnqueueOptions extends Durability {
   /** If a job with the same id exists: `keep` it (default) or `replace` it. */
@@ -64,10 +57,9 @@ export class Enqueuer {
   readonly #keys: QueueKeys;
   #listed = false;
   /** Single jobs that are enqueued together share a call. */
-  readonly #singles = new Coalescer<Prepared, Enqueued>(
+  readonly #singles = new Coalescer<ReadyJob, Enqueued>(
     (items) => this.#put(items, {}),
-    (error, { ready }) =>
-      isDelayqError(error, 'unknown') ? unknownOutcome([ready.id], error.why ?? error.message) : error,
+    (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.message) : error),
   );
 
   constructor(redis: Connection, name: string, prefix: string) {
@@ -79,39 +71,35 @@ export class Enqueuer {
 
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
     checkOptions(options);
-    const item = prepared(job);
+    const ready = readyJob(job);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
-    const { json, record } = item.ready;
     if (!requiredBy(options) && options.ifExists !== 'replace')
-      return this.#singles.add(item, json.length + record.length);
+      return this.#singles.add(ready, ready.json.length + ready.record.length);
     this.#singles.flush();
-    const [enqueued] = await this.#put([item], options);
+    const [enqueued] = await this.#put([ready], options);
     return enqueued as Enqueued;
   }
 
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
-    const batch = jobs.map(prepared);
+    const ready = jobs.map(readyJob);
     this.#singles.flush();
-    return this.#put(batch, options);
+    return this.#put(ready, options);
   }
 
-  async #put(batch: readonly Prepared[], options: EnqueueOptions): Promise<Enqueued[]> {
-    const { ifExists = 'keep' } = options;
-    const required = requiredBy(options);
-    const jobs = batch.map(({ ready }) => ready);
+  async #put(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     if (jobs.length === 0) return [];
-    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, required);
+    const { ifExists = 'keep' } = options;
+    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, requiredBy(options));
     const confirmed = confirmation && 'confirmed' in confirmation ? confirmation.confirmed : undefined;
     const results: Enqueued[] = [];
     const collided: number[] = [];
     const unclear: string[] = [];
     for (const [i, job] of jobs.entries()) {
       let outcome = outcomes[i] as Outcome;
-      const ours = batch[i]?.ours;
       if (isKept(outcome)) {
         // `kept` with an id made here: a collision if the first attempt says so, else the job of the first attempt.
-        if (ours && isKept(first[i])) collided.push(i);
-        else if (ours || first[i] === 'created') outcome = 'created';
+        if (job.ours && isKept(first[i])) collided.push(i);
+        else if (job.ours || first[i] === 'created') outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
       }
       const result = { id: job.id, outcome, due: job.at ?? now + job.in };
@@ -121,7 +109,7 @@ export class Enqueuer {
     if (unclear.length > 0)
       throw first.length > 0 ? unconfirmed(results, { doubt: earlier }) : unknownOutcome(unclear, earlier);
     if (collided.length > 0) {
-      const renamed = collided.map((i) => ({ ready: { ...(jobs[i] as ReadyJob), id: newId() }, ours: true }));
+      const renamed = collided.map((i) => ({ ...(jobs[i] as ReadyJob), id: newId() }));
       const again = await this.#put(renamed, options);
       for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
     }
@@ -130,20 +118,20 @@ export class Enqueuer {
   }
 
   /** Sends a batch, and confirms it if required. Repeats with `keep`: what the first attempt stored stays. */
-  async #send(jobs: ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
+  async #send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
     let first: Outcome[] = [];
     let sent: Sent | undefined;
     const attempt = async (n: number): Promise<Sent> => {
       // WAIT only covers writes of its own connection.
       const caller = required ? await pinFor(this.#redis, required) : this.#redis;
-      const reply = await this.send(jobs, n > 0 ? 'keep' : ifExists, caller);
-      if (n === 0) first = reply.outcomes;
-      const now: Sent = { ...reply, first, repeated: n > 0 };
+      const { now, outcomes, written } = await this.send(jobs, n > 0 ? 'keep' : ifExists, caller);
+      if (n === 0) first = outcomes;
+      const reply: Sent = { now, outcomes, first, repeated: n > 0 };
       // If every wait fails, the earliest reply describes best what happened to the jobs.
-      sent ??= now;
-      if (!required) return now;
-      const confirmation = reply.written ? await confirm(caller, required) : nothingWritten(this.#keys.stats);
-      return { ...now, confirmation };
+      sent ??= reply;
+      if (!required) return reply;
+      const confirmation = written ? await confirm(caller, required) : nothingWritten(this.#keys.stats);
+      return { ...reply, confirmation };
     };
     try {
       return await repeatIfLost(attempt, REPEAT_AFTER_MS);
@@ -175,7 +163,5 @@ export class Enqueuer {
     });
   }
 }
-
-const prepared = (job: NewJob): Prepared => ({ ready: readyJob(job), ours: job.id === undefined });
 
 const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';

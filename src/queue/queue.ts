@@ -142,7 +142,9 @@ export class Queue {
    */
   async putBack(jobs: readonly Job[]): Promise<void> {
     for (const some of chunks(jobs)) {
-      const ready = some.map(({ id, payload, due, record = '' }) => ({ id, json: payload, in: 0, at: due, record }));
+      const ready = some.map(({ id, payload, due, record = '' }) => {
+        return { id, ours: false, json: payload, in: 0, at: due, record };
+      });
       await this.#enqueuer.send(ready, 'keep').catch((error) => {
         const ids = some.map(({ id }) => id);
         throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;

@@ -19,7 +19,9 @@ export function answered<A>([now, letters]: readonly Reply[], meaning: Record<st
 }
 
 export function words<A>(letters: Reply | undefined, meaning: Record<string, A>): A[] {
-  return Array.from(text(letters), (letter) => meaning[letter] as A);
+  const answers: A[] = [];
+  for (const letter of text(letters)) answers.push(meaning[letter] as A);
+  return answers;
 }
 
 /** The error of a job, as scripts take it. */

@@ -2,7 +2,7 @@ import { NO_ATTRIBUTES, readAttributes } from '../model/attributes.js';
 import { type Id, idOf } from '../model/id.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
 import type { Bytes } from '../model/payload.js';
-import type { Caller, Connection, Reply } from '../redis/connection.js';
+import type { Arg, Caller, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { number, rows, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
@@ -19,6 +19,8 @@ export interface EnqueueReply {
   readonly begun: boolean;
 }
 
+const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
+
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
 export async function enqueue(
   redis: Caller,
@@ -26,25 +28,32 @@ export async function enqueue(
   jobs: readonly ReadyJob[],
   ifExists: 'keep' | 'replace',
 ): Promise<EnqueueReply> {
-  const [job] = jobs;
-  if (job && jobs.length === 1 && ifExists === 'keep') {
-    const args = [ifExists, job.id, sendable(job.json), timeOf(job)];
-    return enqueued(await run(redis, 'jobs/enqueue', keys, job.record ? [...args, job.record] : args));
+  const [first] = jobs;
+  if (first && jobs.length === 1 && ifExists === 'keep') {
+    const args = [ifExists, first.id, sendable(first.json), timeOf(first)];
+    if (first.record) args.push(first.record);
+    return outcomesOf(await run(redis, 'jobs/enqueue', keys, args));
   }
-  const times = unlessAlike(jobs, 'at', 'in').map(timeOf);
-  const records = jobs.some(({ record }) => record) ? unlessAlike(jobs, 'record').map(({ record }) => record) : [];
-  const head = `${ifExists} ${jobs.length} ${times.length} ${records.length}`;
-  const args = [head, ...jobs.map(({ id }) => id), ...jobs.map(({ json }) => sendable(json)), ...times, ...records];
-  return enqueued(await run(redis, 'jobs/enqueue', keys, args));
+  // Most batches share a due time and have no records.
+  const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
+  const records = jobs.some(({ record }) => record !== first?.record) ? jobs.length : first?.record ? 1 : 0;
+  const args: Arg[] = [`${ifExists} ${jobs.length} ${times} ${records}`];
+  for (const { id } of jobs) args.push(id);
+  for (const { json } of jobs) args.push(sendable(json));
+  for (const job of jobs.slice(0, times)) args.push(timeOf(job));
+  for (const { record } of jobs.slice(0, records)) args.push(record);
+  return outcomesOf(await run(redis, 'jobs/enqueue', keys, args));
 }
 
-const timeOf = ({ at, in: delay }: ReadyJob) => (at === undefined ? `+${delay}` : at);
+const timeOf = ({ at, in: delay }: ReadyJob) => at ?? `+${delay}`;
 
-function enqueued(reply: Reply): EnqueueReply {
-  const [now, letters, written] = Array.isArray(reply) ? reply : [reply, Buffer.from('c'), 1];
+/** A time alone stands for one job that was created. */
+function outcomesOf(reply: Reply): EnqueueReply {
+  if (!Array.isArray(reply)) return { now: number(reply), outcomes: ['created'], written: true, begun: false };
+  const [now, letters, written] = reply;
   return {
     now: number(now),
-    outcomes: words<Outcome>(letters, { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' }),
+    outcomes: words<Outcome>(letters, OUTCOMES),
     written: number(written) > 0,
     begun: number(written) === 2,
   };
@@ -54,12 +63,6 @@ function enqueued(reply: Reply): EnqueueReply {
 const LONG = 64 * 1024;
 
 const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
-
-/** All jobs, or only the first if all have the same `fields`: most batches share a due time and have no records. */
-function unlessAlike(jobs: readonly ReadyJob[], ...fields: (keyof ReadyJob)[]): readonly ReadyJob[] {
-  const alike = jobs.every((job) => fields.every((field) => job[field] === jobs[0]?.[field]));
-  return alike ? jobs.slice(0, 1) : jobs;
-}
 
 /** The jobs that one call of drain took, and the state of the queue. */
 export interface Drained {
