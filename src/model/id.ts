@@ -25,9 +25,12 @@ export function idKey(id: Id): string {
   return Buffer.from(id as string).toString('latin1');
 }
 
+let name: string | undefined;
+
 /** Names this process for operators: host:pid. */
 export function consumer(): string {
-  return `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+  name ??= `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+  return name;
 }
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
