@@ -103,6 +103,25 @@ describe('Redis that is down', () => {
     expect(inspect).toMatchObject({ code: 75, stdout: '' });
   });
 
+  it('or stops answering in between gives each call its whole time limit, whatever was called before', async () => {
+    const through = await proxy();
+    const redis = new Connection(through.url);
+    afterwards(() => redis.close());
+    await redis.call('PING');
+    // The time between the calls is what this is about.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    through.fault = { word: 'silence', kind: 'silent', times: 1_000 };
+    const started = performance.now();
+    const [late, behind] = await Promise.allSettled([redis.call('ECHO', 'silence'), redis.call('ECHO', 'behind')]);
+    expect(late).toMatchObject({ reason: { code: 'unknown', why: 'no answer within 5 s' } });
+    expect(behind).toMatchObject({ reason: { code: 'unknown' } });
+    const took = performance.now() - started;
+    expect(took).toBeGreaterThan(4_990);
+    expect(took).toBeLessThan(5_500);
+    through.fault = undefined;
+    expect(await redis.call('ECHO', 'again')).toEqual(Buffer.from('again'));
+  });
+
   it('for good while a drain holds jobs lets the drain end, and the jobs come back (failures 21)', async () => {
     const own = await server({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     const lines = Array.from({ length: 5_000 }, (_, n) => JSON.stringify({ n, pad: 'x'.repeat(100) }));
