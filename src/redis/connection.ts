@@ -173,11 +173,8 @@ export class Connection {
    * Sends one command and returns its reply. Throws `unreachable` if there is no connection (nothing was sent),
    * `unknown` if it was sent and no reply arrived in time, and another code for an error reply of Redis.
    */
-  call(command: string, ...args: Arg[]): Promise<Reply> {
-    const client = this.#client;
-    // Almost always: so it waits for nothing.
-    if (client?.status === 'ready' && client.stream.writable && !this.#closed) return this.#send(client, command, args);
-    return this.#writable().then((ready) => this.#send(ready, command, args));
+  async call(command: string, ...args: Arg[]): Promise<Reply> {
+    return this.#send(await this.#writable(), command, args);
   }
 
   /**
