@@ -8,8 +8,8 @@ import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
 /** Puts something else at a key that the queue does not use yet. */
-const breaks = (queue: Queue) => admin.set(key(queue.name, 'dead'), 'x');
-const mends = (queue: Queue) => admin.del(key(queue.name, 'dead'));
+const breaks = (queue: Queue) => admin.set(key(queue.name, 'config'), 'x');
+const mends = (queue: Queue) => admin.del(key(queue.name, 'config'));
 const two = () => [freshQueue(), freshQueue()] as const;
 const leaseEnd = async ({ name }: Queue) =>
   Number((await admin.zrange(key(name, 'active'), '0', '0', 'WITHSCORES'))[1]);
@@ -30,7 +30,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
     const before = await leaseEnd(well);
     await until(async () => (await leaseEnd(well)) > before + 1_500);
     expect(await well.counts()).toMatchObject({ active: 1, stats: { delivered: 1 } });
-    expect(await stop(running)).toMatchObject({ code: 78, stderr: expect.stringContaining(key(broken.name, 'dead')) });
+    expect(await stop(running)).toMatchObject({ code: 78, stderr: expect.stringContaining(key(broken.name, 'config')) });
     expect(await well.counts()).toMatchObject({ pending: 1, active: 0, meta: 0 });
   });
 
