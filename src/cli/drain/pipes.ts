@@ -19,6 +19,9 @@ import type { Channel, HandlerOutput } from './output.js';
  * Output never goes into a file: a handler that prints for days must not fill the disk.
  */
 
+/** Asked for once: each time costs Node some 15 system calls. */
+const DIRECTORY = tmpdir();
+
 /** How much of the last output to stderr is kept for error messages, bytes. */
 const TAIL = 1_500;
 
@@ -32,7 +35,7 @@ const MAX_AFTER_END = 4 * 1024 * 1024;
 export function inputFile(input: Iterable<Buffer>): number {
   let fd: number | undefined;
   try {
-    const name = join(tmpdir(), `delayq-${randomUUID()}`);
+    const name = join(DIRECTORY, `delayq-${randomUUID()}`);
     fd = openSync(name, 'wx+', 0o600);
     unlinkSync(name);
     // Writing at explicit positions leaves the file offset, at which the handler will read, at 0.
@@ -48,7 +51,7 @@ export function inputFile(input: Iterable<Buffer>): number {
     if (fd !== undefined) closeSync(fd);
     throw new DelayqError('temporary', 'cannot store payloads for handlers', {
       why: (cause as Error).message,
-      next: `free space in ${tmpdir()}, or set TMPDIR to another directory`,
+      next: `free space in ${DIRECTORY}, or set TMPDIR to another directory`,
       cause,
     });
   }
@@ -62,7 +65,7 @@ export async function makePipes(n: number): Promise<OutputPipes[]> {
   let directory: string | undefined;
   const pipes: Pipe[] = [];
   try {
-    directory = mkdtempSync(join(tmpdir(), 'delayq-'));
+    directory = mkdtempSync(join(DIRECTORY, 'delayq-'));
     const names = Array.from({ length: 2 * n }, (_, i) => join(directory as string, String(i)));
     await makeFifos(names);
     for (const name of names) pipes.push(openPipe(name));
