@@ -2,7 +2,8 @@
 -- include lib/ids
 -- include lib/records
 -- Only for their types, as in drain.lua.
-call('HLEN', payload) call('HLEN', lease) call('ZCARD', dead)
+call('HLEN', payload) call('ZCARD', dead)
+local leases = call('HLEN', lease)
 -- Do not create a queue that does not exist.
 if call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, {}, tries, leaseMs } end
 -- include lib/count
@@ -55,7 +56,14 @@ end
 
 -- First write: it frees memory, so a full server also accepts the rest.
 if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) else call('HDEL', stats, 'drained') end
-if n > 0 and leaseMs > 0 then call('ZADD', active, unpack(leaseEnds)) call('HSET', lease, unpack(leased)) end
+if n > 0 and leaseMs > 0 then
+  call('ZADD', active, unpack(leaseEnds))
+  -- A long value makes a hash table of a new hash: in Redis's compact encoding, each of many fields is searched for.
+  local long = leases == 0 and n > 16
+  if long then leased[2 * n + 1], leased[2 * n + 2] = '', string.rep(' ', 65) end
+  call('HSET', lease, unpack(leased))
+  if long then call('HDEL', lease, '') end
+end
 drop(gone) drop(leaseMs == 0 and taken or {})
 try('HSET', stats, 'drained', stamp)
 for _, job in ipairs(odd) do
