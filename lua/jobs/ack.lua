@@ -9,7 +9,7 @@ local layout = call('HGET', config, 'layout')
 -- One job that is held: nearly every call of a worker that handles one at a time.
 local id, receipt = ARGV[1], ARGV[2] .. ' '
 local held = #ARGV == 2 and call('HGET', lease, id)
-if held and string.sub(held, 1, #receipt) == receipt then
+if held and string.find(held, receipt, 1, true) == 1 then
   local gone = call('ZREM', active, id)
   call('HDEL', lease, id)
   -- try: if these keys have another type, nothing in them belongs to the job.
@@ -30,7 +30,7 @@ if #done > 0 then
   local gone = call('ZREM', active, unpack(done))
   call('HDEL', lease, unpack(done))
   try('HDEL', payload, unpack(done))
-  try('HDEL', meta, unpack(done))
+  if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(done)) end
   if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
 end
 -- The holder knows now, and nobody else will ask.

@@ -18,7 +18,7 @@ end
 if limit > 100 and call('ZCARD', pending) > 2000000 then limit = 100 end
 local found, ids, dues = call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', '0', limit), {}, {}
 for i = 1, #found / 2 do ids[i], dues[i] = found[2 * i - 1], found[2 * i] end
-local reply, taken, gone, leaseEnds, leased, n = {}, {}, {}, {}, {}, 0
+local reply, gone, leaseEnds, leased, n, expired = {}, {}, {}, {}, 0, 0
 -- Format once, not for each job: formatting a number costs as much as storing it.
 local ends = string.format('%d', now + leaseMs)
 local before, after = receipt .. ' ', ' ' .. stamp .. ' ' .. by
@@ -31,24 +31,27 @@ while seen < #ids and not full do
   local bodies = call('HMGET', payload, unpack(ids, seen + 1, upto))
   local records = hasMeta and call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
   for i, body in ipairs(bodies) do
-    local sent = records[i] and (leaseMs == 0 or string.find(records[i], '"a:', 1, true)) and records[i]
-    local length = #(body or '') + #(sent or '')
+    local record, length, rec, sent = records[i], body and #body or 0, nil, nil
+    if record then
+      rec = read(record)
+      if leaseMs == 0 or string.find(record, '"a:', 1, true) then sent, length = record, length + #record end
+    end
     if n > 0 and bytes + length > budget then full = true break end
     seen = seen + 1
-    local id, due, rec = ids[seen], dues[seen], records[i] and read(records[i])
-    local ttl = rec and counted(rec.ttl) or queueTtl
+    local id, due, ttl = ids[seen], dues[seen], rec and counted(rec.ttl) or queueTtl
     local reason = not body and 'orphaned' or not (allGood and id ~= '' or isId(id)) and 'bad id'
     if reason then
       odd[#odd + 1], dues[seen] = { id, rec or {}, reason }, false
     elseif ttl and (rec and tonumber(rec.first) or tonumber(due)) + ttl < now then
-      gone[#gone + 1], dues[seen] = id, false
+      gone[#gone + 1], expired, dues[seen] = id, expired + 1, false
     else
       -- Counted indexes: `#` would search for the end each time.
       local at, twice = n * 4, 2 * n
       n, bytes = n + 1, bytes + length
-      taken[n], leaseEnds[twice + 1], leased[twice + 1], reply[at + 1] = id, ends, id, id
+      leaseEnds[twice + 1], leased[twice + 1], reply[at + 1] = ends, id, id
       leaseEnds[twice + 2], leased[twice + 2], reply[at + 2] = id, before .. due .. after, due
       reply[at + 3], reply[at + 4] = rec and countsOf(rec, tries, sent) or 1, body
+      if leaseMs == 0 then gone[#gone + 1] = id end
     end
   end
   slice = math.min(slice * 2, 32)
@@ -64,7 +67,7 @@ if n > 0 and leaseMs > 0 then
   call('HSET', lease, unpack(leased))
   if long then call('HDEL', lease, '') end
 end
-drop(gone) drop(leaseMs == 0 and taken or {})
+drop(gone)
 try('HSET', stats, 'drained', stamp)
 for _, job in ipairs(odd) do
   bury(unpack(job)) count(job[3] == 'orphaned' and job[3] or 'dead', 1)
@@ -72,9 +75,9 @@ for _, job in ipairs(odd) do
 end
 -- include parts/count-late
 count('delivered', n) count('removed', leaseMs == 0 and n or 0)
-count('expired', #gone) count('lost', #lost)
+count('expired', expired) count('lost', #lost)
 local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
 local due, back = first(pending), first(active)
 local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back)
 soonest = soonest < math.huge and math.ceil(soonest) or -1
-return { state, now, soonest, #gone, #lost, died, tries, leaseMs, unpack(reply) }
+return { state, now, soonest, expired, #lost, died, tries, leaseMs, unpack(reply) }
