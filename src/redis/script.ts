@@ -84,15 +84,20 @@ export async function run(
   foreign: readonly string[] = [],
 ): Promise<Reply[]> {
   const count = KEY_ORDER.length + foreign.length;
+  const send = (command: string, script: string) =>
+    redis.call(command, script, count, encodedKeys(keys), ...foreign, ...args) as Promise<Reply[]>;
   try {
-    return (await redis.call('EVALSHA', shaOf(name), count, encodedKeys(keys), ...foreign, ...args)) as Reply[];
+    return await send('EVALSHA', shaOf(name)).catch((error) => {
+      // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
+      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', textOf(name));
+      throw error;
+    });
   } catch (error) {
-    const said = error instanceof Error ? String((error.cause as Error | undefined)?.message) : '';
-    // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
-    const rest = [count, encodedKeys(keys), ...foreign, ...args];
-    if (/^NOSCRIPT/.test(said)) return (await redis.call('EVAL', textOf(name), ...rest)) as Reply[];
-    // Which key it is, only the prelude says.
-    if (/^WRONGTYPE Op/.test(said)) await redis.call('EVAL', textOf('lib/prelude'), ...rest);
+    // Only the prelude names the key.
+    if (/^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude'));
     throw error;
   }
 }
+
+/** The error reply of Redis in an error of Connection.call; empty if there is none. */
+const replyIn = (error: unknown) => (error instanceof Error ? String((error.cause as Error | undefined)?.message) : '');
