@@ -5,9 +5,10 @@ local mode, n, whens, records = string.match(ARGV[1], '^(%a+) (%d+) (%d+) (%d+)$
 n, whens, records = tonumber(n), tonumber(whens), tonumber(records)
 local bodyAt, whenAt, recordAt = 1 + n, 2 + 2 * n, 2 + 2 * n + whens
 call('HLEN', payload) -- Only for its type.
-local inPending = call('ZMSCORE', pending, unpack(ARGV, 2, bodyAt))
-local inActive = call('ZMSCORE', active, unpack(ARGV, 2, bodyAt))
-local inDead = call('ZMSCORE', dead, unpack(ARGV, 2, bodyAt))
+local function where(set)
+  return call('ZCARD', set) > 0 and call('ZMSCORE', set, unpack(ARGV, 2, bodyAt)) or {}
+end
+local inPending, inActive, inDead = where(pending), where(active), where(dead)
 
 -- places: id → its index among the jobs to write. If an id is given twice, the last one is written, as by two calls.
 local letters, places, old, superseded = {}, {}, {}, {}
