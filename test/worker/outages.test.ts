@@ -30,7 +30,10 @@ describe('a queue whose keys are broken (failures 37)', () => {
     const before = await leaseEnd(well);
     await until(async () => (await leaseEnd(well)) > before + 1_500);
     expect(await well.counts()).toMatchObject({ active: 1, stats: { delivered: 1 } });
-    expect(await stop(running)).toMatchObject({ code: 78, stderr: expect.stringContaining(key(broken.name, 'config')) });
+    expect(await stop(running)).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining(key(broken.name, 'config')),
+    });
     expect(await well.counts()).toMatchObject({ pending: 1, active: 0, meta: 0 });
   });
 
