@@ -28,16 +28,15 @@ local plain = id and (limit == 1 or not second) and leaseMs > 0 and not cutoff a
 local body = plain and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
 if body and not call('HGET', meta, id) then
   call('HLEN', lease) call('ZCARD', dead) -- Only for their types: a job that could not be settled must not be taken.
-  -- include parts/drain-sample
-  -- First write: it frees memory, so a full server also accepts the rest.
-  local due = call('ZPOPMIN', pending)[2]
+  local due = call('ZSCORE', pending, id)
   local late = now - due
+  -- include parts/drained
   call('ZADD', active, string.format('%d', now + leaseMs), id)
   call('HSET', lease, id, receipt .. ' ' .. due .. ' ' .. stamp .. ' ' .. by)
-  try('HSET', stats, 'drained', stamp)
+  call('ZREM', pending, id) -- Last, so whatever fails, no job is lost.
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
-  if late >= 1 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
+  if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
   local soonest = second and now or tonumber(call('ZRANGE', pending, '0', '0', 'WITHSCORES')[2]) or math.huge
   return { now, math.ceil(math.min(soonest, back, now + leaseMs)), tries, leaseMs, id, due, body }
 end

@@ -3,15 +3,16 @@
 -- include lib/records
 -- Only for their types, as in drain.lua.
 call('HLEN', payload) call('ZCARD', dead)
-local leases = call('HLEN', lease)
+local leases, hasMeta = call('HLEN', lease), call('HLEN', meta) > 0
 -- Do not create a queue that does not exist.
 if call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, {}, tries, leaseMs } end
 -- include lib/count
--- include parts/drain-sample
 local lost, died, odd = {}, {}, {}
 limit, cutoff = math.min(limit, 250), math.min(now, cutoff or now)
+-- include parts/drained
 if back <= now then
   -- include parts/take-back
+  hasMeta = true
 end
 
 -- A set of over 2,000,000 is not in the CPU cache.
@@ -22,7 +23,7 @@ local reply, gone, leaseEnds, leased, n, expired = {}, {}, {}, {}, 0, 0
 -- Format once, not for each job: formatting a number costs as much as storing it.
 local ends = string.format('%d', now + leaseMs)
 local before, after = receipt .. ' ', ' ' .. stamp .. ' ' .. by
-local hasMeta, bytes, seen, slice, full = call('HLEN', meta) > 0, 0, 0, 1, false
+local bytes, seen, slice, full = 0, 0, 1, false
 -- Check all ids at once: that costs less than checking each.
 local allGood = isId(table.concat(ids, ' '))
 while seen < #ids and not full do
@@ -57,8 +58,6 @@ while seen < #ids and not full do
   slice = math.min(slice * 2, 32)
 end
 
--- First write: it frees memory, so a full server also accepts the rest.
-if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) else call('HDEL', stats, 'drained') end
 if n > 0 and leaseMs > 0 then
   call('ZADD', active, unpack(leaseEnds))
   -- A long value makes a hash table of a new hash: in Redis's compact encoding, each of many fields is searched for.
@@ -67,12 +66,12 @@ if n > 0 and leaseMs > 0 then
   call('HSET', lease, unpack(leased))
   if long then call('HDEL', lease, '') end
 end
-drop(gone)
-try('HSET', stats, 'drained', stamp)
 for _, job in ipairs(odd) do
   bury(unpack(job)) count(job[3] == 'orphaned' and job[3] or 'dead', 1)
   died[#died + 1], died[#died + 2] = job[1], job[3]
 end
+if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) end -- Last, so whatever fails, no job is lost.
+drop(gone)
 -- include parts/count-late
 count('delivered', n) count('removed', leaseMs == 0 and n or 0)
 count('expired', expired) count('lost', #lost)

@@ -1,9 +1,7 @@
 -- Takes back expired leases; jobs that were lost too often die. Limited, so that many of them do not delay due jobs.
 -- include lib/leases
 lost = call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', '0', math.min(limit, 200))
-local leases, records = call('HMGET', lease, unpack(lost)), call('HMGET', meta, unpack(lost))
-call('ZREM', active, unpack(lost)) -- First write: see drain-batch.lua.
-call('HDEL', lease, unpack(lost))
+local held, records = call('HMGET', lease, unpack(lost)), call('HMGET', meta, unpack(lost))
 for i, id in ipairs(lost) do
   local rec = read(records[i])
   rec.losses = counted(rec.losses, 0) + 1
@@ -11,7 +9,9 @@ for i, id in ipairs(lost) do
     bury(id, rec, 'lost') count('dead', 1)
     died[#died + 1], died[#died + 2] = id, 'lost'
   else
-    call('ZADD', pending, string.format('%.17g', dueOf(leases[i])), id)
+    call('ZADD', pending, string.format('%.17g', dueOf(held[i])), id)
     write(id, rec)
   end
 end
+call('ZREM', active, unpack(lost))
+call('HDEL', lease, unpack(lost))

@@ -25,7 +25,6 @@ export function probes(keys: QueueKeys, channel: string): Arg[][] {
     ['ZRANGE', pending, 1, 0],
     ['ZRANGEBYSCORE', pending, 1, 0],
     ['ZREMRANGEBYRANK', pending, 1, 0],
-    ['ZPOPMIN', pending, 0],
     // These fail, for lack of a value and of a number, but only after Redis has checked the permissions.
     ['HSET', payload, NOBODY, '', NOBODY],
     ['HINCRBY', stats, NOBODY, 'none'],

@@ -1,0 +1,59 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { Connection, Queue } from '../../src/index.js';
+import { serverWith } from '../support/doctor.js';
+import { freshName, key, timePasses } from '../support/redis.js';
+import { luaTexts } from '../support/scripts.js';
+
+const commands = [
+  ...new Set(luaTexts().flatMap((one) => [...one.matchAll(/\b(?:call|try)\('([A-Z]+)'/g)].map(([, name]) => name))),
+].filter((name) => name !== 'TIME') as string[];
+
+describe('a user who may not run one of the commands', () => {
+  const opened: Connection[] = [];
+  afterAll(() => {
+    for (const connection of opened) connection.close();
+  });
+  const open = (url: string) => {
+    const connection = new Connection(url);
+    opened.push(connection);
+    return connection;
+  };
+
+  const drains = {
+    'one due job': { due: 1, held: 0, options: {} },
+    'many due jobs': { due: 30, held: 0, options: {} },
+    'due jobs, at most once': { due: 3, held: 0, options: { leaseMs: 0 } },
+    'expired leases': { due: 0, held: 5, options: {} },
+  };
+
+  it.each(Object.entries(drains))('loses no job by a drain of %s', async (_, { due, held, options }) => {
+    const server = await serverWith();
+    const all = open(server.url);
+    let refused = 0;
+    for (const command of commands) {
+      const user = `no-${command.toLowerCase()}`;
+      const rules = ['~*', '&*', '+@all', `-${command}`];
+      await server.admin.call('ACL', 'SETUSER', user, 'reset', 'on', '>secret', ...rules);
+      const mine = open(server.url.replace('unix://', `unix://${user}:secret@`));
+      const name = freshName();
+      const queue = new Queue(all, name);
+      const payloads = (n: number) => Array.from({ length: n }, () => ({ payload: 1 }));
+      await queue.enqueue([...payloads(held), { payload: 1, in: '1h' }]);
+      if (held > 0) await queue.drain({ leaseMs: 1_000 });
+      await timePasses(name, 2_000, server.admin);
+      await queue.enqueue(payloads(due));
+      const ids = await server.admin.hkeys(key(name, 'payload'));
+      for (let i = 0; i < 2; i++) {
+        const drained = await new Queue(mine, name).drain(options).catch(() => undefined);
+        if (drained) {
+          const taken = 'leaseMs' in options ? drained.jobs.map(({ id }) => id) : [];
+          for (const id of taken) ids.splice(ids.indexOf(id), 1);
+        } else refused += 1;
+      }
+      const sets = await Promise.all(['pending', 'active'].map((one) => server.admin.zrange(key(name, one), '0', '-1')));
+      expect([...new Set(sets.flat())].sort(), command).toEqual(ids.sort());
+      expect(await server.admin.hexists(key(name, 'lease'), ''), command).toBe(0);
+    }
+    expect(refused).toBeGreaterThan(10);
+  });
+});
