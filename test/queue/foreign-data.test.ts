@@ -96,6 +96,8 @@ describe('what other software leaves behind (failures 26)', () => {
       const { jobs } = await queue.drain({ limit: 1 });
       const { jobs: two } = await queue.drain({ limit: 2 });
       await queue.enqueue([{ payload: 4 }, { id: 'one', payload: 5 }]);
+      // The next call would store a sample.
+      await admin.hset(key(queue.name, 'stats'), 'sampled', 1);
       await admin.del(key(queue.name, name));
       await admin.set(key(queue.name, name), 'x');
       const contents = () => Promise.all(names.map((one) => admin.dump(key(queue.name, one))));
@@ -138,6 +140,19 @@ describe('what other software leaves behind (failures 26)', () => {
         expect(await queue.ack(jobs), `${name} ${n}`).toEqual(jobs.map(() => 'held'));
         await admin.del(key(queue.name, name));
         expect(await queue.counts()).toMatchObject({ active: 0, lease: 0 });
+      }
+    }
+  });
+
+  it('a due time that makes no sense does not spoil the sum of lateness', async () => {
+    for (const due of ['-inf', '-1e300', '-1e17']) {
+      for (const n of [1, 2]) {
+        const queue = freshQueue();
+        await queue.enqueue(Array.from({ length: n }, (_, i) => ({ id: `${i}`, payload: 1 })));
+        await admin.hset(key(queue.name, 'stats'), 'late:sum', 12_345);
+        await admin.zadd(key(queue.name, 'pending'), due, '0');
+        expect((await queue.drain()).jobs).toHaveLength(n);
+        expect(await admin.hget(key(queue.name, 'stats'), 'late:sum'), `${due} ${n}`).toBe('12345');
       }
     }
   });

@@ -50,7 +50,9 @@ describe('a user who may not run one of the commands', () => {
           for (const id of taken) ids.splice(ids.indexOf(id), 1);
         } else refused += 1;
       }
-      const sets = await Promise.all(['pending', 'active'].map((one) => server.admin.zrange(key(name, one), '0', '-1')));
+      const sets = await Promise.all(
+        ['pending', 'active'].map((one) => server.admin.zrange(key(name, one), '0', '-1')),
+      );
       expect([...new Set(sets.flat())].sort(), command).toEqual(ids.sort());
       expect(await server.admin.hexists(key(name, 'lease'), ''), command).toBe(0);
     }
