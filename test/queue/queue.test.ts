@@ -240,6 +240,22 @@ describe('drain', () => {
     expect(next.next).toBeLessThan(due);
   });
 
+  it('of a job that is alone says when the first lease ends, and counts how late the job was', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    await timePasses(queue.name, 3_000);
+    const { now } = await queue.drain({ limit: 1, leaseMs: 5_000 });
+    await queue.enqueue({ payload: 2 });
+    const second = await queue.drain({ limit: 1, leaseMs: 10_000 });
+    expect(second).toMatchObject({ state: 'idle', next: now + 5_000 });
+    await queue.enqueue({ payload: 3 });
+    const third = await queue.drain({ limit: 1, leaseMs: 1_000 });
+    expect(third).toMatchObject({ state: 'idle', next: third.now + 1_000 });
+    const stats = await admin.hgetall(key(queue.name, 'stats'));
+    expect(stats).toMatchObject({ delivered: '3', 'late:5000': '1', drained: String(third.now) });
+    expect(Number(stats['late:sum'])).toBeGreaterThanOrEqual(3_000);
+  });
+
   it('hides a job until its lease expires, then delivers it again and counts a loss', async () => {
     const queue = freshQueue();
     const { due } = await queue.enqueue({ payload: 1 });
@@ -333,6 +349,15 @@ describe('drain', () => {
     await queue.nack(again.map((job) => ({ ...job, delayMs: 8_000 })));
     await timePasses(queue.name, 9_000);
     expect(await queue.drain()).toMatchObject({ expired: 1, jobs: [] });
+  });
+
+  it("drops a job that is alone when the queue's time to live has passed", async () => {
+    const queue = freshQueue();
+    await admin.hset(key(queue.name, 'config'), 'ttl', 1_000);
+    await queue.enqueue({ payload: 1 });
+    await timePasses(queue.name, 5_000);
+    expect(await queue.drain()).toMatchObject({ expired: 1, jobs: [] });
+    expect(await queue.counts()).toMatchObject({ payload: 0, stats: { expired: 1 } });
   });
 
   it('takes nothing while the queue is paused', async () => {
