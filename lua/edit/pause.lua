@@ -1,5 +1,5 @@
 -- Stops delivering jobs from a queue, or starts again.
--- ARGV   1 how long ('+ms' from now | inf | '': resume), 2 wake channel
+-- ARGV   1 how long ('+ms' from now | inf | '': resume)
 -- Reply  now, until when it was paused before ('': it was not), until when it is paused ('': it is not)
 -- Atomic because the old and the new state must refer to the same moment of Redis's clock.
 -- include lib/prelude
@@ -12,7 +12,7 @@ if length ~= '' then
   if length ~= 'inf' then untilMs = string.format('%.0f', now + tonumber(length)) end
   call('HSET', config, 'paused', untilMs)
 elseif before then
-  -- Waiting drains poll at once. pcall: a user without permission for the channel may still do the rest.
+  -- Waiting drains poll at once. try: a user without permission for the channel may still do the rest.
   try('PUBLISH', channel, string.format('%.0f', now))
 end
 local was = before and before > now and (before < math.huge and string.format('%.0f', before) or 'inf') or ''

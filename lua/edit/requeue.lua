@@ -1,6 +1,6 @@
 -- Moves dead jobs back to pending, as if they had never been tried.
--- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, then
---        the ids
+-- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, then the
+--        ids
 -- Reply  now, a letter for each job: r requeued, m not dead, o stays dead without a payload, i stays dead with an id
 --        that no handler can receive; due time of a job after the last
 -- Atomic because a job must be in only one set.

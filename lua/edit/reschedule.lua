@@ -1,6 +1,6 @@
 -- Gives pending jobs new due times, in the order of their old ones.
--- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, then
---        the ids
+-- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, then the
+--        ids
 -- Reply  now, a letter for each job: p rescheduled, a active, d dead, m missing; due time of a job after the last
 -- Atomic because a job that a drain has just taken must stay active, and ranks must be of one moment.
 -- include lib/prelude

@@ -1,10 +1,10 @@
 -- Takes back expired leases, then takes due jobs, oldest due first, and drops those whose time to live has passed.
--- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms ('': the queue's,
---        0: remove them), 6 cutoff ms ('': now)
+-- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms (none or '': the
+--        queue's, 0: remove them), 6 cutoff ms (none or '': now)
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired and taken back, ids moved to dead, each
 --        with its reason, the queue's tries, lease ms, then for each job id, due, counts (1: first attempt; otherwise
 --        attempt, failures and tries as text; in a list with the record, if it has attributes or the lease is 0),
---        payload. One plain job: now, next ms, the queue's tries, lease ms, id, due, payload
+--        payload. For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/open
 local limit, receipt, by, budget = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])

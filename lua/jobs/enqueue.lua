@@ -4,7 +4,8 @@
 --        or 'keep N T R' or 'replace N T R', then N ids, N payloads, T times, R records ('': none). Times and records
 --        repeat if there are fewer than jobs
 -- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written, 2 if the
---        queue may be new: the caller then lists it, because the list of queues is in another slot. Only now: c, 1
+--        queue may be new: the caller then lists it, because the list of queues is in another slot. Now alone, not in
+--        a list: one job was created (c, 1)
 -- Atomic because due time and payload must appear together, and an id must be in only one set.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/open

@@ -1,6 +1,5 @@
--- Precedes audit.lua and mend.lua, after ids.lua: the faults that an id can have in one structure of a queue. Both
--- check in the same call in which they report or mend, so a job that changes its state between two calls never looks
--- broken.
+-- The faults that an id can have in one structure of a queue, for audit.lua and mend.lua. Needs ids.lua. Both check in
+-- the same call in which they report or mend, so a job that changes its state between two calls never looks broken.
 -- Letters  t in two sets, o no payload, e due before 1973, n never due, u unreadable lease, h a lease that never
 --          expires, v held by an unfinished move, b an id that no handler can receive, i an id that delayq would not
 --          accept, f a payload without a job, m a record without a job, r an unreadable record, l a lease of a job that

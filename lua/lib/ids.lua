@@ -1,5 +1,5 @@
--- Precedes drain.lua, requeue.lua, audit.lua and mend.lua. Other software may use any bytes as an id, but handlers
--- receive ids in arguments, environment and JSON: not empty, UTF-8, without NUL. Must match idOf in src/model/id.ts.
+-- Whether handlers can receive an id. Other software may use any bytes, but handlers receive ids in arguments,
+-- environment and JSON: not empty, UTF-8, without NUL. Must match idOf in src/model/id.ts.
 local function isId(text)
   -- Nearly all ids return here. Anchored, because that is the fastest way to check each byte.
   if string.find(text, '^[\1-\127]+$') then return true end

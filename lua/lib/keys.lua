@@ -1,3 +1,3 @@
--- Opens every script: names the keys, which have the same order in every script.
+-- Names the keys, in the order of KEY_ORDER in src/redis/keys.ts, and the ways to call Redis.
 local call, try = redis.call, redis.pcall
 local pending, active, lease, dead, payload, meta, stats, config = unpack(KEYS)

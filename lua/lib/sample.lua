@@ -1,6 +1,6 @@
 -- Stores the state of the queue in a ring of sixteen samples, one a minute, so that inspect can show rates and a trend
--- at once. Stands before a script counts, so the sample excludes its own work; but after its first write, which decides
--- whether a full server accepts the call. try as in count.lua.
+-- at once. Include it before the script counts, so that the sample excludes the script's own work; but after its first
+-- write, which decides whether a full server accepts the call. try as in count.lua.
 local n = try('HMGET', stats, 'enqueued', 'delivered', 'acked', 'removed', 'retried', 'dead')
 local due, size = try('ZCOUNT', pending, '-inf', now), try('ZCARD', pending)
 local head = try('ZRANGE', pending, 0, 0, 'WITHSCORES')

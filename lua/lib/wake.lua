@@ -1,5 +1,5 @@
--- Wakes waiting drains if the new first job is due before their next poll. Their interval, ms, must match POLL_MS in
--- src/redis/keys.ts, and the name of the channel wakeOf there.
+-- Wakes waiting drains if the new first job is due before their next poll. Must match src/redis/keys.ts: the interval,
+-- ms, POLL_MS there, and the name of the channel wakeChannel.
 local channel = string.gsub(pending, 'pending$', 'wake')
 local function wake(soonest)
   if soonest <= now + 1000 and (tonumber(call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) or 0) >= soonest then
