@@ -74,18 +74,18 @@ function encodedKeys(keys: QueueKeys): Encoded {
 
 /**
  * Runs a script on the keys of a queue, followed by `foreign` keys of other software. Sends its text if Redis does not
- * know it. Throws what Connection.call throws.
+ * know it. Throws what Connection.call throws; the error for a key of the wrong type names the key.
  */
-export async function run(
+export async function run<R extends Reply = Reply[]>(
   redis: Caller,
   name: Name,
   keys: QueueKeys,
   args: readonly Arg[],
   foreign: readonly string[] = [],
-): Promise<Reply[]> {
+): Promise<R> {
   const count = KEY_ORDER.length + foreign.length;
   const send = (command: string, script: string) =>
-    redis.call(command, script, count, encodedKeys(keys), ...foreign, ...args) as Promise<Reply[]>;
+    redis.call(command, script, count, encodedKeys(keys), ...foreign, ...args) as Promise<R>;
   try {
     return await send('EVALSHA', shaOf(name)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
@@ -93,7 +93,7 @@ export async function run(
       throw error;
     });
   } catch (error) {
-    // Only the prelude names the key.
+    // Redis does not name the key; the prelude does, and throws.
     if (/^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude'));
     throw error;
   }

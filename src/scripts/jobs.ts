@@ -32,7 +32,7 @@ export async function enqueue(
   if (first && jobs.length === 1 && ifExists === 'keep') {
     const args = [ifExists, first.id, sendable(first.json), timeOf(first)];
     if (first.record) args.push(first.record);
-    return outcomesOf(await run(redis, 'jobs/enqueue', keys, args));
+    return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
   }
   // Most batches share a due time and have no records.
   const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
@@ -42,7 +42,7 @@ export async function enqueue(
   for (const { json } of jobs) args.push(sendable(json));
   for (const job of jobs.slice(0, times)) args.push(timeOf(job));
   for (const { record } of jobs.slice(0, records)) args.push(record);
-  return outcomesOf(await run(redis, 'jobs/enqueue', keys, args));
+  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
 }
 
 const timeOf = ({ at, in: delay }: ReadyJob) => at ?? `+${delay}`;
@@ -59,7 +59,7 @@ function outcomesOf(reply: Reply): EnqueueReply {
   };
 }
 
-/** Longer texts are sent as bytes: ioredis and Node would copy a text twice, once to up to three times its size. */
+/** Longer texts are sent as bytes: as text they would be copied twice, once to up to three times their size. */
 const LONG = 64 * 1024;
 
 const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
@@ -144,7 +144,7 @@ const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => 
 
 /** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
 export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]) {
-  const letters: Reply = await run(redis, 'jobs/ack', keys, receiptsOf(jobs));
+  const letters = await run<Reply>(redis, 'jobs/ack', keys, receiptsOf(jobs));
   return { answers: words(letters, LEASES) };
 }
 
@@ -167,5 +167,6 @@ export async function nack(
 
 /** Extends leases that are still held to `leaseMs` from now (undefined: the queue's). At most {@link MAX_CALL}. */
 export async function renew(redis: Connection, keys: QueueKeys, jobs: readonly Held[], leaseMs: number | undefined) {
-  return answered(await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]), LEASES);
+  const reply = await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]);
+  return answered(reply, LEASES);
 }

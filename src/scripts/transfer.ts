@@ -84,7 +84,8 @@ export async function finish(
   receipt: string,
 ): Promise<Answer[]> {
   const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
-  return answered(await run(redis, 'transfer/finish', keys, args), LEASES).answers;
+  const reply = await run(redis, 'transfer/finish', keys, args);
+  return answered(reply, LEASES).answers;
 }
 
 /** A job of other software: as it was read there, and as it will be stored here. */
