@@ -25,12 +25,12 @@ export function idKey(id: Id): string {
   return Buffer.from(id as string).toString('latin1');
 }
 
-let name: string | undefined;
+let ownName: string | undefined;
 
-/** Names this process for operators: host:pid. */
+/** Names this process for operators: host:pid. Made once, because the host's name is a system call. */
 export function consumer(): string {
-  name ??= `${hostname().replace(/\s/g, '-')}:${process.pid}`;
-  return name;
+  ownName ??= `${hostname().replace(/\s/g, '-')}:${process.pid}`;
+  return ownName;
 }
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

@@ -26,6 +26,7 @@ const bulk = (text: string) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
 
 /** Returns a command as Redis reads it: text, or bytes if an argument is bytes. */
 export function encode(command: string, args: readonly Arg[]): string | Buffer {
+  /** Everything up to the last argument of bytes. */
   const before: Buffer[] = [];
   let count = 1;
   let text = bulk(command);

@@ -228,7 +228,7 @@ export class Connection {
     }
     const call = new Call(command, args);
     this.#inFlight.add(call);
-    if (!this.#timer) this.#watch(DEADLINE_MS);
+    if (!this.#timer) this.#endLate(DEADLINE_MS);
     try {
       return (await client.sendCommand(call)) as Reply;
     } catch (error) {
@@ -238,14 +238,14 @@ export class Connection {
     }
   }
 
-  /** Ends calls at their time limit. All have the same, so the oldest decides when to look again. */
-  #watch(ms: number): void {
+  /** Ends calls at their time limit, the first time in `ms`. All have the same limit, so the oldest is the next to end. */
+  #endLate(ms: number): void {
     // The stream keeps the process alive while calls are in flight.
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       for (const call of this.#inFlight) {
         const left = call.sentAt + DEADLINE_MS - performance.now();
-        if (left > 0) return this.#watch(left);
+        if (left > 0) return this.#endLate(left);
         call.reject(new Error('Command timed out'));
       }
     }, ms).unref();

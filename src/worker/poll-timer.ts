@@ -27,7 +27,7 @@ export class PollTimer {
   #wake: (() => void) | undefined;
   #listener: ReturnType<Queue['redis']['listen']> | undefined;
   #listenAgain = 0;
-  /** Redis's clock minus the monotonic clock, ms. Before the first answer any time may have come. */
+  /** Redis's clock minus the monotonic clock, ms. Before the first answer, each message asks for a look at once. */
   #clockOffset = Number.POSITIVE_INFINITY;
   /** The last pause ended when a job fell due, and no drain call has answered since. */
   #wokeForDue = false;
@@ -52,13 +52,13 @@ export class PollTimer {
     this.#looks.set(queue, { at, forDue: false });
   }
 
-  /** Call this before each look: what the wake channel tells from then on may be news to its answer. */
-  looks(queue: Queue): void {
+  /** Plans a look after the poll interval. Call this before each look: messages from then on may be news to its answer. */
+  planPoll(queue: Queue): void {
     const now = performance.now();
     this.lookAt(queue, this.#watch && now < this.#end ? Math.min(this.#end, now + POLL_MS) : Number.POSITIVE_INFINITY);
   }
 
-  /** Learns from the answer of a drain call how Redis's clock goes, and whether another drain was faster. */
+  /** Learns from the answer of a drain call what time it is for Redis, and whether another drain was faster. */
   learn({ now, jobs }: Drained): void {
     this.#clockOffset = now - performance.now();
     if (jobs.length > 0) this.#backoff = 0;

@@ -64,7 +64,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   let failures = 0;
   const over = () => failure !== undefined || outages.all || calls.left === 0 || signal?.aborted;
   const look = (queue: Queue) => {
-    timer.looks(queue);
+    timer.planPoll(queue);
     return calls.send(queue);
   };
   if (watch) timer.listen();
@@ -75,7 +75,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         if (!ahead && over()) break;
         if (!ahead && !timer.isTime(queue)) continue;
         if (!ahead && outages.has(queue)) {
-          timer.looks(queue);
+          timer.planPoll(queue);
           continue;
         }
         const call = ahead ?? look(queue);
@@ -105,7 +105,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         const { drained, taken } = answer;
         if (queue === first) more = drained.state === 'more';
         timer.learn(drained);
-        // The answer that is still to come knows better.
+        // With a call in flight, its answer will say when to look next.
         if (!ahead) timer.plan(queue, drained);
         options.onDrained?.(queue, drained);
         if (taken.jobs.length > 0) yield taken;
