@@ -327,6 +327,9 @@ describe('drain', () => {
       { payload: 2, at: 2_000 },
     ]);
     expect((await queue.drain({ cutoff: 1_500 })).jobs).toMatchObject([{ due: 1_000 }]);
+    // Never early.
+    await queue.enqueue({ payload: 3, in: '1h' });
+    expect((await queue.drain({ cutoff: Date.now() + 7_200_000 })).jobs).toMatchObject([{ due: 2_000 }]);
   });
 
   it('drops expired jobs, and counts them', async () => {

@@ -126,6 +126,10 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
     expect(await queue.nack(jobs.slice(0, 1), { error: 'x'.repeat(500) })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.nack(jobs.slice(1, 2), { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.ack(jobs.slice(2))).toEqual(['held']);
+    const alone = await queue.drain({ limit: 1 });
+    expect(await own.admin.hexists('delayq:{q}:stats', 'sampled')).toBe(1);
+    expect(await queue.nack(alone.jobs, { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
+    await unsampled();
     for (const args of [
       ['config', 'q', 'tries=3'],
       ['list', 'q'],
