@@ -1,5 +1,6 @@
 -- The rest of enqueue.lua: several jobs, one that replaces another, or one whose id may exist.
 local ARGV = ARGV -- A local is faster, and this is used for each job.
+-- The form for one job becomes a batch of one, with a record if there is a fifth argument.
 if ARGV[1] == 'keep' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } end
 local mode, n, whens, records = string.match(ARGV[1], '^(%a+) (%d+) (%d+) (%d+)$')
 n, whens, records = tonumber(n), tonumber(whens), tonumber(records)
