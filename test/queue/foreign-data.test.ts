@@ -37,6 +37,13 @@ describe('what other software leaves behind (failures 26)', () => {
     expect(await queue.counts()).toMatchObject({ dead: 0, pending: 1, payload: 1 });
   });
 
+  it('an id without a payload is repaired with the record of the new job', async () => {
+    const queue = freshQueue();
+    await admin.zadd(key(queue.name, 'dead'), 1, 'ghost');
+    await queue.enqueue({ payload: 2, id: 'ghost', tries: 7 });
+    expect((await queue.drain()).jobs).toMatchObject([{ id: 'ghost', tries: 7 }]);
+  });
+
   it('a missing lease, and records that are not JSON or have other types, stop nothing', async () => {
     const queue = freshQueue();
     await queue.enqueue([
@@ -165,6 +172,36 @@ describe('what other software leaves behind (failures 26)', () => {
       next: expect.stringContaining('newer delayq'),
     });
     await expect(queue.drain()).rejects.toMatchObject({ code: 'config' });
+  });
+
+  it('a queue that gets a newer layout keeps its jobs as they are, whatever is called', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }, { payload: 3 }]);
+    const { jobs } = await queue.drain({ limit: 2 });
+    await admin.hset(key(queue.name, 'config'), 'layout', 2);
+    for (const call of [
+      () => queue.enqueue([{ payload: 4 }, { payload: 5 }]),
+      () => queue.drain({ limit: 1 }),
+      () => queue.ack(jobs.slice(0, 1)),
+      () => queue.ack(jobs),
+      () => queue.nack(jobs),
+      () => queue.renew(jobs),
+    ])
+      await expect(call(), String(call)).rejects.toMatchObject({ code: 'config' });
+    await admin.hdel(key(queue.name, 'config'), 'layout');
+    expect(await queue.counts()).toMatchObject({ pending: 1, active: 2, payload: 3 });
+  });
+
+  it('a lease whose job is not active is removed by ack, but not counted as done', async () => {
+    for (const n of [1, 2]) {
+      const queue = freshQueue();
+      await queue.enqueue(Array.from({ length: n }, () => ({ payload: 1 })));
+      const { jobs } = await queue.drain();
+      await admin.del(key(queue.name, 'active'));
+      await queue.ack(jobs);
+      const { lease, stats } = await queue.counts();
+      expect({ lease, acked: stats.acked }).toEqual({ lease: 0, acked: undefined });
+    }
   });
 });
 

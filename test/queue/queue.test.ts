@@ -268,6 +268,21 @@ describe('drain', () => {
     expect((await queue.counts()).stats).toMatchObject({ delivered: 2, lost: 1 });
   });
 
+  it('leaves nothing of jobs that are acked, whichever receipts they have', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(Array.from({ length: 4 }, () => ({ payload: 1, tries: 3 })));
+    const { jobs: first } = await queue.drain({ limit: 1 });
+    const { jobs: rest } = await queue.drain();
+    const jobs = [...first, ...rest];
+    // A part of a receipt proves nothing.
+    const cut = jobs.map((job) => ({ ...job, receipt: job.receipt.slice(0, -1) }));
+    expect(await queue.ack(cut)).toEqual(['lost', 'lost', 'lost', 'lost']);
+    expect(await queue.ack(cut.slice(0, 1))).toEqual(['lost']);
+    expect(await queue.ack(jobs.slice(3))).toEqual(['held']);
+    expect(await queue.ack(jobs.slice(0, 3))).toEqual(['held', 'held', 'held']);
+    expect(await queue.counts()).toMatchObject({ active: 0, lease: 0, payload: 0, meta: 0, stats: { acked: 4 } });
+  });
+
   it('accepts a late ack, nack or renew if nobody has taken the job back', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }, { payload: 3 }]);

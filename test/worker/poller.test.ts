@@ -96,6 +96,14 @@ describe('a drain loop', () => {
     expect(calls.get(other)).toBeLessThanOrEqual(2);
   });
 
+  it('ends in time, in the middle of a poll interval', async () => {
+    const started = performance.now();
+    for await (const _ of poll([freshQueue()], { watch: true, forMs: 200 }));
+    const took = performance.now() - started;
+    expect(took).toBeGreaterThanOrEqual(200);
+    expect(took).toBeLessThan(900);
+  });
+
   it('that does not watch makes one call if one is enough', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
