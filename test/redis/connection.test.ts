@@ -120,6 +120,11 @@ describe('Redis that is down', () => {
     expect(took).toBeLessThan(5_500);
     through.fault = undefined;
     expect(await redis.call('ECHO', 'again')).toEqual(Buffer.from('again'));
+    // The limit is not only for the first.
+    through.fault = { word: 'silence', kind: 'silent', times: 1_000 };
+    const second = performance.now();
+    await expect(redis.call('ECHO', 'silence')).rejects.toMatchObject({ why: 'no answer within 5 s' });
+    expect(performance.now() - second).toBeLessThan(5_500);
   });
 
   it('for good while a drain holds jobs lets the drain end, and the jobs come back (failures 21)', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Leases, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { admin, connection, freshName, freshQueue } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -156,6 +156,17 @@ describe('a drain loop', () => {
     go();
     expect(payloadsOf((await next).value as Taken)).toEqual([1]);
     expect(performance.now() - since).toBeLessThan(700);
+    await loop.return(undefined);
+  });
+
+  it('goes on polling after a message that is no time', async () => {
+    const queue = freshQueue();
+    const loop = poll([queue], { watch: true, forMs: 5_000 });
+    const next = loop.next();
+    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await admin.hset(key(queue.name, 'payload'), 'a', '1');
+    await admin.zadd(key(queue.name, 'pending'), 0, 'a');
+    expect(payloadsOf((await next).value as Taken)).toEqual([1]);
     await loop.return(undefined);
   });
 
