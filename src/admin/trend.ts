@@ -31,8 +31,8 @@ const LEAST_MS = 10_000;
 /**
  * Returns the trend of a queue, from the samples in its snapshot and its present state `now` (see {@link sampleOf}).
  * Growth is measured since `from`, an earlier state that the caller has seen, or else over the last minute. Returns
- * undefined if the queue is too young. Samples are taken only when jobs are enqueued or taken: without one, nothing is
- * known about jobs that were done meanwhile.
+ * undefined if the queue is too young. Samples are taken only when jobs are enqueued or taken: jobs that were done
+ * between two samples count as spread evenly.
  */
 export function trend(samples: readonly Sample[], now: Sample, from?: Sample): Trend | undefined {
   // If the counters were removed, samples from before that do not compare.
@@ -83,5 +83,6 @@ function stateAt(samples: readonly Sample[], now: Sample, ms: number): Sample | 
   if (Math.floor(before.at / 60_000) === Math.floor(edge / 60_000)) return before;
   // Nothing was enqueued or taken from the end of that minute to the next sample, so take the state of the next one.
   const next = after ?? now;
-  return { ...next, at: edge, lag: next.lag > 0 ? Math.max(0, edge - (next.at - next.lag)) : 0 };
+  const done = before.done + ((next.done - before.done) * (edge - before.at)) / (next.at - before.at);
+  return { ...next, at: edge, done, lag: next.lag > 0 ? Math.max(0, edge - (next.at - next.lag)) : 0 };
 }

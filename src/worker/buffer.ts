@@ -85,6 +85,16 @@ export class JobBuffer {
     return this.#remove(0);
   }
 
+  /** The next job has waited too long. */
+  get hasWaitedLong(): boolean {
+    return this.#isLong(0);
+  }
+
+  #isLong(place: number): boolean {
+    const job = this.#waiting[place];
+    return job !== undefined && performance.now() - job.since >= SURPLUS_MS;
+  }
+
   /**
    * Removes and returns jobs that have waited too long and will not start soon, because handlers have become slow.
    * `all`: even those that are next in line.
@@ -92,8 +102,7 @@ export class JobBuffer {
   takeSurplus(busy: number, all: boolean): Job[] {
     // The first would be fetched again at once, unless no job is fetched now.
     const keep = all ? 0 : (2 * this.#concurrency - busy) * this.#batch;
-    const first = this.#waiting[keep];
-    if (!first || performance.now() - first.since < SURPLUS_MS) return [];
+    if (!this.#isLong(keep)) return [];
     this.#prefetch = this.#concurrency;
     return this.#remove(keep);
   }

@@ -57,6 +57,8 @@ export class BatchWorker {
   #failuresInRow = 0;
   #stopping = false;
   #graceTimer: NodeJS.Timeout | undefined;
+  /** Handlers take so long that other drains should have the jobs that are next in line. */
+  #slow = false;
   #problem: unknown;
   #finish: (() => void) | undefined;
 
@@ -117,7 +119,7 @@ export class BatchWorker {
     signal?.addEventListener('abort', stop);
     // A run with a time limit must end even if Redis is gone by then.
     if (forMs !== undefined) this.#leases.giveUpAfter(forMs + graceMs);
-    const surplus = setInterval(() => this.#releaseSurplus(), SURPLUS_MS).unref();
+    const surplus = setInterval(() => this.#releaseSurplus(), SURPLUS_MS / 4).unref();
     await new Promise<void>((resolve) => {
       this.#finish = resolve;
       this.#advance();
@@ -166,9 +168,12 @@ export class BatchWorker {
     return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
   }
 
-  /** Whether so many calls keep the handlers busy, and nothing waits in Redis: the next job is for whoever is free. */
+  /**
+   * Whether so many calls keep the handlers busy, so that the next job is for whoever is free. Quick handlers get their
+   * next jobs ahead while there are more in Redis.
+   */
   #suffice(calls: number): boolean {
-    return !this.#more && calls >= this.#options.concurrency;
+    return (this.#slow || !this.#more) && calls >= this.#options.concurrency;
   }
 
   /** Does everything that can be done now. Called after every event. */
@@ -215,6 +220,7 @@ export class BatchWorker {
     // A run that has drained its queues would not fetch them again, and one with a limit has counted them.
     const { limit, watch } = this.#options;
     if (this.#drained || limit !== undefined || !(watch || this.#more)) return;
+    this.#slow ||= this.#busy >= this.#options.concurrency && this.#buffer.hasWaitedLong;
     this.#settler.release(this.#buffer.takeSurplus(this.#busy, this.#suffice(this.#busy)));
   }
 
@@ -270,6 +276,7 @@ export class BatchWorker {
     delayMs: number | undefined,
   ): void {
     this.#counts[outcome] += 1;
+    this.#slow = ms >= SURPLUS_MS;
     const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';
     this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }

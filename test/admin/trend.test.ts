@@ -109,6 +109,13 @@ describe('a trend', () => {
     ...more,
   });
 
+  it('spreads jobs that were done between two samples', () => {
+    // Taken ten minutes ago, done since then: at an edge five minutes ago, half of them were.
+    const samples = [at(10 * MINUTE, { enqueued: 100 })];
+    const present = at(0, { enqueued: 100, delivered: 100, done: 100 });
+    expect(trend(samples, present)).toMatchObject({ spanMs: 5 * MINUTE, out: 50 / 300 });
+  });
+
   it('has rates over the last five minutes, and growth over the last minute', () => {
     const samples = [6, 5, 4, 3, 2, 1].map((minutes) =>
       at(minutes * MINUTE + 1_000, { enqueued: 1_000 - 60 * minutes, done: 600 - 30 * minutes, due: 400, lag: 90_000 }),
@@ -128,10 +135,10 @@ describe('a trend', () => {
     expect(trend([at(10_000)], at(0, { enqueued: 9 }))).toMatchObject({ spanMs: 10_000, in: 0.9 });
   });
 
-  it('assumes that without samples nothing was done and the lag grew', () => {
+  it('assumes that without samples nothing was enqueued and the lag grew', () => {
     const long = [at(3 * 60 * MINUTE, { enqueued: 5, done: 4 })];
     const found = trend(long, at(0, { enqueued: 50, done: 40, due: 10, lag: 60 * MINUTE }));
-    expect(found).toMatchObject({ spanMs: 5 * MINUTE, in: 0, out: 0, lag: 1, emptyInMs: undefined });
+    expect(found).toMatchObject({ spanMs: 5 * MINUTE, in: 0, lag: 1, emptyInMs: undefined });
   });
 
   it('after a pause has rates over the whole time, but growth since the pause ended', () => {

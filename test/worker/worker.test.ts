@@ -114,8 +114,8 @@ describe('a worker', () => {
     let n = 0;
     const worker = new Worker(queue, () => (++n < 2_000 ? undefined : opened), { watch: true });
     const running = worker.run();
-    await until(async () => n >= 2_000 && (await queue.counts()).active === 2);
-    expect(await queue.counts()).toMatchObject({ pending: 999, meta: 0 });
+    await until(async () => n >= 2_000 && (await queue.counts()).active === 1);
+    expect(await queue.counts()).toMatchObject({ pending: 1_000, meta: 0 });
     worker.stop();
     open();
     expect(await running).toMatchObject({ acked: 2_000 });
@@ -153,6 +153,26 @@ describe('a worker', () => {
     busy.stop();
     open();
     expect(await running).toMatchObject({ acked: 1, released: 0 });
+  });
+
+  it('leaves jobs that fall due together to all workers that are free', async () => {
+    const queue = freshQueue();
+    const { opened, open } = gate();
+    let started = 0;
+    const handler = () => {
+      started += 1;
+      return opened;
+    };
+    const workers = upTo(6).map(() => new Worker(queue, handler));
+    const running = workers.map((worker) => worker.run());
+    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) === 6);
+    await queue.enqueue(upTo(6).map((n) => ({ payload: n })));
+    // As many handlers as jobs, each of which runs until all have started.
+    await until(() => started === 6);
+    open();
+    await until(async () => (await queue.counts()).payload === 0);
+    for (const worker of workers) worker.stop();
+    await Promise.all(running);
   });
 
   it('handles all that was due at its start, however slow its handlers are, if it does not watch', async () => {
