@@ -33,7 +33,7 @@ if body and not call('HGET', meta, id) then
   -- include parts/drained
   call('ZADD', active, string.format('%d', now + leaseMs), id)
   call('HSET', lease, id, receipt .. ' ' .. due .. ' ' .. stamp .. ' ' .. by)
-  call('ZREM', pending, id) -- Last, so whatever fails, no job is lost.
+  call('ZREMRANGEBYRANK', pending, '0', '0') -- Last, so whatever fails, no job is lost.
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
