@@ -3,7 +3,7 @@
 local settings = call('HMGET', config, 'layout', 'paused', 'maxLost', 'ttl', 'tries', 'lease')
 local layout, pausedUntil = settings[1], tonumber(settings[2])
 -- include lib/layout
-maxLost, queueTtl, tries = counted(settings[3], 20), counted(settings[4]), counted(settings[5], 5)
+maxLost, queueTtl, tries = counted(settings[3], maxLost), counted(settings[4]), counted(settings[5], tries)
 leaseMs = leaseMs or queueLease(settings[6])
 if pausedUntil and pausedUntil > now then
   try('HSET', stats, 'drained', stamp) -- The queue has a drain, even if it gets nothing.
