@@ -1,6 +1,6 @@
 import { isDelayqError } from './model/errors.js';
+import type { ConnectOptions } from './net/url.js';
 import { Connection } from './redis/connection.js';
-import type { ConnectOptions } from './redis/url.js';
 
 /**
  * Connects to Redis: at a URL (`redis://`, `rediss://` or `unix://`) or by options; the default is
@@ -57,12 +57,12 @@ export type {
 } from './model/job.js';
 export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
 export type { Settings, SettingsChange } from './model/settings.js';
+export type { ConnectOptions, TlsOptions } from './net/url.js';
 export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
 export { type NackOptions, Queue } from './queue/queue.js';
 export { Connection, type Reply } from './redis/connection.js';
-export type { ConnectOptions, TlsOptions } from './redis/url.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
 export type { Holder, Snapshot } from './scripts/inspect.js';
 export type { Drained } from './scripts/jobs.js';

@@ -26,11 +26,11 @@ export {
   systemZone,
 } from './model/time.js';
 export { checkId, checkName } from './model/validate.js';
-export type { SettingNames } from './redis/errors.js';
+export type { SettingNames } from './net/errors.js';
+export { DEFAULT_URL, hasLogin, loginHider, parseUrl, TLS_SETTINGS, withoutLogin } from './net/url.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';
 export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
 export { MAX_CALL } from './redis/script.js';
-export { DEFAULT_URL, hasLogin, loginHider, parseUrl, TLS_SETTINGS, withoutLogin } from './redis/url.js';
 export type { Span } from './scripts/inspect.js';
 export { Leases, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
 export { poll } from './worker/poller.js';

@@ -1,5 +1,5 @@
 import { shellWord } from '../model/text.js';
-import { DEFAULT_URL } from '../redis/url.js';
+import { DEFAULT_URL } from '../net/url.js';
 
 /** How bad it is. `skip`: it could not be checked, which is not a fault. */
 type Level = 'ok' | 'skip' | 'warn' | 'fail';

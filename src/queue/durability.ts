@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Confirmed, Enqueued } from '../model/job.js';
 import { checkCount } from '../model/validate.js';
+import { DEADLINE_MS } from '../net/errors.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
-import { DEADLINE_MS } from '../redis/errors.js';
 
 /** What Redis must confirm before jobs count as enqueued. */
 export interface Durability {

@@ -1,13 +1,13 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { DelayqError } from '../model/errors.js';
-import { type Address, addressOf } from './address.js';
-import { type Arg, type Caller, encode, type Reply } from './call.js';
-import { DEADLINE_MS, errorFromReply, LIBRARY_NAMES, type SettingNames, withoutLogin } from './errors.js';
-import { connectionFault, isForeign, unconnected } from './faults.js';
-import { Link } from './link.js';
-import { type ConnectOptions, DEFAULT_URL } from './url.js';
+import { type Address, addressOf } from '../net/address.js';
+import { type Arg, type Caller, encode, type Reply } from '../net/call.js';
+import { DEADLINE_MS, errorFromReply, LIBRARY_NAMES, type SettingNames, withoutLogin } from '../net/errors.js';
+import { connectionFault, isForeign, unconnected } from '../net/faults.js';
+import { Link } from '../net/link.js';
+import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
 
-export type { Arg, Caller, Reply } from './call.js';
+export type { Arg, Caller, Reply } from '../net/call.js';
 
 /** How long a server may take to close its side before the stream is destroyed. */
 const DISCONNECT_MS = 2_000;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { Encoded } from './call.js';
+import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from './connection.js';
 import { KEY_ORDER, type QueueKeys } from './keys.js';
 

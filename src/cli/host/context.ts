@@ -54,6 +54,8 @@ const NAMES: SettingNames = {
   cert: '--tls-cert or DELAYQ_TLS_CERT',
   key: '--tls-key or DELAYQ_TLS_KEY',
   servername: '--tls-servername or DELAYQ_TLS_SERVERNAME',
+  sentinelUser: '--sentinel-user or DELAYQ_SENTINEL_USER',
+  sentinelPassword: '--sentinel-password-file or DELAYQ_SENTINEL_PASSWORD_FILE',
 };
 
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */

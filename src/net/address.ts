@@ -1,7 +1,14 @@
 import { DelayqError } from '../model/errors.js';
 import { keysOf } from '../model/validate.js';
 import type { SettingNames } from './errors.js';
-import { type ConnectOptions, parseUrl, TLS_SETTINGS, type TlsOptions } from './url.js';
+import {
+  type ConnectOptions,
+  type Place,
+  parseUrl,
+  type SentinelOptions,
+  TLS_SETTINGS,
+  type TlsOptions,
+} from './url.js';
 
 /** The settings, with words that people try instead. */
 const checkSettings = keysOf<ConnectOptions>('connect()', {
@@ -12,6 +19,9 @@ const checkSettings = keysOf<ConnectOptions>('connect()', {
   password: 'pass auth',
   db: 'database',
   tls: 'ssl',
+  nodes: 'hosts servers startupNodes rootNodes',
+  cluster: '',
+  sentinel: 'sentinels',
 });
 const checkTlsSettings = keysOf<TlsOptions>('tls', {
   ca: 'cacert',
@@ -22,11 +32,31 @@ const checkTlsSettings = keysOf<TlsOptions>('tls', {
 
 /** Where and how to connect, checked. */
 export interface Address {
-  readonly options: Omit<ConnectOptions, 'tls'>;
+  /** One server and the login; of several servers, the first. */
+  readonly options: Omit<ConnectOptions, 'tls' | 'nodes' | 'cluster' | 'sentinel'>;
   readonly tls: TlsOptions | undefined;
   /** The address for people: without user and password. */
   readonly shown: string;
+  /** All servers that may be asked; undefined: one server. */
+  readonly several?: Several | undefined;
 }
+
+/** Several servers: some nodes of a cluster, addresses of one server, or Sentinels. */
+export interface Several {
+  readonly places: readonly Place[];
+  /** `any`: one server or a cluster. */
+  readonly kind: 'any' | 'cluster' | 'sentinel';
+  /** Of Sentinels: the name of the primary, and their login. */
+  readonly sentinel?: Pick<SentinelOptions, 'name' | 'username' | 'password'> | undefined;
+}
+
+/** The address of one server: with the login and the TLS settings of `address`. */
+export function addressAt({ options, tls }: Address, { host, port }: Place): Address {
+  return { options: { ...options, host, port, path: undefined }, tls, shown: shownAt(host, port, tls !== undefined) };
+}
+
+const shownAt = (host: string, port: number, tls: boolean) =>
+  `${tls ? 'rediss' : 'redis'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** Reads a URL or options. Throws `usage` if they are invalid, without repeating a value that may be a secret. */
 export function addressOf(given: string | ConnectOptions, names: SettingNames): Address {
@@ -44,7 +74,7 @@ export function addressOf(given: string | ConnectOptions, names: SettingNames): 
       next: `give the other one as well, with ${names[other]}`,
     });
   }
-  const place = `${tls ? 'rediss' : 'redis'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const place = shownAt(host, port, tls !== undefined);
   return { options: { ...rest, host, port }, tls, shown: `${place}${db ? `/${db}` : ''}` };
 }
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import type { Arg } from '../../src/redis/call.js';
-import { Encoded } from '../../src/redis/call.js';
+import type { Arg } from '../../src/net/call.js';
+import { Encoded } from '../../src/net/call.js';
 import { connection } from '../support/redis.js';
 
 const texts = fc.string({ unit: 'grapheme', maxLength: 20 });

@@ -18,6 +18,12 @@ export interface TlsOptions {
   servername?: string | undefined;
 }
 
+/** The place of one server. */
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** Where Redis is, and how to log in: what a URL says, in parts. */
 export interface ConnectOptions {
   /** Default: 127.0.0.1. */
@@ -32,6 +38,23 @@ export interface ConnectOptions {
   db?: number | undefined;
   /** Connects with TLS. `true` trusts the CAs that Node trusts. */
   tls?: boolean | TlsOptions | undefined;
+  /** Some nodes of a cluster, or several addresses of one server, instead of `host` and `port`. Default port: 6379. */
+  nodes?: readonly { host: string; port?: number | undefined }[] | undefined;
+  /** The servers must be a Redis Cluster. By default that is found out. */
+  cluster?: boolean | undefined;
+  /** Sentinels that know where the primary is, instead of `host` and `port`. */
+  sentinel?: SentinelOptions | undefined;
+}
+
+/** How to ask Sentinels. They are reached with TLS if the primary is. */
+export interface SentinelOptions {
+  /** What the Sentinels call the primary. */
+  name: string;
+  /** Default port: 26379. */
+  nodes: readonly { host: string; port?: number | undefined }[];
+  /** The login of the Sentinels, which is not that of Redis. Default: none. */
+  username?: string | undefined;
+  password?: string | undefined;
 }
 
 /** Parameters of a URL that are settings of TLS. */

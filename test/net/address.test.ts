@@ -1,8 +1,8 @@
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { Connection, type ConnectOptions, connect, Queue } from '../../src/index.js';
-import { addressOf } from '../../src/redis/address.js';
-import { LIBRARY_NAMES } from '../../src/redis/errors.js';
+import { addressOf } from '../../src/net/address.js';
+import { LIBRARY_NAMES } from '../../src/net/errors.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { freshName, redisUrl } from '../support/redis.js';
 import { Server } from '../support/server.js';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { printable, shellWord } from '../../src/model/text.js';
-import { addressOf } from '../../src/redis/address.js';
-import { LIBRARY_NAMES } from '../../src/redis/errors.js';
-import { hasLogin, loginHider, parseUrl, withoutLogin } from '../../src/redis/url.js';
+import { addressOf } from '../../src/net/address.js';
+import { LIBRARY_NAMES } from '../../src/net/errors.js';
+import { hasLogin, loginHider, parseUrl, withoutLogin } from '../../src/net/url.js';
 
 /** Any characters, also those with a meaning in URLs; only % is escaped. */
 const password = fc

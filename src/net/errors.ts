@@ -12,6 +12,9 @@ export interface SettingNames {
   readonly cert: string;
   readonly key: string;
   readonly servername: string;
+  /** The login of the Sentinels. */
+  readonly sentinelUser: string;
+  readonly sentinelPassword: string;
 }
 
 /** The names of the library; the command line has its own. */
@@ -22,6 +25,8 @@ export const LIBRARY_NAMES: SettingNames = {
   cert: 'tls.cert',
   key: 'tls.key',
   servername: 'tls.servername',
+  sentinelUser: 'sentinel.username',
+  sentinelPassword: 'sentinel.password',
 };
 
 /** What to do about an error of Redis, by its first word. An unknown word means a bug in delayq. */
