@@ -14,7 +14,12 @@ const script = 'dist/cli/script.mjs';
 await build({ ...common, entryPoints: ['src/redis/script.ts'], outfile: script, format: 'esm' });
 const { SCRIPTS, shaOf } = await import(`../${script}`);
 rmSync(script);
-const shas = Object.fromEntries(SCRIPTS.map((name) => [name, shaOf(name)]));
+const shas = Object.fromEntries(
+  SCRIPTS.flatMap((name) => [
+    [name, shaOf(name)],
+    [`${name} sharded`, shaOf(name, true)],
+  ]),
+);
 
 const define = {
   'import.meta.url': 'moduleUrl',

@@ -135,7 +135,7 @@ describe('each has one owner:', () => {
     ['process signals', /process\.on\(/, ['cli/host/context.ts']],
     ['chalk', /(?:import|from) ?\(?'chalk'/, ['cli/terminal/output.ts']],
     ['cli-table3', /'cli-table3'/, ['cli/terminal/output.ts']],
-    ['ioredis', /'ioredis'/, ['redis/connection.ts']],
+    ['ioredis', /'ioredis'/, ['net/client.ts']],
     ['reading lua/', /\/lua\//, ['redis/script.ts']],
     ['key names', /`\$\{prefix\}:/, ['redis/keys.ts']],
     ['child processes', /'node:child_process'/, ['cli/commands/demo.ts', 'cli/drain/pipes.ts', 'cli/drain/process.ts']],

@@ -8,15 +8,19 @@ export type Reply = number | null | Buffer | Reply[];
 export interface Caller {
   /** The address of Redis, without user and password. */
   readonly address: string;
+  /** It sends to a cluster, as far as is known. */
+  readonly sharded?: boolean;
   call(command: string, ...args: Arg[]): Promise<Reply>;
 }
 
 /** Several arguments, encoded once because they are sent often. */
 export class Encoded {
+  readonly first: string;
   readonly count: number;
   readonly text: string;
 
   constructor(args: readonly string[]) {
+    this.first = args[0] ?? '';
     this.count = args.length;
     this.text = args.map(bulk).join('');
   }

@@ -1,4 +1,4 @@
-import { DelayqError } from '../model/errors.js';
+import { DelayqError, isDelayqError } from '../model/errors.js';
 
 /** The time limit of a connection attempt and of each call, ms. A reply that arrives later is ignored. */
 export const DEADLINE_MS = 5_000;
@@ -102,4 +102,10 @@ export function errorFromReply(error: Error, address: string, names: SettingName
     next: 'check the command, if it is your own; otherwise please report this as a bug, with the version of Redis',
     cause: error,
   });
+}
+
+/** The first word of the error reply to a call that was not executed; empty for any other error. */
+export function wordOf(error: unknown): string {
+  const isReply = isDelayqError(error, 'temporary', 'config') && error.cause !== undefined;
+  return isReply ? (/^[A-Z]+\b/.exec(error.why ?? '')?.[0] ?? '') : '';
 }

@@ -144,3 +144,19 @@ function certificateProblem(
   const next = `give a valid certificate, from a CA that the server trusts, with ${names.cert} and ${names.key}`;
   return ['refused', `the server does not accept the client certificate: ${reasonOf(cause)} (${code})`, next];
 }
+
+/** The error for several servers of which none could be reached; `failures` are those of each. */
+export function noneReached(
+  failures: readonly DelayqError[],
+  servers: readonly Address[],
+  names: SettingNames,
+): DelayqError {
+  const [first] = failures;
+  if (first && failures.length === 1) return first;
+  const reasons = failures.map(({ why }, i) => `${servers[i]?.shown.replace(/^.*:\/\//, '')}: ${why}`);
+  return new DelayqError('unreachable', `cannot reach any of ${servers.length} servers of Redis`, {
+    why: reasons.join('; '),
+    next: `start Redis on one of them, or set other addresses with ${names.url}`,
+    cause: first,
+  });
+}

@@ -4,8 +4,8 @@ import type { SettingNames } from './errors.js';
 
 /** Opens the streams of one client, and knows how far the last one came. */
 export class Link {
-  readonly #address: Address;
   readonly #names: SettingNames;
+  #address: Address | undefined;
   #openTls: ((port: number) => Socket) | undefined;
   /** The host accepted the connection. */
   reached = false;
@@ -14,17 +14,22 @@ export class Link {
   /** The first bytes from the server. */
   greeting: Buffer | undefined;
 
-  constructor(address: Address, names: SettingNames) {
-    this.#address = address;
+  constructor(names: SettingNames) {
     this.#names = names;
   }
 
-  /** Reads the files for TLS: before each stream, as they may be renewed. Throws `config` if they cannot be used. */
-  async prepare(): Promise<void> {
+  /**
+   * Sets where to connect, and reads the files for TLS: before each stream, as they may be renewed. Throws `config` if
+   * they cannot be used.
+   */
+  async prepare(address: Address): Promise<void> {
+    // A secure stream is opened by the name that it was made for.
+    if (address.shown !== this.#address?.shown) this.#openTls = undefined;
+    this.#address = address;
     this.reached = false;
     this.secured = false;
     this.greeting = undefined;
-    const { tls, options } = this.#address;
+    const { tls, options } = address;
     if (!tls) return;
     const { secure } = await import('./tls.js');
     try {
@@ -36,7 +41,7 @@ export class Link {
   }
 
   open(): Socket {
-    const { path, host = '', port = 0 } = this.#address.options;
+    const { path, host = '', port = 0 } = (this.#address as Address).options;
     const stream = this.#openTls?.(port) ?? connect(path === undefined ? { host, port } : { path });
     // ioredis stops to listen before the stream is closed, and an error after that would end the process.
     stream.on('error', () => {});

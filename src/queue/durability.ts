@@ -43,18 +43,24 @@ export function requiredBy({ durable = false, replicas }: Durability): Durabilit
 }
 
 /**
- * Returns a pinned connection, on which to send jobs and then {@link confirm} them. Checks first that the server can
- * confirm what is required: throws `config` if it never can, `temporary` if it cannot now, and what Connection.call
- * throws. Call it before the first write.
+ * Runs `act` on one connection to the owner of `key`, on which to send jobs and then {@link confirm} them. Checks first
+ * that the server can confirm what is required: throws `config` if it never can, `temporary` if it cannot now, and what
+ * Connection.pinned throws.
  */
-export async function pinFor(redis: Connection, required: Durability): Promise<Caller> {
-  const pinned = await redis.pin();
-  await barrierOf(pinned).check(required);
-  return pinned;
+export function pinnedFor<T>(
+  redis: Connection,
+  key: string,
+  required: Durability,
+  act: (pinned: Caller) => Promise<T>,
+): Promise<T> {
+  return redis.pinned(key, async (pinned) => {
+    await barrierOf(pinned).check(required);
+    return act(pinned);
+  });
 }
 
 /**
- * Waits until everything written over `pinned` (from {@link pinFor}) is confirmed: up to 4 s for each requirement. The
+ * Waits until everything written over `pinned` (from {@link pinnedFor}) is confirmed: up to 4 s for each requirement. The
  * reply of the write must have arrived. Blocks other calls on this connection. Throws `unknown` if the connection is
  * lost or the server changes its role: repeat on a new connection.
  *
@@ -111,7 +117,7 @@ class Barrier {
     this.#pinned = pinned;
   }
 
-  /** Checks once that the server can confirm what is required. Throws what {@link pinFor} throws. */
+  /** Checks once that the server can confirm what is required. Throws what {@link pinnedFor} throws. */
   check(required: Durability): Promise<void> {
     const key = JSON.stringify(required);
     let found = this.#checks.get(key);
@@ -198,7 +204,9 @@ function explained(error: DelayqError, address: string): DelayqError {
   }
   if (/cannot be used with replica/.test(said)) {
     const next = 'this is a replica: connect to the primary';
-    return new DelayqError('temporary', `Redis at ${address} refused the call`, { why: said, next, cause: error });
+    // READONLY: the word by which a connection looks for the primary.
+    const why = `READONLY ${said}`;
+    return new DelayqError('temporary', `Redis at ${address} refused the call`, { why, next, cause: error });
   }
   return error;
 }

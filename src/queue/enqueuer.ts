@@ -13,7 +13,7 @@ import {
   type Durability,
   doubtOf,
   nothingWritten,
-  pinFor,
+  pinnedFor,
   requiredBy,
   unconfirmed,
 } from './durability.js';
@@ -121,9 +121,7 @@ export class Enqueuer {
   async #send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
     let first: Outcome[] = [];
     let sent: Sent | undefined;
-    const attempt = async (n: number): Promise<Sent> => {
-      // WAIT only covers writes of its own connection.
-      const caller = required ? await pinFor(this.#redis, required) : this.#redis;
+    const over = async (caller: Caller, n: number): Promise<Sent> => {
       const { now, outcomes, written } = await this.send(jobs, n > 0 ? 'keep' : ifExists, caller);
       if (n === 0) first = outcomes;
       const reply: Sent = { now, outcomes, first, repeated: n > 0 };
@@ -133,6 +131,11 @@ export class Enqueuer {
       const confirmation = written ? await confirm(caller, required) : nothingWritten(this.#keys.stats);
       return { ...reply, confirmation };
     };
+    // WAIT only covers writes of its own connection.
+    const attempt = (n: number) =>
+      required
+        ? pinnedFor(this.#redis, this.#keys.pending, required, (pinned) => over(pinned, n))
+        : over(this.#redis, n);
     try {
       return await repeatIfLost(attempt, REPEAT_AFTER_MS);
     } catch (error) {
@@ -149,16 +152,16 @@ export class Enqueuer {
    * empty, or the queue was forgotten.
    */
   async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', caller: Caller = this.#redis) {
-    if (!this.#listed) this.#list(caller);
+    if (!this.#listed) this.#list();
     const reply = await scripts.enqueue(caller, this.#keys, jobs, ifExists);
-    if (reply.begun) await this.#list(caller);
+    if (reply.begun) await this.#list();
     return reply;
   }
 
   /** Lists the queue for `inspect`: in a separate call, because of another slot. Only a hint, so it may fail. */
-  async #list(caller: Caller): Promise<void> {
+  async #list(): Promise<void> {
     this.#listed = true;
-    await caller.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
+    await this.#redis.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
       this.#listed = false;
     });
   }

@@ -38,10 +38,16 @@ export const SCRIPTS = [
 
 type Name = (typeof SCRIPTS)[number];
 
-/** The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls. */
-function textOf(name: string): string {
+/**
+ * The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls.
+ * On a cluster, `sharded`, PUBLISH would go to every node, so hints are sent by SPUBLISH, which Redis 6 does not have.
+ * On one server it stays PUBLISH, which older versions of delayq hear.
+ */
+function textOf(name: string, sharded = false): string {
   const text = readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
-  return text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file));
+  const whole = text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file, sharded));
+  const publish = "if type(try('SPUBLISH', $1)) == 'table' then try('PUBLISH', $1) end";
+  return sharded ? whole.replace(/try\('PUBLISH', (.*)\)$/gm, publish) : whole;
 }
 
 /** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */
@@ -49,15 +55,16 @@ declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /** @public for scripts/bundle.js */
-export function shaOf(name: Name): string {
-  const sha = shas.get(name) ?? createHash('sha1').update(textOf(name)).digest('hex');
-  shas.set(name, sha);
+export function shaOf(name: Name, sharded = false): string {
+  const key = sharded ? `${name} sharded` : name;
+  const sha = shas.get(key) ?? createHash('sha1').update(textOf(name, sharded)).digest('hex');
+  shas.set(key, sha);
   return sha;
 }
 
 /** Returns the name of the script with this SHA-1; undefined if it is not one of delayq's. */
 export function nameOf(sha: string): string | undefined {
-  return SCRIPTS.find((name) => shaOf(name) === sha);
+  return SCRIPTS.find((name) => shaOf(name) === sha || shaOf(name, true) === sha);
 }
 
 const encoded = new WeakMap<QueueKeys, Encoded>();
@@ -83,13 +90,14 @@ export async function run<R extends Reply = Reply[]>(
   args: readonly Arg[],
   foreign: readonly string[] = [],
 ): Promise<R> {
+  const { sharded = false } = redis;
   const count = KEY_ORDER.length + foreign.length;
   const send = (command: string, script: string) =>
     redis.call(command, script, count, encodedKeys(keys), ...foreign, ...args) as Promise<R>;
   try {
-    return await send('EVALSHA', shaOf(name)).catch((error) => {
+    return await send('EVALSHA', shaOf(name, sharded)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
-      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', textOf(name));
+      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', textOf(name, sharded));
       throw error;
     });
   } catch (error) {

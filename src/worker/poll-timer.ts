@@ -111,7 +111,7 @@ export class PollTimer {
     if (!first || this.#listener?.alive() || performance.now() < this.#listenAgain) return;
     this.#listenAgain = performance.now() + POLL_MS;
     const channels = this.#queues.map((queue) => queue.wakeChannel);
-    this.#listener = first.redis.listen(channels, (due) => {
+    this.#listener = first.redis.listen(channels, (_, due) => {
       for (const queue of this.#queues) this.#untilDue(queue, Number(due));
     });
   }

@@ -108,8 +108,8 @@ describe('Redis that is down', () => {
     const redis = new Connection(through.url);
     afterwards(() => redis.close());
     await redis.call('PING');
-    // The time between the calls is what this is about.
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    // The time between the calls is what this is about. After a second it looks whether this is a cluster.
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
     through.fault = { word: 'silence', kind: 'silent', times: 1_000 };
     const started = performance.now();
     const [late, behind] = await Promise.allSettled([redis.call('ECHO', 'silence'), redis.call('ECHO', 'behind')]);

@@ -10,7 +10,7 @@ const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(Str
 /** Enqueues a job to a queue that a loop watches. By then the loop has heard of it. */
 async function enqueueHeard(queue: Queue, payload: number): Promise<void> {
   let heard = false;
-  const listener = connection.listen([queue.wakeChannel], (due) => {
+  const listener = connection.listen([queue.wakeChannel], (_, due) => {
     heard ||= Number(due) > 0;
   });
   await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 1);

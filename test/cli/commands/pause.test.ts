@@ -120,7 +120,7 @@ describe('delayq pause', () => {
     await until(() => running.stdout.includes(`${queue.name} is paused: no jobs are taken`));
     await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 1);
     const messages: string[] = [];
-    const listener = connection.listen([queue.wakeChannel], (message) => messages.push(message));
+    const listener = connection.listen([queue.wakeChannel], (_, message) => messages.push(message));
     await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 2);
     await operator.resume(queue.name);
     await until(() => messages.length === 1);

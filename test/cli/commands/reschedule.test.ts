@@ -159,7 +159,7 @@ describe('delayq reschedule', () => {
   it('wakes a drain that waits for a job that is due sooner now', async () => {
     const queue = freshQueue();
     const messages: string[] = [];
-    const listener = connection.listen([queue.wakeChannel], (message) => messages.push(message));
+    const listener = connection.listen([queue.wakeChannel], (_, message) => messages.push(message));
     await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 1);
     await queue.enqueue({ payload: 1, id: 'a', in: '1h' });
     await operator.reschedule(queue.name, ['a'], new Spread());

@@ -1,0 +1,89 @@
+import type { Command, Redis, RedisOptions } from 'ioredis';
+import type { Address } from './address.js';
+import { type Arg, encode } from './call.js';
+import { DEADLINE_MS } from './errors.js';
+import type { Link } from './link.js';
+
+export type { Redis } from 'ioredis';
+
+/** How long a server may take to close its side before the stream is destroyed. */
+const DISCONNECT_MS = 2_000;
+
+const AS_BYTES = { replyEncoding: null };
+
+const callClass = (Base: typeof Command) =>
+  class extends Base {
+    readonly sentAt = performance.now();
+    readonly by: number;
+    #encoded: string | Buffer;
+
+    constructor(command: string, args: readonly Arg[], by?: number) {
+      super(command, [], AS_BYTES);
+      this.by = by ?? this.sentAt + DEADLINE_MS;
+      this.#encoded = encode(command, args);
+    }
+
+    /** ioredis calls this once. It links commands to each other, so what was sent must not stay with them. */
+    override toWritable(): string | Buffer {
+      const encoded = this.#encoded;
+      this.#encoded = '';
+      return encoded;
+    }
+
+    /** Not a timer for each command: the connection has one for all. */
+    override setTimeout(): void {}
+  };
+
+type CallClass = ReturnType<typeof callClass>;
+
+/** A command that a client can send. */
+export interface Call extends Command {
+  /** When it was sent, and when its time is over, ms by the monotonic clock. */
+  readonly sentAt: number;
+  readonly by: number;
+}
+
+/** The class of the commands that connections send: made when ioredis is loaded. */
+let Calls: CallClass | undefined;
+
+/** A command with its arguments, to be sent by a client of {@link makeClient}. `by`: the end of its time. */
+export const newCall = (command: string, args: readonly Arg[], by?: number): Call =>
+  new (Calls as CallClass)(command, args, by);
+
+/** Makes a client of ioredis that connects by `link`, never by itself, and that never sends anything twice. */
+export async function makeClient({ options, tls }: Address, name: string, link: Link): Promise<Redis> {
+  // Loaded on demand: it is most of the start-up time, and not every command connects.
+  const { AbstractConnector, Command, Redis } = await import('ioredis');
+  Calls ??= callClass(Command);
+  return new Redis({
+    ...(options as RedisOptions),
+    // ioredis then waits until the stream is secure; the link makes it so.
+    ...(tls && { tls: {} }),
+    Connector: class extends AbstractConnector {
+      constructor() {
+        super(DISCONNECT_MS);
+      }
+
+      override async connect() {
+        this.stream = link.open();
+        return this.stream;
+      }
+    } as unknown as NonNullable<RedisOptions['Connector']>,
+    connectionName: name,
+    lazyConnect: true,
+    protocol: 2,
+    replyMapping: 'legacy',
+    // Later than ours, which knows what was still missing.
+    connectTimeout: DEADLINE_MS + 500,
+    commandTimeout: DEADLINE_MS,
+    maxRetriesPerRequest: 0,
+    // It would repeat scripts whose reply was lost.
+    autoResendUnfulfilledCommands: false,
+    autoResubscribe: false,
+    enableOfflineQueue: false,
+    // INFO may be forbidden, and the first call reports LOADING anyway.
+    enableReadyCheck: false,
+    disableClientInfo: true,
+    retryStrategy: () => null,
+  });
+}

@@ -1,0 +1,47 @@
+import type { Call } from './client.js';
+
+/** A call that has waited this long, for a connection or for its reply, is slow, ms. */
+export const SLOW_MS = 1_000;
+
+/** The calls of one connection that have no reply yet. Ends them at their time limit, with one timer for all. */
+export class InFlight {
+  /** The oldest first. */
+  readonly #calls = new Set<Call>();
+  readonly #slow: () => (() => void) | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #timerAt = 0;
+
+  /** `slow` returns what to call each second while the oldest call is slow, if anything. */
+  constructor(slow: () => (() => void) | undefined) {
+    this.#slow = slow;
+  }
+
+  add(call: Call): void {
+    this.#calls.add(call);
+    if (!this.#timer || call.by < this.#timerAt) this.#watch();
+  }
+
+  delete(call: Call): void {
+    this.#calls.delete(call);
+  }
+
+  #watch(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const slow = this.#slow();
+    const now = performance.now();
+    let oldest: Call | undefined;
+    this.#timerAt = slow ? now + SLOW_MS : Number.POSITIVE_INFINITY;
+    for (const call of this.#calls) {
+      if (call.by <= now) call.reject(new Error('Command timed out'));
+      else {
+        oldest ??= call;
+        this.#timerAt = Math.min(this.#timerAt, call.by);
+      }
+    }
+    if (!oldest) return;
+    if (oldest.sentAt + SLOW_MS <= now) slow?.();
+    // The stream keeps the process alive while calls are in flight.
+    this.#timer = setTimeout(() => this.#watch(), this.#timerAt - now).unref();
+  }
+}

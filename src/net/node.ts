@@ -1,0 +1,319 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DelayqError, isPassing } from '../model/errors.js';
+import type { Address } from './address.js';
+import type { Arg, Caller, Reply } from './call.js';
+import { makeClient, newCall, type Redis } from './client.js';
+import { DEADLINE_MS, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
+import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
+import { InFlight } from './in-flight.js';
+import { Link } from './link.js';
+import { type Heard, Subscription } from './subscription.js';
+
+/** Pause before the servers are located again, ms. */
+const LOCATE_AGAIN_MS = 100;
+
+/** The least time for a connection to one of several servers, ms. */
+const LEAST_MS = 1_000;
+
+/** A call whose reply says that this server did not execute it. */
+export interface Refused {
+  readonly error: DelayqError;
+  readonly command: string;
+  readonly args: readonly Arg[];
+  /** The end of its time, ms by the monotonic clock. */
+  readonly by: number;
+}
+
+/** What may differ between the only server, a node of a cluster, and a primary that Sentinels know. */
+export interface Hooks {
+  /** Returns the servers to try, in this order. Default: the address. */
+  readonly locate?: (() => Promise<readonly Address[]>) | undefined;
+  /** Checks a new connection before it is used. */
+  readonly verify?: ((ask: Caller['call']) => Promise<void>) | undefined;
+  /** Servers that cannot be reached are located again, until the time limit: another one may take over. */
+  readonly patient?: boolean;
+  /** Called when the first connection is made. */
+  readonly opened?: (() => void) | undefined;
+  /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after MOVED, ASK or READONLY. */
+  readonly refused?: ((call: Refused) => Promise<Reply>) | undefined;
+  /** Called each second while the oldest call is slow. */
+  readonly slow?: (() => void) | undefined;
+}
+
+/** Words that say that another server may execute the call. */
+const ELSEWHERE = new Set(['MOVED', 'ASK', 'READONLY']);
+
+/**
+ * A connection to one server. It connects on the first call, and again on the next call after it was lost. It never
+ * sends a call twice, and every call ends within a time limit.
+ */
+export class RedisNode implements Caller {
+  readonly #names: SettingNames;
+  readonly #link: Link;
+  #hooks: Hooks;
+  /** Where the server is; of several, where the connection was made last. */
+  #at: Address;
+  #client: Redis | undefined;
+  #connecting: Promise<Redis> | undefined;
+  #trouble: Error | undefined;
+  #pinned: { readonly stream: Redis['stream']; readonly caller: Caller } | undefined;
+  #dropped: { readonly stream: Redis['stream']; readonly ended: Promise<void> } | undefined;
+  #closed = false;
+  readonly #inFlight = new InFlight(() => this.#hooks.slow);
+  /** It is a node of a cluster. */
+  sharded = false;
+
+  /** Does not connect yet. `names` are those of the settings, for errors. */
+  constructor(address: Address, names: SettingNames, hooks: Hooks = {}) {
+    this.#at = address;
+    this.#names = names;
+    this.#hooks = hooks;
+    this.#link = new Link(names);
+  }
+
+  get address(): string {
+    return this.#at.shown;
+  }
+
+  /** Where the server is; of several, where the connection was made last. */
+  get at(): Address {
+    return this.#at;
+  }
+
+  get connected(): boolean {
+    return this.#client?.status === 'ready' && this.#client.stream.writable;
+  }
+
+  /** From now on this is a node of a cluster, where it is connected now. */
+  becomeNode(hooks: Pick<Hooks, 'refused' | 'slow'>): void {
+    this.#hooks = hooks;
+    this.sharded = true;
+  }
+
+  /**
+   * Connects now instead of on the first call. Throws within 6 s: `unreachable`; `refused` or `config` if Redis rejects
+   * the connection; `config` if the server is not Redis, or a file for TLS cannot be used.
+   */
+  async connect(): Promise<void> {
+    await this.#ready();
+  }
+
+  async #ready(): Promise<Redis> {
+    if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
+    if (this.#client?.status === 'ready') return this.#client;
+    this.#connecting ??= this.#open().finally(() => {
+      this.#connecting = undefined;
+    });
+    return this.#connecting;
+  }
+
+  async #open(): Promise<Redis> {
+    const isFirst = !this.#client;
+    if (!this.#client) {
+      this.#client = await makeClient(this.#at, 'delayq', this.#link);
+      // The cause of a failed connection is emitted here; connect() does not reject with it.
+      this.#client.on('error', (error: Error) => {
+        this.#trouble ??= error;
+      });
+    }
+    const { locate, verify, patient, opened } = this.#hooks;
+    const client = this.#client;
+    const by = performance.now() + DEADLINE_MS;
+    for (;;) {
+      const servers = locate ? await locate() : [this.#at];
+      const failures: DelayqError[] = [];
+      for (const [i, address] of servers.entries()) {
+        const left = by - performance.now();
+        if (i > 0 && left <= 0) break;
+        try {
+          await this.#openAt(client, address, Math.max(LEAST_MS, left / (servers.length - i)), verify);
+          if (isFirst) opened?.();
+          return client;
+        } catch (error) {
+          failures.push(error as DelayqError);
+        }
+      }
+      const failure = failures.find((error) => !isPassing(error)) ?? noneReached(failures, servers, this.#names);
+      if (!patient || !isPassing(failure) || performance.now() + LOCATE_AGAIN_MS > by) throw failure;
+      await sleep(LOCATE_AGAIN_MS);
+    }
+  }
+
+  async #openAt(client: Redis, address: Address, limitMs: number, verify: Hooks['verify']): Promise<void> {
+    this.#at = address;
+    this.#trouble = undefined;
+    let timer: NodeJS.Timeout | undefined;
+    let isOver = false;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' })), limitMs);
+    });
+    const join = async () => {
+      await this.#link.prepare(address);
+      if (isOver || this.#closed) throw new Error('Connection is closed.');
+      await client.connect();
+      // A failed SELECT is only an event, but continuing would write to another database.
+      if (this.#trouble) throw this.#trouble;
+      if (isForeign(this.#link.greeting)) throw new Error('not a reply of Redis');
+      await verify?.((command, ...args) => this.#send(client, command, args));
+    };
+    try {
+      const joined = join();
+      joined.catch(() => {});
+      await Promise.race([joined, late]);
+    } catch (error) {
+      isOver = true;
+      // The next attempt cannot start before this one has ended.
+      await this.#drop(client);
+      const cause = this.#trouble ?? (error as Error);
+      if (cause instanceof DelayqError) throw cause;
+      const code = (cause as NodeJS.ErrnoException).code;
+      if (code === undefined && /^(ERR|[A-Z]{5,}) /.test(cause.message)) {
+        throw errorFromReply(withoutLogin(cause, address.options), this.address, this.#names);
+      }
+      throw unconnected(cause, address, this.#names, this.#link);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * Sends one command and returns its reply. Throws `unreachable` if there is no connection (nothing was sent),
+   * `unknown` if it was sent and no reply arrived in time, and another code for an error reply of Redis.
+   */
+  async call(command: string, ...args: Arg[]): Promise<Reply> {
+    return this.#send(await this.#writable(), command, args, this.#hooks.refused);
+  }
+
+  /** Like {@link call}, by a time of the monotonic clock, ms. Waits `patienceMs` for a connection. `asking`: for ASK. */
+  async callBy(
+    by: number,
+    command: string,
+    args: readonly Arg[],
+    { asking = false, patienceMs = DEADLINE_MS } = {},
+  ): Promise<Reply> {
+    const client = await this.#within(Math.min(by, performance.now() + patienceMs), this.#writable());
+    return this.#send(client, command, args, undefined, by, asking);
+  }
+
+  async #within<T>(by: number, connection: Promise<T>): Promise<T> {
+    if (this.connected) return connection;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const end = () => reject(this.#lost('unreachable', 'there was no connection in time'));
+      timer = setTimeout(end, Math.max(1, by - performance.now()));
+    });
+    try {
+      return await Promise.race([connection, late]);
+    } finally {
+      clearTimeout(timer);
+      connection.catch(() => {});
+    }
+  }
+
+  /**
+   * Returns the current connection, connecting if necessary: the same object until the connection is lost, but for
+   * `asking` (as ASK requires). Its calls throw what {@link RedisNode.call} throws, and `unreachable` after the loss.
+   * They never use a new connection, on which WAIT would not cover what was written on this one.
+   */
+  async pin({ asking = false, patienceMs = 2 * DEADLINE_MS } = {}): Promise<Caller> {
+    const client = await this.#within(performance.now() + patienceMs, this.#writable());
+    // A reconnect keeps the client, but not its stream.
+    const { stream } = client;
+    if (!asking && this.#pinned?.stream === stream) return this.#pinned.caller;
+    const call = async (command: string, ...args: Arg[]) => {
+      if (client.stream !== stream || !stream.writable) throw this.#lost('unreachable', 'the connection was closed');
+      return this.#send(client, command, args, undefined, undefined, asking);
+    };
+    const caller = { address: this.address, sharded: this.sharded, call };
+    if (!asking) this.#pinned = { stream, caller };
+    return caller;
+  }
+
+  async #writable(): Promise<Redis> {
+    const client = await this.#ready();
+    if (client.stream.writable) return client;
+    // The connection is broken, but ioredis has not noticed yet. Nothing was sent, so a new connection can be used.
+    await this.#drop(client);
+    return this.#ready();
+  }
+
+  /** Closes the current connection: what has no reply yet fails with `unknown`, the next call makes a new one. */
+  async drop(): Promise<void> {
+    if (this.#client) await this.#drop(this.#client);
+  }
+
+  /**
+   * Closes the current stream of `client` without waiting for the peer, which may be frozen. Does so only once, however
+   * many calls have failed on it, because each time would leave a listener behind.
+   */
+  async #drop(client: Redis): Promise<void> {
+    const { stream } = client;
+    if (client.status === 'wait' || client.status === 'end') return;
+    if (this.#dropped?.stream !== stream) {
+      const ended = new Promise<void>((resolve) => {
+        client.once('end', resolve).disconnect();
+        stream.destroy();
+      });
+      this.#dropped = { stream, ended };
+    }
+    await this.#dropped.ended;
+  }
+
+  async #send(
+    client: Redis,
+    command: string,
+    args: readonly Arg[],
+    refused?: Hooks['refused'],
+    by?: number,
+    asking = false,
+  ): Promise<Reply> {
+    if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
+      const next = 'use a client of your own for it';
+      throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });
+    }
+    const call = newCall(command, args, by);
+    this.#inFlight.add(call);
+    try {
+      if (asking) (client.sendCommand(newCall('ASKING', [], by)) as Promise<unknown>).catch(() => {});
+      return (await client.sendCommand(call)) as Reply;
+    } catch (thrown) {
+      const error = this.#failed(client, thrown as Error);
+      if (refused && ELSEWHERE.has(wordOf(error))) return refused({ error, command, args, by: call.by });
+      throw error;
+    } finally {
+      this.#inFlight.delete(call);
+    }
+  }
+
+  #failed(client: Redis, error: Error): DelayqError {
+    if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
+      return errorFromReply(withoutLogin(error, this.#at.options), this.address, this.#names);
+    }
+    // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
+    const sent = !/isn't writeable/.test(error.message);
+    const late = /timed out/.test(error.message);
+    this.#drop(client);
+    const why = late ? `no answer within ${DEADLINE_MS / 1000} s` : connectionFault(this.#trouble ?? error);
+    return this.#lost(sent ? 'unknown' : 'unreachable', why, error);
+  }
+
+  #lost(code: 'unknown' | 'unreachable', why: string, cause?: Error): DelayqError {
+    const next = 'check that Redis is up, then repeat';
+    return new DelayqError(code, `lost the connection to Redis at ${this.address}`, { why, next, cause });
+  }
+
+  /** Subscribes to channels of this server, where it is then. `heard` is called with each message. */
+  subscribe(channels: readonly string[], heard: Heard): Subscription {
+    const where = async () => {
+      if (this.#hooks.locate) await this.#ready();
+      return this.#at;
+    };
+    return new Subscription(where(), this.#names, channels, heard, this.sharded);
+  }
+
+  /** Closes the connection. Calls that have no reply yet fail with `unknown`. */
+  close(): void {
+    this.#closed = true;
+    this.#client?.disconnect();
+  }
+}

@@ -1,0 +1,243 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDelayqError } from '../model/errors.js';
+import { type Address, addressAt } from '../net/address.js';
+import type { Arg, Caller, Reply } from '../net/call.js';
+import { DEADLINE_MS, type SettingNames, wordOf } from '../net/errors.js';
+import { SLOW_MS } from '../net/in-flight.js';
+import { type Hooks, RedisNode, type Refused } from '../net/node.js';
+import type { Place } from '../net/url.js';
+import { slotOf, slotOfKey } from './slots.js';
+
+/** Pauses before a call is sent again where nobody could execute it, ms. The last one repeats. */
+const PAUSES_MS = [10, 20, 50, 100, 200];
+
+/** So many redirects are followed without a pause. */
+const FREE_REDIRECTS = 2;
+
+/** How long a node may take to show its map of the cluster before another one is asked as well, ms. */
+const STAGGER_MS = 200;
+
+/** Words of replies to calls that were not executed, and may be after a pause. */
+const LATER = new Set(['TRYAGAIN', 'CLUSTERDOWN', 'LOADING', 'MASTERDOWN', 'READONLY']);
+
+/** Where one call goes, while it is tried. */
+interface Route {
+  slot: number | undefined;
+  readonly by: number;
+  /** The next attempt goes to this node, after ASKING: ASK is about one attempt. */
+  ask: RedisNode | undefined;
+  /** A node that could not be reached. */
+  avoid?: RedisNode;
+  attempts: number;
+}
+
+/** The nodes that serve a range of slots. */
+interface Range {
+  readonly from: number;
+  readonly to: number;
+  readonly node: RedisNode;
+}
+
+/**
+ * A Redis Cluster: sends each call to the node that owns the slot of its key. It learns owners from MOVED, and from the
+ * map of another node when one is slow or cannot be reached.
+ *
+ * Only what was certainly not executed is sent again, and only within the time limit of the call. A lost reply is
+ * `unknown`, as on one server. Redirects as in
+ * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
+ */
+export class Cluster {
+  readonly #address: Address;
+  readonly #names: SettingNames;
+  readonly #hooks: Pick<Hooks, 'refused'>;
+  /** By host and port. */
+  readonly #nodes = new Map<string, RedisNode>();
+  /** Keys of the nodes that were given: they stay known when the cluster does not mention them. */
+  readonly #seeds: ReadonlySet<string>;
+  /** Owners by slot, from MOVED or looked up in the map. */
+  readonly #owners = new Map<number, RedisNode>();
+  #map: readonly Range[] = [];
+  #learning: Promise<void> | undefined;
+  #closed = false;
+
+  /** `first`: a node that is connected. `seeds`: other nodes that may be asked. `refused`: what `first` was made with. */
+  constructor(address: Address, names: SettingNames, first: RedisNode, refused: Hooks['refused']) {
+    this.#address = address;
+    this.#names = names;
+    this.#hooks = { refused };
+    const { host = '', port = 0 } = first.at.options;
+    this.#nodes.set(keyOf({ host, port }), first);
+    first.becomeNode(this.#hooksOf(first));
+    for (const place of address.several?.places ?? []) this.#nodeAt(place);
+    this.#seeds = new Set(this.#nodes.keys());
+  }
+
+  async call(command: string, args: readonly Arg[]): Promise<Reply> {
+    const route = { slot: slotOf(command, args), by: performance.now() + DEADLINE_MS, ask: undefined, attempts: 0 };
+    return this.#follow(route, (node) => this.#send(node, route, command, args));
+  }
+
+  /** Sends a call again that `node` has refused. */
+  async resend(node: RedisNode, { error, command, args, by }: Refused): Promise<Reply> {
+    const route: Route = { slot: slotOf(command, args), by, ask: undefined, attempts: 0 };
+    await this.#learn(error, node, route);
+    return this.#follow(route, (to) => this.#send(to, route, command, args));
+  }
+
+  /** Runs `act` on one connection of the owner of `key`: again while its first call was refused. */
+  async pinned<T>(key: string, act: (caller: Caller) => Promise<T>): Promise<T> {
+    const route: Route = { slot: slotOfKey(key), by: performance.now() + DEADLINE_MS, ask: undefined, attempts: 0 };
+    return this.#follow(route, async (node) => {
+      const asking = route.ask === node;
+      return act(await node.pin({ asking, patienceMs: SLOW_MS }));
+    });
+  }
+
+  #send(node: RedisNode, { by, ask }: Route, command: string, args: readonly Arg[]): Promise<Reply> {
+    return node.callBy(by, command, args, { asking: ask === node, patienceMs: SLOW_MS });
+  }
+
+  async #follow<T>(route: Route, attempt: (node: RedisNode) => Promise<T>): Promise<T> {
+    for (;;) {
+      const node = route.ask ?? this.#ownerOf(route);
+      try {
+        return await attempt(node);
+      } catch (error) {
+        await this.#learn(error, node, route);
+      }
+    }
+  }
+
+  /** Learns from an error where a call is to be sent next, and when. Throws it if the call may have been executed. */
+  async #learn(error: unknown, node: RedisNode, route: Route): Promise<void> {
+    route.ask = undefined;
+    route.attempts += 1;
+    const word = wordOf(error);
+    const isUnreachable = isDelayqError(error, 'unreachable');
+    if (word === 'MOVED' || word === 'ASK') {
+      const [, slot = '', host = '', port = ''] = /^\w+ (\d+) (.*):(\d+)/.exec((error as { why: string }).why) ?? [];
+      // Without a host it is that of the node which answered.
+      const to = this.#nodeAt({ host: host || (node.at.options.host as string), port: Number(port) });
+      route.slot = Number(slot);
+      if (word === 'ASK') route.ask = to;
+      else this.#owners.set(route.slot, to);
+      if (route.attempts <= FREE_REDIRECTS) return;
+    } else if (word === 'READONLY') void node.drop();
+    else if (!LATER.has(word) && !isUnreachable) throw error;
+    const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
+    if (this.#closed || performance.now() + pause > route.by) throw error;
+    if (isUnreachable || word === 'READONLY') {
+      route.avoid = node;
+      await this.#readMap(node);
+    }
+    await sleep(pause);
+    if (performance.now() > route.by) throw error;
+  }
+
+  /** The owner of a slot, as far as is known. Whoever is asked instead will tell. */
+  #ownerOf({ slot, avoid }: Route): RedisNode {
+    if (slot !== undefined) {
+      const known = this.#owners.get(slot) ?? this.#map.find(({ from, to }) => slot >= from && slot <= to)?.node;
+      if (known) {
+        this.#owners.set(slot, known);
+        return known;
+      }
+    }
+    return this.#byHealth(avoid)[0] as RedisNode;
+  }
+
+  /** All nodes that are known: those with a connection first, `last` at the end. */
+  #byHealth(last?: RedisNode): RedisNode[] {
+    const rank = (node: RedisNode) => (node === last ? 2 : node.connected ? 0 : 1);
+    return [...this.#nodes.values()].sort((one, other) => rank(one) - rank(other));
+  }
+
+  #nodeAt(place: Place): RedisNode {
+    const key = keyOf(place);
+    let node = this.#nodes.get(key);
+    if (!node) {
+      node = new RedisNode(addressAt(this.#address, place), this.#names);
+      node.becomeNode(this.#hooksOf(node));
+      if (this.#closed) node.close();
+      this.#nodes.set(key, node);
+    }
+    return node;
+  }
+
+  #hooksOf(node: RedisNode): Pick<Hooks, 'refused' | 'slow'> {
+    const slow = async () => {
+      await this.#readMap(node);
+      // Another node has taken its place. What waits for an answer of this one need not wait longer.
+      if (this.#map.length > 0 && !this.#map.some((range) => range.node === node)) void node.drop();
+    };
+    return { ...this.#hooks, slow };
+  }
+
+  /** Reads the map of the cluster from any node, of which `doubted` is the last to be asked. Never throws. */
+  async #readMap(doubted?: RedisNode): Promise<void> {
+    this.#learning ??= this.#askForMap(doubted).finally(() => {
+      this.#learning = undefined;
+    });
+    await this.#learning;
+  }
+
+  async #askForMap(doubted?: RedisNode): Promise<void> {
+    let isOver = false;
+    const ask = async (node: RedisNode, n: number) => {
+      await sleep(n * STAGGER_MS);
+      if (isOver || this.#closed) throw new Error('not needed');
+      const by = performance.now() + SLOW_MS;
+      const reply = await node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS });
+      if (!isOver) this.#take(reply as Reply[][], node);
+      isOver = true;
+    };
+    const asked = this.#byHealth(doubted);
+    // The node in doubt would tell its own view, if it answers at all.
+    await Promise.any(asked.filter((node) => node !== doubted || asked.length === 1).map(ask)).catch(() => {});
+  }
+
+  #take(reply: readonly Reply[][], teller: RedisNode): void {
+    this.#owners.clear();
+    this.#map = reply.map(([from, to, owner]) => ({
+      from: Number(from),
+      to: Number(to),
+      node: this.#nodeAt(placeOf(owner as Reply[], teller)),
+    }));
+    // Replicas are the next owners: they can also show the map when all owners of now are gone.
+    const mentioned = new Set(
+      reply.flatMap(([, , ...nodes]) => nodes.map((node) => this.#nodeAt(placeOf(node as Reply[], teller)))),
+    );
+    for (const [key, node] of this.#nodes) {
+      if (mentioned.has(node) || node.connected || this.#seeds.has(key)) continue;
+      node.close();
+      this.#nodes.delete(key);
+    }
+  }
+
+  /** The nodes that own slots, after a look at the map. */
+  async owners(): Promise<RedisNode[]> {
+    await this.#readMap();
+    return [...new Set(this.#map.map(({ node }) => node))];
+  }
+
+  /** The owner of the slot of `key`, as far as is known. */
+  ownerOf(key: string): RedisNode {
+    return this.#ownerOf({ slot: slotOfKey(key), by: 0, ask: undefined, attempts: 0 });
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const node of this.#nodes.values()) node.close();
+  }
+}
+
+const keyOf = ({ host, port }: Place) => `${host}:${port}`;
+
+/** The place of a node in the reply of CLUSTER SLOTS. Without a host it is that of the node which replied. */
+function placeOf([host, port, , more]: readonly Reply[], teller: RedisNode): Place {
+  const preferred = String(host ?? '');
+  const pairs = (more as Reply[] | undefined)?.map(String) ?? [];
+  // It prefers a host name, and has none.
+  const known = preferred === '?' ? pairs[pairs.indexOf('ip') + 1] : preferred;
+  return { host: known || (teller.at.options.host as string), port: Number(port) };
+}

@@ -1,0 +1,171 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import { printable } from '../model/text.js';
+import { type Address, addressAt, type Several } from '../net/address.js';
+import type { Caller, Reply } from '../net/call.js';
+import { DEADLINE_MS, type SettingNames } from '../net/errors.js';
+import { noneReached } from '../net/faults.js';
+import { RedisNode } from '../net/node.js';
+import type { Subscription } from '../net/subscription.js';
+
+/** How long to wait for further Sentinels after the first has answered, ms. */
+const GRACE_MS = 100;
+
+/** How often lost subscriptions are made again, ms. Also: when the first is made, so that short runs need none. */
+const LISTEN_MS = 1_000;
+
+/** Where the primary is, as one Sentinel sees it. */
+interface Sighting {
+  readonly host: string;
+  readonly port: number;
+  /** Each failover has a higher one. */
+  readonly epoch: number;
+}
+
+/**
+ * Sentinels that know where the primary is: asked before each connection, and listened to, so that a demoted primary
+ * is left at once. As https://redis.io/docs/latest/develop/reference/sentinel-clients/ says.
+ */
+export class Sentinels {
+  readonly name: string;
+  /** The Sentinels. */
+  readonly nodes: readonly RedisNode[];
+  readonly #address: Address;
+  readonly #names: SettingNames;
+  readonly #moved: () => void;
+  readonly #subscriptions = new Map<RedisNode, Subscription>();
+  #found: Address | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `moved` is called when another server has become the primary. */
+  constructor(address: Address, names: SettingNames, moved: () => void) {
+    const { places, sentinel } = address.several as Several;
+    const { name = '', username, password } = sentinel ?? {};
+    const login = { ...address, options: { username, password } };
+    this.name = name;
+    this.nodes = places.map((place) => new RedisNode(addressAt(login, place), names));
+    this.#address = address;
+    this.#names = names;
+    this.#moved = moved;
+  }
+
+  /**
+   * Returns where the primary is: of what the Sentinels say, the latest. Throws `unreachable` if none answers, `config`
+   * if none knows the name.
+   */
+  async locate(): Promise<Address> {
+    const found = await this.#ask();
+    const { options, tls } = this.#address;
+    const { db } = options;
+    const at = addressAt({ ...this.#address, options, tls }, found);
+    this.#found = db ? { ...at, shown: `${at.shown}/${db}` } : at;
+    this.#timer ??= setInterval(() => this.#listen(), LISTEN_MS).unref();
+    return this.#found;
+  }
+
+  async #ask(): Promise<Sighting> {
+    const by = performance.now() + DEADLINE_MS;
+    const seen: Sighting[] = [];
+    const failures: DelayqError[] = [];
+    const asked = this.nodes.map((node) =>
+      this.#sightingOf(node, by).then(
+        (one) => seen.push(one),
+        (error: DelayqError) => failures.push(error),
+      ),
+    );
+    const all = Promise.all(asked);
+    await Promise.race([all, this.#firstOf(asked, seen)]);
+    const [latest] = seen.sort((one, other) => other.epoch - one.epoch);
+    if (latest) return latest;
+    const telling = failures.find((error) => !isDelayqError(error, 'unreachable', 'unknown'));
+    throw (
+      telling ??
+      noneReached(
+        failures,
+        this.nodes.map(({ at }) => at),
+        this.#names,
+      )
+    );
+  }
+
+  /** Resolves some time after the first has answered. */
+  async #firstOf(asked: readonly Promise<unknown>[], seen: readonly Sighting[]): Promise<void> {
+    await new Promise<void>((resolve) => {
+      for (const one of asked) one.then(() => seen.length > 0 && setTimeout(resolve, GRACE_MS).unref());
+    });
+  }
+
+  async #sightingOf(node: RedisNode, by: number): Promise<Sighting> {
+    const ask = (...args: string[]) => node.callBy(by, 'SENTINEL', args);
+    try {
+      const [place, state] = await Promise.all([
+        ask('GET-MASTER-ADDR-BY-NAME', this.name),
+        // A user may lack permission for it.
+        ask('MASTER', this.name).catch(() => []),
+      ]);
+      if (!Array.isArray(place)) throw await this.#stranger(node, ask);
+      const [host, port] = place.map(String) as [string, string];
+      const fields = (state as Reply[]).map(String);
+      return { host, port: Number(port), epoch: Number(fields[fields.indexOf('config-epoch') + 1]) || 0 };
+    } catch (error) {
+      if (!isDelayqError(error) || !/unknown command/i.test(error.why ?? '')) throw error;
+      throw new DelayqError('config', `the server at ${node.address} is not a Sentinel`, {
+        why: 'it does not know the command SENTINEL',
+        next: `give the port of a Sentinel (usually 26379), or connect to Redis itself with redis://, with ${this.#names.url}`,
+        cause: error,
+      });
+    }
+  }
+
+  /** The error for a name that a Sentinel does not know. */
+  async #stranger(node: RedisNode, ask: (...args: string[]) => Promise<Reply>): Promise<DelayqError> {
+    const masters = ((await ask('MASTERS').catch(() => [])) as Reply[][]).map((fields) => {
+      const words = fields.map(String);
+      return printable(words[words.indexOf('name') + 1] ?? '', 60);
+    });
+    const others = masters.length > 0 ? `it knows ${masters.join(', ')}` : 'it knows none';
+    return new DelayqError(
+      'config',
+      `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`,
+      {
+        why: others,
+        next: `correct the name after the / of the URL, with ${this.#names.url}`,
+      },
+    );
+  }
+
+  /** Checks that a new connection leads to a primary. Throws `temporary` if it does not, or not yet. */
+  async verify(ask: Caller['call']): Promise<void> {
+    const [role] = (await ask('ROLE')) as Reply[];
+    if (String(role) === 'master') return;
+    throw new DelayqError('temporary', `Redis at ${this.#found?.shown} is no primary`, {
+      why: `its role is ${role}, while the Sentinels name it for ${printable(this.name, 60)}`,
+      next: 'wait until the failover is over, then repeat',
+    });
+  }
+
+  /** Listens to each Sentinel that is not listened to. */
+  #listen(): void {
+    for (const node of this.nodes) {
+      if (this.#subscriptions.get(node)?.alive) continue;
+      const heard = (_: string, message: string) => {
+        if (message.startsWith(`${this.name} `)) this.#moved();
+      };
+      const subscription = node.subscribe(['+switch-master'], heard);
+      this.#subscriptions.set(node, subscription);
+      // What happened before it was heard.
+      subscription.ready.then(() => this.#compare()).catch(() => {});
+    }
+  }
+
+  async #compare(): Promise<void> {
+    const { host, port } = await this.#ask();
+    const { options } = this.#found as Address;
+    if (host !== options.host || port !== options.port) this.#moved();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    for (const subscription of this.#subscriptions.values()) subscription.close();
+    for (const node of this.nodes) node.close();
+  }
+}
