@@ -57,7 +57,7 @@ export type {
 } from './model/job.js';
 export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
 export type { Settings, SettingsChange } from './model/settings.js';
-export type { ConnectOptions, TlsOptions } from './net/url.js';
+export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
 export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';

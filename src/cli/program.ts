@@ -19,7 +19,8 @@ export async function programOf(
     .enablePositionalOptions()
     .description('The delay queue for people who already run Redis and live in a shell.')
     .version(DELAYQ_VERSION, '-V, --version', 'print the version')
-    .configureHelp({ subcommandTerm: (command) => command.name() });
+    // One long option must not push all words to the right.
+    .configureHelp({ subcommandTerm: (command) => command.name(), padWidth: () => '--tls-servername <name>'.length });
   for (const [group, commands] of Object.entries(COMMANDS)) {
     program.commandsGroup(`${group}:`);
     for (const [name, summary] of Object.entries(commands)) {

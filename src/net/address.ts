@@ -23,6 +23,14 @@ const checkSettings = keysOf<ConnectOptions>('connect()', {
   cluster: '',
   sentinel: 'sentinels',
 });
+const checkNode = keysOf<Place>('a node', { host: 'hostname address server url', port: '' });
+const checkSentinel = keysOf<SentinelOptions>('sentinel', {
+  name: 'masterName sentinelMasterId service',
+  nodes: 'hosts servers sentinels',
+  username: 'user',
+  password: 'pass auth',
+  passwordFile: 'file',
+});
 const checkTlsSettings = keysOf<TlsOptions>('tls', {
   ca: 'cacert',
   cert: 'certificate',
@@ -47,21 +55,27 @@ export interface Several {
   /** `any`: one server or a cluster. */
   readonly kind: 'any' | 'cluster' | 'sentinel';
   /** Of Sentinels: the name of the primary, and their login. */
-  readonly sentinel?: Pick<SentinelOptions, 'name' | 'username' | 'password'> | undefined;
+  readonly sentinel?: Omit<SentinelOptions, 'nodes'> | undefined;
 }
 
 /** The address of one server: with the login and the TLS settings of `address`. */
 export function addressAt({ options, tls }: Address, { host, port }: Place): Address {
-  return { options: { ...options, host, port, path: undefined }, tls, shown: shownAt(host, port, tls !== undefined) };
+  const shown = `${tls ? 'rediss' : 'redis'}://${placeText({ host, port })}`;
+  return { options: { ...options, host, port, path: undefined }, tls, shown };
 }
 
-const shownAt = (host: string, port: number, tls: boolean) =>
-  `${tls ? 'rediss' : 'redis'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
+const placeText = ({ host, port }: Place) => `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** Reads a URL or options. Throws `usage` if they are invalid, without repeating a value that may be a secret. */
 export function addressOf(given: string | ConnectOptions, names: SettingNames): Address {
-  const { tls: wanted, ...rest } = typeof given === 'string' ? parseUrl(given) : checked(given);
-  const { path, host = '127.0.0.1', port = 6379, db = 0 } = rest;
+  const {
+    tls: wanted,
+    nodes,
+    cluster,
+    sentinel,
+    ...rest
+  } = typeof given === 'string' ? parseUrl(given) : checked(given);
+  const { path, db = 0 } = rest;
   const tls = wanted === true ? {} : wanted || undefined;
   if (path !== undefined) return { options: rest, tls, shown: `unix://${path}${db ? `?db=${db}` : ''}` };
   for (const [name, other] of [
@@ -74,12 +88,34 @@ export function addressOf(given: string | ConnectOptions, names: SettingNames): 
       next: `give the other one as well, with ${names[other]}`,
     });
   }
-  const place = shownAt(host, port, tls !== undefined);
-  return { options: { ...rest, host, port }, tls, shown: `${place}${db ? `/${db}` : ''}` };
+  if (cluster && db !== 0) {
+    throw new DelayqError('usage', `cannot use database ${db} of a cluster`, {
+      why: 'a Redis Cluster has only database 0',
+      next: 'omit the number of the database; another prefix keeps queues apart as well',
+    });
+  }
+  const places = (sentinel?.nodes ?? nodes ?? [rest]).map((node) => ({
+    host: node.host ?? '127.0.0.1',
+    port: node.port ?? (sentinel ? 26379 : 6379),
+  }));
+  const kind = sentinel ? 'sentinel' : cluster ? 'cluster' : 'any';
+  const scheme = `redis${tls ? 's' : ''}${kind === 'any' ? '' : `+${kind}`}`;
+  const shown = [
+    `${scheme}://${places.map(placeText).join(',')}`,
+    ...(sentinel ? [encodeURIComponent(sentinel.name)] : []),
+    ...(db ? [db] : []),
+  ].join('/');
+  const isOne = kind === 'any' && places.length === 1;
+  return {
+    options: { ...rest, ...(places[0] as Place) },
+    tls,
+    shown,
+    several: isOne ? undefined : { places, kind, sentinel },
+  };
 }
 
 function checked(given: ConnectOptions): ConnectOptions {
-  const bad = (why: string, next: string) => new DelayqError('usage', 'cannot connect with this', { why, next });
+  const bad: Bad = (why, next) => new DelayqError('usage', 'cannot connect with this', { why, next });
   const isClient = typeof (given as { sendCommand?: unknown } | null)?.sendCommand === 'function';
   if (isClient) {
     throw bad(
@@ -91,30 +127,82 @@ function checked(given: ConnectOptions): ConnectOptions {
     throw bad('it is neither a URL as text nor an object with options', "write 'redis://host:6379' or { host, port }");
   }
   checkSettings(given);
-  const { port, db, path, tls } = given;
-  for (const name of ['host', 'path', 'username', 'password'] as const) {
-    if (given[name] === undefined || (typeof given[name] === 'string' && (given[name] || name === 'password')))
-      continue;
-    throw bad(`${name} is not text, or empty`, `give ${name} as text, or omit it`);
+  for (const [name, others] of EXCLUSIONS) {
+    const found = others.filter((other) => isGiven(given[name]) && isGiven(given[other]));
+    if (found.length > 0)
+      throw bad(`${name} excludes ${others.join(', ')}`, `omit ${name}, or omit ${found.join(', ')}`);
   }
-  if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65535)) {
-    throw bad('port is not a whole number from 1 to 65535', 'give it as a number such as 6379');
-  }
+  const { db, path, tls, nodes, cluster, sentinel } = given;
+  checkTexts(given, ['path', 'username', 'password'], bad);
+  checkPlace(given, bad);
   if (db !== undefined && !(Number.isInteger(db) && db >= 0 && db <= 99_999)) {
     throw bad('db is not the number of a database', 'give it as a number such as 0');
-  }
-  if (/[/@?#\s]/.test(given.host ?? '')) {
-    throw bad('host contains more than the name of a host', 'give the URL as text instead, or only the name');
   }
   if (path !== undefined && !path.startsWith('/')) {
     throw bad('path is not absolute', 'give the whole path of the Unix socket, such as /run/redis.sock');
   }
-  if (path !== undefined && (given.host ?? port ?? (tls || undefined)) !== undefined) {
-    throw bad('path excludes host, port and tls', 'omit path to connect to a host');
+  if (cluster !== undefined && typeof cluster !== 'boolean') {
+    throw bad('cluster is neither true nor false', 'write cluster: true, and the nodes as nodes');
   }
+  if (nodes !== undefined) checkNodes(nodes, 'nodes', bad);
+  if (sentinel !== undefined) checkSentinels(sentinel, bad);
   if (tls !== undefined && typeof tls !== 'boolean') checkTls(tls, bad);
   // Of a user without a password, an empty one must be sent.
   return given.username === undefined ? given : { ...given, password: given.password ?? '' };
+}
+
+/** Settings that cannot be given with others. */
+const EXCLUSIONS: readonly (readonly [keyof ConnectOptions, readonly (keyof ConnectOptions)[]])[] = [
+  ['path', ['host', 'port', 'tls', 'nodes', 'cluster', 'sentinel']],
+  ['sentinel', ['host', 'port', 'nodes', 'cluster']],
+  ['nodes', ['host', 'port']],
+];
+
+const isGiven = (value: unknown) => value !== undefined && value !== false;
+
+type Bad = (why: string, next: string) => DelayqError;
+
+/** Checks that each of `names` is text if it is given. Only a password may be empty. */
+function checkTexts<T extends object>(given: T, names: readonly (keyof T & string)[], bad: Bad, within = ''): void {
+  for (const name of names) {
+    const value: unknown = given[name];
+    if (value === undefined || (typeof value === 'string' && (value || name === 'password'))) continue;
+    throw bad(`${within}${name} is not text, or empty`, `give ${name} as text, or omit it`);
+  }
+}
+
+function checkPlace(given: { host?: string | undefined; port?: number | undefined }, bad: Bad): void {
+  const { host, port } = given;
+  checkTexts(given, ['host'], bad);
+  if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65535)) {
+    throw bad('port is not a whole number from 1 to 65535', 'give it as a number such as 6379');
+  }
+  if (/[/@?#,\s]/.test(host ?? '')) {
+    throw bad('host contains more than the name of a host', 'give the URL as text instead, or only the name');
+  }
+}
+
+function checkNodes(nodes: ConnectOptions['nodes'], name: string, bad: Bad): void {
+  if (!Array.isArray(nodes) || nodes.length === 0) {
+    throw bad(`${name} is not an array, or empty`, "write it as [{ host: 'h1', port: 7000 }]");
+  }
+  for (const node of nodes) {
+    checkNode(node);
+    if (node.host === undefined) throw bad(`one of ${name} has no host`, "write it as { host: 'h1', port: 7000 }");
+    checkPlace(node, bad);
+  }
+}
+
+function checkSentinels(sentinel: SentinelOptions, bad: Bad): void {
+  checkSentinel(sentinel);
+  checkTexts(sentinel, ['name', 'username', 'password', 'passwordFile'], bad, 'sentinel.');
+  if (sentinel.name === undefined) {
+    throw bad('sentinel has no name', "give what the Sentinels call the primary, such as name: 'mymaster'");
+  }
+  if (sentinel.password !== undefined && sentinel.passwordFile !== undefined) {
+    throw bad('sentinel.password excludes passwordFile', 'omit one of them');
+  }
+  checkNodes(sentinel.nodes, 'sentinel.nodes', bad);
 }
 
 /** Of an object of a class, such as a URL, no setting would be found, and the default address be used. */
@@ -124,7 +212,7 @@ function isPlain(given: unknown): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-function checkTls(tls: TlsOptions, bad: (why: string, next: string) => DelayqError): void {
+function checkTls(tls: TlsOptions, bad: Bad): void {
   if (typeof tls !== 'object' || tls === null) throw bad('tls is neither true nor an object', 'write tls: true');
   checkTlsSettings(tls);
   for (const name of TLS_SETTINGS) {

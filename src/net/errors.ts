@@ -26,7 +26,7 @@ export const LIBRARY_NAMES: SettingNames = {
   key: 'tls.key',
   servername: 'tls.servername',
   sentinelUser: 'sentinel.username',
-  sentinelPassword: 'sentinel.password',
+  sentinelPassword: 'sentinel.password or passwordFile',
 };
 
 /** What to do about an error of Redis, by its first word. An unknown word means a bug in delayq. */

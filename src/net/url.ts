@@ -55,68 +55,107 @@ export interface SentinelOptions {
   /** The login of the Sentinels, which is not that of Redis. Default: none. */
   username?: string | undefined;
   password?: string | undefined;
+  /** A file that holds the password, instead of `password`: read at each connection. */
+  passwordFile?: string | undefined;
 }
 
 /** Parameters of a URL that are settings of TLS. */
 export const TLS_SETTINGS = ['ca', 'cert', 'key', 'servername'] as const;
 
+/** Parameters of a URL of Sentinels, and what they set. */
+const SENTINEL_SETTINGS = { 'sentinel-user': 'username', 'sentinel-password-file': 'passwordFile' } as const;
+
 /**
- * Parses a Redis URL: `redis://`, `rediss://` or `unix://`, with optional user, password and database (a number as the
- * path, or `?db=` for a socket). `rediss://` may have the parameters ca, cert, key (paths) and servername. A password
- * may contain any character unescaped, except %, which begins an escape; in parameters % and @ must be escaped. Throws
- * `usage` without repeating the URL, because it may contain a password.
+ * Parses a Redis URL: `redis://`, `rediss://` (TLS) or `unix://`, with optional user, password and database (a number as
+ * the path, or `?db=` for a socket). Several hosts are separated by commas; `redis+cluster://` needs a cluster, and
+ * `redis+sentinel://` names Sentinels, with the name of the primary before the database, as `?sentinelMasterId=` or as a
+ * fragment. With TLS it may have the parameters ca, cert, key (paths) and servername, with Sentinels sentinel-user and
+ * sentinel-password-file. A password may contain any character unescaped, except %, which begins an escape; in
+ * parameters % and @ must be escaped. Throws `usage` without repeating the URL, because it may contain a password.
  */
 export function parseUrl(text: string): ConnectOptions {
+  const [begin = '', secure, kind] = /^(?:redis(s?)(?:[+-](cluster|sentinel))?|unix):\/\//i.exec(text) ?? [];
+  const isSocket = secure === undefined;
+  const ofSentinels = kind?.toLowerCase() === 'sentinel';
   const bad = (why: string) =>
     new DelayqError('usage', 'the Redis URL cannot be read', {
       why,
-      next: 'write it as redis://host:6379/0 (user:password@ goes before the host), rediss://… or unix:///path/to/redis.sock',
+      next: ofSentinels
+        ? 'write it as redis+sentinel://host:26379,host2:26379/NAME/0 (user:password@ of Redis goes before the first host)'
+        : 'write it as redis://host:6379/0 (user:password@ goes before the host), rediss://…, redis://host1:7000,host2:7001, redis+sentinel://host:26379/NAME or unix:///path/to/redis.sock',
     });
-  const scheme = /^(rediss?|unix):\/\//i.exec(text)?.[1]?.toLowerCase();
-  if (scheme === undefined) throw bad('it does not begin with redis://, rediss:// or unix://');
-  const login = loginOf(text, scheme.length + 3);
-  const rest = text.slice(scheme.length + 3 + login.length).replace(/^@/, '');
-  const [, host = '', path = '', query = ''] = /^([^/?]*)(\/[^?]*)?(?:\?(.*))?$/s.exec(rest) as string[];
+  if (begin === '')
+    throw bad('it does not begin with redis://, rediss://, redis+cluster://, redis+sentinel:// or unix://');
+  const login = loginOf(text, begin.length);
+  // Such as me:pw@h1,me:pw@h2: with any other second login, the first one and its host could be a password.
+  if (/^(.*:.+)@.*,(?:[a-z+-]+:\/\/)?\1$/s.test(login))
+    throw bad('its login is repeated; write it once, before the first host');
+  const after = text.slice(begin.length + login.length).replace(/^@/, '');
+  const [, rest = '', fragment = ''] = (ofSentinels ? /^([^#]*)(?:#(.*))?$/s : /^(.*)$/s).exec(after) as string[];
+  const [, hosts = '', path = '', query = ''] = /^([^/?]*)(\/[^?]*)?(?:\?(.*))?$/s.exec(rest) as string[];
   const options: ConnectOptions = {};
   // In a query, + would mean a space.
   const params = new URLSearchParams(query.replaceAll('+', '%2B'));
+  const steps = path.split('/').slice(1);
+  let name = '';
   try {
     if (login) {
       const [user = '', ...password] = login.split(':');
       if (user !== '') options.username = decodeURIComponent(user);
       options.password = decodeURIComponent(password.join(':'));
     }
-    if (scheme === 'unix') options.path = decodeURIComponent(path);
+    if (isSocket) options.path = decodeURIComponent(path);
     decodeURIComponent(query);
+    if (ofSentinels) name = params.get('sentinelMasterId') || decodeURIComponent(fragment || (steps.shift() ?? ''));
   } catch {
     throw bad('it contains a % that does not begin an escape; write % as %25');
   }
-  let db = params.get('db') ?? '';
-  if (scheme === 'unix') {
-    if (host !== '' || path === '') throw bad('a socket needs an absolute path: unix:///path');
+  const db = (!isSocket && steps.join('/')) || (params.get('db') ?? '');
+  if (isSocket) {
+    if (hosts !== '' || path === '') throw bad('a socket needs an absolute path: unix:///path');
   } else {
-    const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]]*))(?::(\d+))?$/i.exec(host);
-    const port = Number(at?.[3] ?? 6379);
-    if (!at || port < 1 || port > 65535) throw bad('its host or port is invalid');
-    options.host = at[1] ?? (at[2] || '127.0.0.1');
-    options.port = port;
-    if (path.length > 1) db = path.slice(1);
+    const nodes = placesOf(hosts, ofSentinels ? 26379 : 6379);
+    if (!nodes) throw bad('its host or port is invalid');
+    if (ofSentinels) options.sentinel = { name, nodes };
+    else if (nodes.length === 1) Object.assign(options, nodes[0]);
+    else options.nodes = nodes;
+    if (kind && !ofSentinels) options.cluster = true;
+    if (ofSentinels && name === '') throw bad('it does not say what the Sentinels call the primary');
   }
   const tls: TlsOptions = {};
   for (const [name, value] of params) {
     const setting = TLS_SETTINGS.find((known) => known === name);
-    if (setting && scheme !== 'rediss') throw bad('only rediss:// has the parameters ca, cert, key and servername');
-    if (setting && value === '') throw bad(`its parameter ${setting} is empty`);
+    const ofSentinel =
+      Object.hasOwn(SENTINEL_SETTINGS, name) && SENTINEL_SETTINGS[name as keyof typeof SENTINEL_SETTINGS];
+    if (setting && !secure) throw bad('only rediss:// has the parameters ca, cert, key and servername');
+    if (ofSentinel && !ofSentinels) throw bad(`only redis+sentinel:// has the parameter ${name}`);
+    if ((setting || ofSentinel) && value === '') throw bad(`its parameter ${name} is empty`);
     if (setting) tls[setting] = value;
+    else if (ofSentinel) Object.assign(options.sentinel as SentinelOptions, { [ofSentinel]: value });
     // Does not repeat the name: it may be a misplaced password.
-    else if (name !== 'db') throw bad('it has a parameter other than db, ca, cert, key and servername');
+    else if (name !== 'db' && !(ofSentinels && name === 'sentinelMasterId')) {
+      const others = ofSentinels ? `, ${Object.keys(SENTINEL_SETTINGS).join(', ')}` : '';
+      throw bad(`it has a parameter other than db, ca, cert, key, servername${others}`);
+    }
   }
-  if (scheme === 'rediss') options.tls = tls;
+  if (secure) options.tls = tls;
   if (db !== '') {
     if (!/^\d{1,5}$/.test(db)) throw bad('its database is not a number');
     options.db = Number(db);
   }
   return options;
+}
+
+/** Reads hosts that are separated by commas, each with an optional port. Returns undefined if one is invalid. */
+function placesOf(hosts: string, defaultPort: number): Place[] | undefined {
+  const list = hosts.split(',');
+  const places = list.map((text) => {
+    const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]\s]*))(?::(\d+))?$/i.exec(text);
+    const port = Number(at?.[3] ?? defaultPort);
+    if (!at || port < 1 || port > 65535 || (text === '' && list.length > 1)) return undefined;
+    return { host: at[1] ?? (at[2] || '127.0.0.1'), port };
+  });
+  return places.includes(undefined) ? undefined : (places as Place[]);
 }
 
 /** The URL `text` without its user and password. */
@@ -127,7 +166,7 @@ export function withoutLogin(text: string): string {
 
 /**
  * Returns user and password of the URL whose :// ends at `at`: everything up to the last @ of `text`, because neither
- * host nor database contains one. The path of a socket may, so there the login ends at an @ before a path.
+ * hosts nor database contain one. The path of a socket may, so there the login ends at an @ before a path.
  */
 function loginOf(text: string, at: number): string {
   const socket = /unix:..$/i.test(text.slice(Math.max(0, at - 7), at));
@@ -137,11 +176,13 @@ function loginOf(text: string, at: number): string {
 
 /** Whether `text` contains a Redis URL with a user or a password. */
 export function hasLogin(text: string): boolean {
-  return [...text.matchAll(/(?:rediss?|unix):\/\//gi)].some((begin) => loginOf(text, begin.index + begin[0].length));
+  return [...text.matchAll(/(?:rediss?(?:[+-](?:cluster|sentinel))?|unix):\/\//gi)].some((begin) =>
+    loginOf(text, begin.index + begin[0].length),
+  );
 }
 
 /** Precedes a login, also in a mistyped URL. */
-const BEGIN = /:\/\/|(?<=\b(?:rediss?|unix)):?\/{1,2}/gi;
+const BEGIN = /:\/\/|(?<=\b(?:rediss?(?:[+-](?:cluster|sentinel))?|unix)):?\/{1,2}/gi;
 
 /** A port, not the beginning of a password. */
 const PORT = /^\d{1,5}(?![^\s/?#"',;:.)\]}\\\u2026])/;

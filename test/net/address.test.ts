@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { Connection, type ConnectOptions, connect, Queue } from '../../src/index.js';
-import { addressOf } from '../../src/net/address.js';
+import { addressAt, addressOf } from '../../src/net/address.js';
 import { LIBRARY_NAMES } from '../../src/net/errors.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { freshName, redisUrl } from '../support/redis.js';
@@ -46,6 +46,21 @@ describe('connect() with options', () => {
     [{ host: 'h', port: 1, db: 2, password: 's3cret', tls: true }, 'rediss://h:1/2'],
     [{ tls: false }, 'redis://127.0.0.1:6379'],
     [{ path: '/run/r', db: 2, tls: false }, 'unix:///run/r?db=2'],
+    [{ nodes: [{ host: 'h' }], cluster: false }, 'redis://h:6379'],
+    [
+      { nodes: [{ host: 'h1' }, { host: '::1', port: 7001 }], db: 2, password: 's3cret' },
+      'redis://h1:6379,[::1]:7001/2',
+    ],
+    [{ port: 7000, cluster: true }, 'redis+cluster://127.0.0.1:7000'],
+    [{ nodes: [{ host: 'h' }], cluster: true, tls: { ca: 'c' } }, 'rediss+cluster://h:6379'],
+    [
+      {
+        sentinel: { name: 'a/b', nodes: [{ host: 's' }, { host: 't', port: 1 }], password: 's3cret' },
+        db: 3,
+        tls: true,
+      },
+      'rediss+sentinel://s:26379,t:1/a%2Fb/3',
+    ],
   ])('%j means %s', (options, shown) => {
     expect(addressOf(options, LIBRARY_NAMES).shown).toBe(shown);
     expect(new Connection(options).address).toBe(shown);
@@ -63,6 +78,34 @@ describe('connect() with options', () => {
     [{ path: 'run/s3cret' }, 'not absolute', '/run/redis.sock'],
     [{ path: '/run/r', port: 1 }, 'path excludes', 'omit'],
     [{ path: '/run/r', tls: {} }, 'path excludes', 'omit'],
+    [{ path: '/run/r', cluster: true }, 'path excludes', 'omit path, or omit cluster'],
+    [{ host: 'h', nodes: [{ host: 'h1' }] }, 'nodes excludes', 'omit nodes, or omit host'],
+    [{ host: 'h1,h2' }, 'more than the name', 'URL'],
+    [{ cluster: 'yes' }, 'cluster is neither', 'cluster: true'],
+    [{ cluster: true, db: 1 }, 'only database 0', 'another prefix'],
+    ['redis+cluster://:s3cret@h1,h2/1', 'only database 0', 'another prefix'],
+    [{ nodes: [] }, 'nodes is not an array, or empty', "host: 'h1'"],
+    [{ nodes: 'h1,h2' }, 'nodes is not an array', "host: 'h1'"],
+    [{ nodes: ['me:s3cret@h1'] }, 'a node must be an object', 'host, port'],
+    [{ nodes: [{ host: 'h1', prot: 7000 }] }, 'a node has no option "prot"', 'did you mean port?'],
+    [{ nodes: [{ host: 'h1', password: 's3cret' }] }, 'a node has no option "password"', 'leave it out'],
+    [{ nodes: [{ port: 7000 }] }, 'one of nodes has no host', "host: 'h1'"],
+    [{ nodes: [{ host: 'me:s3cret@h1' }] }, 'more than the name', 'URL'],
+    [{ nodes: [{ host: 'h1', port: 0 }] }, 'port is not', '6379'],
+    [{ sentinel: {} }, 'sentinel has no name', 'mymaster'],
+    [{ sentinel: 'mymaster' }, 'sentinel must be an object', 'name, nodes'],
+    [{ sentinel: { name: 'm' } }, 'sentinel.nodes is not an array', "host: 'h1'"],
+    [{ sentinel: { name: '', nodes: [{ host: 's' }] } }, 'sentinel.name is not text', 'omit'],
+    [{ sentinel: { nmae: 'm' } }, 'sentinel has no option "nmae"', 'did you mean name?'],
+    [{ sentinel: { name: 'm', nodes: [{ host: 's', db: 1 }] } }, 'a node has no option "db"', 'leave'],
+    [{ sentinel: { name: 'm', nodes: [{ host: 's' }], password: 5 } }, 'sentinel.password is not text', 'text'],
+    [
+      { sentinel: { name: 'm', nodes: [{ host: 's' }], password: 's3cret', passwordFile: '/f' } },
+      'sentinel.password excludes passwordFile',
+      'omit one',
+    ],
+    [{ sentinel: { name: 'm', nodes: [{ host: 's' }] }, cluster: true }, 'sentinel excludes', 'omit cluster'],
+    [{ sentinel: { name: 'm', nodes: [{ host: 's' }] }, host: 'h' }, 'sentinel excludes', 'or omit host'],
     [{ tls: 'yes' }, 'tls is neither', 'tls: true'],
     [{ tls: { ca: 5 } }, 'tls.ca is not', 'path'],
     [{ tls: { key: '/k' } }, 'key for TLS is given alone', 'tls.cert'],
@@ -76,6 +119,22 @@ describe('connect() with options', () => {
     expect(error).toMatchObject({ code: 'usage', next: expect.stringContaining(next) });
     expect(`${error.message}: ${error.why}`).toContain(why);
     expect(`${error.message} ${error.why} ${error.next}`).not.toContain('s3cret');
+  });
+
+  it('asks one server as ever, and knows the others of a list with the same login', () => {
+    expect(addressOf('redis://h:7000/2', LIBRARY_NAMES).several).toBeUndefined();
+    const list = addressOf('rediss://me:pw@h1:7000,h2/2', LIBRARY_NAMES);
+    const places = [
+      { host: 'h1', port: 7000 },
+      { host: 'h2', port: 6379 },
+    ];
+    expect(list).toMatchObject({ options: { ...places[0], username: 'me' }, several: { kind: 'any', places } });
+    expect(addressAt(list, { host: '::1', port: 1 })).toEqual({
+      options: { host: '::1', port: 1, path: undefined, username: 'me', password: 'pw', db: 2 },
+      tls: {},
+      shown: 'rediss://[::1]:1',
+    });
+    expect(addressOf('redis+cluster://h', LIBRARY_NAMES).several).toMatchObject({ kind: 'cluster' });
   });
 
   it('refuses a client of another library, because its settings may send a script twice', async () => {

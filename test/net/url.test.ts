@@ -12,6 +12,8 @@ const password = fc
   })
   .map((text) => text.replaceAll('%', '%25'));
 
+const at = (host: string, port: number) => ({ host, port });
+
 describe('a Redis URL', () => {
   it.each([
     ['redis://localhost', { host: 'localhost', port: 6379 }, 'redis://localhost:6379'],
@@ -38,6 +40,50 @@ describe('a Redis URL', () => {
       { path: '/run/redis.sock', db: 2, password: 'pw' },
       'unix:///run/redis.sock?db=2',
     ],
+    [
+      'redis://me:p,w@h1:7000,[::1]:7001,h3/2',
+      {
+        nodes: [
+          { host: 'h1', port: 7000 },
+          { host: '::1', port: 7001 },
+          { host: 'h3', port: 6379 },
+        ],
+        ...{ username: 'me', password: 'p,w', db: 2 },
+      },
+      'redis://h1:7000,[::1]:7001,h3:6379/2',
+    ],
+    ['redis+cluster://h:7000/0', { host: 'h', port: 7000, db: 0, cluster: true }, 'redis+cluster://h:7000'],
+    [
+      'rediss+cluster://h1,h2?ca=c',
+      { nodes: [at('h1', 6379), at('h2', 6379)], cluster: true, tls: { ca: 'c' } },
+      'rediss+cluster://h1:6379,h2:6379',
+    ],
+    [
+      'redis+sentinel://:a@b,c/d#e@s1,[::1]:1/my:master/3?sentinel-user=u&sentinel-password-file=/run/p+w',
+      {
+        sentinel: {
+          ...{ name: 'my:master', username: 'u', passwordFile: '/run/p+w' },
+          nodes: [at('s1', 26379), at('::1', 1)],
+        },
+        ...{ password: 'a@b,c/d#e', db: 3 },
+      },
+      'redis+sentinel://s1:26379,[::1]:1/my%3Amaster/3',
+    ],
+    [
+      'rediss+sentinel:///a%2Fb',
+      { sentinel: { name: 'a/b', nodes: [at('127.0.0.1', 26379)] }, tls: {} },
+      'rediss+sentinel://127.0.0.1:26379/a%2Fb',
+    ],
+    [
+      'redis-sentinel://s1:26379,s2:26380/2?sentinelMasterId=m',
+      { sentinel: { name: 'm', nodes: [at('s1', 26379), at('s2', 26380)] }, db: 2 },
+      'redis+sentinel://s1:26379,s2:26380/m/2',
+    ],
+    [
+      'rediss-sentinel://u:p#1@s1/2#m',
+      { sentinel: { name: 'm', nodes: [at('s1', 26379)] }, username: 'u', password: 'p#1', db: 2, tls: {} },
+      'rediss+sentinel://s1:26379/m/2',
+    ],
   ])('%s is parsed, and shown without its password', (url, options, shown) =>
     expect({ options: parseUrl(url), shown: addressOf(url, LIBRARY_NAMES).shown }).toEqual({ options, shown }),
   );
@@ -61,6 +107,27 @@ describe('a Redis URL', () => {
     'rediss://h?ca=',
     'rediss://h?ca=100%',
     'rediss://h?s3cret',
+    'redis://h1,,h2',
+    'redis://h1,h2:x',
+    'redis://h1, h2',
+    'redis://[::1],[::2',
+    'redis://u:s3cret@h1,u:s3cret@h2',
+    'redis://u:s3cret@h1,redis://u:s3cret@h2:1/3',
+    'redis://u:s3cret@h1,u:s3cret@h2,u:s3cret@h3',
+    'redis+cluster://h/x',
+    'redis+cluster://h?sentinelMasterId=m',
+    'redis+proxy://h',
+    'redis://h?sentinel-user=u',
+    'redis://h?sentinelMasterId=m',
+    'redis+sentinel://s1:26379',
+    'redis+sentinel://s1:26379/',
+    'redis-sentinel://s1/m/n',
+    'redis-sentinel://s1?sentinelMasterId=',
+    'redis+sentinel://s1/100%',
+    'redis+sentinel://s1/m?ca=/a.pem',
+    'redis+sentinel://s1/m?sentinel-user=',
+    'redis+sentinel://s1/m?password=s3cret',
+    'rediss+sentinel://s1/m?s3cret',
   ])('%j is rejected without being repeated', (url) => {
     const error = (() => {
       try {
@@ -70,8 +137,9 @@ describe('a Redis URL', () => {
       }
       throw new Error(`${url} was taken`);
     })();
-    expect(error).toMatchObject({ code: 'usage', next: expect.stringContaining('redis://') });
+    expect(error).toMatchObject({ code: 'usage', next: expect.stringMatching(/write it as redis(\+sentinel)?:\/\//) });
     if (url !== '') expect(error.message + error.why).not.toContain(url);
+    expect(error.message + error.why + error.next).not.toContain('s3cret');
   });
 
   it('accepts any characters in a password, and shows none of them (failures 38)', () => {
@@ -81,6 +149,8 @@ describe('a Redis URL', () => {
         for (const [login, place, options] of [
           ['redis', 'h:2/1', { host: 'h', port: 2 }],
           ['unix', '/run/r?db=1', { path: '/run/r' }],
+          ['redis', 'h:2,[::1]:3/1', { host: 'h', port: 2 }],
+          ['rediss+sentinel', 's:2,[::1]:3/m/1', { host: 's', port: 2 }],
         ]) {
           const url = `${login}://${user}:${typed}@${place}`;
           expect(addressOf(url, LIBRARY_NAMES)).toMatchObject({ options: { ...expected, ...(options as object) } });
@@ -93,12 +163,15 @@ describe('a Redis URL', () => {
   });
 });
 
+const SCHEMES = ['redis', 'REDISS', 'redis+cluster', 'rediss+Sentinel', 'redis-sentinel', 'unix', 'https'];
+
 describe('a text that contains a URL (failures 38)', () => {
   it('is shown without user and password, however it is quoted or cut', () => {
     fc.assert(
-      fc.property(password, fc.constantFrom('redis', 'REDISS', 'unix', 'https'), fc.nat(), (typed, scheme, at) => {
-        const url = `${scheme}://me:${typed}@${scheme === 'unix' ? '/run/r' : 'h:1/2'}`;
-        const shown = `${scheme}://…@${scheme === 'unix' ? '/run/r' : 'h:1/2'}`;
+      fc.property(password, fc.constantFrom(...SCHEMES), fc.nat(), (typed, scheme, at) => {
+        const place = scheme === 'unix' ? '/run/r' : 'h1:1,[::1],h3/2';
+        const url = `${scheme}://me:${typed}@${place}`;
+        const shown = `${scheme}://…@${place}`;
         for (const word of [url, `--redsi=${url}`]) {
           const hide = loginHider(['drain', word]);
           const [before] = word.split(url);
@@ -121,6 +194,10 @@ describe('a text that contains a URL (failures 38)', () => {
     ['"redis://user:12pw" cannot name a queue', '"redis://…" cannot name a queue'],
     ['line 1: "redis://me:a b@h:1/2" is not a time', 'line 1: "redis://…@h:1/2" is not a time'],
     ['unix://me:pw', 'unix://…'],
+    ['redis+sentinel://me:pw', 'redis+sentinel://…'],
+    ['rediss+cluster:/me:p@w@h', 'rediss+cluster:/…@h'],
+    ['redis://me:pw@h1:7000,me:pw@h2:7001/0', 'redis://…@h2:7001/0'],
+    ['redis://a:pw@h1,redis://b:pw@h2', 'redis://…@h2'],
   ])('%j is shown without a login that no @ ends, or that has a blank', (text, shown) =>
     expect(loginHider([])(text)).toBe(shown),
   );
@@ -132,6 +209,7 @@ describe('a text that contains a URL (failures 38)', () => {
       'cannot reach Redis at redis://redis.example.com:6379',
       'cannot reach Redis at redis://127.0.0.1:6379: see redis://h:1/2, (redis://h:1) and redis://h:63...',
       'redis://[::1]:6379 and unix:///run/a:b',
+      'redis://h1:7000,h2:7001/2, redis+cluster://h1,h2:7001 and rediss+sentinel://s1:26379,[::1]:26379/mymaster/2',
       'unix:///run/a@b: no such socket',
       'a://b, mail to me@example.com',
       '',

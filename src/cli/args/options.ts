@@ -9,9 +9,8 @@ import {
   parseAt,
   parseDuration,
   printable,
-  type TLS_SETTINGS,
 } from '../../internal.js';
-import type { Context } from '../host/context.js';
+import type { Context, URL_OPTIONS } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
 export const duration = (text: string) => parseDuration(text);
@@ -117,20 +116,22 @@ function nameOfDay(ms: number, now: number, zone: string): string {
   return ahead ?? new Intl.DateTimeFormat('en', { weekday: 'long', timeZone: 'UTC' }).format(day);
 }
 
-/** The settings of TLS, as options: the help of the program shows them, that of each command does not. */
-const TLS: Readonly<Record<(typeof TLS_SETTINGS)[number], readonly [value: string, meaning: string]>> = {
-  ca: ['file', 'CA to trust, for a rediss:// URL (env DELAYQ_TLS_CA)'],
-  cert: ['file', 'client certificate (env DELAYQ_TLS_CERT)'],
-  key: ['file', 'its private key (env DELAYQ_TLS_KEY)'],
-  servername: ['name', 'host name to verify (env DELAYQ_TLS_SERVERNAME)'],
+/** The options that complete a URL: the help of the program shows them, that of each command does not. */
+const OF_URL: Readonly<Record<keyof typeof URL_OPTIONS, readonly [value: string, meaning: string]>> = {
+  'tls-ca': ['file', 'CA to trust, for a rediss:// URL (env DELAYQ_TLS_CA)'],
+  'tls-cert': ['file', 'client certificate (env DELAYQ_TLS_CERT)'],
+  'tls-key': ['file', 'its private key (env DELAYQ_TLS_KEY)'],
+  'tls-servername': ['name', 'host name to verify (env DELAYQ_TLS_SERVERNAME)'],
+  'sentinel-user': ['name', 'user of the Sentinels (env DELAYQ_SENTINEL_USER)'],
+  'sentinel-password-file': ['file', 'file with their password (env DELAYQ_SENTINEL_PASSWORD_FILE)'],
 };
 
 export function addGlobals(command: Command): Command {
   command
     .option('--redis <url>', 'URL of Redis (env DELAYQ_REDIS_URL, REDIS_URL)')
     .option('--prefix <name>', 'prefix of all keys (env DELAYQ_PREFIX)');
-  for (const [name, [value, meaning]] of Object.entries(TLS)) {
-    command.addOption(new Option(`--tls-${name} <${value}>`, meaning).hideHelp(command.name() !== 'delayq'));
+  for (const [name, [value, meaning]] of Object.entries(OF_URL)) {
+    command.addOption(new Option(`--${name} <${value}>`, meaning).hideHelp(command.name() !== 'delayq'));
   }
   return command;
 }

@@ -3,7 +3,7 @@ import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, hasLogin, shellWord } from '../../internal.js';
 import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
-import type { Context, Globals } from '../host/context.js';
+import { type Context, type Globals, URL_OPTIONS } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
 interface Options extends Globals {
@@ -65,7 +65,7 @@ async function crontab(
   const prefix = checkName(context.prefix(options), 'prefix');
   // Parsed here, so that a mistake is reported now and not in a mail.
   context.redis(options);
-  const { tls } = context.place(options);
+  const place = context.place(options);
   const url = context.url(options);
   const secret = hasLogin(url ?? '');
   const path = pathOf(context);
@@ -74,7 +74,10 @@ async function crontab(
     ...(url === undefined || secret ? [] : [`DELAYQ_REDIS_URL=${quoted(url)}`]),
     ...[process.execPath, resolve(process.argv[1] ?? ''), 'drain', '-q'].map(quoted),
     ...(prefix === DEFAULT_PREFIX ? [] : ['--prefix', prefix]),
-    ...Object.entries(tls ?? {}).flatMap(([name, value]) => [`--tls-${name}`, quoted(value)]),
+    ...Object.entries(URL_OPTIONS).flatMap(([name, [part, setting]]) => {
+      const value = (place[part] as Record<string, string> | undefined)?.[setting];
+      return value === undefined ? [] : [`--${name}`, quoted(value)];
+    }),
     ...(options.for === undefined ? [] : ['--for', exactDuration(options.for)]),
     ...[queues, '--', programOf(context, name), ...rest].map(quoted),
   ];

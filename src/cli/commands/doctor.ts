@@ -13,7 +13,7 @@ import {
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import { isAgreed, requireTerminal } from '../bulk/confirm.js';
-import type { Context, Globals } from '../host/context.js';
+import { type Context, type Globals, URL_OPTIONS, urlOption } from '../host/context.js';
 import {
   colours,
   document,
@@ -160,13 +160,13 @@ class Report {
 }
 
 /** delayq with the options of this command line that lead to the queues, for the commands it suggests. */
-function commandWith({ redis, prefix, tlsCa, tlsCert, tlsKey, tlsServername }: Options): string {
-  const tls = { 'tls-ca': tlsCa, 'tls-cert': tlsCert, 'tls-key': tlsKey, 'tls-servername': tlsServername };
+function commandWith(options: Options): string {
   // A key may be given as text, not as a path.
   const shown = (value: string) => (hasLogin(value) || value.includes('\n') ? '…' : value);
-  const words = Object.entries({ redis, prefix, ...tls }).flatMap(([name, value]) =>
-    value === undefined ? [] : [`--${name} ${shellWord(shown(value))}`],
-  );
+  const words = ['redis', 'prefix', ...Object.keys(URL_OPTIONS)].flatMap((name) => {
+    const value = urlOption(options, name);
+    return value === undefined ? [] : [`--${name} ${shellWord(shown(value))}`];
+  });
   return ['delayq', ...words].join(' ');
 }
 

@@ -77,7 +77,7 @@ function cursorAfter(program: Command, before: readonly string[]) {
 
 function keep(given: Given, option: Option, value: string): void {
   const name = option.attributeName();
-  if (/^(redis|prefix|tls[A-Z].*)$/.test(name)) given[name] = value;
+  if (/^(redis|prefix|(tls|sentinel)[A-Z].*)$/.test(name)) given[name] = value;
 }
 
 function commandOf(program: Command, name: string): Command {

@@ -11,23 +11,20 @@ import {
   parseUrl,
   type SettingNames,
   systemZone,
-  TLS_SETTINGS,
-  type TlsOptions,
   withoutLogin,
   type worst,
 } from '../../internal.js';
 import { cannotWrite, openStdout, readerGone } from './stdout.js';
 
-interface TlsGlobals {
+export interface Globals {
+  readonly redis?: string;
+  readonly prefix?: string;
   readonly tlsCa?: string;
   readonly tlsCert?: string;
   readonly tlsKey?: string;
   readonly tlsServername?: string;
-}
-
-export interface Globals extends TlsGlobals {
-  readonly redis?: string;
-  readonly prefix?: string;
+  readonly sentinelUser?: string;
+  readonly sentinelPasswordFile?: string;
   readonly json?: boolean;
 }
 
@@ -57,6 +54,26 @@ const NAMES: SettingNames = {
   sentinelUser: '--sentinel-user or DELAYQ_SENTINEL_USER',
   sentinelPassword: '--sentinel-password-file or DELAYQ_SENTINEL_PASSWORD_FILE',
 };
+
+/** The options that complete a URL, and which setting each is. Those of one part need a URL that has this part. */
+export const URL_OPTIONS = {
+  'tls-ca': ['tls', 'ca'],
+  'tls-cert': ['tls', 'cert'],
+  'tls-key': ['tls', 'key'],
+  'tls-servername': ['tls', 'servername'],
+  'sentinel-user': ['sentinel', 'username'],
+  'sentinel-password-file': ['sentinel', 'passwordFile'],
+} as const;
+
+const NEEDED = {
+  tls: ['rediss://', 'redis:// and unix:// connect without TLS'],
+  sentinel: ['redis+sentinel://', 'any other URL names no Sentinels'],
+} as const;
+
+/** The value of an option that completes a URL, as it was given on the command line. */
+export function urlOption(options: Globals, name: string): string | undefined {
+  return options[name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase()) as keyof Omit<Globals, 'json'>];
+}
 
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
 const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
@@ -116,25 +133,26 @@ export class Context {
   }
 
   /**
-   * Where Redis is: --redis, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. For TLS the options --tls-… come
-   * first, then the parameters of the URL, then the variables. Throws `usage` or `config` if something is invalid.
+   * Where Redis is: --redis, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. For TLS and Sentinels the options
+   * come first, then the parameters of the URL, then the variables. Throws `usage` or `config` if something is invalid.
    */
   place(options: Globals): ConnectOptions {
     const place = this.#parsed(options);
-    const settings = (find: (name: string) => string | undefined) =>
-      Object.fromEntries(TLS_SETTINGS.map((name) => [name, find(name)]).filter(([, value]) => value !== undefined));
-    const given = settings((name) => options[`tls${name[0]?.toUpperCase()}${name.slice(1)}` as keyof TlsGlobals]);
-    if (place.tls) {
-      // Where TLS is not used, the variables may be meant for another server.
-      const fromEnv = settings((name) => this.env[`DELAYQ_TLS_${name.toUpperCase()}`] || undefined);
-      return { ...place, tls: { ...fromEnv, ...(place.tls as TlsOptions), ...given } };
+    for (const [name, [part, setting]] of Object.entries(URL_OPTIONS)) {
+      const given = urlOption(options, name);
+      const ofUrl = place[part] as Record<string, unknown> | undefined;
+      if (ofUrl) {
+        // The variables of a part that the URL does not have may be meant for another server.
+        const fromEnv = this.env[`DELAYQ_${name.toUpperCase().replaceAll('-', '_')}`] || undefined;
+        const value = given ?? ofUrl[setting] ?? fromEnv;
+        if (value !== undefined) ofUrl[setting] = value;
+      } else if (given !== undefined) {
+        const [scheme, why] = NEEDED[part];
+        const next = `set such a URL with ${NAMES.url}, or omit --${name}`;
+        throw new DelayqError('usage', `--${name} needs a URL that begins with ${scheme}`, { why, next });
+      }
     }
-    const [name] = Object.keys(given);
-    if (name === undefined) return place;
-    throw new DelayqError('usage', `--tls-${name} needs a URL that begins with rediss://`, {
-      why: 'redis:// and unix:// connect without TLS',
-      next: `set such a URL with ${NAMES.url}, or omit --tls-${name}`,
-    });
+    return place;
   }
 
   #parsed(options: Globals): ConnectOptions {
