@@ -29,15 +29,20 @@ export const LIBRARY_NAMES: SettingNames = {
   sentinelPassword: 'sentinel.password or passwordFile',
 };
 
+const MOVING = 'the cluster is moving slots: try again';
+
 /** What to do about an error of Redis, by its first word. An unknown word means a bug in delayq. */
 const TEMPORARY: Record<string, string> = {
   LOADING: 'wait until Redis has loaded its data, then try again',
   BUSY: 'another script blocks Redis: wait, or stop it with SCRIPT KILL',
-  READONLY: 'this is a replica: connect to the primary',
+  READONLY:
+    'this is a replica: connect to the primary, or let it be found, with redis+sentinel://host:26379/NAME or, if it is a cluster, redis+cluster://host:6379',
   MASTERDOWN: 'this replica has lost its primary: connect to the primary',
   OOM: 'Redis is out of memory, nothing was changed: drain or cancel jobs, or raise maxmemory',
   CLUSTERDOWN: 'wait until the cluster serves all its slots again',
-  TRYAGAIN: 'the cluster is moving slots: try again',
+  TRYAGAIN: MOVING,
+  MOVED: MOVING,
+  ASK: MOVING,
   NOREPLICAS: 'Redis requires more replicas than are connected (min-replicas-to-write)',
   MISCONF: 'Redis cannot save its data to disk: check its log',
   UNBLOCKED: 'the role of this server has changed: try again',
@@ -47,14 +52,11 @@ const REFUSED: Record<string, string> = {
   NOPERM: "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
   DENIED: "Redis runs in protected mode: set a password, or bind it to this client's network",
 };
-const OTHER_NODE =
-  'this node of a Redis Cluster does not serve the slot of this queue: connect to a server that is not clustered';
 const CONFIG: Record<string, string> = {
   LAYOUT: 'install a newer delayq on this machine',
   WRONGTYPE: 'other software uses this key: rename it, or choose another prefix',
-  MOVED: OTHER_NODE,
-  ASK: OTHER_NODE,
-  CROSSSLOT: 'this Redis Cluster does not keep the keys of a queue together',
+  CROSSSLOT:
+    'on a cluster all keys of a call must share a {tag}, as those of a queue do: check the command, if it is your own, or the proxy before Redis',
   NOPROTO: 'use Redis 6.2 or newer, or Valkey',
 };
 
@@ -63,7 +65,9 @@ export function withoutLogin(error: Error, login: { username?: string | undefine
   for (const secret of [login.password, login.username]) {
     const isQuoted = secret && (secret.length > 5 || /unknown .*command/i.test(error.message));
     if (!isQuoted || !error.message.includes(secret)) continue;
-    error.message = error.message.replaceAll(secret, '…');
+    // Not in the words before what it quotes, by which the error is known.
+    const [known = ''] = /^.*?unknown .*?command/i.exec(error.message) ?? [];
+    error.message = known + error.message.slice(known.length).replaceAll(secret, '…');
     error.stack = error.message;
   }
   return error;
@@ -94,8 +98,15 @@ export function errorFromReply(error: Error, address: string, names: SettingName
   if (/user executing the script/.test(text)) return make('refused', REFUSED.NOPERM);
   if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text)) return make('refused', REFUSED.WRONGPASS);
   if (CONFIG[word]) return make('config', CONFIG[word]);
-  if (/DB index|unknown command|unknown Redis command/i.test(text)) {
-    return make('config', 'check the number of the database, and that Redis is 6.2 or newer');
+  if (/DB index/.test(text)) return make('config', 'check the number of the database');
+  if (/SELECT is not allowed in cluster mode/.test(text)) {
+    const next = 'omit the number of the database, such as /1; another prefix (--prefix) keeps queues apart as well';
+    return make('config', next, `a Redis Cluster has only database 0: ${text}`);
+  }
+  if (/unknown command|unknown Redis command/i.test(text)) {
+    const next =
+      'check that this is Redis 6.2 or newer, and no Sentinel: those are named as redis+sentinel://host:26379/NAME';
+    return make('config', next);
   }
   return new DelayqError('internal', `Redis at ${address} did not understand a call`, {
     why: text,

@@ -45,6 +45,17 @@ async function expectNone(runs: readonly Run[]): Promise<void> {
 describe('a password of any characters is never printed (failures 33, 38)', () => {
   let last = 0;
   const url = (scheme = 'redis') => `${scheme}://me:${passwords[last++ % passwords.length]}@127.0.0.1:1/3`;
+  /** URLs of several servers, and mistakes in them: a login before each, a name that is missing. */
+  const lists = [
+    () => `${url()},h2:2/1`.replace('1/3,', '1,'),
+    () => url('redis+cluster'),
+    () => url('rediss+sentinel'),
+    () => url('redis+sentinel').replace('/3', ',[::1]:2/mymaster/3'),
+    () => `${url('redis-sentinel')}?sentinelMasterId=m`,
+    () => `${url('redis+sentinel')}#m`,
+    () => `${url().replace('/3', '')},${url().slice('redis://'.length)}`,
+    () => `${url('redis+cluster').replace('/3', '')},${url('redis+cluster')}`,
+  ];
 
   it('whatever its URL was typed for: a queue, an id, a command', async () => {
     const places = [
@@ -91,6 +102,13 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
         return place === undefined ? [[...args, '--redis', url('rediss')]] : [args, { ...none, [place]: url() }];
       }),
       ...passwords.map(() => [['crontab', '--redis', url(), 'q', '--', 'cat']] as const),
+      ...lists.flatMap((list): Run[] => [
+        [['inspect', '--redis', list()]],
+        [['inspect'], { DELAYQ_REDIS_URL: list() }],
+        [['enqueue', list(), 'x']],
+        [['doctor', '--reddis', list()]],
+        [['crontab', '--redis', list(), 'q', '--', 'cat']],
+      ]),
     ]);
   }, 60_000);
 
@@ -102,6 +120,19 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
       ...tls.map(
         (name): Run => [['inspect'], { [`DELAYQ_TLS_${name.toUpperCase()}`]: url(), DELAYQ_REDIS_URL: 'rediss://h' }],
       ),
+      ...['user', 'password-file'].flatMap((name): Run[] => {
+        const variable = `DELAYQ_SENTINEL_${name.toUpperCase().replace('-', '_')}`;
+        const sentinels = 'redis+sentinel://127.0.0.1:1/m';
+        return [
+          [['inspect', `--sentinel-${name}`, url(), '--redis', sentinels]],
+          [['inspect', `--sentinel-${name}`, url(), '--redis', url()]],
+          [['inspect'], { [variable]: url(), DELAYQ_REDIS_URL: sentinels }],
+          // The password itself instead of a path.
+          ...passwords
+            .filter((password) => name !== 'user' && !password.includes('\n'))
+            .map((password): Run => [['inspect'], { [variable]: password, DELAYQ_REDIS_URL: sentinels }]),
+        ];
+      }),
       // What stands after an @ is the host.
       ...passwords
         .filter((password) => !password.includes('@'))
@@ -131,7 +162,11 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
         '~*',
         '&*',
       );
-      const [scheme, place] = password.length % 2 ? ['redis', `127.0.0.1:${server.port}`] : ['unix', server.socket];
+      const [scheme, place] = [
+        ['redis', `127.0.0.1:${server.port}`],
+        ['unix', server.socket],
+        ['redis', `127.0.0.1:${server.port},localhost:${server.port}`],
+      ][password.length % 3] as [string, string];
       const env = { DELAYQ_REDIS_URL: `${scheme}://me:${password}@${place}`, DEBUG: 'ioredis:*' };
       await server.admin.zadd(key(name, 'pending'), 1, 'a');
       await server.admin.hset(key(name, 'payload'), 'a', '1');

@@ -1,11 +1,16 @@
+import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { Connection, connect, Queue } from '../../src/index.js';
-import { during } from '../support/afterwards.js';
+import { errorFromReply, LIBRARY_NAMES, withoutLogin } from '../../src/net/errors.js';
+import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
 import { commands, unwaiting } from '../support/commands.js';
 import { admin, freshName, key } from '../support/redis.js';
 import { freePort, Server } from '../support/server.js';
+import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
 const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.start(options));
@@ -171,13 +176,52 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
     await expectAll(own, unwaiting(), 75, /LOADING/);
   });
 
-  it('CLUSTERDOWN: exit 75', async () => {
+  it('CLUSTERDOWN: exit 75 · a database of a cluster other than 0: exit 78', async () => {
     const own = await server({ tcp: true, args: ['--cluster-enabled', 'yes'] });
-    const args = [
-      ['enqueue', 'q', '1'],
-      ['drain', 'q'],
-    ];
-    await expectAll(own, args, 75, /CLUSTERDOWN/);
+    await expectAll(
+      own,
+      [
+        ['enqueue', 'q', '1'],
+        ['drain', 'q'],
+      ],
+      75,
+      /CLUSTERDOWN/,
+    );
+    await expectAll(
+      { url: `${own.tcpUrl}/1` },
+      commands(),
+      78,
+      /has only database 0: .*\n {2}next: .*such as \/1.*prefix/,
+    );
+  });
+
+  it('the port of a Sentinel: exit 78, and how Sentinels are named', async () => {
+    const port = await freePort();
+    const config = join(temporaryDirectory(), 'sentinel.conf');
+    writeFileSync(config, `port ${port}\nbind 127.0.0.1\n`);
+    const sentinel = spawn('redis-server', [config, '--sentinel'], { stdio: 'ignore' });
+    afterwards(() => sentinel.kill('SIGKILL'));
+    await until(async () => (await delayq(['inspect'], via(`redis://127.0.0.1:${port}`))).code !== 69);
+    for (const url of [`redis://127.0.0.1:${port}`, `redis://127.0.0.1:${port}/1`])
+      await expectAll({ url }, unwaiting(), 78, /unknown command.*\n {2}next: .* redis\+sentinel:\/\/host:26379\/NAME/);
+  });
+
+  it('an unknown command is known by its words, whatever letters the login has', () => {
+    const reply = new Error("ERR unknown command 'select', with args beginning with: 'm' 'u'");
+    const { message } = withoutLogin(reply, { username: 'm', password: 'u' });
+    expect(message).toBe("ERR unknown command 'select', with args beginning with: '…' '…'");
+    expect(errorFromReply(new Error(message), 'redis://h:1', LIBRARY_NAMES)).toMatchObject({ code: 'config' });
+  });
+
+  it.each([
+    ['MOVED 866 127.0.0.1:7001', 'temporary', 'moving slots'],
+    ['ASK 866 127.0.0.1:7001', 'temporary', 'moving slots'],
+    ['TRYAGAIN Multiple keys request during rehashing of slot', 'temporary', 'moving slots'],
+    ["READONLY You can't write against a read only replica.", 'temporary', 'redis+sentinel://host:26379/NAME'],
+    ["CROSSSLOT Keys in request don't hash to the same slot", 'config', '{tag}'],
+  ])('%s of a cluster is %s', (reply, code, next) => {
+    const error = errorFromReply(new Error(reply), 'redis://h:1', LIBRARY_NAMES);
+    expect(error).toMatchObject({ code, why: reply, next: expect.stringContaining(next) });
   });
 
   it('a key of the wrong type: exit 78, and the key is named (failures 26)', async () => {

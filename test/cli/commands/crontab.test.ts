@@ -90,6 +90,27 @@ describe('delayq crontab', () => {
     expect(line).toMatch(/ drain -q --prefix mine --for 59s a,b:c -- \/\S*bin\/cat -$/);
   });
 
+  it('carries what is set for TLS and Sentinels: options before parameters of the URL, and those before variables', async () => {
+    const DELAYQ_REDIS_URL = 'rediss+sentinel://s1,s2/m/2?ca=/p.pem&sentinel-user=parameter';
+    const variables = {
+      ...{ DELAYQ_TLS_CA: '/v.pem', DELAYQ_TLS_SERVERNAME: 'variable' },
+      ...{ DELAYQ_SENTINEL_USER: 'variable', DELAYQ_SENTINEL_PASSWORD_FILE: '/run/variable' },
+    };
+    const printed = (args: string[], env: Record<string, string>) =>
+      delayq(['crontab', ...args, 'q', '--', 'cat'], { env: { ...variables, ...env } });
+    const line = linesOf((await printed(['--sentinel-password-file', '/run/50%'], { DELAYQ_REDIS_URL })).stdout).at(-1);
+    const options = `--tls-ca /p.pem --tls-servername variable --sentinel-user parameter --sentinel-password-file`;
+    expect(line).toContain(` -q ${options} /run/50\\% q -- `);
+    // Where they are not used, they may be meant for another server.
+    expect((await printed([], { DELAYQ_REDIS_URL: redisUrl })).stdout).not.toMatch(/--tls|--sentinel/);
+    expect(await printed(['--sentinel-user', 'u'], { DELAYQ_REDIS_URL: redisUrl })).toMatchObject({
+      code: 64,
+      stderr: expect.stringMatching(
+        /^delayq: --sentinel-user needs a URL .* redis\+sentinel:\/\/\n.*\n {2}next: .*omit/,
+      ),
+    });
+  });
+
   it('says nothing of what is as cron and delayq have it anyway', async () => {
     const delayqHere = `${process.execPath} ${process.cwd()}/bin/delayq`;
     const { stdout } = await sh(`cd / && PATH=/usr/bin:/bin ${delayqHere} crontab q -- /bin/true`, {

@@ -153,24 +153,46 @@ describe('delayq drain -- command', () => {
       DELAYQ_REDIS_URL: redisUrl,
       REDIS_URL: 'rediss://user:se%63ret@host:6379/1',
       REDISCLI_AUTH: 'secret',
-      KEPT: 'yes',
+      // A path, as that of a key for TLS: who may read the file decides who knows the password.
+      DELAYQ_SENTINEL_PASSWORD_FILE: '/run/password',
     };
     const { stdout } = await delayq(['drain', queue.name, '--', 'env'], { env });
     expect(stdout).not.toMatch(/se.?cret|REDISCLI_AUTH/);
     expect(linesOf(stdout)).toEqual(
-      expect.arrayContaining(['KEPT=yes', 'REDIS_URL=rediss://host:6379/1', `DELAYQ_REDIS_URL=${redisUrl}`]),
+      expect.arrayContaining([
+        'DELAYQ_SENTINEL_PASSWORD_FILE=/run/password',
+        'REDIS_URL=rediss://host:6379/1',
+        `DELAYQ_REDIS_URL=${redisUrl}`,
+      ]),
     );
   });
 
-  it.each(['redis://:se/cret@host:x', 'redis://host?password=secret', 'sentinel://se%%cret', 'secret'])(
-    'does not pass on REDIS_URL=%s, which it cannot parse (failures 33)',
-    async (REDIS_URL) => {
-      const queue = freshQueue();
-      await queue.enqueue({ payload: 1 });
-      const env = { DELAYQ_REDIS_URL: redisUrl, REDIS_URL, DELAYQ_ID: 'secret', DELAYQ_RECEIPT: 'secret' };
-      expect((await delayq(['drain', '-q', '--pipe', 'env', queue.name], { env })).stdout).not.toMatch(/cret/);
-    },
-  );
+  it.each([
+    ['redis://me:secret@h1:7000,h2', 'redis://h1:7000,h2'],
+    ['rediss+cluster://:se@,cret@h1,[::1]:7001', 'rediss+cluster://h1,[::1]:7001'],
+    ['redis+sentinel://me:se/#cret@s1,s2/m/2?sentinel-user=u', 'redis+sentinel://s1,s2/m/2?sentinel-user=u'],
+    ['redis-sentinel://me:secret@s1?sentinelMasterId=m', 'redis-sentinel://s1?sentinelMasterId=m'],
+  ])('passes on REDIS_URL=%s without its login', async (REDIS_URL, without) => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const env = { DELAYQ_REDIS_URL: redisUrl, REDIS_URL };
+    const { stdout } = await delayq(['drain', '-q', '--pipe', 'env', queue.name], { env });
+    expect(linesOf(stdout)).toContain(`REDIS_URL=${without}`);
+  });
+
+  it.each([
+    'redis://me:secret@h1,me:secret@h2',
+    'redis+sentinel://:secret@s1',
+    'redis://:se/cret@host:x',
+    'redis://host?password=secret',
+    'sentinel://se%%cret',
+    'secret',
+  ])('does not pass on REDIS_URL=%s, which it cannot parse (failures 33)', async (REDIS_URL) => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const env = { DELAYQ_REDIS_URL: redisUrl, REDIS_URL, DELAYQ_ID: 'secret', DELAYQ_RECEIPT: 'secret' };
+    expect((await delayq(['drain', '-q', '--pipe', 'env', queue.name], { env })).stdout).not.toMatch(/cret/);
+  });
 
   it.each([
     [['drain', 'q', './x'], 'the handler must follow --'],
