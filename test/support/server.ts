@@ -17,33 +17,50 @@ export function knowsWaitaof(binary: string): boolean {
   }
 }
 
+/** How to start a server. */
+export interface ServerOptions {
+  /** Whether it listens on a port, too: on `port`, or on any free one. */
+  readonly tcp?: boolean | undefined;
+  readonly port?: number | undefined;
+  /** The address on which it listens. */
+  readonly host?: string | undefined;
+  readonly binary?: string | undefined;
+  readonly args?: readonly string[] | undefined;
+  /** The password that clients need, and that it uses as a replica. */
+  readonly password?: string | undefined;
+  /** A command that runs it elsewhere, such as in a network namespace. It must not fork. */
+  readonly within?: readonly string[] | undefined;
+}
+
 /** A real redis-server for one test: on a socket in a directory of its own, and optionally on a port. */
 export class Server {
   readonly directory: string;
   readonly port: number;
-  readonly #binary: string;
-  readonly #args: string[];
+  readonly host: string;
+  readonly password: string | undefined;
+  readonly #command: readonly string[];
   #process: ChildProcess | undefined;
+  #frozen = false;
   #admin: Redis | undefined;
 
-  private constructor(directory: string, port: number, binary: string, args: string[]) {
+  private constructor(directory: string, port: number, options: ServerOptions) {
+    const { binary = 'redis-server', host = '127.0.0.1', args = [], password, within = [] } = options;
     this.directory = directory;
     this.port = port;
-    this.#binary = binary;
-    this.#args = args;
+    this.host = host;
+    this.password = password;
+    this.#command = [
+      ...[...within, binary, '--port', String(port), '--bind', host, '--unixsocket', this.socket],
+      ...['--dir', directory, '--save', '', '--loglevel', 'warning'],
+      ...(password === undefined ? [] : ['--requirepass', password, '--masterauth', password]),
+      ...args,
+    ];
   }
 
-  static async start({
-    tcp = false,
-    binary = 'redis-server',
-    args = [],
-  }: {
-    tcp?: boolean;
-    binary?: string;
-    args?: string[];
-  } = {}): Promise<Server> {
+  static async start(options: ServerOptions = {}): Promise<Server> {
     const directory = await mkdtemp(join(tmpdir(), 'delayq-test-'));
-    const server = new Server(directory, tcp ? await freePort() : 0, binary, args);
+    const port = options.port ?? (options.tcp ? await freePort() : 0);
+    const server = new Server(directory, port, options);
     await server.run();
     return server;
   }
@@ -53,61 +70,60 @@ export class Server {
   }
 
   get tcpUrl(): string {
-    return `redis://127.0.0.1:${this.port}`;
+    return `redis://${this.host}:${this.port}`;
   }
 
   get socket(): string {
     return join(this.directory, 'redis.sock');
   }
 
+  /** Whether its process runs and is not frozen. */
+  get isAwake(): boolean {
+    return this.#isRunning && !this.#frozen;
+  }
+
+  get #isRunning(): boolean {
+    return this.#process !== undefined && this.#process.exitCode === null && this.#process.signalCode === null;
+  }
+
   /** A plain client, to look at Redis without delayq. */
   get admin(): Redis {
     // Tests restart the server: reconnect silently.
-    this.#admin ??= new Redis(this.socket, { protocol: 2, retryStrategy: () => 20, maxRetriesPerRequest: null }).on(
-      'error',
-      () => {},
-    );
+    this.#admin ??= new Redis(this.socket, {
+      protocol: 2,
+      retryStrategy: () => 20,
+      maxRetriesPerRequest: null,
+      ...(this.password === undefined ? {} : { password: this.password }),
+    }).on('error', () => {});
     return this.#admin;
   }
 
   async run({ wait = true, args = [] }: { wait?: boolean; args?: string[] } = {}): Promise<void> {
     await rm(this.socket, { force: true });
-    this.#process = spawn(
-      this.#binary,
-      [
-        '--port',
-        String(this.port),
-        '--bind',
-        '127.0.0.1',
-        '--unixsocket',
-        this.socket,
-        '--dir',
-        this.directory,
-        '--save',
-        '',
-        '--loglevel',
-        'warning',
-        ...this.#args,
-        ...args,
-      ],
-      { stdio: 'ignore' },
-    );
+    const [program = '', ...rest] = this.#command;
+    this.#process = spawn(program, [...rest, ...args], { stdio: 'ignore' });
+    this.#frozen = false;
+    if (!wait) return;
     // On a busy machine, loading the AOF takes a while.
-    if (wait) await until(async () => /PONG|NOAUTH/.test(await ping(this.socket)), 90_000);
+    await until(async () => !this.#isRunning || /PONG|NOAUTH/.test(await ping(this.socket)), 90_000);
+    if (!this.#isRunning) throw new Error(`${this.#command.join(' ')} ended while it started`);
   }
 
   /** Ends the server, by SIGTERM (which saves) or SIGKILL. */
   async end(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
     const process = this.#process;
-    if (!process || process.exitCode !== null || process.signalCode !== null) return;
+    if (!process || !this.#isRunning) return;
     const gone = once(process, 'exit');
     process.kill('SIGCONT');
     process.kill(signal);
     await gone;
   }
 
+  /** Sends a signal. SIGSTOP freezes the server: its connections stay open, and nothing answers until SIGCONT. */
   signal(signal: NodeJS.Signals): void {
     this.#process?.kill(signal);
+    if (signal === 'SIGSTOP') this.#frozen = true;
+    if (signal === 'SIGCONT') this.#frozen = false;
   }
 
   async stop(): Promise<void> {
@@ -135,9 +151,10 @@ async function ping(socket: string): Promise<string> {
   }
 }
 
-export async function freePort(): Promise<number> {
+/** Returns a port on which nobody listens: `wanted`, if given. Throws if that is taken. */
+export async function freePort(wanted = 0): Promise<number> {
   const server = createServer();
-  server.listen(0, '127.0.0.1');
+  server.listen(wanted, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as { port: number };
   server.close();
