@@ -1,4 +1,5 @@
 import { Cluster as Client } from 'ioredis';
+import { FaultyProxy } from './proxy.js';
 import { freePort, Server, type ServerOptions } from './server.js';
 import { until } from './until.js';
 
@@ -11,6 +12,8 @@ export interface ClusterOptions extends Pick<ServerOptions, 'args' | 'password'>
   readonly nodeTimeoutMs?: number;
   /** The certificate of all nodes, as paths. Then they speak TLS only, with each other too. */
   readonly tls?: { readonly ca: string; readonly cert: string; readonly key: string } | undefined;
+  /** Whether there is a proxy before each node, at the address that the node announces to clients and replicas. */
+  readonly proxied?: boolean;
   /** Where each node runs; by default all on 127.0.0.1. */
   readonly places?: readonly Pick<ServerOptions, 'host' | 'within'>[] | undefined;
 }
@@ -31,7 +34,6 @@ export interface Migration {
 
 /** What a node says of itself in CLUSTER NODES. */
 interface Self {
-  readonly id: string;
   readonly isMaster: boolean;
   readonly epoch: number;
   readonly slots: readonly (readonly [number, number])[];
@@ -45,10 +47,13 @@ export class Cluster {
   readonly nodes: readonly Server[];
   readonly #masters: number;
   readonly #options: ClusterOptions;
+  readonly #proxies: ReadonlyMap<Server, FaultyProxy>;
+  readonly #ids = new Map<Server, string>();
   #admin: Client | undefined;
 
-  private constructor(nodes: readonly Server[], masters: number, options: ClusterOptions) {
-    this.nodes = nodes;
+  private constructor(made: readonly Made[], masters: number, options: ClusterOptions) {
+    this.nodes = made.map(({ node }) => node);
+    this.#proxies = new Map(made.flatMap(({ node, proxy }) => (proxy ? [[node, proxy]] : [])));
     this.#masters = masters;
     this.#options = options;
   }
@@ -56,8 +61,8 @@ export class Cluster {
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
     const { masters = 3, replicas = 0 } = options;
     const making = Array.from({ length: masters * (1 + replicas) }, (_, n) => startNode(n, options));
-    const nodes = (await Promise.allSettled(making)).flatMap((made) => (made.status === 'fulfilled' ? made.value : []));
-    const cluster = new Cluster(nodes, masters, options);
+    const made = (await Promise.allSettled(making)).flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
+    const cluster = new Cluster(made, masters, options);
     try {
       await Promise.all(making);
       await cluster.#join();
@@ -73,6 +78,7 @@ export class Cluster {
     const [first, ...others] = this.nodes;
     await Promise.all(
       this.nodes.map(async (node, n) => {
+        this.#ids.set(node, String(await node.admin.call('CLUSTER', 'MYID')));
         // The same epoch on two masters would have to be resolved first.
         await node.admin.call('CLUSTER', 'SET-CONFIG-EPOCH', n + 1);
         const bound = (i: number) => Math.floor((i * SLOTS) / this.#masters);
@@ -82,7 +88,7 @@ export class Cluster {
     for (const { host, port } of others) await first?.admin.call('CLUSTER', 'MEET', host, port);
     await Promise.all(
       this.nodes.slice(this.#masters).map(async (replica, n) => {
-        const { id } = await selfOf(this.nodes[n % this.#masters] as Server);
+        const id = this.idOf(this.nodes[n % this.#masters] as Server);
         // It must have heard of its master.
         await until(() => replica.admin.call('CLUSTER', 'REPLICATE', id).catch(() => false));
       }),
@@ -93,20 +99,39 @@ export class Cluster {
   get url(): string {
     const scheme = this.#options.tls ? 'rediss' : 'redis';
     const login = this.#options.password === undefined ? '' : `:${encodeURIComponent(this.#options.password)}@`;
-    const hosts = this.nodes.slice(0, this.#masters).map(({ host, port }) => `${host}:${port}`);
-    return `${scheme}://${login}${hosts.join(',')}`;
+    const nodes = this.nodes.slice(0, this.#masters).map((node) => this.addressOf(node));
+    return `${scheme}://${login}${nodes.map(({ host, port }) => `${host}:${port}`).join(',')}`;
   }
 
   /** The URL of one node. */
-  urlOf({ host, port }: Server): string {
+  urlOf(node: Server): string {
+    const { host, port } = this.addressOf(node);
     return this.url.replace(/[^/@]*$/, `${host}:${port}`);
+  }
+
+  /** Where clients reach a node: it, or its proxy. */
+  addressOf(node: Server): { host: string; port: number } {
+    return { host: node.host, port: this.#proxies.get(node)?.port ?? node.port };
+  }
+
+  /** The proxies before the nodes, in their order. None unless asked for. */
+  get proxies(): FaultyProxy[] {
+    return [...this.#proxies.values()];
+  }
+
+  proxyOf(node: Server): FaultyProxy {
+    return this.#proxies.get(node) as FaultyProxy;
+  }
+
+  idOf(node: Server): string {
+    return this.#ids.get(node) as string;
   }
 
   /** A plain client of the whole cluster, to look at it without delayq. */
   get admin(): Client {
     const { password, tls } = this.#options;
     this.#admin ??= new Client(
-      this.nodes.map(({ host, port }) => ({ host, port })),
+      this.nodes.map((node) => this.addressOf(node)),
       {
         clusterRetryStrategy: () => 50,
         redisOptions: {
@@ -127,10 +152,8 @@ export class Cluster {
 
   /** The running replicas of a master. */
   async replicasOf(master: Server): Promise<Server[]> {
-    const { id } = await selfOf(master);
-    const lines = await linesOf(master);
-    const ports = lines.filter((line) => line[3] === id).map((line) => portOf(line[1] as string));
-    return this.nodes.filter((node) => node.isAwake && ports.includes(node.port));
+    const replicas = (await linesOf(master)).filter((line) => line[3] === this.idOf(master)).map(([id]) => id);
+    return this.nodes.filter((node) => node.isAwake && replicas.includes(this.idOf(node)));
   }
 
   /** The master of a key's slot. */
@@ -164,8 +187,8 @@ export class Cluster {
   async settled(ms = 60_000): Promise<void> {
     await until(async () => {
       const awake = this.nodes.filter(({ isAwake }) => isAwake);
-      const ports = awake.map(({ port }) => port);
-      const [first, ...views] = await Promise.all(awake.map((node) => viewOf(node, ports)));
+      const ids = awake.map((node) => this.idOf(node));
+      const [first, ...views] = await Promise.all(awake.map((node) => viewOf(node, ids)));
       return first !== undefined && views.every((view) => view === first);
     }, ms);
   }
@@ -173,15 +196,14 @@ export class Cluster {
   /** Prepares the migration of a slot, and does nothing yet. */
   async migration(slot: number, to: Server): Promise<Migration> {
     const from = await this.ownerOfSlot(slot);
-    const [source, target] = await Promise.all([selfOf(from), selfOf(to)]);
     const set = (node: Server, ...how: string[]) => node.admin.call('CLUSTER', 'SETSLOT', slot, ...how);
     const login = this.#options.password === undefined ? [] : ['AUTH', this.#options.password];
     return {
       from,
       to,
       begin: async () => {
-        await set(to, 'IMPORTING', source.id);
-        await set(from, 'MIGRATING', target.id);
+        await set(to, 'IMPORTING', this.idOf(from));
+        await set(from, 'MIGRATING', this.idOf(to));
       },
       move: async (most = 100, keys) => {
         const some = keys ?? ((await from.admin.call('CLUSTER', 'GETKEYSINSLOT', slot, most)) as string[]);
@@ -192,7 +214,7 @@ export class Cluster {
       finish: async () => {
         // In this order no node ever sees a slot without an owner.
         const others = (await this.masters()).filter((node) => node !== from && node !== to);
-        for (const node of [to, from, ...others]) await set(node, 'NODE', target.id);
+        for (const node of [to, from, ...others]) await set(node, 'NODE', this.idOf(to));
       },
       abort: async () => {
         for (const node of [to, from]) await set(node, 'STABLE');
@@ -225,14 +247,20 @@ export class Cluster {
 
   async stop(): Promise<void> {
     this.#admin?.disconnect();
-    await Promise.all(this.nodes.map((node) => node.stop()));
+    await Promise.all([...this.nodes, ...this.proxies].map((one) => one.stop()));
   }
 }
 
-async function startNode(n: number, options: ClusterOptions): Promise<Server> {
-  const { nodeTimeoutMs = 2_000, args = [], password, tls, places = [] } = options;
+interface Made {
+  readonly node: Server;
+  readonly proxy: FaultyProxy | undefined;
+}
+
+async function startNode(n: number, options: ClusterOptions): Promise<Made> {
+  const { nodeTimeoutMs = 2_000, args = [], password, tls, proxied = false, places = [] } = options;
   const port = await freeNodePort();
-  return Server.start({
+  const proxy = proxied ? await FaultyProxy.start(port) : undefined;
+  const node = await Server.start({
     port,
     password,
     ...places[n % Math.max(1, places.length)],
@@ -242,9 +270,11 @@ async function startNode(n: number, options: ClusterOptions): Promise<Server> {
       ...(tls ? ['--port', '0', '--tls-port', String(port), '--tls-cluster', 'yes', '--tls-replication', 'yes'] : []),
       ...(tls ? ['--tls-cert-file', tls.cert, '--tls-key-file', tls.key, '--tls-ca-cert-file', tls.ca] : []),
       ...(tls ? ['--tls-auth-clients', 'optional'] : []),
+      ...(proxy ? ['--cluster-announce-port', String(proxy.port)] : []),
       ...args,
     ],
   });
+  return { node, proxy };
 }
 
 /** Ports whose bus port (10,000 above) is free too. Both are below the ports that the system gives to clients. */
@@ -263,13 +293,10 @@ async function linesOf(node: Server): Promise<string[][]> {
   return text.split('\n').flatMap((line) => (line === '' ? [] : [line.split(' ')]));
 }
 
-/** The port in an address of CLUSTER NODES: host:port@bus-port,name. */
-const portOf = (address: string) => Number(/:(\d+)@/.exec(address)?.[1]);
-
 async function selfOf(node: Server): Promise<Self> {
   const line = (await linesOf(node)).find((fields) => fields[2]?.includes('myself')) as string[];
-  const [id = '', , flags = '', , , , epoch] = line;
-  return { id, isMaster: flags.includes('master'), epoch: Number(epoch), slots: slotsOf(line) };
+  const [, , flags = '', , , , epoch] = line;
+  return { isMaster: flags.includes('master'), epoch: Number(epoch), slots: slotsOf(line) };
 }
 
 /** The ranges of slots in a line, without those that are on their way. */
@@ -278,8 +305,8 @@ function slotsOf(line: readonly string[]): (readonly [number, number])[] {
   return ranges.map((range) => range.split('-').map(Number)).map(([from = 0, to = from]) => [from, to] as const);
 }
 
-/** What a node knows: who serves which slots, and who replicates whom. Undefined until it sees `ports` up, the rest down. */
-async function viewOf(node: Server, ports: readonly number[]): Promise<string | undefined> {
+/** What a node knows: who serves which slots, and who replicates whom. Undefined until it sees these up and the rest down. */
+async function viewOf(node: Server, ids: readonly string[]): Promise<string | undefined> {
   const [lines, state, replication] = await Promise.all([
     linesOf(node),
     node.admin.call('CLUSTER', 'INFO'),
@@ -289,8 +316,7 @@ async function viewOf(node: Server, ports: readonly number[]): Promise<string | 
   if (/master_link_status:down|master_sync_in_progress:1/.test(replication)) return;
   // Also those that it does not know well: handshake, noaddr, fail?.
   const up = lines.filter(([, , flags = '']) => /^(myself,)?(master|slave)$/.test(flags));
-  const seen = up.map(([, address = '']) => portOf(address));
-  if (seen.length !== ports.length || !ports.every((port) => seen.includes(port))) return;
+  if (up.length !== ids.length || !up.every(([id = '']) => ids.includes(id))) return;
   const served = up.flatMap(slotsOf).reduce((sum, [from, to]) => sum + to - from + 1, 0);
   if (served < SLOTS) return;
   return up
