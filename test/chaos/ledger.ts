@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import { key } from '../support/redis.js';
 
 /** A line of the handlers' log: a job was handled under a receipt, from start to end (ms). */
@@ -52,7 +52,7 @@ export interface Remains {
   readonly torn: string[];
 }
 
-export async function remainsOf(admin: Redis, queue: string): Promise<Remains> {
+export async function remainsOf(admin: Redis | Cluster, queue: string): Promise<Remains> {
   const [pending, active, dead] = await Promise.all(
     ['pending', 'active', 'dead'].map((set) => admin.zrange(key(queue, set), '0', '-1')),
   );

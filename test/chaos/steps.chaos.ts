@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { JsonText, Queue } from '../../src/index.js';
 import { begin } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
+import { admin, connection, freshName, key, redisTargets, redisUrl } from '../support/redis.js';
 import { scriptHash } from '../support/scripts.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
@@ -79,7 +79,7 @@ class Scene {
 
   /** Starts the consumer to strike, with a proxy and a gate. */
   async begin(fault?: FaultyProxy['fault']): Promise<void> {
-    this.#proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
+    this.#proxy = await FaultyProxy.start(...redisTargets);
     this.proxy.fault = fault;
     this.#struck = this.#consumer(this.form, this.proxy.url, 'struck', this.#gate);
   }
@@ -287,7 +287,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
     'an enqueue, frozen %s and cut off meanwhile, makes one job and says its id (failures 2)',
     async (_, kind) => {
       const name = freshName();
-      const proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
+      const proxy = await FaultyProxy.start(...redisTargets);
       proxy.fault = { word: scriptHash('enqueue'), kind, times: 1 };
       const running = begin(['enqueue', '--redis', proxy.url, '--in', '1h', name, '1']);
       await until(() => proxy.struck === 1);

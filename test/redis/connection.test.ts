@@ -6,13 +6,13 @@ import { afterwards, during } from '../support/afterwards.js';
 import { begin, beginSh, delayq, linesOf } from '../support/cli.js';
 import { commands } from '../support/commands.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue, key, redisTargets, redisUrl, timePasses } from '../support/redis.js';
 import { freePort, Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
 const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.start(options));
 
-const proxy = () => during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
+const proxy = () => during(FaultyProxy.start(...redisTargets));
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 

@@ -3,10 +3,10 @@ import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { admin, freshName, freshQueue, key, redisUrl, timePasses } from '../support/redis.js';
+import { admin, freshName, freshQueue, key, listeners, redisTargets, timePasses } from '../support/redis.js';
 import { until } from '../support/until.js';
 
-const proxy = () => during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
+const proxy = () => during(FaultyProxy.start(...redisTargets));
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 
@@ -184,7 +184,7 @@ describe('a lost reply', () => {
     const queue = freshQueue();
     const through = await proxy();
     const running = begin(['drain', '--watch', queue.name, '--redis', through.url]);
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'x')) > 0);
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     through.fault = { word: 'EVALSHA', kind: 'cut', times: 5 };
     await until(() => running.stderr.includes('Redis is back'));
     await queue.enqueue({ payload: 1 });

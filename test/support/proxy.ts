@@ -23,38 +23,61 @@ export interface Fault {
 /** A Unix socket's path, or a port on 127.0.0.1. */
 export type Target = string | number;
 
-/** A TCP proxy between clients and Redis, with faults for certain calls or for all open connections. */
+/**
+ * A TCP proxy between clients and Redis, with faults for certain calls or for all open connections. With several targets
+ * it stands before each node of a cluster: in replies, it puts its own addresses in the place of theirs.
+ */
 export class FaultyProxy {
-  readonly #server: Server;
+  readonly #servers: readonly Server[];
   readonly #links = new Set<Link>();
-  #target: Target;
+  #targets: readonly Target[];
   /** The next fault, if any. */
   fault: Fault | undefined;
   /** How many calls were affected. */
   struck = 0;
 
-  private constructor(target: Target) {
-    this.#target = target;
-    this.#server = createServer((client) => {
-      const link = new Link(client, this.#target, (data) => this.#strikes(data));
-      this.#links.add(link);
-      link.closed.then(() => this.#links.delete(link));
-    });
+  private constructor(targets: readonly Target[]) {
+    this.#targets = targets;
+    this.#servers = targets.map((_, n) =>
+      createServer((client) => {
+        const strikes = (data: Buffer) => this.#strikes(data);
+        const link = new Link(client, this.#targets[n] as Target, strikes, (data) => this.#translated(data));
+        this.#links.add(link);
+        link.closed.then(() => this.#links.delete(link));
+      }),
+    );
   }
 
-  static async start(target: Target): Promise<FaultyProxy> {
-    const proxy = new FaultyProxy(target);
-    proxy.#server.listen(0, '127.0.0.1');
-    await once(proxy.#server, 'listening');
+  static async start(...targets: readonly Target[]): Promise<FaultyProxy> {
+    const proxy = new FaultyProxy(targets);
+    for (const server of proxy.#servers) {
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+    }
     return proxy;
   }
 
+  get #ports(): number[] {
+    return this.#servers.map((server) => (server.address() as { port: number }).port);
+  }
+
+  /** The port before the first target. */
   get port(): number {
-    return (this.#server.address() as { port: number }).port;
+    return this.#ports[0] as number;
   }
 
   get url(): string {
-    return `redis://127.0.0.1:${this.port}`;
+    return `redis://${this.#ports.map((port) => `127.0.0.1:${port}`).join(',')}`;
+  }
+
+  /** A reply, with the addresses of nodes (of redirects, CLUSTER SLOTS, SHARDS and NODES) replaced. */
+  #translated(data: Buffer): Buffer {
+    if (this.#targets.length === 1) return data;
+    const text = data.toString('latin1').replace(/(127\.0\.0\.1(?:\r\n)?:|port\r\n:)(\d+)/g, (all, before, port) => {
+      const n = this.#targets.indexOf(Number(port));
+      return n < 0 ? all : `${before}${this.#ports[n]}`;
+    });
+    return Buffer.from(text, 'latin1');
   }
 
   #strikes(data: Buffer): FaultKind | undefined {
@@ -79,14 +102,16 @@ export class FaultyProxy {
 
   /** Sends new connections to another target, and closes the open ones. */
   retarget(target: Target): void {
-    this.#target = target;
+    this.#targets = [target];
     this.strike('refuse');
   }
 
   async stop(): Promise<void> {
     this.strike('refuse');
-    this.#server.close();
-    await once(this.#server, 'close');
+    for (const server of this.#servers) {
+      server.close();
+      await once(server, 'close');
+    }
   }
 }
 
@@ -99,7 +124,12 @@ class Link {
   said = '';
   readonly closed: Promise<void>;
 
-  constructor(client: Socket, target: Target, strikes: (data: Buffer) => FaultKind | undefined) {
+  constructor(
+    client: Socket,
+    target: Target,
+    strikes: (data: Buffer) => FaultKind | undefined,
+    translated: (data: Buffer) => Buffer,
+  ) {
     this.#client = client;
     this.#redis = typeof target === 'string' ? connect(target) : connect(target, '127.0.0.1');
     for (const socket of [client, this.#redis]) {
@@ -117,7 +147,7 @@ class Link {
     });
     this.#redis.on('data', (data: Buffer) => {
       if (this.#struck === 'cut') this.#end();
-      else if (this.#struck === undefined || this.#struck === 'deaf') client.write(data);
+      else if (this.#struck === undefined || this.#struck === 'deaf') client.write(translated(data));
     });
   }
 

@@ -1,17 +1,67 @@
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { afterAll, inject } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
+import { afterwards } from './afterwards.js';
 
 export const redisUrl = inject('redisUrl');
 
+/** Whether the tests run on a cluster. */
+export const onCluster = !redisUrl.startsWith('unix:');
+
+/** A new plain client. On a cluster it finds the node of each key. */
+export const newClient = () => (onCluster ? new Cluster(addressesOf(redisUrl)) : new Redis(inject('redisSocket')));
+
 /** A plain client, to look at Redis without delayq. */
-export const admin = new Redis(inject('redisSocket'));
+export const admin = newClient();
 export const connection = new Connection(redisUrl);
 
 afterAll(() => {
   admin.disconnect();
   connection.close();
 });
+
+/** What a FaultyProxy needs to stand before the shared Redis. */
+export const redisTargets = onCluster ? addressesOf(redisUrl).map(({ port }) => port) : [inject('redisSocket')];
+
+/** The shared Redis: each master of the cluster, or the one server. */
+export async function masters(): Promise<Redis[]> {
+  if (admin instanceof Redis) return [admin];
+  // It knows no node before it has connected.
+  await admin.ping();
+  return admin.nodes('master');
+}
+
+/** The names of keys that match a pattern, on any master. */
+export async function keysLike(pattern: string): Promise<string[]> {
+  return (await Promise.all((await masters()).map((master) => master.keys(pattern)))).flat();
+}
+
+/** How many clients wait for messages of a wake channel. Scripts use SPUBLISH on a cluster. */
+export async function listeners(channel: string): Promise<number> {
+  const numsub = onCluster ? 'SHARDNUMSUB' : 'NUMSUB';
+  const counts = (await masters()).map(async (master) => (await master.call('PUBSUB', numsub, channel)) as unknown[]);
+  return (await Promise.all(counts)).reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
+/** Listens to a wake channel without delayq, until after the test. */
+export async function hearing(channel: string): Promise<{ messages: string[]; client: Redis }> {
+  const messages: string[] = [];
+  for (const master of await masters()) {
+    const client = master.duplicate({ lazyConnect: true });
+    afterwards(() => client.disconnect());
+    client.on(onCluster ? 'smessage' : 'message', (_, message) => messages.push(message));
+    // On a cluster, only the owner of the channel's slot agrees.
+    const agreed = await (onCluster ? client.ssubscribe(channel) : client.subscribe(channel)).catch(() => 0);
+    if (agreed) return { messages, client };
+    client.disconnect();
+  }
+  throw new Error(`no node lets clients listen to ${channel}`);
+}
+
+function addressesOf(url: string): { host: string; port: number }[] {
+  const list = url.slice('redis://'.length).split(',');
+  return list.map((one) => one.split(':')).map(([host = '', port]) => ({ host, port: Number(port) }));
+}
 
 /** A queue name that no other test uses. */
 export function freshName(): string {
@@ -29,7 +79,7 @@ export const key = (queue: string, name: string) => `delayq:{${queue}}:${name}`;
 /**
  * Lets `ms` pass for a queue without waiting: moves all its times back by that.
  */
-export async function timePasses(queue: string, ms: number, client: Redis = admin): Promise<void> {
+export async function timePasses(queue: string, ms: number, client: Redis | Cluster = admin): Promise<void> {
   await client.eval(
     `for i = 1, 3 do
        local all = redis.call('ZRANGE', KEYS[i], 0, -1, 'WITHSCORES')

@@ -1,6 +1,7 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
+import { Cluster } from './cluster.js';
 import { Server } from './server.js';
 
 declare module 'vitest' {
@@ -10,13 +11,21 @@ declare module 'vitest' {
   }
 }
 
-/** One Redis for all tests that do not affect others; each test uses its own queue. */
+/**
+ * One Redis for all tests that do not affect others; each test uses its own queue. With DELAYQ_TEST_TOPOLOGY=cluster it
+ * is a cluster of three masters; `redisSocket` is a single server in any case.
+ */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const { DELAYQ_TEST_TOPOLOGY: topology = 'single' } = process.env;
+  if (topology !== 'single' && topology !== 'cluster')
+    throw new Error(`DELAYQ_TEST_TOPOLOGY must be single or cluster, not ${JSON.stringify(topology)}`);
   const server = await Server.start();
-  project.provide('redisUrl', server.url);
+  const cluster = topology === 'cluster' ? await Cluster.start() : undefined;
+  project.provide('redisUrl', (cluster ?? server).url);
   project.provide('redisSocket', server.socket);
   return async () => {
     await server.stop();
+    await cluster?.stop();
     removeCaches();
   };
 }

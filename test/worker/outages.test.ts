@@ -3,7 +3,7 @@ import { Connection, type Job, Leases, Queue, type TaskResult, Worker } from '..
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { admin, freshQueue, key, redisUrl } from '../support/redis.js';
+import { admin, freshQueue, key, redisTargets } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -180,7 +180,7 @@ describe('a queue whose keys are broken (failures 37)', () => {
 });
 
 it('a queue whose Redis does not answer delays no renewal of other queues (failures 37)', async () => {
-  const proxy = await during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
+  const proxy = await during(FaultyProxy.start(...redisTargets));
   const far = new Connection(proxy.url);
   afterwards(() => far.close());
   const well = freshQueue();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Leases, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue, key, listeners } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -13,7 +13,7 @@ async function enqueueHeard(queue: Queue, payload: number): Promise<void> {
   const listener = connection.listen([queue.wakeChannel], (_, due) => {
     heard ||= Number(due) > 0;
   });
-  await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 1);
+  await until(async () => (await listeners(queue.wakeChannel)) > 1);
   await queue.enqueue({ payload });
   await until(() => heard);
   listener.close();
@@ -71,7 +71,7 @@ describe('a drain loop', () => {
     let calls = 0;
     const loop = poll([queue], { watch: true, signal: stop.signal, onDrained: () => calls++ });
     const first = loop.next();
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await queue.enqueue({ payload: 'near', in: 300 });
     const { value } = await first;
     expect(payloadsOf(value as Taken)).toEqual(['near']);
@@ -119,7 +119,7 @@ describe('a drain loop', () => {
     const loop = poll([queue], { batch: 1, watch: true, ahead: true, leaseMs: 0, signal: stop.signal });
     const next = async () => payloadsOf((await loop.next()).value as Taken)[0];
     const first = next();
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     expect([await first, await next()]).toEqual([1, 2]);
     // By now a call without jobs has been answered, too.
@@ -150,7 +150,7 @@ describe('a drain loop', () => {
     const loop = poll([queue], { watch: true });
     const next = loop.next();
     await until(() => answered > 0);
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await enqueueHeard(queue, 1);
     const since = performance.now();
     go();
@@ -163,7 +163,7 @@ describe('a drain loop', () => {
     const queue = freshQueue();
     const loop = poll([queue], { watch: true, forMs: 5_000 });
     const next = loop.next();
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await admin.hset(key(queue.name, 'payload'), 'a', '1');
     await admin.zadd(key(queue.name, 'pending'), 0, 'a');
     expect(payloadsOf((await next).value as Taken)).toEqual([1]);

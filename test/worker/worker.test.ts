@@ -15,7 +15,17 @@ import {
   type WorkerOptions,
 } from '../../src/index.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { admin, connection, freshName, freshQueue, key, redisUrl, timePasses } from '../support/redis.js';
+import {
+  admin,
+  connection,
+  freshName,
+  freshQueue,
+  key,
+  listeners,
+  redisTargets,
+  redisUrl,
+  timePasses,
+} from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -129,7 +139,7 @@ describe('a worker', () => {
     const running = busy.run();
     await queue.enqueue({ payload: 1 });
     await until(async () => (await queue.counts()).active === 1);
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await queue.enqueue({ payload: 2 });
     // The busy worker has heard of it, and would have taken it by now.
     for (const _ of upTo(10)) await queue.counts();
@@ -165,7 +175,7 @@ describe('a worker', () => {
     };
     const workers = upTo(6).map(() => new Worker(queue, handler));
     const running = workers.map((worker) => worker.run());
-    await until(async () => Number(await admin.publish(queue.wakeChannel, 'no number')) === 6);
+    await until(async () => (await listeners(queue.wakeChannel)) === 6);
     await queue.enqueue(upTo(6).map((n) => ({ payload: n })));
     // As many handlers as jobs, each of which runs until all have started.
     await until(() => started === 6);
@@ -764,7 +774,7 @@ describe('a batch worker', () => {
 
 describe('a worker and a Redis in trouble', () => {
   const through = async (name: string) => {
-    const proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
+    const proxy = await FaultyProxy.start(...redisTargets);
     const redis = new Connection(proxy.url);
     return {
       proxy,

@@ -6,7 +6,7 @@ import { exportLine, importedOf } from '../../../src/cli/lines/export-line.js';
 import { type Exported, JsonText, type Queue, Transfer } from '../../../src/internal.js';
 import { during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';
-import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
+import { admin, connection, freshName, freshQueue, hearing, key, keysLike } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
@@ -355,19 +355,17 @@ describe('delayq import', () => {
       code: 1,
       stderr: `delayq: line 2: the line is not a job: it is not JSON\ndelayq: 1 job would be imported into ${name}; 1 bad line\n`,
     });
-    expect(await admin.keys(key(name, '*'))).toEqual([]);
+    expect(await keysLike(key(name, '*'))).toEqual([]);
   });
 
   it('wakes a watcher when something is due', async () => {
     const queue = freshQueue();
-    const listener = admin.duplicate();
-    await listener.subscribe(queue.wakeChannel);
-    const heard = new Promise((resolve) => listener.on('message', (_, message) => resolve(message)));
+    const { messages } = await hearing(queue.wakeChannel);
     await transfer.restore(queue.name, [
       { id: Buffer.from('a'), state: 'pending', score: '5', record: undefined, payload: Buffer.from('1') },
     ]);
-    expect(await heard).toBe('5');
-    listener.disconnect();
+    await until(() => messages.length > 0);
+    expect(messages).toEqual(['5']);
   });
 
   it('of a file that is not there, or no file, says so, exit 66', async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, inject, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Connection, Inspector, type Queue, Transfer } from '../../../src/index.js';
 import { queueKeys } from '../../../src/redis/keys.js';
 import * as moves from '../../../src/scripts/transfer.js';
@@ -6,7 +6,7 @@ import { Random } from '../../chaos/random.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';
 import { FaultyProxy } from '../../support/proxy.js';
-import { admin, connection, freshQueue, key } from '../../support/redis.js';
+import { admin, connection, freshQueue, key, redisTargets, redisUrl } from '../../support/redis.js';
 import { scriptHash } from '../../support/scripts.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -168,7 +168,7 @@ async function killedAt(from: Queue, to: Queue, step: string, kind: 'deaf' | 'si
   const [one, other] = [freshQueue(), freshQueue()];
   await one.enqueue({ id: 'a', payload: 1 });
   await transfer.move(one.name, ['a'], { to: other.name });
-  const proxy = await during(FaultyProxy.start(inject('redisSocket')));
+  const proxy = await during(FaultyProxy.start(...redisTargets));
   const word = step === 'forget' ? 'HDEL' : scriptHash(step);
   proxy.fault = { word, kind, times: 1 };
   const args = ['move', from.name, '--into', to.name, which, '--yes'];
@@ -324,7 +324,7 @@ it('moves to and fro, killed at any step while consumers work on both queues, lo
   };
   for (const _ of upTo(12)) {
     const [from, to] = random.pick([queues, [queues[1], queues[0]] as const]);
-    const proxy = await during(FaultyProxy.start(inject('redisSocket')));
+    const proxy = await during(FaultyProxy.start(...redisTargets));
     const step = random.pick(['hold', 'restore', 'finish', 'forget'] as const);
     const word = step === 'forget' ? 'HDEL' : scriptHash(step);
     proxy.fault = { word, kind: random.pick(['deaf', 'silent'] as const), times: 1 };
@@ -357,7 +357,7 @@ it('moves to and fro, killed at any step while consumers work on both queues, lo
 it('a move that sleeps while another ends it brings back no job that was done meanwhile', async () => {
   const [from, to] = [freshQueue(), freshQueue()];
   await from.enqueue({ id: 'a', payload: 1 });
-  const sleeper = new Connection(`unix://${inject('redisSocket')}`);
+  const sleeper = new Connection(redisUrl);
   afterwards(() => sleeper.close());
   const call = sleeper.call.bind(sleeper);
   let wake = () => {};

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Connection, Inspector, Operator, pausedUntil, Queue } from '../../../src/internal.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, beginSh, delayq, linesOf, onTerminal } from '../../support/cli.js';
-import { admin, connection, freshName, freshQueue, key, timePasses } from '../../support/redis.js';
+import { admin, connection, freshName, freshQueue, key, listeners, timePasses } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
 
@@ -118,10 +118,10 @@ describe('delayq pause', () => {
     const line = `script -qec 'delayq drain --watch -n 1 ${queue.name} -- echo done' /dev/null`;
     const running = beginSh(line, { env: { TERM: 'xterm' } });
     await until(() => running.stdout.includes(`${queue.name} is paused: no jobs are taken`));
-    await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 1);
+    await until(async () => (await listeners(queue.wakeChannel)) === 1);
     const messages: string[] = [];
     const listener = connection.listen([queue.wakeChannel], (_, message) => messages.push(message));
-    await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 2);
+    await until(async () => (await listeners(queue.wakeChannel)) === 2);
     await operator.resume(queue.name);
     await until(() => messages.length === 1);
     listener.close();

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Inspector, type Job, Operator, Spread } from '../../../src/internal.js';
 import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { apart, listed, show, upTo, withAll } from '../../support/jobs.js';
-import { admin, connection, freshQueue, key, timePasses } from '../../support/redis.js';
+import { admin, connection, freshQueue, key, listeners, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 const inspector = new Inspector(connection);
@@ -160,7 +160,7 @@ describe('delayq reschedule', () => {
     const queue = freshQueue();
     const messages: string[] = [];
     const listener = connection.listen([queue.wakeChannel], (_, message) => messages.push(message));
-    await until(async () => ((await admin.pubsub('NUMSUB', queue.wakeChannel)) as unknown[])[1] === 1);
+    await until(async () => (await listeners(queue.wakeChannel)) === 1);
     await queue.enqueue({ payload: 1, id: 'a', in: '1h' });
     await operator.reschedule(queue.name, ['a'], new Spread());
     await until(() => messages.length === 1);

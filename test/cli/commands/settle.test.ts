@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Inspector, Operator, type Queue } from '../../../src/index.js';
 import { begin, beginSh, delayq, linesOf, sh } from '../../support/cli.js';
 import { FaultyProxy } from '../../support/proxy.js';
-import { connection, freshQueue, redisUrl, timePasses } from '../../support/redis.js';
+import { connection, freshQueue, redisTargets, timePasses } from '../../support/redis.js';
 import { freePort } from '../../support/server.js';
 import { until } from '../../support/until.js';
 
@@ -244,7 +244,7 @@ describe('a pipeline drain | handler | ack', () => {
   it('rides out a Redis that is gone for a moment, and a reply that is lost', async () => {
     const queue = freshQueue();
     const jobs = await held(queue, 20);
-    const proxy = await FaultyProxy.start(redisUrl.slice('unix://'.length));
+    const proxy = await FaultyProxy.start(...redisTargets);
     proxy.fault = { word: 'EVAL', kind: 'cut', times: 3 };
     const ended = await delayq(['ack'], { input: input(jobs), env: { DELAYQ_REDIS_URL: proxy.url } });
     expect(ended).toMatchObject({ code: 0, stdout: '' });

@@ -3,7 +3,7 @@ import { Connection, Queue, Worker } from '../../../src/index.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, type Running } from '../../support/cli.js';
 import { FaultyProxy } from '../../support/proxy.js';
-import { freshName, key, redisUrl } from '../../support/redis.js';
+import { freshName, key, redisTargets } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
 
@@ -63,7 +63,7 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
   });
 
   it('with only a call under way: exit 75, as the call may have taken jobs', async () => {
-    const through = await during(FaultyProxy.start(redisUrl.slice('unix://'.length)));
+    const through = await during(FaultyProxy.start(...redisTargets));
     through.fault = { word: 'EVAL', kind: 'silent', times: 1_000 };
     const running = begin(['drain', '--watch', '--grace', '1s', freshName(), '--', 'true'], via(through.url));
     await until(() => through.struck > 0);
