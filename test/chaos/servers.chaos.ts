@@ -8,6 +8,7 @@ import { delayq, linesOf, sh } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, connection, freshName, key, redisUrl, timePasses } from '../support/redis.js';
+import { Sentinels } from '../support/sentinel.js';
 import { Server } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
@@ -16,7 +17,6 @@ import { Ledger, readLog, remainsOf } from './ledger.js';
 import { seed } from './options.js';
 import { payloadOf } from './producers.js';
 import { Random } from './random.js';
-import { Sentinel } from './sentinel.js';
 
 const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
@@ -68,13 +68,8 @@ class Watch {
 describe(`a failover (seed ${seed})`, () => {
   it('to a replica that lags loses nothing that --replicas has confirmed, and lost acks only redeliver (failures 22)', async () => {
     const random = new Random(seed);
-    const primary = await during(Server.start({ tcp: true, args: ALWAYS }));
-    const toPrimary = await during(FaultyProxy.start(primary.port));
-    const replica = await during(
-      Server.start({ tcp: true, args: [...ALWAYS, '--replicaof', '127.0.0.1', String(toPrimary.port)] }),
-    );
-    const sentinel = await during(Sentinel.start(toPrimary.port));
-    await sentinel.ready();
+    const redis = await during(Sentinels.start({ sentinels: 1, args: ALWAYS, proxied: true }));
+    const [primary, replica] = redis.servers as [Server, Server];
     // Clients connect through this, as through a service address that follows the primary.
     const clients = await during(FaultyProxy.start(primary.port));
     const env = { DELAYQ_REDIS_URL: clients.url };
@@ -85,15 +80,15 @@ describe(`a failover (seed ${seed})`, () => {
     expect(bulk.code).toBe(0);
     for (const id of linesOf(bulk.stdout)) ledger.confirmed(id);
 
-    const redis = new Connection(clients.url);
-    afterwards(() => redis.close());
-    const queue = new Queue(redis, 'safe');
+    const direct = new Connection(clients.url);
+    afterwards(() => direct.close());
+    const queue = new Queue(direct, 'safe');
     await primary.admin.hset(key('safe', 'config'), 'lease', '1000');
     const { jobs: taken } = await queue.drain({ limit: random.whole(1, 50) });
     await primary.admin.wait(1, 0);
 
     // From here on nothing reaches the replica, and neither side notices.
-    expect(toPrimary.strike('half-open', (said) => said.includes('PSYNC'))).toBe(1);
+    expect(redis.proxyOf(primary).strike('half-open', (said) => said.includes('PSYNC'))).toBe(1);
     expect(new Set(await queue.ack(taken))).toEqual(new Set(['held']));
     const alone = Array.from({ length: random.whole(1, 50) }, (_, i) => `${i}\n`).join('');
     const plain = await delayq(['enqueue', 'unsafe', '-'], { input: alone, env });
@@ -102,7 +97,7 @@ describe(`a failover (seed ${seed})`, () => {
     expect(doubted).toMatchObject({ code: 75, stdout: '', stderr: expect.stringContaining('0 of 1 replicas') });
 
     await primary.end('SIGKILL');
-    await until(async () => (await sentinel.primary()) === replica.port);
+    await until(async () => (await redis.primary()) === replica);
     clients.retarget(replica.port);
     const watch = await during(new Watch('safe', clients.url).begin('exec').begin('worker'));
     await until(async () => (await replica.admin.hlen(key('safe', 'payload'))) === 0);

@@ -28,6 +28,7 @@ export type Target = string | number;
  * it stands before each node of a cluster: in replies, it puts its own addresses in the place of theirs.
  */
 export class FaultyProxy {
+  readonly host = '127.0.0.1';
   readonly #servers: readonly Server[];
   readonly #links = new Set<Link>();
   #targets: readonly Target[];
@@ -51,7 +52,7 @@ export class FaultyProxy {
   static async start(...targets: readonly Target[]): Promise<FaultyProxy> {
     const proxy = new FaultyProxy(targets);
     for (const server of proxy.#servers) {
-      server.listen(0, '127.0.0.1');
+      server.listen(0, proxy.host);
       await once(server, 'listening');
     }
     return proxy;

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,6 +17,9 @@ export function knowsWaitaof(binary: string): boolean {
   }
 }
 
+/** The name of a configuration file in a server's directory. */
+const CONFIG = 'redis.conf';
+
 /** How to start a server. */
 export interface ServerOptions {
   /** Whether it listens on a port, too: on `port`, or on any free one. */
@@ -26,8 +29,12 @@ export interface ServerOptions {
   readonly host?: string | undefined;
   readonly binary?: string | undefined;
   readonly args?: readonly string[] | undefined;
+  /** The text of its configuration file, which the server may rewrite. `args` count more. */
+  readonly config?: string | undefined;
   /** The password that clients need, and that it uses as a replica. */
   readonly password?: string | undefined;
+  /** The user that the password is for, if not the default one. `config` makes it. */
+  readonly user?: string | undefined;
   /** A command that runs it elsewhere, such as in a network namespace. It must not fork. */
   readonly within?: readonly string[] | undefined;
 }
@@ -38,21 +45,26 @@ export class Server {
   readonly port: number;
   readonly host: string;
   readonly password: string | undefined;
+  readonly #user: string | undefined;
   readonly #command: readonly string[];
   #process: ChildProcess | undefined;
   #frozen = false;
   #admin: Redis | undefined;
 
   private constructor(directory: string, port: number, options: ServerOptions) {
-    const { binary = 'redis-server', host = '127.0.0.1', args = [], password, within = [] } = options;
+    const { binary = 'redis-server', host = '127.0.0.1', args = [], config, password, within = [] } = options;
     this.directory = directory;
     this.port = port;
     this.host = host;
     this.password = password;
+    this.#user = options.user;
     this.#command = [
-      ...[...within, binary, '--port', String(port), '--bind', host, '--unixsocket', this.socket],
+      ...[...within, binary, ...(config === undefined ? [] : [join(directory, CONFIG)])],
+      ...['--port', String(port), '--bind', host, '--unixsocket', this.socket],
       ...['--dir', directory, '--save', '', '--loglevel', 'warning'],
-      ...(password === undefined ? [] : ['--requirepass', password, '--masterauth', password]),
+      ...(password === undefined || options.user !== undefined
+        ? []
+        : ['--requirepass', password, '--masterauth', password]),
       ...args,
     ];
   }
@@ -60,6 +72,7 @@ export class Server {
   static async start(options: ServerOptions = {}): Promise<Server> {
     const directory = await mkdtemp(join(tmpdir(), 'delayq-test-'));
     const port = options.port ?? (options.tcp ? await freePort() : 0);
+    if (options.config !== undefined) await writeFile(join(directory, CONFIG), options.config);
     const server = new Server(directory, port, options);
     await server.run();
     return server;
@@ -94,6 +107,7 @@ export class Server {
       retryStrategy: () => 20,
       maxRetriesPerRequest: null,
       ...(this.password === undefined ? {} : { password: this.password }),
+      ...(this.#user === undefined ? {} : { username: this.#user }),
     }).on('error', () => {});
     return this.#admin;
   }
