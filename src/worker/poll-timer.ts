@@ -8,48 +8,57 @@ import type { Drained } from '../scripts/jobs.js';
  */
 const BACKOFF_MS = [1, 16] as const;
 
-/** When to look at a queue next. */
-interface Look {
-  /** By the monotonic clock, ms. */
-  readonly at: number;
+/** When to look at a queue next, and what is known about it. */
+interface Plan {
+  /** When to look, by the monotonic clock, ms. */
+  at: number;
   /** Something falls due then. Otherwise the poll interval ends. */
-  readonly forDue: boolean;
+  forDue: boolean;
+  /**
+   * The clock of the queue's server minus the monotonic clock, ms: each server has a clock of its own. Before the first
+   * answer, each message asks for a look at once.
+   */
+  clockOffset: number;
+  /** The last pause ended when a job of this queue fell due, and no drain call has answered since. */
+  wokeForDue: boolean;
+  /** How much later than due to wake, ms. 0 after winning a job: otherwise all drains would ask for each job. */
+  backoff: number;
 }
 
 /** Decides when to look at which queue: when something falls due in it, and at the latest after a poll interval. */
 export class PollTimer {
-  readonly #queues: readonly Queue[];
   readonly #watch: boolean;
   readonly #end: number;
   readonly #signal: AbortSignal | undefined;
-  readonly #looks = new Map<Queue, Look>();
+  readonly #plans: Map<Queue, Plan>;
+  readonly #listeners: readonly WakeListener[];
   /** Ends the pause so that the times are looked at again. */
   #wake: (() => void) | undefined;
-  #listener: ReturnType<Queue['redis']['listen']> | undefined;
-  #listenAgain = 0;
-  /** Redis's clock minus the monotonic clock, ms. Before the first answer, each message asks for a look at once. */
-  #clockOffset = Number.POSITIVE_INFINITY;
-  /** The last pause ended when a job fell due, and no drain call has answered since. */
-  #wokeForDue = false;
-  /** How much later than due to wake, ms. 0 after winning a job: otherwise all drains would ask for each job. */
-  #backoff = 0;
 
   /** Times are by the monotonic clock, ms. Without `watch` a queue is looked at again only if there is more in it. */
   constructor(queues: readonly Queue[], watch: boolean, end: number, signal: AbortSignal | undefined) {
-    this.#queues = queues;
     this.#watch = watch;
     this.#end = end;
     this.#signal = signal;
-    for (const queue of queues) this.lookAt(queue, 0);
+    const first: Plan = { at: 0, forDue: false, clockOffset: Number.POSITIVE_INFINITY, wokeForDue: false, backoff: 0 };
+    this.#plans = new Map(queues.map((queue) => [queue, { ...first }]));
+    const heard = (queue: Queue, due: number) => this.#untilDue(queue, due);
+    this.#listeners = [...new Set(queues.map(({ redis }) => redis))].map(
+      (redis) => new WakeListener(redis, queues, heard),
+    );
     signal?.addEventListener('abort', () => this.#wake?.());
   }
 
+  #plan(queue: Queue): Plan {
+    return this.#plans.get(queue) as Plan;
+  }
+
   isTime(queue: Queue): boolean {
-    return (this.#looks.get(queue) as Look).at <= performance.now();
+    return this.#plan(queue).at <= performance.now();
   }
 
   lookAt(queue: Queue, at: number): void {
-    this.#looks.set(queue, { at, forDue: false });
+    Object.assign(this.#plan(queue), { at, forDue: false });
   }
 
   /** Plans a look after the poll interval. Call this before each look: messages from then on may be news to its answer. */
@@ -58,41 +67,62 @@ export class PollTimer {
     this.lookAt(queue, this.#watch && now < this.#end ? Math.min(this.#end, now + POLL_MS) : Number.POSITIVE_INFINITY);
   }
 
-  /** Learns from the answer of a drain call what time it is for Redis, and whether another drain was faster. */
-  learn({ now, jobs }: Drained): void {
-    this.#clockOffset = now - performance.now();
-    if (jobs.length > 0) this.#backoff = 0;
-    else if (this.#wokeForDue) {
+  /** Learns from the answer of a drain call what time it is for its server, and whether another drain was faster. */
+  learn(queue: Queue, { now, jobs }: Drained): void {
+    const plan = this.#plan(queue);
+    plan.clockOffset = now - performance.now();
+    if (jobs.length > 0) plan.backoff = 0;
+    else if (plan.wokeForDue) {
       const [first, longest] = BACKOFF_MS;
-      this.#backoff = Math.min(Math.max(2 * this.#backoff, first), longest * (0.5 + Math.random() / 2));
+      plan.backoff = Math.min(Math.max(2 * plan.backoff, first), longest * (0.5 + Math.random() / 2));
     }
-    this.#wokeForDue = false;
+    plan.wokeForDue = false;
   }
 
   /** Plans the next look at a queue by the last answer about it. */
   plan(queue: Queue, { state, next }: Drained): void {
+    if (state !== 'more') {
+      if (next !== undefined && this.#watch) this.#untilDue(queue, next);
+      return;
+    }
     // Queues with priority are asked again before the next batch of this one.
-    const before = this.#queues.slice(0, this.#queues.indexOf(queue) + 1);
-    if (state === 'more') for (const one of before) this.lookAt(one, 0);
-    else if (next !== undefined && this.#watch) this.#untilDue(queue, next);
+    for (const one of this.#plans.keys()) {
+      this.lookAt(one, 0);
+      if (one === queue) break;
+    }
   }
 
   #untilDue(queue: Queue, due: number): void {
-    const at = due - this.#clockOffset + this.#backoff;
+    const plan = this.#plan(queue);
+    const at = due - plan.clockOffset + plan.backoff;
     // False for NaN, too: anybody may publish anything on the wake channel.
-    if (!(at < (this.#looks.get(queue) as Look).at)) return;
-    this.#looks.set(queue, { at, forDue: true });
+    if (!(at < plan.at)) return;
+    Object.assign(plan, { at, forDue: true });
     this.#wake?.();
   }
 
-  /** Waits until it is time to look at a queue, or the signal aborts. */
-  async wait(): Promise<void> {
+  /**
+   * Waits until it is time to look at a queue, one of the `late` calls has ended, or the signal aborts. A queue whose
+   * call is late is not looked at.
+   */
+  async wait(late: ReadonlyMap<Queue, Promise<unknown>> = new Map()): Promise<void> {
     this.listen();
-    for (;;) {
-      const soonest = [...this.#looks.values()].reduce((one, other) => (other.at < one.at ? other : one));
-      const ms = soonest.at - performance.now();
-      this.#wokeForDue = soonest.forDue;
-      if (ms <= 0 || this.#signal?.aborted) return;
+    let ended = false;
+    const end = () => {
+      ended = true;
+      this.#wake?.();
+    };
+    for (const call of late.values()) call.then(end, end);
+    const latest = Math.min(this.#end, performance.now() + POLL_MS);
+    while (!ended && !this.#signal?.aborted) {
+      let soonest: Plan | undefined;
+      for (const [queue, plan] of this.#plans)
+        if (!late.has(queue) && plan.at < (soonest?.at ?? latest)) soonest = plan;
+      const ms = (soonest?.at ?? latest) - performance.now();
+      if (ms <= 0) {
+        if (soonest) soonest.wokeForDue = soonest.forDue;
+        return;
+      }
       await new Promise<void>((resolve) => {
         // Rounded up because timers fire early, and asking too early means asking twice.
         const timer = setTimeout(resolve, Math.ceil(ms));
@@ -105,14 +135,40 @@ export class PollTimer {
     }
   }
 
-  /** Subscribes to the wake channels of the queues. Does so again if the connection for it was lost. */
+  /** Subscribes to the wake channels of the queues. Does so again if a connection for it was lost. */
   listen(): void {
-    const [first] = this.#queues;
-    if (!first || this.#listener?.alive() || performance.now() < this.#listenAgain) return;
+    for (const listener of this.#listeners) listener.listen();
+  }
+
+  close(): void {
+    for (const listener of this.#listeners) listener.close();
+  }
+}
+
+/** Hears over one connection when jobs of its queues fall due. */
+class WakeListener {
+  readonly #redis: Queue['redis'];
+  /** By channel. Names are unique within one connection only. */
+  readonly #queues: ReadonlyMap<string, Queue>;
+  readonly #heard: (queue: Queue, due: number) => void;
+  #listener: ReturnType<Queue['redis']['listen']> | undefined;
+  #listenAgain = 0;
+
+  /** Calls `heard` with what a message on the channel of a queue says, ms; NaN if that is no number. */
+  constructor(redis: Queue['redis'], queues: readonly Queue[], heard: (queue: Queue, due: number) => void) {
+    this.#redis = redis;
+    this.#queues = new Map(queues.filter((queue) => queue.redis === redis).map((queue) => [queue.wakeChannel, queue]));
+    this.#heard = heard;
+  }
+
+  listen(): void {
+    if (this.#listener?.alive() || performance.now() < this.#listenAgain) return;
     this.#listenAgain = performance.now() + POLL_MS;
-    const channels = this.#queues.map((queue) => queue.wakeChannel);
-    this.#listener = first.redis.listen(channels, (_, due) => {
-      for (const queue of this.#queues) this.#untilDue(queue, Number(due));
+    // A part of it may be alive, on a server that no longer owns its queue.
+    this.#listener?.close();
+    this.#listener = this.#redis.listen([...this.#queues.keys()], (channel, message) => {
+      const queue = this.#queues.get(channel);
+      if (queue) this.#heard(queue, Number(message));
     });
   }
 

@@ -104,7 +104,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         outages.drained(queue);
         const { drained, taken } = answer;
         if (queue === first) more = drained.state === 'more';
-        timer.learn(drained);
+        timer.learn(queue, drained);
         // With a call in flight, its answer will say when to look next.
         if (!ahead) timer.plan(queue, drained);
         options.onDrained?.(queue, drained);
@@ -143,8 +143,11 @@ interface DrainAnswer {
 /** Sends drain calls, within the limit of jobs and up to the cutoff time. */
 class DrainCalls {
   readonly #options: PollOptions;
-  /** Without `watch`: the latest due time of jobs to take, by the clock of each Redis at its first answer, ms. */
-  readonly #cutoffs = new Map<Queue['redis'], number>();
+  /**
+   * Without `watch`: the latest due time of the jobs to take of each queue, ms, by the clock of its server at the first
+   * answer. Not one for all: each node of a cluster has a clock of its own.
+   */
+  readonly #cutoffs = new Map<Queue, number>();
   /** How many more jobs may be asked for. */
   left: number;
 
@@ -174,11 +177,11 @@ class DrainCalls {
     this.left -= limit;
     let unused = limit;
     try {
-      const drained = await queue.drain({ limit, leaseMs, cutoff: this.#cutoffs.get(queue.redis) });
+      const drained = await queue.drain({ limit, leaseMs, cutoff: this.#cutoffs.get(queue) });
       const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
       if (taken.leaseMs > 0) leases?.hold(taken);
-      if (!watch && !this.#cutoffs.has(queue.redis)) this.#cutoffs.set(queue.redis, drained.now);
+      if (!watch && !this.#cutoffs.has(queue)) this.#cutoffs.set(queue, drained.now);
       return { drained, taken };
     } finally {
       this.left += unused;

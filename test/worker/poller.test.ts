@@ -96,6 +96,49 @@ describe('a drain loop', () => {
     expect(calls.get(other)).toBeLessThanOrEqual(2);
   });
 
+  it('asks only the queue that a message is about', async () => {
+    const queues = [freshQueue(), freshQueue(), freshQueue()] as const;
+    const asked: Queue[] = [];
+    const loop = poll(queues, { watch: true, forMs: 20_000, onDrained: (queue) => asked.push(queue) });
+    const next = loop.next();
+    // After the second round the times are known, and the next polls are a second away.
+    await until(() => asked.length >= 6);
+    for (const { wakeChannel } of queues)
+      await until(async () => Number(await admin.publish(wakeChannel, 'no number')) > 0);
+    asked.length = 0;
+    await queues[1].enqueue({ payload: 1 });
+    expect(payloadsOf((await next).value as Taken)).toEqual([1]);
+    expect(asked).toEqual([queues[1]]);
+    await loop.return(undefined);
+  });
+
+  it('understands messages about a queue by the clock of its own server', async () => {
+    const HOUR_MS = 3_600_000;
+    /** A queue as if the clock of its server were an hour ahead. */
+    class Early extends Queue {
+      override async drain(options: Parameters<Queue['drain']>[0]) {
+        const drained = await super.drain(options);
+        return { ...drained, now: drained.now + HOUR_MS, next: drained.next && drained.next + HOUR_MS };
+      }
+    }
+    const [there, here] = [new Early(connection, freshName()), freshQueue()];
+    let asked = 0;
+    const loop = poll([there, here], { watch: true, onDrained: () => asked++ });
+    const next = loop.next();
+    await until(() => asked >= 2);
+    await until(async () => Number(await admin.publish(there.wakeChannel, 'no number')) > 0);
+    await until(() => asked >= 4);
+    const since = performance.now();
+    // As enqueue does, which tells the time of the server.
+    await admin.hset(key(there.name, 'payload'), 'a', '1');
+    await admin.zadd(key(there.name, 'pending'), 0, 'a');
+    await admin.publish(there.wakeChannel, Date.now() + HOUR_MS);
+    expect(payloadsOf((await next).value as Taken)).toEqual([1]);
+    // By the clock of the other server it would be due in an hour, and only the next poll would find it.
+    expect(performance.now() - since).toBeLessThan(500);
+    await loop.return(undefined);
+  });
+
   it('ends in time, in the middle of a poll interval', async () => {
     const started = performance.now();
     for await (const _ of poll([freshQueue()], { watch: true, forMs: 200 }));
