@@ -24,6 +24,8 @@ export class Outages {
   readonly #out = new Map<Queue, Outage>();
   /** Queues whose jobs could not be settled, and from which jobs could be taken again since. */
   readonly #doubtful = new Set<Queue>();
+  /** Queues whose server is in trouble that may pass: the last error, and how many there were in a row. */
+  readonly #waiting = new Map<Queue, { readonly error: DelayqError; readonly failures: number }>();
   #queues: readonly Queue[] = [];
   #watch = false;
   #over = false;
@@ -36,9 +38,13 @@ export class Outages {
     this.#onTrouble = how.onTrouble;
   }
 
-  /** Ends the run: from now on, a failure of any queue is an error. */
-  end(): void {
+  /**
+   * Ends the run: from now on, a failure of any queue is an error. `inTime`: its time is over, so trouble that has not
+   * passed is one, too.
+   */
+  end(inTime: boolean): void {
     this.#over = true;
+    if (inTime) for (const [queue, { error }] of this.#waiting) this.failed(queue, error);
   }
 
   /** Whether no queue is left. */
@@ -69,7 +75,21 @@ export class Outages {
     return true;
   }
 
+  /** Records that the server of a queue is in trouble that may pass. Returns how long to wait before the next call, ms. */
+  wait(queue: Queue, error: DelayqError): number {
+    if (this.#waiting.size === 0) this.#onTrouble?.(error);
+    const failures = (this.#waiting.get(queue)?.failures ?? 0) + 1;
+    this.#waiting.set(queue, { error, failures });
+    return Math.min(POLL_MS, 50 * 2 ** Math.min(failures, 10));
+  }
+
+  /** Whether the last call to this queue failed because of trouble that may pass. */
+  isInTrouble(queue: Queue): boolean {
+    return this.#waiting.has(queue);
+  }
+
   drained(queue: Queue): void {
+    if (this.#waiting.delete(queue) && this.#waiting.size === 0) this.#onTrouble?.(undefined);
     const out = this.#out.get(queue);
     if (!out) return;
     this.#out.delete(queue);

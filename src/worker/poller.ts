@@ -1,23 +1,14 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Queue } from '../queue/queue.js';
 import { POLL_MS } from '../redis/keys.js';
-import { answerBy } from '../redis/retry.js';
-import { MAX_CALL } from '../redis/script.js';
 import type { Drained } from '../scripts/jobs.js';
-import type { Leases, Taken } from './leases.js';
+import { type DrainAnswer, type DrainCall, DrainCalls, type TakeOptions } from './drain-calls.js';
+import type { Taken } from './leases.js';
 import { type OnTrouble, Outages } from './outages.js';
 import { PollTimer } from './poll-timer.js';
 
 /** How to poll queues. Durations are ms. */
-export interface PollOptions {
-  /** The most jobs to take in all; default: no limit. */
-  readonly limit?: number | undefined;
-  /** The most jobs to take per call; a function is called before each call. */
-  readonly batch?: number | (() => number) | undefined;
-  /** Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once). */
-  readonly leaseMs?: number | undefined;
-  /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
-  readonly watch?: boolean | undefined;
+export interface PollOptions extends TakeOptions {
   /** With `watch`: stop after this time. */
   readonly forMs?: number | undefined;
   /** Stops polling. Jobs that are already taken are still yielded. */
@@ -25,14 +16,9 @@ export interface PollOptions {
   /** Called when one of several queues is in trouble; with `watch` also when Redis is, and again when that is over. */
   readonly onTrouble?: OnTrouble | undefined;
   /**
-   * Holds the leases of the jobs as soon as they arrive. After a stop, answers are awaited only until it gives up; jobs
-   * that arrive later are given back.
-   */
-  readonly leases?: Leases | undefined;
-  /**
    * While there are more jobs, send the next call before the answer to the last one has arrived, so that neither Redis
    * nor the consumer waits for the other. After a stop or an error, read on until the end: jobs in flight are still
-   * yielded. Breaking out of the loop would drop them.
+   * yielded. Breaking out of the loop gives them back.
    */
   readonly ahead?: boolean | undefined;
   /** Called with the answer of each drain call. */
@@ -40,12 +26,22 @@ export interface PollOptions {
 }
 
 /**
+ * How long one of several queues may hold up those after it, ms. Far longer than an answer takes, even from another
+ * continent, so the order of priority holds; a quarter of the poll interval, so others are asked in time.
+ */
+const PATIENCE_MS = POLL_MS / 4;
+
+/**
  * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a queue
  * has more jobs, those before it are tried again before each batch. Otherwise a queue is looked at when its next job
  * falls due, and once in each poll interval. Delivery relies on this alone; the wake channel only shortens the wait.
  *
- * With `watch`, errors that pass are waited out. A queue that fails with another error is left out and, with `watch`,
- * tried again later. Its error is thrown at the end, or as soon as no other queue is left.
+ * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}. Its answer is taken when it
+ * comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
+ *
+ * With `watch`, errors that pass are waited out; the last one is thrown if the time ends before it has passed. A queue
+ * that fails with another error, or without `watch` with any, is left out and, with `watch`, tried again later. Its
+ * error is thrown at the end, or as soon as no other queue is left.
  */
 export async function* poll(queues: readonly Queue[], options: PollOptions = {}): AsyncGenerator<Taken> {
   const { watch = false, signal } = options;
@@ -54,71 +50,77 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   const calls = new DrainCalls(options);
   const outages = options.leases?.outages ?? new Outages();
   outages.begin(queues, options);
+  const patience = queues.length > 1 ? PATIENCE_MS : Number.POSITIVE_INFINITY;
+  /** The calls to each queue whose answers have not been taken yet, oldest first: two at most, with `ahead`. */
+  const inFlight = new Map<Queue, DrainCall[]>(queues.map((queue) => [queue, []]));
   const [first] = queues;
-  /** A call of the first queue that was sent before the last answer arrived. */
-  let ahead: Promise<DrainAnswer> | undefined;
   /** The last answer of the first queue said that there are more jobs. */
   let more = false;
   let failure: { readonly error: unknown } | undefined;
-  const troubled = new Set<Queue>();
-  let failures = 0;
-  const over = () => failure !== undefined || outages.all || calls.left === 0 || signal?.aborted;
+  let timeIsOver = false;
+  const over = () => failure !== undefined || timeIsOver || outages.all || calls.left === 0 || signal?.aborted;
   const look = (queue: Queue) => {
     timer.planPoll(queue);
-    return calls.send(queue);
+    return calls.send(queue, outages.isInTrouble(queue) ? 1 : undefined);
+  };
+  const failed = (queue: Queue, error: unknown) => {
+    if (signal?.aborted && isDelayqError(error, 'unknown')) failure ??= { error: inDoubt(queue, error, options) };
+    else if (watch && isPassing(error)) timer.lookAt(queue, performance.now() + outages.wait(queue, error));
+    else if (isDelayqError(error) && (!isPassing(error) || queues.length > 1)) outages.failed(queue, error);
+    else failure ??= { error };
   };
   if (watch) timer.listen();
   try {
-    while (ahead || !over()) {
+    for (;;) {
       let found = false;
       for (const queue of queues) {
-        if (!ahead && over()) break;
-        if (!ahead && !timer.isTime(queue)) continue;
-        if (!ahead && outages.has(queue)) {
-          timer.planPoll(queue);
-          continue;
+        const sent = inFlight.get(queue) as DrainCall[];
+        if (sent.length === 0) {
+          if (over() || !timer.isTime(queue)) continue;
+          if (outages.has(queue)) {
+            timer.planPoll(queue);
+            continue;
+          }
+          sent.push(look(queue));
         }
-        const call = ahead ?? look(queue);
-        ahead = undefined;
-        if (options.ahead && more && queue === first && !over() && performance.now() < end) ahead = look(queue);
-        let answer: DrainAnswer;
+        const [call] = sent as [DrainCall];
+        const mayAskAhead = options.ahead && more && queue === first && sent.length === 1 && !call.isLate;
+        if (mayAskAhead && !over() && performance.now() < end) sent.push(look(queue));
+        let answer: DrainAnswer | undefined;
         try {
-          answer = await call;
+          answer = await calls.answerTo(call, outages.isInTrouble(queue) ? 0 : patience);
+          if (!answer) continue;
+          sent.shift();
         } catch (error) {
-          if (signal?.aborted && isDelayqError(error, 'unknown')) failure ??= { error: inDoubt(queue, error, options) };
-          else if (watch && isPassing(error)) {
-            if (troubled.size === 0) options.onTrouble?.(error);
-            troubled.add(queue);
-            failures += 1;
-            timer.lookAt(queue, performance.now() + Math.min(POLL_MS, 50 * 2 ** Math.min(failures, 10)));
-          } else if (isDelayqError(error) && !isPassing(error)) outages.failed(queue, error);
-          else failure ??= { error };
+          sent.shift();
+          failed(queue, error);
           more = false;
-          if (ahead) break;
+          if (sent.length > 0) break;
           continue;
-        }
-        if (troubled.delete(queue) && troubled.size === 0) {
-          failures = 0;
-          options.onTrouble?.(undefined);
         }
         outages.drained(queue);
         const { drained, taken } = answer;
         if (queue === first) more = drained.state === 'more';
         timer.learn(queue, drained);
         // With a call in flight, its answer will say when to look next.
-        if (!ahead) timer.plan(queue, drained);
+        if (sent.length === 0) timer.plan(queue, drained);
         options.onDrained?.(queue, drained);
         if (taken.jobs.length > 0) yield taken;
         found = taken.jobs.length > 0 || drained.state === 'more';
-        if (found || ahead) break;
+        if (found || sent.length > 0) break;
       }
-      if (ahead || (found && performance.now() < end)) continue;
-      if (over() || !watch || performance.now() >= end) break;
-      await timer.wait();
+      const awaited = [...inFlight].flatMap(([queue, [call]]) => (call ? [{ queue, call }] : []));
+      if (awaited.some(({ call }) => !call.isLate) || (found && performance.now() < end)) continue;
+      timeIsOver ||= performance.now() >= end;
+      const late = new Map(awaited.map(({ queue, call }) => [queue, call.answer]));
+      if (watch && !over()) await timer.wait(late);
+      else if (late.size > 0) await Promise.race(late.values()).catch(() => {});
+      else break;
     }
   } finally {
+    for (const call of [...inFlight.values()].flat()) calls.abandon(call);
     timer.close();
-    outages.end();
+    outages.end(timeIsOver && !signal?.aborted);
   }
   if (failure) throw failure.error;
   if (outages.error) throw outages.error;
@@ -132,59 +134,4 @@ function inDoubt({ name }: Queue, error: DelayqError, { leaseMs }: PollOptions):
       : 'jobs that this call took are delivered again when their leases expire';
   const what = `stopped before Redis answered the last call for jobs of ${name}`;
   return new DelayqError('unknown', what, { why: error.why, next, cause: error });
-}
-
-/** The answer to a drain call. */
-interface DrainAnswer {
-  readonly drained: Drained;
-  readonly taken: Taken;
-}
-
-/** Sends drain calls, within the limit of jobs and up to the cutoff time. */
-class DrainCalls {
-  readonly #options: PollOptions;
-  /**
-   * Without `watch`: the latest due time of the jobs to take of each queue, ms, by the clock of its server at the first
-   * answer. Not one for all: each node of a cluster has a clock of its own.
-   */
-  readonly #cutoffs = new Map<Queue, number>();
-  /** How many more jobs may be asked for. */
-  left: number;
-
-  constructor(options: PollOptions) {
-    this.#options = options;
-    this.left = options.limit ?? Number.POSITIVE_INFINITY;
-  }
-
-  send(queue: Queue): Promise<DrainAnswer> {
-    const { leases } = this.#options;
-    const call = this.#call(queue);
-    const answer = leases ? answerBy(() => leases.giveUpAt, call) : call;
-    // If nobody waits for the answer any more, its jobs are given back.
-    answer.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
-    return answer;
-  }
-
-  async #giveBack({ queue, jobs, leaseMs }: Taken): Promise<void> {
-    if (leaseMs === 0) await queue.putBack(jobs);
-    else await this.#options.leases?.release(jobs);
-  }
-
-  async #call(queue: Queue): Promise<DrainAnswer> {
-    const { batch = MAX_CALL, leaseMs, leases, watch } = this.#options;
-    const since = performance.now();
-    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left);
-    this.left -= limit;
-    let unused = limit;
-    try {
-      const drained = await queue.drain({ limit, leaseMs, cutoff: this.#cutoffs.get(queue) });
-      const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
-      unused -= taken.jobs.length;
-      if (taken.leaseMs > 0) leases?.hold(taken);
-      if (!watch && !this.#cutoffs.has(queue)) this.#cutoffs.set(queue, drained.now);
-      return { drained, taken };
-    } finally {
-      this.left += unused;
-    }
-  }
 }

@@ -124,7 +124,7 @@ export class BatchWorker {
       this.#finish = resolve;
       this.#advance();
     });
-    await this.#fetches.return(undefined);
+    await this.#giveBackLate(this.#fetches);
     await this.#settler.idle();
     clearInterval(surplus);
     this.#throttle.close();
@@ -134,6 +134,15 @@ export class BatchWorker {
     const problem = this.#problem ?? this.#leases.outages.error;
     if (problem !== undefined) throw problem;
     return this.#counts;
+  }
+
+  /** After a stop: gives back what calls bring that were under way. */
+  async #giveBackLate(fetches: AsyncGenerator<Taken>): Promise<void> {
+    try {
+      for await (const { jobs } of fetches) this.#settler.release(jobs);
+    } catch (error) {
+      this.#problem ??= error;
+    }
   }
 
   /**

@@ -19,6 +19,16 @@ async function enqueueHeard(queue: Queue, payload: number): Promise<void> {
   listener.close();
 }
 
+const HOUR_MS = 3_600_000;
+
+/** A queue as if the clock of its server were an hour ahead. */
+class Early extends Queue {
+  override async drain({ cutoff, ...options }: NonNullable<Parameters<Queue['drain']>[0]> = {}) {
+    const drained = await super.drain({ ...options, cutoff: cutoff && cutoff - HOUR_MS });
+    return { ...drained, now: drained.now + HOUR_MS, next: drained.next && drained.next + HOUR_MS };
+  }
+}
+
 describe('a drain loop', () => {
   it('asks the first queue again before each batch', async () => {
     const [high, low] = [freshQueue(), freshQueue()];
@@ -113,14 +123,6 @@ describe('a drain loop', () => {
   });
 
   it('understands messages about a queue by the clock of its own server', async () => {
-    const HOUR_MS = 3_600_000;
-    /** A queue as if the clock of its server were an hour ahead. */
-    class Early extends Queue {
-      override async drain(options: Parameters<Queue['drain']>[0]) {
-        const drained = await super.drain(options);
-        return { ...drained, now: drained.now + HOUR_MS, next: drained.next && drained.next + HOUR_MS };
-      }
-    }
     const [there, here] = [new Early(connection, freshName()), freshQueue()];
     let asked = 0;
     const loop = poll([there, here], { watch: true, onDrained: () => asked++ });
@@ -132,11 +134,22 @@ describe('a drain loop', () => {
     // As enqueue does, which tells the time of the server.
     await admin.hset(key(there.name, 'payload'), 'a', '1');
     await admin.zadd(key(there.name, 'pending'), 0, 'a');
-    await admin.publish(there.wakeChannel, Date.now() + HOUR_MS);
+    await admin.publish(there.wakeChannel, String(Date.now() + HOUR_MS));
     expect(payloadsOf((await next).value as Taken)).toEqual([1]);
     // By the clock of the other server it would be due in an hour, and only the next poll would find it.
     expect(performance.now() - since).toBeLessThan(500);
     await loop.return(undefined);
+  });
+
+  it('without `watch` takes what was due at the start by the clock of each server', async () => {
+    const [here, there] = [freshQueue(), new Early(connection, freshName())];
+    for (const queue of [here, there]) await queue.enqueue([{ payload: queue.name }, { payload: 'late', in: 50 }]);
+    const seen: unknown[] = [];
+    for await (const taken of poll([here, there])) {
+      seen.push(...payloadsOf(taken));
+      await until(async () => (await there.counts()).due > 1 || seen.length > 1);
+    }
+    expect(seen).toEqual([here.name, there.name]);
   });
 
   it('ends in time, in the middle of a poll interval', async () => {

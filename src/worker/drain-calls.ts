@@ -1,0 +1,149 @@
+import type { Queue } from '../queue/queue.js';
+import { answerBy } from '../redis/retry.js';
+import { MAX_CALL } from '../redis/script.js';
+import type { Drained } from '../scripts/jobs.js';
+import { SURPLUS_MS } from './buffer.js';
+import type { Leases, Taken } from './leases.js';
+
+/** Which jobs to take. */
+export interface TakeOptions {
+  /** The most jobs to take in all; default: no limit. */
+  readonly limit?: number | undefined;
+  /** The most jobs to take per call; a function is called before each call. */
+  readonly batch?: number | (() => number) | undefined;
+  /** Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once). */
+  readonly leaseMs?: number | undefined;
+  /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
+  readonly watch?: boolean | undefined;
+  /**
+   * Holds the leases of the jobs as soon as they arrive. After a stop, answers are awaited only until it gives up; jobs
+   * that arrive later are given back.
+   */
+  readonly leases?: Leases | undefined;
+}
+
+/** The answer to a drain call. */
+export interface DrainAnswer {
+  readonly drained: Drained;
+  readonly taken: Taken;
+}
+
+/** A drain call whose answer has not been taken yet. */
+export interface DrainCall {
+  answer: Promise<DrainAnswer>;
+  /** The other queues are asked meanwhile. */
+  isLate: boolean;
+  surplus?: NodeJS.Timeout;
+}
+
+/** Sends drain calls, within the limit of jobs and up to the cutoff time. */
+export class DrainCalls {
+  readonly #options: TakeOptions;
+  /** Without `watch`: when the first answer came, by the monotonic clock and by that of its server, ms. */
+  #start: { readonly at: number; readonly cutoff: number } | undefined;
+  /**
+   * Without `watch`: the latest due time of the jobs to take of each queue, ms: the start by the clock of its server. Not
+   * one for all: each node of a cluster has a clock of its own.
+   */
+  readonly #cutoffs = new Map<Queue, number>();
+  /** How many more jobs may be asked for. */
+  left: number;
+
+  constructor(options: TakeOptions) {
+    this.#options = options;
+    this.left = options.limit ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Asks for as many jobs as the options allow, at most `most`. */
+  send(queue: Queue, most = MAX_CALL): DrainCall {
+    const { leases } = this.#options;
+    const call = this.#call(queue, most);
+    const answer = leases ? answerBy(() => leases.giveUpAt, call) : call;
+    // If nobody waits for the answer any more, its jobs are given back.
+    answer.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
+    return { answer, isLate: false };
+  }
+
+  /**
+   * Returns the answer of `call`; or undefined if there is none within `ms`, and then the call is late. The jobs of a
+   * late answer are for other drains if this is not called again within a second after it: the consumer may be busy.
+   */
+  async answerTo(call: DrainCall, ms: number): Promise<DrainAnswer | undefined> {
+    const answer = await within(call.answer, call.isLate ? 0 : ms);
+    if (answer || call.isLate) {
+      clearTimeout(call.surplus);
+      return answer;
+    }
+    call.isLate = true;
+    call.answer
+      .then(({ drained, taken }) => {
+        if (taken.jobs.length === 0 || taken.leaseMs === 0 || !this.#options.leases) return;
+        call.surplus = setTimeout(() => {
+          this.left += taken.jobs.length;
+          call.answer = Promise.resolve({
+            drained: { ...drained, state: 'more', jobs: [] },
+            taken: { ...taken, jobs: [] },
+          });
+          this.#giveBack(taken).catch(() => {});
+        }, SURPLUS_MS);
+      })
+      .catch(() => {});
+    return undefined;
+  }
+
+  /** Gives back what `call` takes. */
+  abandon(call: DrainCall): void {
+    clearTimeout(call.surplus);
+    call.answer.then(({ taken }) => this.#giveBack(taken)).catch(() => {});
+  }
+
+  async #giveBack({ queue, jobs, leaseMs }: Taken): Promise<void> {
+    if (jobs.length === 0) return;
+    if (leaseMs === 0) await queue.putBack(jobs);
+    else await this.#options.leases?.release(jobs);
+  }
+
+  async #call(queue: Queue, most: number): Promise<DrainAnswer> {
+    const { batch = MAX_CALL, leaseMs, leases, watch } = this.#options;
+    const since = performance.now();
+    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, most);
+    this.left -= limit;
+    let unused = limit;
+    try {
+      const cutoff = this.#cutoffs.get(queue) ?? this.#start?.cutoff;
+      const answer = await queue.drain({ limit, leaseMs, cutoff });
+      const drained = watch ? answer : this.#upToStart(queue, answer, since);
+      const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
+      unused -= taken.jobs.length;
+      if (taken.leaseMs > 0) leases?.hold(taken);
+      return { drained, taken };
+    } finally {
+      this.left += unused;
+    }
+  }
+
+  /** Learns the cutoff of a queue from its first answer, which says `more` if the clock of another server was behind. */
+  #upToStart(queue: Queue, answer: Drained, since: number): Drained {
+    if (this.#cutoffs.has(queue)) return answer;
+    const { now, next, state } = answer;
+    const here = performance.now();
+    this.#start ??= { at: here, cutoff: now };
+    const { at, cutoff } = this.#start;
+    // What its clock showed at the start, to within the round trip. Times are whole ms.
+    const [least, most] = [now - (here - at) - 1, now - (since - at) + 1];
+    const own = least <= cutoff && cutoff <= most ? cutoff : most;
+    this.#cutoffs.set(queue, own);
+    return state === 'idle' && next !== undefined && next <= own ? { ...answer, state: 'more' } : answer;
+  }
+}
+
+/** Returns the result of `call`; undefined if there is none within `ms`. With 0 only if there is one already. */
+async function within<T>(call: Promise<T>, ms: number): Promise<T | undefined> {
+  if (ms === Number.POSITIVE_INFINITY) return call;
+  if (ms === 0) return Promise.race([call, undefined]);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  return Promise.race([call, late]).finally(() => clearTimeout(timer));
+}
