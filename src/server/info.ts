@@ -1,6 +1,6 @@
+import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
-import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
 
 /** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;

@@ -1,8 +1,8 @@
+import { bad, type Finding, fine, redisCli } from '../health/finding.js';
 import { isDelayqError } from '../model/errors.js';
 import { shellWord } from '../model/text.js';
 import type { Arg, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey, wakeChannel } from '../redis/keys.js';
-import { bad, type Finding, fine, redisCli } from './finding.js';
 
 /** An id that no job has, so that reading or removing it changes nothing. */
 const NOBODY = '(doctor)';

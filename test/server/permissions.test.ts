@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { dryRunProbes, probes } from '../../src/health/permissions.js';
 import { queueKeys } from '../../src/redis/keys.js';
+import { dryRunProbes, probes } from '../../src/server/permissions.js';
 import { delayq, sh } from '../support/cli.js';
 import { doctor, serverWith } from '../support/doctor.js';
 import { luaTexts } from '../support/scripts.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/health/server-info.js';
+import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/server/info.js';
 import { during } from '../support/afterwards.js';
 import { delayq, sh } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';

@@ -1,13 +1,13 @@
+import type { Found } from '../health/discovery.js';
+import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { many, printable, shellWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { nameOf } from '../redis/script.js';
-import type { Found } from './discovery.js';
-import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
+import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './info.js';
 import { checkPermissions, refusedOr } from './permissions.js';
-import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './server-info.js';
 
 /** Memory of a job with a small payload, bytes, if there are no jobs to measure. */
 const JOB_BYTES = 300;
