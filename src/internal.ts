@@ -32,5 +32,6 @@ export { DEFAULT_PREFIX } from './redis/keys.js';
 export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
 export { MAX_CALL } from './redis/script.js';
 export type { Span } from './scripts/inspect.js';
+export { aclLine } from './server/rights.js';
 export { Leases, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
 export { poll } from './worker/poller.js';

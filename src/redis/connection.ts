@@ -74,7 +74,8 @@ export class Connection implements Caller {
   async #primary(): Promise<Address[]> {
     if (!this.#sentinels) {
       const { Sentinels } = await import('./sentinel.js');
-      this.#sentinels ??= new Sentinels(this.#address, this.#names, () => this.#one.drop());
+      const made = await Sentinels.of(this.#address, this.#names, () => this.#one.drop());
+      this.#sentinels ??= made;
       if (this.#closed) this.#sentinels.close();
     }
     return [await this.#sentinels.locate()];

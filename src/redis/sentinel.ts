@@ -5,6 +5,7 @@ import type { Caller, Reply } from '../net/call.js';
 import { DEADLINE_MS, type SettingNames } from '../net/errors.js';
 import { noneReached } from '../net/faults.js';
 import { RedisNode } from '../net/node.js';
+import { sentinelAt } from '../net/sentinels.js';
 import type { Subscription } from '../net/subscription.js';
 
 /** How long to wait for further Sentinels after the first has answered, ms. */
@@ -36,16 +37,22 @@ export class Sentinels {
   #found: Address | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `moved` is called when another server has become the primary. */
-  constructor(address: Address, names: SettingNames, moved: () => void) {
-    const { places, sentinel } = address.several as Several;
-    const { name = '', username, password } = sentinel ?? {};
-    const login = { ...address, options: { username, password } };
-    this.name = name;
-    this.nodes = places.map((place) => new RedisNode(addressAt(login, place), names));
+  private constructor(address: Address, names: SettingNames, sentinels: readonly Address[], moved: () => void) {
+    this.name = address.several?.sentinel?.name ?? '';
+    this.nodes = sentinels.map((at) => new RedisNode(at, names));
     this.#address = address;
     this.#names = names;
     this.#moved = moved;
+  }
+
+  /**
+   * Reads the login of the Sentinels of `address`. `moved` is called when another server has become the primary. Throws
+   * `config` if the file of the password cannot be used.
+   */
+  static async of(address: Address, names: SettingNames, moved: () => void): Promise<Sentinels> {
+    const { places } = address.several as Several;
+    const sentinels = await Promise.all(places.map((place) => sentinelAt(address, place, names)));
+    return new Sentinels(address, names, sentinels, moved);
   }
 
   /**

@@ -7,7 +7,7 @@ import type { Connection, Reply } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { nameOf } from '../redis/script.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './info.js';
-import { checkPermissions, refusedOr } from './permissions.js';
+import { checkPermissions, refusedOr, User } from './permissions.js';
 
 /** Memory of a job with a small payload, bytes, if there are no jobs to measure. */
 const JOB_BYTES = 300;
@@ -72,7 +72,12 @@ export class Doctor {
     const { address } = this.#redis;
     const info = await this.#info();
     const keys = queues.slice(0, MEASURED).map((queue) => queueKeys(this.#prefix, queue));
-    const settings = { save: await this.#config('save'), fsync: await this.#config('appendfsync'), address };
+    const user = await User.of(this.#redis);
+    const setting = async (name: string) => {
+      const reply = (await user.ask('CONFIG', 'GET', name)) as Reply[] | undefined;
+      return reply && reply.length > 1 ? String(reply[1]) : undefined;
+    };
+    const settings = { save: await setting('save'), fsync: await setting('appendfsync'), address };
     const [queue = 'queue'] = queues;
     return [
       version(info),
@@ -82,8 +87,8 @@ export class Doctor {
       ...persistence(info, settings),
       replicas(info),
       ...(await this.#clock()),
-      await checkPermissions(this.#redis, this.#prefix, queue, queueKeys(this.#prefix, queue)),
-      await this.#slow(),
+      await checkPermissions(user, { address, prefix: this.#prefix, queue }),
+      await this.#slow(user),
     ];
   }
 
@@ -100,12 +105,6 @@ export class Doctor {
 
   async #info(): Promise<Info> {
     return parseInfo(String(await this.#redis.call('INFO').catch(refusedOr(''))));
-  }
-
-  /** A setting of the server; undefined if CONFIG is not allowed. */
-  async #config(name: string): Promise<string | undefined> {
-    const reply = (await this.#redis.call('CONFIG', 'GET', name).catch(refusedOr([]))) as Reply[];
-    return reply.length > 1 ? String(reply[1]) : undefined;
   }
 
   async #jobBytes(queues: readonly QueueKeys[]): Promise<number> {
@@ -150,8 +149,8 @@ export class Doctor {
     ];
   }
 
-  async #slow(): Promise<Finding> {
-    const log = await this.#redis.call('SLOWLOG', 'GET', 128).catch(refusedOr(undefined));
+  async #slow(user: User): Promise<Finding> {
+    const log = await user.ask('SLOWLOG', 'GET', 128);
     if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed');
     const since = Math.floor((await this.#redis.now().catch(refusedOr(Date.now()))) / 1000) - SLOW_SINCE_S;
     const ours = (log as Reply[][])

@@ -1,95 +1,74 @@
 import { bad, type Finding, fine, redisCli } from '../health/finding.js';
 import { isDelayqError } from '../model/errors.js';
 import { shellWord } from '../model/text.js';
-import type { Arg, Connection } from '../redis/connection.js';
-import { type QueueKeys, queuesKey, wakeChannel } from '../redis/keys.js';
+import type { Arg, Caller, Reply } from '../redis/connection.js';
+import { type Form, formsFor, HINTS } from './rights.js';
 
-/** An id that no job has, so that reading or removing it changes nothing. */
-const NOBODY = '(doctor)';
+/** What the user of a connection may do on one server. */
+export class User {
+  readonly #node: Caller;
+  /** Undefined: the server does not tell. */
+  readonly name: string | undefined;
+  /** The server tells what the user may do (ACL DRYRUN). */
+  readonly isTold: boolean;
 
-/** The commands that delayq and its scripts use, each in a form that never changes anything. */
-export function probes(keys: QueueKeys, channel: string): Arg[][] {
-  const { pending, payload, stats, config } = keys;
-  return [
-    ['EVAL', 'return 1', 1, pending],
-    ['TIME'],
-    ['TYPE', pending],
-    ['EXISTS', pending],
-    ['ZADD', pending, 'XX', 0, NOBODY],
-    ['ZREM', pending, NOBODY],
-    ['ZCARD', pending],
-    ['ZCOUNT', pending, 1, 0],
-    ['ZSCORE', pending, NOBODY],
-    ['ZMSCORE', pending, NOBODY],
-    ['ZRANK', pending, NOBODY],
-    ['ZRANGE', pending, 1, 0],
-    ['ZRANGEBYSCORE', pending, 1, 0],
-    ['ZREMRANGEBYRANK', pending, 1, 0],
-    // These fail, for lack of a value and of a number, but only after Redis has checked the permissions.
-    ['HSET', payload, NOBODY, '', NOBODY],
-    ['HINCRBY', stats, NOBODY, 'none'],
-    ['HGET', payload, NOBODY],
-    ['HMGET', payload, NOBODY],
-    ['HDEL', payload, NOBODY],
-    ['HEXISTS', payload, NOBODY],
-    ['HSTRLEN', payload, NOBODY],
-    ['HLEN', payload],
-    ['HGETALL', config],
-    ['HKEYS', config],
-    ['HSCAN', config, 0],
-    ['HRANDFIELD', config],
-    ['ZSCAN', pending, 0, 'COUNT', 1],
-    ['PTTL', pending],
-    ['PERSIST', `${pending}:${NOBODY}`],
-    ['UNLINK', `${pending}:${NOBODY}`],
-    // A message on this channel makes drains look once more, and nothing else.
-    ['PUBLISH', channel, ''],
-  ];
+  private constructor(node: Caller, name: string | undefined, isTold: boolean) {
+    this.#node = node;
+    this.name = name;
+    this.isTold = isTold;
+  }
+
+  static async of(node: Caller): Promise<User> {
+    const name = await node.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
+    const asked = node.call('ACL', 'DRYRUN', String(name), 'TIME');
+    const isTold = await asked.then(() => true, refusedOr(false));
+    return new User(node, name, isTold);
+  }
+
+  /** What Redis says against a call; undefined: it is allowed. Where Redis does not tell, the call is tried. */
+  async refusal(form: Form): Promise<string | undefined> {
+    const call = [...form[0].split('|'), ...form.slice(1)] as [string, ...Arg[]];
+    if (this.isTold) {
+      // An error says that this server does not know the command, so nobody sends it.
+      const said = await this.#node.call('ACL', 'DRYRUN', String(this.name), ...call).then(String, refusedOr('OK'));
+      return said === 'OK' ? undefined : said;
+    }
+    try {
+      await this.#node.call(...call);
+      return undefined;
+    } catch (error) {
+      if (!isDelayqError(error, 'refused', 'config', 'internal', 'temporary')) throw error;
+      return error.code === 'refused' ? String(error.why) : undefined;
+    }
+  }
+
+  /** Returns the reply to a call; undefined if it is not allowed. Leaves no trace in ACL LOG, where that can be known. */
+  async ask(command: string, ...args: Arg[]): Promise<Reply | undefined> {
+    if (this.isTold && (await this.refusal([command, ...args])) !== undefined) return undefined;
+    return this.#node.call(command, ...args).catch(refusedOr(undefined));
+  }
 }
 
-/** Commands that only make drains notice new jobs sooner. */
-const HINTS = ['publish', 'subscribe'];
-
-/** Commands that would change something, or the connection, so they are only tried with ACL DRYRUN. */
-export function dryRunProbes(prefix: string, queue: string, keys: QueueKeys, channel: string): Arg[][] {
-  return [
-    ['EVALSHA', '0'.repeat(40), 1, keys.pending],
-    ['SADD', queuesKey(prefix), queue],
-    ['SREM', queuesKey(prefix), queue],
-    ['SMEMBERS', queuesKey(prefix)],
-    ['SISMEMBER', queuesKey(prefix), queue],
-    ['SUBSCRIBE', channel],
-  ];
-}
-
-/** Checks this user's permissions for `queue`, with ACL DRYRUN or else by trying commands that change nothing. */
+/** Checks the permissions of `user` on the server at `address` for `queue`. */
 export async function checkPermissions(
-  redis: Connection,
-  prefix: string,
-  queue: string,
-  keys: QueueKeys,
+  user: User,
+  { address, prefix, queue, kind }: { address: string; prefix: string; queue: string; kind?: 'cluster' | 'sentinel' },
 ): Promise<Finding> {
-  const channel = wakeChannel(prefix, queue);
-  const named = await redis.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
-  const user = named === undefined ? 'the user of this connection' : `user ${named}`;
-  const calls = probes(keys, channel);
-  const dry = await redis
-    .call('ACL', 'DRYRUN', String(named), ...(calls[0] as Arg[]))
-    .then(() => true, refusedOr(false));
+  const who = user.name === undefined ? 'the user of this connection' : `user ${user.name}`;
+  const forms = formsFor(prefix, queue);
+  const more = user.isTold ? [...forms.changing, ...(kind ? forms[kind] : [])] : [];
   const denied: string[] = [];
   const keysDenied = new Set<string>();
-  for (const call of dry ? [...calls, ...dryRunProbes(prefix, queue, keys, channel)] : calls) {
-    const said = dry
-      ? await redis.call('ACL', 'DRYRUN', String(named), ...call).then(String)
-      : await tryCall(redis, call);
-    if (said === 'OK') continue;
-    const command = String(call[0]).toLowerCase();
+  for (const form of [...forms.queues, ...more]) {
+    const said = await user.refusal(form);
+    const [command] = form;
+    if (said === undefined) continue;
     if (/ access /.test(said)) keysDenied.add(HINTS.includes(command) ? `&${prefix}:*` : `~${prefix}:*`);
     else denied.push(command);
   }
   if (denied.length + keysDenied.size === 0) {
-    const which = dry || named === 'default' ? 'delayq needs' : 'could be tried';
-    return fine('rights', `${user} has all permissions that ${which}`);
+    const which = user.isTold || user.name === 'default' ? 'delayq needs' : 'could be tried';
+    return fine('rights', `${who} has all permissions that ${which}`);
   }
   const lacking = [...denied, ...(keysDenied.size > 0 ? [`use ${[...keysDenied].join(' ')}`] : [])];
   const onlyHints = denied.every((command) => HINTS.includes(command)) && !keysDenied.has(`~${prefix}:*`);
@@ -97,19 +76,8 @@ export async function checkPermissions(
     ? 'waiting drains notice new jobs up to a second later'
     : 'commands that need this fail, perhaps only during an incident';
   const rules = [...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ');
-  const cure = redisCli(redis.address, `acl setuser ${named ? shellWord(named) : 'USER'} ${rules}`);
-  return bad(onlyHints ? 'warn' : 'fail', 'rights', `${user} may not ${lacking.join(', ')}`, why, cure);
-}
-
-/** Tries a call that changes nothing. Returns what Redis says about its permissions, or OK. */
-async function tryCall(redis: Connection, [command, ...args]: Arg[]): Promise<string> {
-  try {
-    await redis.call(command as string, ...args);
-    return 'OK';
-  } catch (error) {
-    if (!isDelayqError(error, 'refused', 'config', 'internal', 'temporary')) throw error;
-    return error.code === 'refused' ? String(error.why) : 'OK';
-  }
+  const cure = redisCli(address, `acl setuser ${user.name ? shellWord(user.name) : 'USER'} ${rules}`);
+  return bad(onlyHints ? 'warn' : 'fail', 'rights', `${who} may not ${lacking.join(', ')}`, why, cure);
 }
 
 /** For commands that this server may not know or not allow: returns `otherwise` instead. */

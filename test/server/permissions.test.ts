@@ -1,9 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { queueKeys } from '../../src/redis/keys.js';
-import { dryRunProbes, probes } from '../../src/server/permissions.js';
 import { delayq, sh } from '../support/cli.js';
 import { doctor, serverWith } from '../support/doctor.js';
-import { luaTexts } from '../support/scripts.js';
 
 describe('the permissions of the user', () => {
   /** A server with a user who has these permissions; returns the URL for that user. */
@@ -37,16 +34,6 @@ describe('the permissions of the user', () => {
       level: 'warn',
       next: expect.stringMatching(/acl setuser app '&delayq:\*'$/),
     });
-  });
-
-  it('that are checked are all that delayq uses', () => {
-    const used = new Set(
-      luaTexts().flatMap((one) => [...one.matchAll(/\b(?:call|try)\('([A-Z]+)'/g)].map(([, name]) => name)),
-    );
-    const keys = queueKeys('delayq', 'q');
-    const looked = [...probes(keys, 'channel'), ...dryRunProbes('delayq', 'q', keys, 'channel')].map(([name]) => name);
-    expect(used.size).toBeGreaterThan(20);
-    expect(looked).toEqual(expect.arrayContaining([...used]));
   });
 
   it('are sufficient, or the checks that they prevent are named', async () => {

@@ -2,6 +2,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
 import { Cluster } from './cluster.js';
+import { limitedUrl, refusals } from './limited-user.js';
 import { Server } from './server.js';
 
 declare module 'vitest' {
@@ -21,12 +22,15 @@ export default async function setup(project: TestProject): Promise<() => Promise
     throw new Error(`DELAYQ_TEST_TOPOLOGY must be single or cluster, not ${JSON.stringify(topology)}`);
   const server = await Server.start();
   const cluster = topology === 'cluster' ? await Cluster.start() : undefined;
-  project.provide('redisUrl', (cluster ?? server).url);
+  const isLimited = process.env.DELAYQ_TEST_USER === 'acl';
+  project.provide('redisUrl', isLimited ? await limitedUrl(server) : (cluster ?? server).url);
   project.provide('redisSocket', server.socket);
   return async () => {
+    const refused = await refusals(server);
     await server.stop();
     await cluster?.stop();
     removeCaches();
+    if (refused.length > 0) throw new Error(`Redis refused what delayq does: ${refused.join(', ')}`);
   };
 }
 

@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import {
   Auditor,
+  aclLine,
   DelayqError,
   Doctor,
   type Finding,
@@ -34,6 +35,8 @@ interface Options extends Globals {
   readonly yes?: boolean;
   readonly setNoeviction?: boolean;
   readonly quiet?: boolean;
+  readonly acl?: boolean;
+  readonly redisVersion?: string;
 }
 
 export function doctorCommand(context: Context): Command {
@@ -45,18 +48,29 @@ export function doctorCommand(context: Context): Command {
     .option('--set-noeviction', 'first set maxmemory-policy of Redis to noeviction')
     .option('-q, --quiet', 'print only problems')
     .option('--json', 'print one JSON document')
-    .action((queues: string[], options: Options) => run(context, queues, options));
+    .option('--acl', 'print the permissions that delayq needs, as an ACL SETUSER line, and do nothing else')
+    .option('--redis-version <version>', 'with --acl: the version, if it is older than 7.2')
+    .action((queues: string[], options: Options) =>
+      options.acl ? printAcl(context, queues, options) : run(context, queues, options),
+    );
   details(command, [
     'Each line begins with ok, warn, fail, or skip (this Redis does not allow the',
     'check). Queues stay in use: jobs are read in small steps. --fix never deletes a',
     'payload. With noeviction a full Redis refuses writes instead of deleting keys;',
     'that includes the writes of caches in the same Redis.',
     '',
+    '--acl does not connect. It prints a line for redis-cli; in redis.conf write user',
+    'instead of ACL SETUSER. Replace #SHA256-OF-THE-PASSWORD, for example by >secret.',
+    'The user can do everything with the queues. CONFIG and SLOWLOG are left out, which',
+    'show passwords and data of others: doctor skips what needs them, and',
+    '--set-noeviction is refused.',
+    '',
     'Exit status: 0 no problems, 1 warnings, 2 failures.',
   ]);
   examples(command, [
     'delayq doctor',
     'delayq doctor --fix order-close',
+    'delayq doctor --acl --redis-version 7.0 order-close',
     `delayq doctor --json | jq -r '.findings[] | select(.level == "fail") | .next'`,
   ]);
   return addGlobals(command);
@@ -64,7 +78,20 @@ export function doctorCommand(context: Context): Command {
 
 const NEXT = 'see what is broken without --fix, then repeat with --fix --yes';
 
+async function printAcl(context: Context, queues: readonly string[], options: Options): Promise<void> {
+  const { fix, setNoeviction, quiet, json, redisVersion: version } = options;
+  if (fix || setNoeviction || quiet || json) {
+    const why = '--acl only prints a line, and does not connect';
+    throw new DelayqError('usage', '--acl excludes other actions', { why, next: 'give it alone' });
+  }
+  await context.write(
+    `${aclLine(queues, { prefix: context.prefix(options), ...(version !== undefined && { version }) })}\n`,
+  );
+}
+
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
+  if (options.redisVersion !== undefined)
+    throw new DelayqError('usage', '--redis-version needs --acl', { next: 'give both, or neither' });
   if (options.yes && !options.fix)
     throw new DelayqError('usage', '--yes needs --fix', { next: 'give both, or neither' });
   if (options.fix && !options.yes) requireTerminal(context, 'repair', NEXT);
