@@ -122,8 +122,7 @@ export class Cluster {
       if (word === 'ASK') route.ask = to;
       else this.#owners.set(route.slot, to);
       if (route.attempts <= FREE_REDIRECTS) return;
-    } else if (word === 'READONLY') void node.drop();
-    else if (!LATER.has(word) && !isUnreachable) throw error;
+    } else if (!LATER.has(word) && !isUnreachable) throw error;
     const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
     if (this.#closed || performance.now() + pause > route.by) throw error;
     if (isUnreachable || word === 'READONLY') {
@@ -165,10 +164,13 @@ export class Cluster {
   }
 
   #hooksOf(node: RedisNode): Pick<Hooks, 'refused' | 'slow'> {
+    let displaced = false;
     const slow = async () => {
       await this.#readMap(node);
-      // Another node has taken its place. What waits for an answer of this one need not wait longer.
-      if (this.#map.length > 0 && !this.#map.some((range) => range.node === node)) void node.drop();
+      const was = displaced;
+      displaced = this.#map.length > 0 && !this.#map.some((range) => range.node === node);
+      // Another node has taken its place. In a planned failover it then answers what waits; but not if it is frozen.
+      if (was && displaced) void node.drop();
     };
     return { ...this.#hooks, slow };
   }

@@ -1,0 +1,227 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { Connection, Queue } from '../../src/index.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { begin, delayq } from '../support/cli.js';
+import { Cluster } from '../support/cluster.js';
+import { Load } from '../support/load.js';
+import { freshName, key } from '../support/redis.js';
+import type { Server } from '../support/server.js';
+import { until } from '../support/until.js';
+
+const NODE_TIMEOUT_MS = 2_000;
+
+/** Connected at one node only, unless `url` is given. */
+const connect = (cluster: Cluster, url = cluster.urlOf(cluster.nodes[0] as Server)) => {
+  const redis = new Connection(url);
+  afterwards(() => redis.close());
+  return redis;
+};
+
+/** The name of a fresh queue whose slot `node` owns. */
+async function nameAt(cluster: Cluster, node: Server): Promise<string> {
+  for (;;) {
+    const name = freshName();
+    if ((await cluster.ownerOf(key(name, 'pending'))) === node) return name;
+  }
+}
+
+async function namesOfAll(cluster: Cluster): Promise<string[]> {
+  const names: string[] = [];
+  for (const node of await cluster.masters()) names.push(await nameAt(cluster, node));
+  return names;
+}
+
+const load = (...args: ConstructorParameters<typeof Load>) => during(new Load(...args));
+
+describe('a cluster of three masters', () => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = await Cluster.start();
+    return () => cluster.stop();
+  });
+
+  it('is used from any of its nodes, whichever owns the queue', async () => {
+    for (const node of cluster.nodes) {
+      for (const name of await namesOfAll(cluster)) {
+        const env = { DELAYQ_REDIS_URL: cluster.urlOf(node) };
+        expect(await delayq(['enqueue', name, '{"n":1}'], { env })).toMatchObject({ code: 0, stderr: '' });
+        expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '{"n":1}\n', stderr: '' });
+      }
+    }
+  });
+
+  it('drains queues of different nodes in one run, in their order', async () => {
+    const names = await namesOfAll(cluster);
+    const redis = connect(cluster);
+    for (const name of names) await new Queue(redis, name).enqueue([{ payload: name }, { payload: name }]);
+    const env = { DELAYQ_REDIS_URL: cluster.url };
+    const { stdout, code } = await delayq(['drain', [...names].reverse().join(',')], { env });
+    expect(code).toBe(0);
+    expect(stdout).toBe(
+      [...names]
+        .reverse()
+        .map((name) => `"${name}"\n"${name}"\n`)
+        .join(''),
+    );
+  });
+
+  it('wakes a watching drain on every node, whether the producer knows of the cluster or not', async () => {
+    const names = await namesOfAll(cluster);
+    const env = { DELAYQ_REDIS_URL: cluster.urlOf(cluster.nodes[0] as Server) };
+    const running = begin(['drain', '--watch', names.join(',')], { env });
+    const redis = connect(cluster);
+    for (const name of names) {
+      const owner = await cluster.ownerOf(key(name, 'pending'));
+      // Subscribed by now at the owner: with SSUBSCRIBE, and with SUBSCRIBE for those who publish without knowing.
+      await until(
+        async () => ((await owner.admin.call('PUBSUB', 'SHARDNUMSUB', key(name, 'wake'))) as number[])[1] === 1,
+      );
+      await new Queue(redis, name).enqueue({ payload: name });
+      await until(() => running.stdout.includes(name));
+    }
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+  });
+
+  it('keeps hints within the shard: SPUBLISH, as soon as the producer knows of the cluster', async () => {
+    const [name = ''] = (await namesOfAll(cluster)).slice(-1);
+    const queue = new Queue(connect(cluster), name);
+    await queue.enqueue({ payload: 1 });
+    const owner = await cluster.ownerOf(key(name, 'pending'));
+    await owner.admin.call('CONFIG', 'RESETSTAT');
+    await queue.drain({ leaseMs: 0 });
+    await queue.enqueue({ payload: 2 });
+    const stats = String(await owner.admin.info('commandstats'));
+    expect(stats).toMatch(/cmdstat_spublish:calls=1,/);
+    expect(stats).not.toMatch(/cmdstat_publish:/);
+  });
+
+  it('whose slot moves while it is empty: nobody sees an error, and hints resume', async () => {
+    const redis = connect(cluster);
+    const name = freshName();
+    const working = await load(redis, name);
+    const slot = await cluster.slotOf(key(name, 'pending'));
+    for (const _ of [1, 2, 3]) {
+      await working.goesOn();
+      const owner = await cluster.ownerOfSlot(slot);
+      const [other] = (await cluster.masters()).filter((node) => node !== owner);
+      await cluster.migrate(slot, other as Server, 3);
+    }
+    await working.goesOn();
+    expect(await working.end()).toEqual([]);
+    expect([...working.producer.reasons, ...working.consumer.reasons]).toEqual([]);
+    expect(working.twice).toEqual([]);
+    const messages: string[] = [];
+    const listener = redis.listen([key(name, 'wake')], (_, message) => messages.push(message));
+    const owner = await cluster.ownerOfSlot(slot);
+    await until(
+      async () => ((await owner.admin.call('PUBSUB', 'SHARDNUMSUB', key(name, 'wake'))) as number[])[1] === 1,
+    );
+    await working.queue.enqueue({ payload: 1 });
+    await until(() => messages.length === 1);
+    const [next] = (await cluster.masters()).filter((node) => node !== owner);
+    await cluster.migrate(slot, next as Server);
+    // The next call tells who owns it now.
+    await until(async () => (await working.queue.counts()) && !listener.alive());
+    listener.close();
+  });
+
+  it('that migrates a queue refuses calls until it is over: exit 75, never a part of a batch', async () => {
+    const name = freshName();
+    const redis = connect(cluster);
+    const queue = new Queue(redis, name);
+    await queue.enqueue(Array.from({ length: 100 }, (_, n) => ({ id: `a${n}`, payload: n })));
+    const slot = await cluster.slotOf(key(name, 'pending'));
+    const [other] = (await cluster.masters()).filter(async (node) => node !== (await cluster.ownerOfSlot(slot)));
+    const owner = await cluster.ownerOfSlot(slot);
+    const to =
+      owner === other ? ((await cluster.masters()).find((node) => node !== owner) as Server) : (other as Server);
+    const migration = await cluster.migration(slot, to);
+    await migration.begin();
+    await migration.move(1);
+    const env = { DELAYQ_REDIS_URL: cluster.url };
+    const commands = [
+      ['enqueue', name, '1'],
+      ['drain', name],
+      ['inspect', name],
+      ['enqueue', '--jobs', name, '-'],
+    ];
+    const input = '{"payload":1}\n{"payload":2}\n';
+    for (const ended of await Promise.all(commands.map((args) => delayq(args, { env, input })))) {
+      expect(ended).toMatchObject({ stdout: '', stderr: expect.stringMatching(/TRYAGAIN.*\n {2}next: /) });
+      expect([75, 1]).toContain(ended.code);
+    }
+    // What is asked meanwhile waits.
+    const waiting = queue.drain({ limit: 100 });
+    while ((await migration.move(1)).length > 0);
+    await migration.finish();
+    expect((await waiting).jobs.map(({ id }) => id).sort()).toEqual(
+      Array.from({ length: 100 }, (_, n) => `a${n}`).sort(),
+    );
+  });
+});
+
+describe('a cluster of three masters with replicas', () => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = await Cluster.start({ replicas: 1, nodeTimeoutMs: NODE_TIMEOUT_MS, args: ['--appendonly', 'yes'] });
+    return () => cluster.stop();
+  });
+
+  it('CLUSTER FAILOVER and SCRIPT FLUSH under load: no error that anybody sees, nothing twice', async () => {
+    const redis = connect(cluster);
+    // Each master once: a second failover of a shard soon after the first may fail, and then its master is paused for 5 s.
+    for (const name of await namesOfAll(cluster)) {
+      const working = await load(redis, name);
+      await working.goesOn();
+      const master = await cluster.ownerOf(key(name, 'pending'));
+      await master.admin.script('FLUSH');
+      await working.goesOn();
+      const [replica] = await cluster.replicasOf(master);
+      await cluster.failover(replica as Server);
+      await working.goesOn();
+      expect(await working.end()).toEqual([]);
+      expect([...working.producer.reasons, ...working.consumer.reasons]).toEqual([]);
+      expect(working.twice).toEqual([]);
+      await cluster.settled();
+    }
+  });
+
+  it('kill -9 of a master under load: others go on, it recovers, and with --replicas nothing is lost', async () => {
+    const [one, ...others] = await namesOfAll(cluster);
+    const redis = connect(cluster);
+    const working = await load(redis, one as string, { replicas: 1 });
+    const beside = await Promise.all(others.map((name) => load(redis, name)));
+    await Promise.all([working, ...beside].map((each) => each.goesOn()));
+    const master = await cluster.ownerOf(key(one as string, 'pending'));
+    await master.end('SIGKILL');
+    const killed = performance.now();
+    await working.queue.enqueue({ payload: 'after' }).catch(() => {});
+    await until(async () => (await cluster.ownerOf(key(one as string, 'pending')).catch(() => master)) !== master);
+    const elected = performance.now() - killed;
+    await master.run();
+    await working.goesOn();
+    for (const each of beside) expect(await each.end()).toEqual([]);
+    expect(await working.end()).toEqual([]);
+    await cluster.settled();
+  });
+
+  it('SIGSTOP of a master: other queues are not affected, later calls recover before their deadline', async () => {
+    const [one, ...others] = await namesOfAll(cluster);
+    const redis = connect(cluster);
+    const working = await load(redis, one as string);
+    const beside = await Promise.all(others.map((name) => load(redis, name)));
+    await Promise.all([working, ...beside].map((each) => each.goesOn()));
+    const master = await cluster.ownerOf(key(one as string, 'pending'));
+    const frozen = performance.now();
+    master.signal('SIGSTOP');
+    await until(async () => (await cluster.ownerOf(key(one as string, 'pending')).catch(() => master)) !== master);
+    await working.goesOn();
+    for (const each of beside) expect(await each.end()).toEqual([]);
+    master.signal('SIGCONT');
+    const lost = await working.end();
+    // Only what had not reached the replica.
+    expect(lost.filter((id) => (working.confirmed.get(id) as number) < frozen - 1_000)).toEqual([]);
+    await cluster.settled();
+  });
+});
