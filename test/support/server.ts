@@ -61,7 +61,7 @@ export class Server {
     this.#command = [
       ...[...within, binary, ...(config === undefined ? [] : [join(directory, CONFIG)])],
       ...['--port', String(port), '--bind', host, '--unixsocket', this.socket],
-      ...['--dir', directory, '--save', '', '--loglevel', 'warning'],
+      ...['--dir', directory, '--save', '', '--loglevel', 'warning', '--protected-mode', 'no'],
       ...(password === undefined || options.user !== undefined
         ? []
         : ['--requirepass', password, '--masterauth', password]),
