@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
 import { Inspector, Queue } from '../src/index.js';
 import { beginSh, cronEnv, sh } from './support/cli.js';
-import { admin, connection, freshName, freshQueue } from './support/redis.js';
+import { admin, connection, freshName, freshQueue, onCluster } from './support/redis.js';
 import { temporaryDirectory } from './support/temporary.js';
 import { until } from './support/until.js';
 
@@ -261,7 +261,8 @@ describe('monitoring', () => {
   });
 });
 
-describe('a producer in another language', () => {
+// The examples connect to one server.
+describe.skipIf(onCluster)('a producer in another language', () => {
   const socket = inject('redisSocket');
   const produces = async (command: string, more: Record<string, string>) => {
     const name = freshName();

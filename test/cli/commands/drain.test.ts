@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { JsonText, Queue } from '../../../src/index.js';
 import { begin, beginSh, delayq, linesOf, sh } from '../../support/cli.js';
-import { admin, connection, freshName, freshQueue, key, keysLike, timePasses } from '../../support/redis.js';
+import { admin, connection, freshName, freshQueue, key, keysLike, masters, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 /** Numbered payloads, long enough that a few thousand do not fit into a pipe. */
@@ -406,7 +406,10 @@ describe('delayq drain --watch', () => {
     await queue.enqueue({ payload: 1 });
     await admin.hset(key(queue.name, 'config'), 'paused', 'inf');
     const running = begin(['drain', '--watch', queue.name]);
-    const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1]);
+    const calls = async () => {
+      const stats = await Promise.all((await masters()).map((master) => master.info('commandstats')));
+      return stats.reduce((sum, text) => sum + Number(/cmdstat_evalsha:calls=(\d+)/.exec(text)?.[1] ?? 0), 0);
+    };
     const before = await calls();
     await until(async () => (await calls()) > before + 2);
     expect((await queue.counts()).due).toBe(1);
