@@ -1,13 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FaultyProxy } from '../support/proxy.js';
-import type { Server } from '../support/server.js';
 import { type Consumer, send } from './consumers.js';
 import type { Random } from './random.js';
 
 /** What a fault can strike. */
 export interface Victims {
-  readonly server: Server;
-  readonly proxy: FaultyProxy;
+  readonly proxies: readonly FaultyProxy[];
   readonly random: Random;
   /** The running consumers. */
   consumers(): readonly Consumer[];
@@ -21,10 +19,6 @@ export interface Victims {
 
 /** Strikes. Resolves when the fault is over; with false if there was nothing to strike. */
 type Fault = (victims: Victims) => Promise<boolean>;
-
-const admin = ({ server }: Victims, ...call: [string, ...string[]]) =>
-  // If another fault has stopped Redis, this call waits too. The fault counts anyway.
-  Promise.race([server.admin.call(...call).catch(() => {}), sleep(3_000)]);
 
 /** A random member of a random consumer that may be killed. */
 function member(victims: Victims): [Consumer, string] | undefined {
@@ -56,16 +50,14 @@ async function frozen(pid: number, ms: number): Promise<boolean> {
 
 function strike(kind: Parameters<FaultyProxy['strike']>[0]): Fault {
   // Only some of the connections, as when a cable fails.
-  return async ({ proxy, random }) => proxy.strike(kind, () => random.chance(0.5)) > 0;
+  return async ({ proxies, random }) =>
+    sum(proxies.map((proxy) => proxy.strike(kind, (said) => isClient(said) && random.chance(0.5)))) > 0;
 }
 
-/** A fault that always finds its victim. */
-function always(trouble: (victims: Victims) => unknown): Fault {
-  return async (victims) => {
-    await trouble(victims);
-    return true;
-  };
-}
+/** Not a replica or a Sentinel: what becomes of those is for the faults of Redis. */
+const isClient = (said: string) => !/psync|replconf|sentinel/i.test(said);
+
+const sum = (list: readonly number[]) => list.reduce((total, n) => total + n, 0);
 
 export const FAULTS = {
   'kill consumer': signalOne('SIGKILL'),
@@ -105,28 +97,10 @@ export const FAULTS = {
   'drop replies': strike('silent'),
   'drop requests': strike('deaf'),
   'half-open connections': strike('half-open'),
-  'delay the network': always(({ proxy, random }) => proxy.delay(random.whole(100, 3_000))),
-  'SCRIPT FLUSH': always((victims) => admin(victims, 'SCRIPT', 'FLUSH')),
-  'CLIENT KILL': always((victims) => admin(victims, 'CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')),
-  'CLIENT PAUSE': always((victims) =>
-    admin(victims, 'CLIENT', 'PAUSE', String(victims.random.whole(100, 2_000)), 'ALL'),
-  ),
-  'DEBUG SLEEP': always((victims) => admin(victims, 'DEBUG', 'SLEEP', String(victims.random.whole(1, 15) / 10))),
-  'Redis full': always(async (victims) => {
-    await admin(victims, 'CONFIG', 'SET', 'maxmemory', '1mb');
-    await sleep(victims.random.whole(100, 1_500));
-    await admin(victims, 'CONFIG', 'SET', 'maxmemory', '0');
-  }),
-  'freeze Redis': always(async ({ server, random }) => {
-    server.signal('SIGSTOP');
-    await sleep(random.whole(100, 2_000));
-    server.signal('SIGCONT');
-  }),
-  'kill Redis': always(async ({ server, random }) => {
-    await server.end('SIGKILL');
-    await sleep(random.whole(0, 1_500));
-    await server.run();
-  }),
+  'delay the network': async ({ proxies, random }: Victims) => {
+    const ms = random.whole(100, 3_000);
+    return sum(proxies.map((proxy) => proxy.delay(ms, isClient))) > 0;
+  },
 } satisfies Record<string, Fault>;
 
 export type FaultName = keyof typeof FAULTS;
@@ -147,11 +121,4 @@ export const STORM: Record<FaultName, number> = {
   'drop requests': 2,
   'half-open connections': 2,
   'delay the network': 3,
-  'SCRIPT FLUSH': 4,
-  'CLIENT KILL': 3,
-  'CLIENT PAUSE': 2,
-  'DEBUG SLEEP': 2,
-  'Redis full': 3,
-  'freeze Redis': 2,
-  'kill Redis': 3,
 };

@@ -92,8 +92,10 @@ export interface Terms {
   readonly atMostOnce?: boolean;
   /** Whether a run was killed, stopped or failed: its jobs may be handled again with the same attempt. */
   readonly disturbed?: ((run: string) => boolean) | undefined;
-  /** Whether Redis was killed and may have lost what it did at this time, ms. */
+  /** Whether Redis was killed or replaced and may have lost what it did at this time, ms. */
   readonly mayForget?: ((at: number) => boolean) | undefined;
+  /** Every confirmed job was on all replicas: it may not be lost, though what was done with it may be forgotten. */
+  readonly replicated?: boolean;
 }
 
 /** The result for one queue. */
@@ -135,7 +137,7 @@ export class Ledger {
 
   /** Compares what was enqueued with what handlers logged and what is left in Redis. */
   balance(log: Log, remains: Remains, terms: Terms = {}): Balance {
-    const { calm = false, mayLose = false, mayForget = () => false } = terms;
+    const { calm = false, mayLose = false, mayForget = () => false, replicated = false } = terms;
     const { enqueued = 0, acked = 0, removed = 0, expired = 0, lost = 0, retried = 0 } = remains.stats;
     const ours = (id: string) => id.startsWith(`${this.queue}-`);
     const all = log.handlings.filter(({ id }) => ours(id));
@@ -149,11 +151,14 @@ export class Ledger {
     const confirmed = this.confirmedIds;
     const entry = (id: string) => this.#entries.get(id) as Entry;
     const missing = confirmed.filter((id) => !seen.has(id));
-    const forgotten = missing.filter((id) => mayForget(entry(id).confirmed as number));
-    const gone = missing.filter((id) => !mayForget(entry(id).confirmed as number));
+    const isForgotten = (id: string) => !replicated && mayForget(entry(id).confirmed as number);
+    const forgotten = missing.filter(isForgotten);
+    const gone = missing.filter((id) => !isForgotten(id));
     const plain = gone.filter((id) => !entry(id).mayExpire);
     const repeats = this.#repeats(byJob, terms);
     const grown = [...byJob.values()].reduce((sum, of) => sum + Math.max(...of.map(({ attempt }) => attempt)) - 1, 0);
+    // Redis may have forgotten that it counted these.
+    const uncounted = all.filter(({ attempt, start }) => attempt > 1 && mayForget(start)).length;
     const kept = remains.present.size + remains.dead.size;
 
     const violations: string[] = [];
@@ -202,7 +207,7 @@ export class Ledger {
       enqueued === acked + removed + expired + kept,
     );
     holds(`acked ${acked}, but handled ${byJob.size}`, mayLose || acked <= byJob.size + anew);
-    holds(`attempts grew by ${grown}, but lost ${lost} and retried ${retried}`, grown <= lost + retried);
+    holds(`attempts grew by ${grown}, but lost ${lost} and retried ${retried}`, grown <= lost + retried + uncounted);
     if (calm) {
       holds('something is in doubt', this.#entries.size === confirmed.length);
       holds(`expired ${expired}, lost ${lost}`, expired === 0 && lost === 0);

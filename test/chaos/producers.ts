@@ -17,6 +17,8 @@ export interface Producing {
   readonly errors: string;
   /** The longest delay of a job, ms. */
   readonly aheadMs: number;
+  /** How many replicas must have a job before it is confirmed. */
+  readonly replicas?: number | undefined;
   /** The time to live of those that may expire. */
   readonly ttl: string;
 }
@@ -64,6 +66,7 @@ abstract class Producer {
 
   protected spawn(args: string[]): ChildProcess {
     const { random, url, errors } = this.how;
+    if (this.how.replicas !== undefined) args.splice(1, 0, '--replicas', String(this.how.replicas));
     const clock = canSetClocks && random.chance(0.1) ? clockOff(random.pick(['+300s', '-300s'])) : {};
     const child = spawn('delayq', args, { env: cronEnv({ DELAYQ_REDIS_URL: url, ...clock }), stdio: 'pipe' });
     child.stdin.on('error', () => {});
@@ -137,7 +140,7 @@ export class Bulk extends Producer {
 /** Enqueues with the library, many jobs at a time. */
 export class InProcess extends Producer {
   protected async produce(): Promise<void> {
-    const { url, ledgers, random, aheadMs } = this.how;
+    const { url, ledgers, random, aheadMs, replicas } = this.how;
     const redis = new Connection(url);
     while (!this.over) {
       const ledger = random.pick(ledgers);
@@ -147,7 +150,7 @@ export class InProcess extends Producer {
         return { id, in: inMs, payload: JSON.parse(anyPayload(id, random)) };
       });
       // On an error the outcome stays unknown.
-      const done = await new Queue(redis, ledger.queue).enqueue(jobs).catch(() => []);
+      const done = await new Queue(redis, ledger.queue).enqueue(jobs, { replicas }).catch(() => []);
       for (const { id } of done) ledger.confirmed(id);
       await sleep(random.whole(100, 400));
     }

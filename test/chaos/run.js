@@ -12,10 +12,11 @@ const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
 Kills, freezes and disconnects real processes and servers, then checks that no
-job was lost. Files: ledger, steps, readers, servers, large, storm (default: all)
+job was lost. Files: ledger, steps, readers, servers, large, storm, cluster
+(default: all)
 
   --seed N       seed of all random choices (default: a new one, which is printed)
-  --minutes M    duration of the storm with all faults (default: 1)
+  --minutes M    duration of each storm with all faults (default: 1)
   --repeat N     run each scenario N times, each with the next seed (default: 1)
   -t TEXT        run only tests whose names match
   --mutations    check that the suite fails on each patch in test/chaos/mutations,
@@ -59,7 +60,7 @@ if (!/^\d{1,9}$/.test(seed)) fail(`--seed must be an integer, not ${JSON.stringi
 if (!(Number(minutes) > 0)) fail(`--minutes must be a number above zero, not ${JSON.stringify(minutes)}`);
 if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat must be at least 1, not ${JSON.stringify(repeat)}`);
 for (const file of files) {
-  if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm'].includes(file))
+  if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm', 'cluster'].includes(file))
     fail(`there is no file ${JSON.stringify(file)}`);
 }
 // It reads /proc, sets clocks with libfaketime and mounts a tmpfs.

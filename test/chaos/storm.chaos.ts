@@ -1,12 +1,15 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { until } from '../support/until.js';
+import { ONE_SERVER_STORM, oneServer } from './deployments.js';
 import { STORM } from './faults.js';
-import type { Balance } from './ledger.js';
 import { minutes, seed } from './options.js';
+import { expectBalanced } from './report.js';
 import { Storm, type Weather } from './storm.js';
 
 /** A lease that is long enough for a busy machine, ms. */
 const PATIENT_MS = 20_000;
+
+const EVERYTHING = { ...STORM, ...ONE_SERVER_STORM };
 
 let storm: Storm | undefined;
 afterEach(async () => {
@@ -19,27 +22,6 @@ async function begin(weather: Omit<Weather, 'seed'>): Promise<Storm> {
   return storm;
 }
 
-/** Prints what happened, and fails with what cannot be explained. */
-function expectBalanced(balances: readonly Balance[], storm: Storm): void {
-  const row = (name: string, cells: readonly unknown[]) =>
-    console.log(name.padEnd(40), ...cells.map((cell) => String(cell).padStart(9)));
-  row(
-    'queue',
-    balances.map(({ queue }) => queue),
-  );
-  for (const name of Object.keys(balances[0]?.figures ?? {})) {
-    row(
-      name,
-      balances.map(({ figures }) => figures[name]),
-    );
-  }
-  const faults = Object.entries(storm.struck).map(([name, times]) => `${name} ${times}`);
-  console.log('faults:', faults.join(', ') || 'none');
-  const violations = balances.flatMap((balance) => balance.violations);
-  if (violations.length > 0) console.log('files to examine:', storm.keep());
-  expect(violations).toEqual([]);
-}
-
 describe(`a storm (seed ${seed})`, () => {
   it('of nothing at all: without faults nothing is handled twice', async () => {
     const storm = await begin({ faults: {}, leaseMs: PATIENT_MS, ttl: '1h' });
@@ -50,11 +32,11 @@ describe(`a storm (seed ${seed})`, () => {
   it(
     'of everything at once loses nothing, and every repeat has its reason (failures 1, 4, 35)',
     async () => {
-      const storm = await begin({ faults: STORM });
+      const storm = await begin({ faults: EVERYTHING });
       const end = performance.now() + minutes * 60_000;
       await storm.rage(() => performance.now() > end);
       expectBalanced(await storm.end(), storm);
-      expect(new Set(Object.keys(storm.struck))).toEqual(new Set(Object.keys(STORM)));
+      expect(new Set(Object.keys(storm.struck))).toEqual(new Set(Object.keys(EVERYTHING)));
     },
     minutes * 60_000 + 240_000,
   );
@@ -66,7 +48,7 @@ describe(`a storm (seed ${seed})`, () => {
   });
 
   it('of kills of Redis with appendfsync everysec: only what it did in the two seconds before a kill may be forgotten', async () => {
-    const storm = await begin({ faults: {}, direct: true, appendfsync: 'everysec' });
+    const storm = await begin({ faults: {}, direct: true, redis: () => oneServer('everysec') });
     await killRedis(storm, 5);
     expectBalanced(await storm.end(), storm);
   });

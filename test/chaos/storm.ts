@@ -3,12 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { canSetClocks } from '../support/clock.js';
-import { FaultyProxy } from '../support/proxy.js';
 import { key } from '../support/redis.js';
-import { Server } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 import { Consumer, FORMS, type Form, READERS } from './consumers.js';
+import { type Deployment, oneServer } from './deployments.js';
 import { FAULTS, type FaultName, type Victims } from './faults.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
@@ -17,11 +16,14 @@ import { Random } from './random.js';
 /** The options of a storm. */
 export interface Weather {
   readonly seed: number;
-  /** The faults and their weights; none: calm. */
-  readonly faults: Partial<Record<FaultName, number>>;
+  /** The Redis to use; by default one server. */
+  readonly redis?: () => Promise<Deployment>;
+  /** The faults and their weights, those of Redis included; none: calm. */
+  readonly faults: Readonly<Record<string, number>>;
   /** The longest pause between faults, ms. */
   readonly pauseMs?: number;
-  readonly appendfsync?: 'always' | 'everysec';
+  /** How many replicas must have a job before it is confirmed: all that there are. By default they are not waited for. */
+  readonly replicas?: number;
   /** Consumers and producers connect to Redis without the proxy. */
   readonly direct?: boolean;
   /** The lease, and the time to live of jobs that may expire. */
@@ -40,18 +42,17 @@ const CALM_MS = 120_000;
 /** The exit statuses allowed under faults: documented ones, SIGKILL, and SIGTERM before it can be handled. */
 const EXITS = new Set([0, 1, 69, 75, 137, 143]);
 
-/** What a killed Redis may lose at most with everysec, ms: an fsync may take a second longer. */
+/** What a killed Redis may lose at most, ms: with everysec, an fsync may take a second longer. */
 const FORGETS_MS = 2_000;
 
 /** A queue for all forms, one for at most once, and one whose readers are killed too. */
-const QUEUES = ['all', 'once', 'readers'] as const;
+export const QUEUES = ['all', 'once', 'readers'] as const;
 
 /** Producers and consumers of every form, all real processes, on a Redis of their own, while faults strike. */
 export class Storm {
   readonly #weather: Weather;
   readonly #random: Random;
-  readonly #server: Server;
-  readonly #proxy: FaultyProxy;
+  readonly #redis: Deployment;
   readonly #directory = temporaryDirectory();
   readonly #ledgers = QUEUES.map((queue) => new Ledger(queue));
   readonly #consumers = new Set<Consumer>();
@@ -61,28 +62,22 @@ export class Storm {
   readonly #slots: Promise<void>[] = [];
   readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
   /** How often each fault struck. */
-  readonly struck: Partial<Record<FaultName, number>> = {};
-  /** When Redis was killed, ms. */
-  readonly #killed: number[] = [];
+  readonly struck: Record<string, number> = {};
+  /** When Redis was killed or replaced: from when on until when it may have lost what it did, ms. */
+  readonly #forgot: [number, number][] = [];
   /** The faults are over. Consumers no longer watch: those to stdout would keep the last jobs in the pipe. */
   #calm = false;
   #over = false;
   #runs = 0;
 
-  private constructor(weather: Weather, server: Server, proxy: FaultyProxy) {
+  private constructor(weather: Weather, redis: Deployment) {
     this.#weather = weather;
     this.#random = new Random(weather.seed);
-    this.#server = server;
-    this.#proxy = proxy;
+    this.#redis = redis;
   }
 
   static async begin(weather: Weather): Promise<Storm> {
-    const { appendfsync = 'always' } = weather;
-    const server = await Server.start({
-      tcp: true,
-      args: ['--appendonly', 'yes', '--appendfsync', appendfsync, '--enable-debug-command', 'yes'],
-    });
-    const storm = new Storm(weather, server, await FaultyProxy.start(server.socket));
+    const storm = new Storm(weather, await (weather.redis ?? oneServer)());
     await storm.#populate();
     return storm;
   }
@@ -92,7 +87,7 @@ export class Storm {
   }
 
   get #url(): string {
-    return this.#weather.direct ? this.#server.url : this.#proxy.url;
+    return this.#weather.direct ? this.#redis.directUrl : this.#redis.url;
   }
 
   get #leaseMs(): number {
@@ -110,7 +105,10 @@ export class Storm {
   async #populate(): Promise<void> {
     writeFileSync(this.#log, '');
     const lease = this.#leaseMs;
-    for (const queue of QUEUES) await this.#server.admin.hset(key(queue, 'config'), { ...SETTINGS, lease });
+    for (const queue of QUEUES) {
+      const { admin } = await this.#redis.ownerOf(queue);
+      await admin.hset(key(queue, 'config'), { ...SETTINGS, lease });
+    }
     const producing = (): Producing => ({
       url: this.#url,
       // Most jobs go into the first queue, which all forms share.
@@ -119,6 +117,7 @@ export class Storm {
       errors: this.#errors,
       aheadMs: AHEAD_MS,
       ttl: this.#weather.ttl ?? '1s',
+      replicas: this.#weather.replicas,
     });
     this.#producers.push(
       new OneByOne(producing()).begin(),
@@ -182,8 +181,7 @@ export class Storm {
 
   #victims(random: Random): Victims {
     return {
-      server: this.#server,
-      proxy: this.#proxy,
+      proxies: this.#redis.proxies,
       random,
       consumers: () => [...this.#consumers],
       producers: () => this.#producers.flatMap(({ pid }) => pid ?? []),
@@ -194,18 +192,18 @@ export class Storm {
 
   /** Lets faults strike until `done`, each at least once: those of Redis one by one, others at the same time. */
   async rage(done: () => boolean): Promise<void> {
-    const names = Object.keys(this.#weather.faults) as FaultName[];
-    const ofRedis = names.filter((name) => /Redis|CLIENT|DEBUG/.test(name));
+    const names = Object.keys(this.#weather.faults);
+    const ofRedis = names.filter((name) => name in this.#redis.faults);
     const others = names.filter((name) => !ofRedis.includes(name));
     await Promise.all([ofRedis, others].map((some) => this.#strikeWith(some, this.#random.branch(), done)));
   }
 
-  async #strikeWith(names: readonly FaultName[], random: Random, done: () => boolean): Promise<void> {
+  async #strikeWith(names: readonly string[], random: Random, done: () => boolean): Promise<void> {
     if (names.length === 0) return;
-    const weight = (name: FaultName) => this.#weather.faults[name] ?? 0;
-    const sum = (some: readonly FaultName[]) => some.reduce((total, name) => total + weight(name), 0);
+    const weight = (name: string) => this.#weather.faults[name] ?? 0;
+    const sum = (some: readonly string[]) => some.reduce((total, name) => total + weight(name), 0);
     // The group with fewer faults waits longer between them.
-    const share = sum(names) / sum(Object.keys(this.#weather.faults) as FaultName[]);
+    const share = sum(names) / sum(Object.keys(this.#weather.faults));
     const { pauseMs = 1_500 } = this.#weather;
     const first = random.shuffled(names);
     while (first.length > 0 || !done()) {
@@ -216,9 +214,13 @@ export class Storm {
   }
 
   /** Lets one fault strike now. Resolves with false if there was nothing to strike. */
-  async strike(name: FaultName, random = this.#random.branch()): Promise<boolean> {
-    if (name === 'kill Redis') this.#killed.push(Date.now());
-    const found = await FAULTS[name](this.#victims(random));
+  async strike(name: string, random = this.#random.branch()): Promise<boolean> {
+    const ofRedis = this.#redis.faults[name];
+    const from = Date.now() - FORGETS_MS;
+    const found = ofRedis
+      ? await ofRedis.strike(random).then(() => true)
+      : await FAULTS[name as FaultName](this.#victims(random));
+    if (ofRedis?.forgets) this.#forgot.push([from, Date.now() + 100]);
     if (found) this.struck[name] = (this.struck[name] ?? 0) + 1;
     return found;
   }
@@ -243,7 +245,10 @@ export class Storm {
     this.#stopAll();
     const waiting = async () => {
       const counts = await Promise.all(
-        QUEUES.flatMap((queue) => ['pending', 'active'].map((set) => this.#server.admin.zcard(key(queue, set)))),
+        QUEUES.map(async (queue) => {
+          const { admin } = await this.#redis.ownerOf(queue);
+          return (await admin.zcard(key(queue, 'pending'))) + (await admin.zcard(key(queue, 'active')));
+        }),
       );
       return counts.reduce((sum, n) => sum + n, 0);
     };
@@ -262,20 +267,24 @@ export class Storm {
 
   async #balance(stuck: string): Promise<Balance[]> {
     const log = readLog(readFileSync(this.#log, 'utf8'));
-    const { appendfsync, faults } = this.#weather;
-    const calm = Object.keys(faults).length === 0 && this.#killed.length === 0;
+    const calm = Object.keys(this.struck).length === 0;
     const balances: Balance[] = [];
     for (const ledger of this.#ledgers) {
-      const balance = ledger.balance(log, await remainsOf(this.#server.admin, ledger.queue), {
-        calm,
-        mayLose: ledger.queue === 'once',
-        atMostOnce: ledger.queue === 'once',
-        disturbed: (run) => this.#disturbed.has(run),
-        mayForget:
-          appendfsync === 'everysec'
-            ? (at) => this.#killed.some((killed) => at > killed - FORGETS_MS && at <= killed + 100)
-            : undefined,
-      });
+      const balance = ledger.balance(
+        log,
+        await remainsOf((await this.#redis.ownerOf(ledger.queue)).admin, ledger.queue),
+        {
+          calm,
+          mayLose: ledger.queue === 'once',
+          atMostOnce: ledger.queue === 'once',
+          disturbed: (run) => this.#disturbed.has(run),
+          mayForget:
+            this.#forgot.length > 0
+              ? (at) => this.#forgot.some(([from, until]) => at > from && at <= until)
+              : undefined,
+          replicated: this.#weather.replicas !== undefined,
+        },
+      );
       balances.push(balance);
     }
     const strays = log.handlings.filter(({ id, run }) => id.replace(/-\d+$/, '') !== run.replace(/\/.*/, ''));
@@ -295,15 +304,16 @@ export class Storm {
   keep(): string {
     const directory = mkdtempSync(join(tmpdir(), `delayq-chaos-${this.#weather.seed}-`));
     cpSync(this.#directory, directory, { recursive: true });
-    const written = join(this.#server.directory, 'appendonlydir');
-    if (existsSync(written)) cpSync(written, join(directory, 'appendonlydir'), { recursive: true });
+    for (const [n, server] of this.#redis.servers.entries()) {
+      const written = join(server.directory, 'appendonlydir');
+      if (existsSync(written)) cpSync(written, join(directory, `appendonlydir-${n}`), { recursive: true });
+    }
     return directory;
   }
 
   async stop(): Promise<void> {
     this.#over = true;
     for (const consumer of this.#consumers) await consumer.kill();
-    await this.#proxy.stop();
-    await this.#server.stop();
+    await this.#redis.stop();
   }
 }

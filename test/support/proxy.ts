@@ -96,9 +96,11 @@ export class FaultyProxy {
     return links.length;
   }
 
-  /** Delays all traffic of the open connections for `ms`. */
-  delay(ms: number): void {
-    for (const link of this.#links) link.delay(ms);
+  /** Delays all traffic of the open connections that `which` selects (default: all) for `ms`. Returns how many. */
+  delay(ms: number, which: (said: string) => boolean = () => true): number {
+    const links = [...this.#links].filter((link) => which(link.said));
+    for (const link of links) link.delay(ms);
+    return links.length;
   }
 
   /** Sends new connections to another target, and closes the open ones. */
