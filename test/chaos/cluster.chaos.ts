@@ -1,4 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { during } from '../support/afterwards.js';
+import { sh } from '../support/cli.js';
+import { Cluster } from '../support/cluster.js';
+import { canMakeNamespaces, type Host, Network } from '../support/namespaces.js';
+import { freshName, key } from '../support/redis.js';
+import { until } from '../support/until.js';
 import { CLUSTER_STORM, cluster, type Deployment, SENTINEL_STORM, withSentinels } from './deployments.js';
 import { STORM } from './faults.js';
 import { minutes, seed } from './options.js';
@@ -21,7 +27,7 @@ describe.each(DEPLOYMENTS)(`a storm over %s (seed ${seed})`, (_, redis, ofRedis,
     ['that all replicas have', all],
     ['but what was written around a failover', undefined],
   ])(
-    'loses no job %s',
+    'loses no job %s (failures 27)',
     async (_, replicas) => {
       const faults = { ...STORM, ...ofRedis };
       storm = await Storm.begin({ seed, redis, faults, ...(replicas === undefined ? {} : { replicas }) });
@@ -32,4 +38,48 @@ describe.each(DEPLOYMENTS)(`a storm over %s (seed ${seed})`, (_, redis, ofRedis,
     },
     minutes * 60_000 + 600_000,
   );
+});
+
+describe.runIf(canMakeNamespaces)('a master that is cut off together with its clients', () => {
+  const NODE_TIMEOUT_MS = 5_000;
+
+  it('confirms plain enqueues for no longer than the node timeout, and none with --replicas', async () => {
+    const network = await during(Network.start(6));
+    const places = network.hosts;
+    const cluster = await during(Cluster.start({ replicas: 1, places, nodeTimeoutMs: NODE_TIMEOUT_MS }));
+    // A queue beside the list of queues: for any other, an enqueue needs two masters.
+    const master = await cluster.ownerOf('delayq:queues');
+    let queue = '';
+    await until(async () => {
+      queue = freshName();
+      return (await cluster.ownerOf(key(queue, 'pending'))) === master;
+    });
+    const host = network.hosts[cluster.nodes.indexOf(master)] as Host;
+    const env = { DELAYQ_REDIS_URL: cluster.urlOf(master) };
+    const enqueue = (flags = '') => sh(`${host.within.join(' ')} delayq enqueue ${flags} ${queue} 1`, { env });
+    const safe = await enqueue('--replicas 1');
+    expect(safe).toMatchObject({ code: 0, stderr: '' });
+
+    network.partition([host]);
+    const cut = Date.now();
+    const lost: string[] = [];
+    let confirmed = cut;
+    const doubted = enqueue('--replicas 1');
+    for (let last = await enqueue(); last.code === 0; last = await enqueue()) {
+      lost.push(last.stdout.trim());
+      confirmed = Date.now();
+    }
+    expect(await doubted).toMatchObject({ code: 75, stdout: '' });
+    expect(lost.length).toBeGreaterThan(0);
+    // A second for a busy machine.
+    expect(confirmed - cut).toBeLessThan(NODE_TIMEOUT_MS + 1_000);
+
+    await until(async () => (await cluster.masters()).length > 3);
+    network.heal();
+    await cluster.settled();
+    const owner = await cluster.ownerOf(key(queue, 'pending'));
+    expect(owner).not.toBe(master);
+    const ids = await owner.admin.hkeys(key(queue, 'payload'));
+    expect(ids).toEqual([safe.stdout.trim()]);
+  });
 });
