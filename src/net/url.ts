@@ -55,7 +55,7 @@ export interface SentinelOptions {
   /** The login of the Sentinels, which is not that of Redis. Default: none. */
   username?: string | undefined;
   password?: string | undefined;
-  /** A file that holds the password, instead of `password`: read at each connection. */
+  /** A file that holds the password, instead of `password`. It is read when the Sentinels are first asked. */
   passwordFile?: string | undefined;
 }
 
