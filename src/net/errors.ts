@@ -15,6 +15,10 @@ export interface SettingNames {
   /** The login of the Sentinels. */
   readonly sentinelUser: string;
   readonly sentinelPassword: string;
+  /** What the server is, and what to do about a refused login and missing permissions. Default: as of Redis. */
+  readonly server?: string;
+  readonly login?: string;
+  readonly permissions?: string;
 }
 
 /** The names of the library; the command line has its own. */
@@ -28,6 +32,16 @@ export const LIBRARY_NAMES: SettingNames = {
   sentinelUser: 'sentinel.username',
   sentinelPassword: 'sentinel.password or passwordFile',
 };
+
+/** `names` for connections to Sentinels, which have a login of their own. */
+export const namesOfSentinels = (names: SettingNames): SettingNames => ({
+  ...names,
+  server: 'the Sentinel',
+  password: `give the password of the Sentinels, which is not that of Redis, with ${names.sentinelPassword}`,
+  login: `check the login of the Sentinels: ${names.sentinelUser}, and ${names.sentinelPassword}`,
+  permissions:
+    'grant the user of the Sentinels sentinel|get-master-addr-by-name, sentinel|master and subscribe (ACL SETUSER)',
+});
 
 const MOVING = 'the cluster is moving slots: try again';
 
@@ -47,10 +61,13 @@ const TEMPORARY: Record<string, string> = {
   MISCONF: 'Redis cannot save its data to disk: check its log',
   UNBLOCKED: 'the role of this server has changed: try again',
 };
-const REFUSED: Record<string, string> = {
-  WRONGPASS: 'check the user and password; a password alone follows a colon: redis://:PASSWORD@host',
-  NOPERM: "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
-  DENIED: "Redis runs in protected mode: set a password, or bind it to this client's network",
+const REFUSED: Record<string, (names: SettingNames) => string> = {
+  // Not as a URL, in which it would be taken for a password, and hidden.
+  WRONGPASS: ({ login }) => login ?? 'check the user and password; before the host, a password alone is :PASSWORD@',
+  NOPERM: ({ permissions }) =>
+    permissions ??
+    "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
+  DENIED: () => "Redis runs in protected mode: set a password, or bind it to this client's network",
 };
 const CONFIG: Record<string, string> = {
   LAYOUT: 'install a newer delayq on this machine',
@@ -85,18 +102,19 @@ export function errorFromReply(error: Error, address: string, names: SettingName
     .replace(/^ERR (?=[A-Z]{3,} )/, '');
   const word = /^[A-Z]+/.exec(text)?.[0] ?? '';
   const make = (code: 'temporary' | 'refused' | 'config', next: string | undefined, why = text) =>
-    new DelayqError(code, `Redis at ${address} refused the call`, { why, next, cause: error });
+    new DelayqError(code, `${names.server ?? 'Redis'} at ${address} refused the call`, { why, next, cause: error });
   if (/^ERR max number of clients/.test(text))
     return make('temporary', 'raise maxclients of Redis, or close connections');
   if (TEMPORARY[word]) return make('temporary', TEMPORARY[word]);
-  if (REFUSED[word]) return make('refused', REFUSED[word]);
+  if (REFUSED[word]) return make('refused', REFUSED[word](names));
   // Before authentication Redis accepts only short commands, and reports longer ones as a protocol error.
   if (word === 'NOAUTH' || /unauthenticated/.test(text)) {
     return make('refused', names.password, `it requires a password: ${text}`);
   }
   // Redis 7.0 reports NOPERM of a command inside a script like this.
-  if (/user executing the script/.test(text)) return make('refused', REFUSED.NOPERM);
-  if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text)) return make('refused', REFUSED.WRONGPASS);
+  if (/user executing the script/.test(text)) return make('refused', REFUSED.NOPERM?.(names));
+  if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text))
+    return make('refused', REFUSED.WRONGPASS?.(names));
   if (CONFIG[word]) return make('config', CONFIG[word]);
   if (/DB index/.test(text)) return make('config', 'check the number of the database');
   if (/SELECT is not allowed in cluster mode/.test(text)) {

@@ -50,7 +50,7 @@ export function unconnected(
 ): DelayqError {
   const code = (cause as NodeJS.ErrnoException).code ?? '';
   const make = (kind: ErrorCode, why: string, next: string) =>
-    new DelayqError(kind, `cannot reach Redis at ${shown}`, { why, next, cause });
+    new DelayqError(kind, `cannot reach ${names.server ?? 'Redis'} at ${shown}`, { why, next, cause });
   const withTls = `if Redis uses TLS there, set a URL that begins with rediss://, with ${names.url}`;
   const withoutTls = `if Redis does not use TLS there, set a URL that begins with redis://, with ${names.url}`;
 
@@ -90,7 +90,7 @@ export function unconnected(
   return make(
     'unreachable',
     connectionFault(cause),
-    `start Redis there (redis-server), or set another URL with ${names.url}`,
+    `start ${names.server ?? 'Redis'} there${names.server ? '' : ' (redis-server)'}, or set another URL with ${names.url}`,
   );
 }
 
@@ -153,10 +153,16 @@ export function noneReached(
 ): DelayqError {
   const [first] = failures;
   if (first && failures.length === 1) return first;
-  const reasons = failures.map(({ why }, i) => `${servers[i]?.shown.replace(/^.*:\/\//, '')}: ${why}`);
-  return new DelayqError('unreachable', `cannot reach any of ${servers.length} servers of Redis`, {
-    why: reasons.join('; '),
-    next: `start Redis on one of them, or set other addresses with ${names.url}`,
+  const places = servers.map(({ shown }) => shown.replace(/^.*:\/\//, ''));
+  // Each had only a part of the time.
+  const reasons = failures.map(({ why = '' }) => why.replace(SILENT, 'no answer in time'));
+  const isSame = new Set(reasons).size === 1;
+  const what = names.server ? 'Sentinels' : 'servers of Redis';
+  return new DelayqError('unreachable', `cannot reach any of ${servers.length} ${what}`, {
+    why: isSame
+      ? `${places.slice(0, failures.length).join(', ')}: ${reasons[0]}`
+      : reasons.map((why, i) => `${places[i]}: ${why}`).join('; '),
+    next: (isSame && first?.next) || `start one of them, or set other addresses with ${names.url}`,
     cause: first,
   });
 }

@@ -2,7 +2,7 @@ import { DelayqError, isDelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import { type Address, addressAt, type Several } from '../net/address.js';
 import type { Caller, Reply } from '../net/call.js';
-import { DEADLINE_MS, type SettingNames } from '../net/errors.js';
+import { DEADLINE_MS, namesOfSentinels, type SettingNames } from '../net/errors.js';
 import { noneReached } from '../net/faults.js';
 import { RedisNode } from '../net/node.js';
 import { sentinelAt } from '../net/sentinels.js';
@@ -39,9 +39,9 @@ export class Sentinels {
 
   private constructor(address: Address, names: SettingNames, sentinels: readonly Address[], moved: () => void) {
     this.name = address.several?.sentinel?.name ?? '';
-    this.nodes = sentinels.map((at) => new RedisNode(at, names));
+    this.#names = namesOfSentinels(names);
+    this.nodes = sentinels.map((at) => new RedisNode(at, this.#names));
     this.#address = address;
-    this.#names = names;
     this.#moved = moved;
   }
 
@@ -73,10 +73,12 @@ export class Sentinels {
     const by = performance.now() + DEADLINE_MS;
     const seen: Sighting[] = [];
     const failures: DelayqError[] = [];
-    const asked = this.nodes.map((node) =>
+    const asked = this.nodes.map((node, i) =>
       this.#sightingOf(node, by).then(
         (one) => seen.push(one),
-        (error: DelayqError) => failures.push(error),
+        (error: DelayqError) => {
+          failures[i] = error;
+        },
       ),
     );
     const all = Promise.all(asked);
