@@ -197,7 +197,7 @@ async function drain(
   const prefix = context.prefix(options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
   await redis.connect();
-  for (const { name } of queues) await mayBeMissing(context, redis, name, options);
+  await Promise.all(queues.map(({ name }) => mayBeMissing(context, redis, name, options)));
   const verbosity = options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal';
   const watch = options.watch || options.for !== undefined;
   const report = new DrainReport(context, verbosity, { watch });

@@ -124,3 +124,48 @@ it('each call to a Redis that does not answer says so', async () => {
   own.signal('SIGCONT');
   expect(await redis.now()).toBeGreaterThan(0);
 }, 30_000);
+
+describe('a drain whose time ends while Redis is in trouble says so by its exit status', () => {
+  const withJob = async () => {
+    const own = await during(Server.start());
+    const redis = new Connection(own.url);
+    afterwards(() => redis.close());
+    await new Queue(redis, 'q').enqueue({ payload: 1 });
+    return own;
+  };
+
+  it.each([
+    ['to stdout', ['q']],
+    ['with handlers', ['q', '--', 'true']],
+  ])('75 if it refuses writes: %s', async (_, form) => {
+    const own = await withJob();
+    await own.admin.call('CONFIG', 'SET', 'min-replicas-to-write', '1');
+    const { code, stderr } = await begin(['drain', '--for', '500ms', ...form], via(own.url)).ended;
+    expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringContaining('NOREPLICAS') });
+  });
+
+  it('69 if it is gone', async () => {
+    const own = await withJob();
+    const running = begin(['drain', '--for', '2s', 'q'], via(own.url));
+    await until(async () => (await own.admin.zcard(key('q', 'pending'))) === 0);
+    await until(async () => Number(await own.admin.publish('delayq:{q}:wake', 'x')) > 0);
+    await own.end('SIGKILL');
+    const { code, stdout, stderr } = await running.ended;
+    expect({ code, stdout, stderr }).toEqual({
+      code: 69,
+      stdout: '1\n',
+      stderr: expect.stringContaining('still trying'),
+    });
+  });
+
+  it('but 0 if it is well again by then, or if the drain was stopped before', async () => {
+    const own = await withJob();
+    await own.admin.call('CONFIG', 'SET', 'min-replicas-to-write', '1');
+    const [timed, stopped] = [['--for', '3s'], ['--watch']].map((how) => begin(['drain', ...how, 'q'], via(own.url)));
+    for (const running of [timed, stopped]) await until(() => running?.stderr.includes('still trying'));
+    stopped?.child.kill('SIGTERM');
+    expect(await stopped?.ended).toMatchObject({ code: 0 });
+    await own.admin.call('CONFIG', 'SET', 'min-replicas-to-write', '0');
+    expect(await timed?.ended).toMatchObject({ code: 0, stdout: '1\n' });
+  });
+});

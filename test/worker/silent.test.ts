@@ -1,0 +1,196 @@
+import { describe, expect, it } from 'vitest';
+import { Connection, type DelayqError, Leases, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { admin, freshQueue, key } from '../support/redis.js';
+import { Server } from '../support/server.js';
+import { until } from '../support/until.js';
+
+/** A queue on a server of its own, which can be frozen. */
+async function far() {
+  const server = await during(Server.start());
+  const redis = new Connection(server.url);
+  afterwards(() => redis.close());
+  afterwards(() => server.signal('SIGCONT'));
+  const queue = new Queue(redis, 'far');
+  await queue.counts();
+  return { server, queue };
+}
+
+const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+
+describe('a queue whose server does not answer', () => {
+  it.each([['the first'], ['the second']])('holds up the others once, and not again: %s', async (place) => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    const queues = place === 'the first' ? [queue, near] : [near, queue];
+    server.signal('SIGSTOP');
+    const stop = new AbortController();
+    const troubles: (string | undefined)[] = [];
+    const onTrouble = (error: DelayqError | undefined) => troubles.push(error?.code);
+    const waits: number[] = [];
+    let enqueued = 0;
+    await near.enqueue({ payload: 'first' });
+    for await (const taken of poll(queues, { watch: true, signal: stop.signal, batch: 1, onTrouble })) {
+      if (enqueued > 0) waits.push(performance.now() - enqueued);
+      // Until the first call has failed by its deadline, and others after it.
+      if (troubles.length > 0 && waits.length > 40) break;
+      expect(taken.queue).toBe(near);
+      await new Promise((resolve) => setTimeout(resolve, 150));
+      await near.enqueue({ payload: 'more' });
+      enqueued = performance.now();
+    }
+    expect(troubles[0]).toMatch(/unknown|unreachable/);
+    expect(Math.max(...waits)).toBeLessThan(800);
+    expect(waits.filter((ms) => ms > 200).length).toBeLessThan(3);
+    expect((await near.counts()).active).toBeGreaterThan(40);
+  });
+
+  it('has one call in flight, whose jobs are taken when they come; then it has priority again', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    await queue.enqueue(['far 1', 'far 2', 'far 3'].map((payload) => ({ payload })));
+    await near.enqueue(['near 1', 'near 2', 'near 3'].map((payload) => ({ payload })));
+    server.signal('SIGSTOP');
+    const leases = new Leases();
+    const seen: unknown[] = [];
+    for await (const taken of poll([queue, near], { batch: 1, watch: true, limit: 6, leases })) {
+      seen.push(...payloadsOf(taken));
+      if (seen.length === 2) {
+        server.signal('SIGCONT');
+        await until(async () => (await queue.counts()).stats.delivered === 1);
+      }
+    }
+    expect(seen).toEqual(['near 1', 'near 2', 'far 1', 'far 2', 'far 3', 'near 3']);
+    expect((await queue.counts()).stats.delivered).toBe(3);
+    leases.close();
+  });
+
+  it('counts against the limit as long as it may bring jobs', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    for (const one of [queue, near]) await one.enqueue([{ payload: one.name }, { payload: one.name }]);
+    server.signal('SIGSTOP');
+    setTimeout(() => server.signal('SIGCONT'), 1_500);
+    const seen: unknown[] = [];
+    for await (const taken of poll([queue, near], { watch: true, limit: 2 })) seen.push(...payloadsOf(taken));
+    expect(seen).toEqual(['far', 'far']);
+    expect(await near.counts()).toMatchObject({ pending: 2 });
+  });
+
+  it('does not end a drain that does not watch before it has answered', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    for (const one of [queue, near]) await one.enqueue({ payload: one.name });
+    server.signal('SIGSTOP');
+    const seen: unknown[] = [];
+    for await (const taken of poll([queue, near])) {
+      seen.push(...payloadsOf(taken));
+      server.signal('SIGCONT');
+    }
+    expect(seen).toEqual([near.name, 'far']);
+  });
+
+  it('that answers while the consumer is busy leaves its jobs to others, and comes again for them', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    for (const one of [queue, near]) await one.enqueue({ payload: one.name });
+    server.signal('SIGSTOP');
+    const leases = new Leases();
+    const loop = poll([queue, near], { watch: true, leases });
+    expect(payloadsOf((await loop.next()).value as Taken)).toEqual([near.name]);
+    server.signal('SIGCONT');
+    await until(async () => (await queue.counts()).active === 1);
+    await until(async () => (await queue.counts()).pending === 1);
+    await until(() => leases.size === 1);
+    expect(payloadsOf((await loop.next()).value as Taken)).toEqual(['far']);
+    expect(await queue.counts()).toMatchObject({ active: 1, meta: 0, stats: { delivered: 2 } });
+    await loop.return(undefined);
+    leases.close();
+  });
+
+  it('gives back what it brings after the consumer has gone', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    for (const one of [queue, near]) await one.enqueue({ payload: one.name });
+    server.signal('SIGSTOP');
+    const leases = new Leases();
+    for await (const _ of poll([queue, near], { watch: true, leases })) break;
+    server.signal('SIGCONT');
+    await until(async () => (await queue.counts()).stats.delivered === 1);
+    await until(async () => (await queue.counts()).pending === 1);
+    leases.close();
+  });
+
+  it('does not keep a worker from handling the jobs of others, and gives back what it brings after a stop', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    for (const one of [queue, near]) await one.enqueue({ payload: one.name });
+    server.signal('SIGSTOP');
+    const started = performance.now();
+    let handledAfter = 0;
+    const worker = new Worker([queue, near], () => {
+      handledAfter = performance.now() - started;
+    });
+    const running = worker.run();
+    await until(() => handledAfter > 0);
+    expect(handledAfter).toBeLessThan(1_000);
+    await until(async () => (await near.counts()).stats.acked === 1);
+    worker.stop();
+    server.signal('SIGCONT');
+    expect(await running).toMatchObject({ acked: 1 });
+    await until(async () => (await queue.counts()).pending === 1);
+    expect(await queue.counts()).toMatchObject({ active: 0, meta: 0 });
+  });
+
+  it('is heard on a connection of its own: each server wakes the loop', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    let asked = 0;
+    const loop = poll([near, queue], { watch: true, onDrained: () => asked++ });
+    const next = loop.next();
+    await until(async () => Number(await server.admin.publish(queue.wakeChannel, 'no number')) > 0);
+    await until(async () => Number(await admin.publish(near.wakeChannel, 'no number')) > 0);
+    await until(() => asked >= 4);
+    const since = performance.now();
+    await queue.enqueue({ payload: 1 });
+    expect(payloadsOf((await next).value as Taken)).toEqual([1]);
+    expect(performance.now() - since).toBeLessThan(500);
+    await loop.return(undefined);
+  });
+});
+
+describe('a run whose time ends while Redis is in trouble', () => {
+  it('throws what the trouble is', async () => {
+    const server = await during(Server.start());
+    const redis = new Connection(server.url);
+    afterwards(() => redis.close());
+    const queue = new Queue(redis, 'q');
+    await queue.enqueue({ payload: 1 });
+    await server.admin.call('CONFIG', 'SET', 'min-replicas-to-write', '1');
+    const watching = async () => {
+      for await (const _ of poll([queue], { watch: true, forMs: 300 }));
+    };
+    await expect(watching()).rejects.toMatchObject({ code: 'temporary', why: expect.stringMatching(/^NOREPLICAS/) });
+    await server.admin.call('CONFIG', 'SET', 'min-replicas-to-write', '0');
+    await watching();
+  });
+
+  it('handles what it has taken from other queues', async () => {
+    const { server, queue } = await far();
+    await server.end('SIGKILL');
+    const near = freshQueue();
+    await near.enqueue([1, 2].map((n) => ({ payload: n })));
+    const done: unknown[] = [];
+    const worker = new Worker(
+      [queue, near],
+      async (task) => {
+        await new Promise((resolve) => setTimeout(resolve, 600));
+        done.push(task.json());
+      },
+      { forMs: 500, onTrouble: () => {} },
+    );
+    await expect(worker.run()).rejects.toMatchObject({ code: 'unreachable' });
+    expect(done).toHaveLength(2);
+    expect(await admin.exists(key(near.name, 'payload'))).toBe(0);
+  });
+});
