@@ -1,3 +1,4 @@
+import { within } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
@@ -69,7 +70,7 @@ export class DrainCalls {
    * late answer are for other drains if this is not called again within a second after it: the consumer may be busy.
    */
   async answerTo(call: DrainCall, ms: number): Promise<DrainAnswer | undefined> {
-    const answer = await within(call.answer, call.isLate ? 0 : ms);
+    const answer = await within(call.isLate ? 0 : ms, call.answer);
     if (answer || call.isLate) {
       clearTimeout(call.surplus);
       return answer;
@@ -135,15 +136,4 @@ export class DrainCalls {
     this.#cutoffs.set(queue, own);
     return state === 'idle' && next !== undefined && next <= own ? { ...answer, state: 'more' } : answer;
   }
-}
-
-/** Returns the result of `call`; undefined if there is none within `ms`. With 0 only if there is one already. */
-async function within<T>(call: Promise<T>, ms: number): Promise<T | undefined> {
-  if (ms === Number.POSITIVE_INFINITY) return call;
-  if (ms === 0) return Promise.race([call, undefined]);
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), ms);
-  });
-  return Promise.race([call, late]).finally(() => clearTimeout(timer));
 }

@@ -5,6 +5,7 @@ import {
   check,
   DEFAULT_THRESHOLDS,
   DelayqError,
+  eachQueue,
   exists,
   Inspector,
   isDelayqError,
@@ -69,18 +70,18 @@ async function run(context: Context, names: readonly string[], options: Options)
   const found = isLost ? await new Auditor(redis, { prefix }).queues(AbortSignal.timeout(LOOK_UP_MS)) : undefined;
   const queues = [...new Set(found?.queues ?? listed)];
   const checked: { readonly queue: string; readonly result: Checked }[] = [];
-  for (const queue of queues) {
-    try {
-      const snapshot = await inspector.inspect(queue);
-      const result = check(snapshot, thresholds);
-      if (exists(snapshot)) checked.push({ queue, result: isLost ? unlisted(result) : result });
-      // The list of queues may be out of date: one that has gone is no problem.
-      else if (names.length > 0) throw await unknownQueue(redis, prefix, queue);
-    } catch (error) {
+  for (const seen of await eachQueue(queues, (queue) => inspector.inspect(queue))) {
+    const { queue } = seen;
+    if ('error' in seen || (names.length > 0 && !exists(seen.found))) {
       // One unreadable queue must not hide the state of the others.
-      if (!isDelayqError(error, 'missing', 'usage', 'config', 'refused') || queues.length === 1) throw error;
+      const error = 'error' in seen ? seen.error : await unknownQueue(redis, prefix, queue);
+      if (queues.length === 1) throw error;
       checked.push({ queue, result: { state: 'UNKNOWN', says: sentence(error), data: [] } });
+    } else if (exists(seen.found)) {
+      const result = check(seen.found, thresholds);
+      checked.push({ queue, result: isLost ? unlisted(result) : result });
     }
+    // Else the list of queues is out of date: one that has gone is no problem.
   }
   if (checked.length === 0) {
     throw new DelayqError('missing', 'there is no queue', {

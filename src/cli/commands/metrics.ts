@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import {
   DEFAULT_PREFIX,
   type DelayqError,
+  eachQueue,
   exists,
   Inspector,
   isDelayqError,
@@ -19,8 +20,6 @@ declare const DELAYQ_VERSION: string;
 interface Options extends Globals {
   readonly out?: string;
 }
-
-const QUEUES_AT_ONCE = 50;
 
 export function metricsCommand(context: Context): Command {
   const command = new Command('metrics')
@@ -47,31 +46,27 @@ async function metrics(context: Context, names: readonly string[], options: Opti
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   await redis.connect();
+  const asked = [...new Set(names.length > 0 ? names : await inspector.queues())];
   const measured: Measured[] = [];
   const broken: string[] = [];
   const missing: DelayqError[] = [];
-  const measure = async (queue: string): Promise<void> => {
-    try {
-      const snapshot = await inspector.inspect(queue);
-      if (exists(snapshot) || names.length === 0) measured.push({ queue, snapshot });
+  for (const seen of await eachQueue(asked, (queue) => inspector.inspect(queue))) {
+    const { queue } = seen;
+    if ('found' in seen) {
+      if (exists(seen.found) || names.length === 0) measured.push({ queue, snapshot: seen.found });
       else missing.push(await unknownQueue(redis, prefix, queue));
-    } catch (error) {
-      // Other software may have put invalid names into the list of queues.
-      if (!isDelayqError(error, 'config', 'refused') && (names.length > 0 || !isDelayqError(error, 'usage')))
-        throw error;
-      measured.push({ queue, snapshot: undefined });
-      broken.push(`${queue} cannot be read: ${error.why ?? error.message}`);
+      continue;
     }
-  };
-  const asked = [...new Set(names.length > 0 ? names : await inspector.queues())];
-  for (let i = 0; i < asked.length; i += QUEUES_AT_ONCE)
-    await Promise.all(asked.slice(i, i + QUEUES_AT_ONCE).map(measure));
+    // Other software may have put invalid names into the list of queues.
+    if (names.length > 0 && isDelayqError(seen.error, 'usage')) throw seen.error;
+    measured.push({ queue, snapshot: undefined });
+    broken.push(`${queue} cannot be read: ${seen.error.why ?? seen.error.message}`);
+  }
   const [first] = missing;
   if (first && measured.length === 0) throw first;
   broken.push(...missing.map(({ message, next }) => `${message}; ${next}`));
   for (const line of broken.sort()) say(context, line);
   if (broken.length > 0) context.outcomes.add('incomplete');
-  // Replies may come out of order, when Redis did not have a script yet.
   measured.sort((a, b) => (a.queue < b.queue ? -1 : 1));
   const text = metricsText(measured, { version: DELAYQ_VERSION, labels: prefix === DEFAULT_PREFIX ? {} : { prefix } });
   if (options.out === undefined) {

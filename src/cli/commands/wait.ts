@@ -51,7 +51,7 @@ async function wait(context: Context, queues: readonly string[], options: Option
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
-  for (const queue of queues) await requireQueue(redis, prefix, queue);
+  await Promise.all(queues.map((queue) => requireQueue(redis, prefix, queue)));
   const look = () => Promise.all(queues.map(async (queue) => leftOf(queue, await inspector.inspect(queue))));
   const limits = {
     until: () => (stop.aborted ? 0 : end),

@@ -1,8 +1,8 @@
 import {
   type DelayqError,
+  eachQueue,
   exists,
   type Inspector,
-  isDelayqError,
   type Sample,
   type Snapshot,
   sampleOf,
@@ -46,40 +46,38 @@ const AHEAD = [
 /** How many looks the trend of a live view is computed from. */
 const LOOKS = 16;
 
-const AT_ONCE = 50;
+/** How long a live view waits for a queue, ms, and for one that it could not read the last time. */
+const LIVE_MS = [1_000, 250] as const;
 
 /**
- * Reads all queues, or only the one called `name`, with more detail. Throws if that one cannot be read, or if Redis
- * does not answer.
+ * Reads all queues, or only the one called `name`, with more detail. `before`: the look before in a live view, which
+ * does not wait long for a server that does not answer. Throws if that one cannot be read, or if Redis does not answer.
  */
 export async function lookAt(inspector: Inspector, name: string | undefined, before?: Look): Promise<Look> {
-  const names = name === undefined ? await inspector.queues() : [name];
-  const found: Look = { rows: [], broken: [] };
-  const one = async (queue: string): Promise<void> => {
-    try {
-      const full = name !== undefined;
-      const snapshot = await inspector.inspect(queue, full ? UPCOMING : 1, full ? AHEAD : []);
-      const held = full && snapshot.active > 0 ? await inspector.holders(queue) : undefined;
-      const old = before?.rows.find((row) => row.queue === queue);
-      const now = sampleOf(snapshot);
-      const seen = [...(old?.seen ?? []), now].slice(-LOOKS);
-      found.rows.push({
-        queue,
-        snapshot,
-        trend: trend(snapshot.samples, now, seen[0]),
-        rates: ratesOf(now, old?.seen.at(-1)),
-        seen,
-        ...(held ? { held } : {}),
-      });
-    } catch (error) {
-      // Other software may have put anything into the list of queues.
-      if (name !== undefined || !isDelayqError(error, 'config', 'usage')) throw error;
-      found.broken.push({ queue, error });
-    }
+  const one = async (queue: string): Promise<Row> => {
+    const full = name !== undefined;
+    const snapshot = await inspector.inspect(queue, full ? UPCOMING : 1, full ? AHEAD : []);
+    const held = full && snapshot.active > 0 ? await inspector.holders(queue) : undefined;
+    const old = before?.rows.find((row) => row.queue === queue);
+    const now = sampleOf(snapshot);
+    const seen = [...(old?.seen ?? []), now].slice(-LOOKS);
+    return {
+      queue,
+      snapshot,
+      trend: trend(snapshot.samples, now, seen[0]),
+      rates: ratesOf(now, old?.seen.at(-1)),
+      seen,
+      ...(held ? { held } : {}),
+    };
   };
-  for (let i = 0; i < names.length; i += AT_ONCE) await Promise.all(names.slice(i, i + AT_ONCE).map(one));
-  // Usually in order already, but a script that Redis did not know is sent again and answered later.
-  found.rows.sort((a, b) => (a.queue < b.queue ? -1 : 1));
+  if (name !== undefined) return { rows: [await one(name)], broken: [] };
+  const wasBroken = new Set(before?.broken.map(({ queue }) => queue));
+  const limitMs = before && ((queue: string) => LIVE_MS[wasBroken.has(queue) ? 1 : 0]);
+  const found: Look = { rows: [], broken: [] };
+  for (const looked of await eachQueue(await inspector.queues(), one, limitMs)) {
+    if ('found' in looked) found.rows.push(looked.found);
+    else found.broken.push(looked);
+  }
   return found;
 }
 
