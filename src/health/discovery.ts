@@ -1,6 +1,6 @@
 import { isDelayqError } from '../model/errors.js';
 import { checkName } from '../model/validate.js';
-import type { Connection, Reply } from '../redis/connection.js';
+import type { Caller, Connection, Reply } from '../redis/connection.js';
 import { keyPattern, queueOf, queuesKey } from '../redis/keys.js';
 
 export interface Found {
@@ -16,23 +16,26 @@ export interface Found {
 export async function findQueues(redis: Connection, prefix: string, signal?: AbortSignal): Promise<Found> {
   const seen = new Set<string>();
   let hidden: string | undefined;
-  // Without permission for one of the two, use the other.
+  const nodes = await redis.nodes();
+  // Without permission for one of the two, use the other; without one of several servers, the rest.
+  const passable =
+    nodes.length > 1 ? (['refused', 'unreachable', 'unknown', 'temporary'] as const) : ['refused' as const];
   const collect = async (names: () => Promise<void>) => {
     try {
       await names();
     } catch (error) {
-      if (!isDelayqError(error, 'refused')) throw error;
-      hidden = error.why;
+      if (!isDelayqError(error, ...passable)) throw error;
+      hidden = error.why ?? error.message;
     }
   };
   await collect(async () => {
     const names = (await redis.call('SMEMBERS', queuesKey(prefix))) as Reply[];
     for (const name of names) seen.add(String(name));
   });
-  await collect(async () => {
+  const scan = async (node: Caller) => {
     let cursor = '0';
     do {
-      const scanned = await redis.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
+      const scanned = await node.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
       const [next, keys] = scanned as [Buffer, Reply[]];
       for (const key of keys) {
         const queue = queueOf(prefix, String(key));
@@ -40,7 +43,8 @@ export async function findQueues(redis: Connection, prefix: string, signal?: Abo
       }
       cursor = String(next);
     } while (cursor !== '0' && !signal?.aborted);
-  });
+  };
+  await Promise.all(nodes.map((node) => collect(() => scan(node))));
   const all = [...seen].sort();
   return { queues: all.filter(isName), odd: all.filter((name) => !isName(name)), hidden };
 }

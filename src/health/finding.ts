@@ -11,6 +11,8 @@ export interface Finding {
   readonly check: string;
   /** The queue that was checked; undefined: the server. */
   readonly queue?: string;
+  /** The servers that it concerns, if there are several; undefined: all. */
+  readonly nodes?: readonly string[];
   /** What was found. */
   readonly what: string;
   /** Why it matters. */

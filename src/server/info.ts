@@ -1,12 +1,19 @@
 import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
+import type { Ranked } from './fold.js';
 
 /** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;
 
 export function parseInfo(text: string): Info {
   return Object.fromEntries([...text.matchAll(/^([^#:\r\n]+):(.*)$/gm)].map(([, name, value]) => [name, value]));
+}
+
+/** Whether the server moves slots of a cluster in the background, all keys at once. */
+export function movesWhole(info: Info): boolean {
+  const [major = 0, minor = 0] = (info.valkey_version ?? info.redis_version ?? '').split('.').map(Number);
+  return info.valkey_version ? major >= 9 : major * 100 + minor >= 804;
 }
 
 /** A fork that takes longer delays all commands noticeably, µs. */
@@ -63,7 +70,7 @@ function roughly(n: number): string {
 }
 
 /** Checks how many more jobs of `jobBytes` fit into memory. */
-export function memory(info: Info, jobBytes: number, address: string): Finding {
+export function memory(info: Info, jobBytes: number, address: string): Ranked {
   const used = Number(info.used_memory);
   const most = Number(info.maxmemory) || Number(info.total_system_memory);
   if (!(used > 0 && most > 0)) return unknown('memory', 'INFO shows no memory');
@@ -72,7 +79,7 @@ export function memory(info: Info, jobBytes: number, address: string): Finding {
   const limit = limited ? `of ${size(most)} (maxmemory)` : `of the ${size(most)} of the machine (no maxmemory)`;
   const what = `${size(used)} ${limit} used: room for about ${roughly(room)} ${room === 1 ? 'job' : 'jobs'} at ${grouped(jobBytes)} bytes each`;
   const share = used / most;
-  if (share < 0.8) return fine('memory', what);
+  if (share < 0.8) return { ...fine('memory', what), rank: share };
   const why = limited
     ? 'a full Redis refuses new jobs (drain, ack and cancel still work)'
     : 'a machine that runs out of memory swaps, or kills Redis';

@@ -52,7 +52,12 @@ export class User {
 /** Checks the permissions of `user` on the server at `address` for `queue`. */
 export async function checkPermissions(
   user: User,
-  { address, prefix, queue, kind }: { address: string; prefix: string; queue: string; kind?: 'cluster' | 'sentinel' },
+  {
+    address,
+    prefix,
+    queue,
+    kind,
+  }: { address: string; prefix: string; queue: string; kind: 'cluster' | 'sentinel' | undefined },
 ): Promise<Finding> {
   const who = user.name === undefined ? 'the user of this connection' : `user ${user.name}`;
   const forms = formsFor(prefix, queue);

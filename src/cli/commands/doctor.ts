@@ -117,10 +117,13 @@ async function run(context: Context, names: readonly string[], options: Options)
     }
     const named: Found = { queues: [...new Set(names)], odd: [], hidden: undefined };
     const { queues, odd, hidden } = names.length > 0 ? named : await auditor.queues(stop);
-    await report.tell(await doctor.examine(queues));
+    const found = await doctor.examine(queues);
+    await report.tell(found);
     await report.tell(doctor.names({ odd, hidden }));
+    const unserved = found.map(({ queue }) => queue);
     for (const queue of queues) {
       if (stop.aborted) break;
+      if (unserved.includes(queue)) continue;
       await report.examine(auditor, queue, stop);
     }
     if (options.fix && !stop.aborted) report.tellIfWhole();
@@ -199,8 +202,19 @@ function commandWith(options: Options): string {
 
 const WIDTH = 'order-close'.length;
 
+/** The most nodes that are named. */
+const NAMED = 3;
+
+/** The names of servers: host:port. */
+function nodesOf(addresses: readonly string[]): string {
+  const names = addresses.slice(0, NAMED).map((address) => address.replace(/^\w+:\/\//, ''));
+  const more = addresses.length - NAMED;
+  return names.join(', ') + (more > 0 ? ` and ${grouped(more)} more` : '');
+}
+
 function linesOf(finding: Finding, delayq: string, paint: Paint, room: Room): string {
-  const { level, queue, what, samples = [], why, next } = finding;
+  const { level, queue, nodes, samples = [], why, next } = finding;
+  const what = nodes ? `${nodesOf(nodes)}: ${finding.what}` : finding.what;
   const colour = { ok: paint.green, skip: paint.dim, warn: paint.yellow.bold, fail: paint.red.bold }[level];
   const more = (name: string, text: string) => `${' '.repeat(6)}${paint.dim(`${name}:`.padEnd(5))} ${visible(text)}`;
   const lines = fold(

@@ -1,0 +1,146 @@
+import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js';
+import { isDelayqError } from '../model/errors.js';
+import { many } from '../model/text.js';
+import { formatDuration } from '../model/time.js';
+import type { Caller, Reply } from '../redis/connection.js';
+import type { Info } from './info.js';
+
+/** What one Sentinel says. */
+export interface Saying {
+  /** host:port of the Sentinel. */
+  readonly address: string;
+  /** Why it could not be asked. */
+  readonly trouble?: string;
+  /** SENTINEL MASTER: fields by name. */
+  readonly primary: Readonly<Record<string, string>>;
+  /** SENTINEL REPLICAS. */
+  readonly replicas: readonly Readonly<Record<string, string>>[];
+  /** SENTINEL CKQUORUM: why a failover could not be decided. */
+  readonly noQuorum?: string;
+}
+
+/** Asks each Sentinel about the primary `name`. */
+export function askSentinels(name: string, nodes: readonly Caller[]): Promise<Saying[]> {
+  return Promise.all(
+    nodes.map(async (node): Promise<Saying> => {
+      const none = { address: node.address, primary: {}, replicas: [] };
+      try {
+        const ask = (what: string) => node.call('SENTINEL', what, name);
+        const primary = record((await ask('MASTER')) as Reply[]);
+        const replicas = ((await ask('REPLICAS')) as Reply[][]).map(record);
+        const noQuorum = await ask('CKQUORUM').then(() => undefined, reasonOf);
+        return { ...none, primary, replicas, ...(noQuorum !== undefined && { noQuorum }) };
+      } catch (error) {
+        return { ...none, trouble: reasonOf(error) };
+      }
+    }),
+  );
+}
+
+function reasonOf(error: unknown): string {
+  if (!isDelayqError(error)) throw error;
+  return error.why ?? error.message;
+}
+
+function record(fields: readonly Reply[]): Record<string, string> {
+  const words = fields.map(String);
+  return Object.fromEntries(words.flatMap((word, i) => (i % 2 === 0 ? [[word, words[i + 1] ?? '']] : [])));
+}
+
+/** The fewest Sentinels of which one may fail. */
+const FEWEST = 3;
+
+const isDown = ({ flags = '' }: Readonly<Record<string, string>>) => /[so]_down|disconnected/.test(flags);
+
+/** Checks what the Sentinels say about the primary that they call `name`. */
+export function sentinelFindings(name: string, sayings: readonly Saying[]): Finding[] {
+  const silent = sayings
+    .filter(({ trouble }) => trouble !== undefined)
+    .map(({ address, trouble }) =>
+      bad(
+        'warn',
+        'sentinel',
+        `the Sentinel at ${address} cannot be asked: ${trouble}`,
+        'with one Sentinel less, a failover may not be decided',
+        'start it again, or take it out of the URL',
+      ),
+    );
+  const telling = sayings.filter(({ trouble }) => trouble === undefined);
+  const [first] = telling;
+  if (!first) return [...silent, unknown('sentinels', 'no Sentinel tells')];
+  return [...silent, ...agreement(name, telling), ...count(name, telling), ...candidates(name, first)];
+}
+
+function agreement(name: string, telling: readonly Saying[]): Finding[] {
+  const views = new Map<string, Saying[]>();
+  for (const saying of telling) {
+    const place = `${saying.primary.ip}:${saying.primary.port}`;
+    views.set(place, [...(views.get(place) ?? []), saying]);
+  }
+  if (views.size > 1) {
+    const each = [...views].map(([place, sayings]) => `${place} (${sayings.map(({ address }) => address).join(', ')})`);
+    const why = 'clients may write to a server that is no primary any more, and lose it';
+    const next = `if no failover is running: sentinel reset ${name}, on the Sentinel that is wrong`;
+    return [bad('fail', 'primary', `the Sentinels disagree where ${name} is: ${each.join('; ')}`, why, next)];
+  }
+  const [[place, [first]] = ['', []]] = views;
+  const after = Number(first?.primary['down-after-milliseconds']);
+  const rest = after > 0 ? `; it is replaced when silent for ${formatDuration(after)} (down-after-milliseconds)` : '';
+  return [fine('primary', `${many(telling.length, 'Sentinel')} asked: ${name} is ${place}${rest}`)];
+}
+
+function count(name: string, telling: readonly Saying[]): Finding[] {
+  const total = Math.max(...telling.map(({ primary }) => Number(primary['num-other-sentinels']) + 1));
+  const quorum = telling[0]?.primary.quorum;
+  const stuck = telling.find(({ noQuorum }) => /^NOQUORUM/.test(noQuorum ?? ''));
+  const found: Finding[] = [];
+  if (stuck) {
+    const why = 'if the primary fails, nobody replaces it';
+    const next = 'start the Sentinels that are down, or lower the quorum (SENTINEL SET)';
+    found.push(bad('fail', 'quorum', `no failover can be decided: ${stuck.noQuorum}`, why, next));
+  }
+  if (total < FEWEST) {
+    const why = 'when one of them fails, no failover can be decided';
+    const next = `run ${FEWEST}, on different machines`;
+    found.push(
+      bad(
+        'warn',
+        'sentinels',
+        `only ${many(total, 'Sentinel')} ${total === 1 ? 'watches' : 'watch'} ${name}`,
+        why,
+        next,
+      ),
+    );
+  }
+  return found.length > 0
+    ? found
+    : [fine('quorum', `${total} Sentinels, and ${quorum} of them must find the primary down`)];
+}
+
+function candidates(name: string, { replicas }: Saying): Finding[] {
+  const able = replicas.filter(
+    (replica) => !isDown(replica) && replica['master-link-status'] === 'ok' && replica['slave-priority'] !== '0',
+  );
+  const what = `${able.length} of ${many(replicas.length, 'replica')} can take over`;
+  if (able.length > 0) return [fine('candidates', what)];
+  const why = 'if the primary fails, nobody replaces it: its jobs wait until it is back';
+  const next = 'start the replicas, see why they are not in sync, and set replica-priority above 0';
+  return [bad('fail', 'candidates', replicas.length > 0 ? what : `${name} has no replica`, why, next)];
+}
+
+/** Checks what a failover may lose. */
+export function failoverLoss(info: Info, address: string): Finding {
+  const replicas = Number(info.connected_slaves) || 0;
+  const all = `with enqueue --replicas ${Math.max(1, replicas)}, which is all replicas, nothing`;
+  // INFO shows it if min-replicas-to-write is set.
+  if (info.min_slaves_good_slaves !== undefined) {
+    const what =
+      'min-replicas-to-write is set: a failover loses at most what was confirmed until the old primary notices';
+    return fine('failover', `${what}; ${all}`);
+  }
+  const why =
+    'in a failover the old primary goes on confirming jobs that are then lost, until it is told: for 11 s in a test. ' +
+    `With min-replicas-to-write 1 less than a tenth of them was lost; ${all}`;
+  const cure = `${redisCli(address, 'config set min-replicas-to-write 1')}; the same on the replicas`;
+  return bad('fail', 'failover', 'min-replicas-to-write is 0', why, cure);
+}
