@@ -151,6 +151,9 @@ function moving(members: readonly Member[], { place }: Known): Finding[] {
 /** How long MIGRATE stops a node: measured with 100,000 to 1,000,000 jobs of 116 bytes and 10,000 of 10,000 bytes. */
 const migrationMs = ({ jobs, bytes }: { jobs: number; bytes: number }) => jobs * 0.002 + bytes * 5e-6;
 
+/** A stop that is worth a line, ms. */
+const NOTICED_MS = 100;
+
 /** Half of the time limit of a call, ms: a slot that stops its node for longer cannot be moved quickly. */
 const LONG_MOVE_MS = 2_500;
 
@@ -165,10 +168,10 @@ function slotSize({ loads, movesWhole, timeoutMs = NODE_TIMEOUT_MS }: Known): Fi
     sums.set(slot, { slot, jobs: sum.jobs + jobs, bytes: sum.bytes + bytes, queues: [...sum.queues, queue] });
   }
   const [largest] = [...sums.values()].sort((a, b) => migrationMs(b) - migrationMs(a));
-  if (!largest || largest.jobs === 0) return [];
-  const ms = migrationMs(largest);
+  const ms = largest ? migrationMs(largest) : 0;
+  if (!largest || ms < NOTICED_MS) return [];
   const slot = `slot ${largest.slot} (${named(largest.queues)}: ${many(largest.jobs, 'job')})`;
-  const took = formatDuration(Math.max(1, Math.round(ms)));
+  const took = formatDuration(Math.round(ms));
   const what = `moving ${slot} to another node would stop both nodes for about ${took}`;
   if (ms < Math.min(LONG_MOVE_MS, timeoutMs / 2)) return [fine('slot-size', what)];
   const why =

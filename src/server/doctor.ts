@@ -91,18 +91,15 @@ export class Doctor {
       ];
       reports.push({ address: node.address, findings });
     }
-    const found = fold(reports);
+    const found: Finding[] = [];
     if (sentinels) found.push(...sentinelFindings(sentinels.name, await askSentinels(sentinels.name, sentinels.nodes)));
     if (members?.length === 0) found.push(unknown('slots', 'CLUSTER NODES is not allowed'));
     else if (members) {
-      const timeoutMs = Number((await first.setting('cluster-node-timeout')) ?? Number.NaN);
-      found.push(
-        ...clusterFindings(members, {
-          ...{ place, loads, movesWhole: movesWhole(first.info) },
-          timeoutMs: Number.isNaN(timeoutMs) ? undefined : timeoutMs,
-        }),
-      );
+      const timeout = await first.setting('cluster-node-timeout');
+      const timeoutMs = timeout === undefined ? undefined : Number(timeout);
+      found.push(...clusterFindings(members, { place, loads, movesWhole: movesWhole(first.info), timeoutMs }));
     }
+    found.push(...fold(reports));
     const lost = queues.filter((queue) => !isServed(queue));
     const why = 'nobody can enqueue or drain';
     return [

@@ -41,9 +41,10 @@ function merged(group: readonly Entry[], total: number): Finding {
   if (rank !== undefined && group.length > 1) {
     return { ...finding, what: `${finding.what} (the worst of ${group.length} nodes)`, nodes: [address] };
   }
-  if (finding.level === 'ok' && group.length === total) return finding;
   const next = nextOf(group);
-  return { ...finding, nodes: group.map((one) => one.address), ...(next !== undefined && { next }) };
+  const whole = { ...finding, ...(next !== undefined && { next }) };
+  if (group.length < total) return { ...whole, nodes: group.map((one) => one.address) };
+  return finding.level === 'ok' ? finding : { ...whole, what: `${finding.what} (all ${total} nodes)` };
 }
 
 /** One command for all servers of a group. */
@@ -53,6 +54,9 @@ function nextOf(group: readonly Entry[]): string | undefined {
   const looped = next?.replaceAll(first.address, '$url');
   const isLoop = group.every(({ address, finding }) => finding.next?.replaceAll(address, '$url') === looped);
   if (next === looped || group.length === 1) return next;
-  if (isLoop) return `for url in ${group.map(({ address }) => address).join(' ')}; do ${looped}; done`;
+  // A comment would hide the end of the loop.
+  const [command, ...comment] = looped?.split(/(?= {2}# )/) ?? [];
+  if (isLoop)
+    return `for url in ${group.map(({ address }) => address).join(' ')}; do ${command}; done${comment.join('')}`;
   return [...new Set(group.map(({ finding }) => finding.next))].join('; ');
 }
