@@ -1,6 +1,6 @@
 import { Inspector } from '../admin/inspector.js';
 import { exists } from '../admin/snapshot.js';
-import { isDelayqError } from '../model/errors.js';
+import { isDelayqError, isPassing } from '../model/errors.js';
 import { many, printable, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
@@ -9,7 +9,7 @@ import type { Snapshot } from '../scripts/inspect.js';
 import type { Letter } from '../scripts/repair.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
-import { bad, type Finding, fine, redisCli, unknown } from './finding.js';
+import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
 import { type AuditOptions, checkOptions, IdAudit, type Tally } from './id-audit.js';
 import { Mender } from './mender.js';
 import { problems } from './problems.js';
@@ -19,6 +19,7 @@ export class Auditor {
   readonly #redis: Connection;
   readonly #prefix: string;
   readonly #inspector: Inspector;
+  #listLost = false;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
@@ -90,7 +91,7 @@ export class Auditor {
     if (expiring.length === 0) return [];
     const list = expiring.join(', ');
     const what = `${list} will be deleted by Redis: EXPIRE was set`;
-    const cure = redisCli(this.#redis.address, `persist '${expiring[0]}'`);
+    const cure = (await redisCliFor(this.#redis))(`persist '${expiring[0]}'`);
     const finding = bad('fail', 'expiring-key', what, 'all data in it is lost', cure);
     const persist = () => Promise.all(expiring.map((key) => this.#redis.call('PERSIST', key)));
     return mender.mend(finding, expiring.length, `${list} had an EXPIRE, which was removed`, persist);
@@ -98,7 +99,14 @@ export class Auditor {
 
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
     const list = queuesKey(this.#prefix);
-    if (Number(await this.#redis.call('SISMEMBER', list, queue)) === 1) return [];
+    if (this.#listLost) return [];
+    const listed = await this.#redis.call('SISMEMBER', list, queue).catch((error: unknown) => {
+      // The list may be on another node of a cluster, which is down.
+      if (!this.#redis.sharded || !isPassing(error)) throw error;
+      this.#listLost = true;
+      return 1;
+    });
+    if (Number(listed) === 1) return [];
     const why = 'inspect without a name does not show it';
     const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, `delayq doctor --fix ${queue}`);
     return mender.mend(finding, 1, 'added to the list of queues', () => this.#redis.call('SADD', list, queue));
@@ -109,10 +117,12 @@ export class Auditor {
     const broken = stats
       .filter((name, i) => i % 2 === 0 && !/^at:/.test(String(name)) && !/^\d{1,18}$/.test(String(stats[i + 1])))
       .map(String);
+    if (broken.length === 0) return [];
+    const cli = await redisCliFor(this.#redis);
     return broken.map((name) => {
       const what = `its counter ${printable(name)} is not a whole number`;
       const why = 'it cannot be increased, and inspect and metrics show it wrong';
-      const cure = redisCli(this.#redis.address, `hdel '${keys.stats}' ${shellWord(name)}`);
+      const cure = cli(`hdel '${keys.stats}' ${shellWord(name)}`);
       return bad('warn', 'bad-counter', what, why, cure);
     });
   }

@@ -1,5 +1,6 @@
 import { shellWord } from '../model/text.js';
 import { DEFAULT_URL } from '../net/url.js';
+import type { Connection } from '../redis/connection.js';
 
 /** How bad it is. `skip`: it could not be checked, which is not a fault. */
 type Level = 'ok' | 'skip' | 'warn' | 'fail';
@@ -54,4 +55,10 @@ export function redisCli(address: string, command: string): string {
   const [, path, db] = /^unix:\/\/([^?]*)(?:\?db=(\d+))?$/.exec(address) ?? [];
   if (path) return `redis-cli -s ${shellWord(path)}${db ? ` -n ${db}` : ''} ${command}`;
   return `redis-cli ${address === DEFAULT_URL ? '' : `-u ${shellWord(address)} `}${command}`;
+}
+
+/** Returns {@link redisCli} for commands with a key: for the primary, or for any node of a cluster, which redirects it. */
+export async function redisCliFor(redis: Connection): Promise<(command: string) => string> {
+  const [node = redis] = await redis.nodes();
+  return (command) => redisCli(node.address, redis.sharded ? `-c ${command}` : command);
 }

@@ -56,14 +56,16 @@ export function ownersOf(members: readonly Member[]): (Member | undefined)[] {
 
 /** What is known of a cluster besides its members. */
 export interface Known {
-  /** The redis-cli address of a node that answers: host:port. */
+  /** host:port of a node that answers. */
   readonly place: string;
-  /** Its version, as a number: 7.02 is 702. */
+  /** Its version moves all keys of a slot at once, in the background. */
   readonly movesWhole: boolean;
   /** cluster-node-timeout, ms; undefined: CONFIG is not allowed. */
   readonly timeoutMs: number | undefined;
-  /** All queues, those with most jobs first. */
+  /** The queues that can be used, those with most jobs first. */
   readonly loads: readonly Load[];
+  /** The queues that cannot. */
+  readonly lost: readonly string[];
 }
 
 /** Checks a cluster as a whole. */
@@ -97,14 +99,12 @@ function named(all: readonly string[]): string {
   return all.slice(0, 3).join(', ') + (more > 0 ? ` and ${grouped(more)} more` : '');
 }
 
-function slots(members: readonly Member[], { loads, timeoutMs }: Known): Finding {
-  const owners = ownersOf(members);
-  const lost = owners.filter((owner) => owner === undefined).length;
-  if (lost > 0) {
-    const queues = loads.filter(({ slot }) => owners[slot] === undefined).map(({ queue }) => queue);
-    const which = queues.length > 0 ? `their queues cannot be used: ${named(queues)}` : 'no queue is there now';
-    const next = 'start their node again, or CLUSTER FAILOVER TAKEOVER on a replica of it';
-    return bad('fail', 'slots', `${grouped(lost)} of ${grouped(SLOTS)} slots are not served`, which, next);
+function slots(members: readonly Member[], { lost, timeoutMs }: Known): Finding {
+  const unserved = ownersOf(members).filter((owner) => owner === undefined).length;
+  if (unserved > 0) {
+    const why = `queues there cannot be used${lost.length > 0 ? `: ${named(lost)}` : ''}`;
+    const next = 'start their node again, or promote a replica of it: on the replica, CLUSTER FAILOVER TAKEOVER';
+    return bad('fail', 'slots', `${grouped(unserved)} of ${grouped(SLOTS)} slots are not served`, why, next);
   }
   const replicas = members.filter(({ flags }) => flags.includes('slave') && !flags.includes('fail')).length;
   const serve = `${members.filter(isPrimary).length} primaries and ${many(replicas, 'replica')} serve all slots`;
@@ -122,7 +122,7 @@ function down(members: readonly Member[], { place }: Known): Finding[] {
     const what = `${member.place}, ${role}, ${isFailed ? 'is down' : 'does not answer at the moment'}`;
     const why = slots.length > 0 ? 'its queues cannot be used' : 'it cannot take over when another node fails';
     const gone = `if it is gone for good: redis-cli --cluster del-node ${place} ${id}`;
-    const next = slots.length > 0 ? 'start it again, or promote a replica of it' : `start it again; ${gone}`;
+    const next = slots.length > 0 ? 'start it again, and see its log' : `start it again; ${gone}`;
     return [bad(isFailed ? 'fail' : 'warn', 'node', what, why, next)];
   });
 }

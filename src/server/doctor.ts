@@ -1,6 +1,6 @@
 import type { Found } from '../health/discovery.js';
-import { bad, type Finding, redisCli, unknown } from '../health/finding.js';
-import { DelayqError, isDelayqError } from '../model/errors.js';
+import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
+import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable, shellWord } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, queueKeys, queuesKey } from '../redis/keys.js';
@@ -69,18 +69,19 @@ export class Doctor {
     const asked = await Promise.all(callers.map((caller) => this.#ask(caller, callers.length === 1)));
     const nodes = asked.filter((one) => one instanceof Node);
     const [first] = nodes;
-    const silent = asked.filter((one) => !(one instanceof Node)) as Report[];
-    if (!first) return fold(silent);
+    const silent = asked.flatMap((one) => (one instanceof Node ? [] : [one]));
+    if (!first) return silent;
     const members = first.info.cluster_enabled === '1' ? await this.#members(first) : undefined;
     const isServed = this.#isServed(
       members,
-      silent.map(({ address }) => placeOf(address)),
+      silent.flatMap(({ nodes = [] }) => nodes.map(placeOf)),
     );
+    const lost = queues.filter((queue) => !isServed(queue));
     const { loads, jobBytes } = await measure(this.#redis, this.#prefix, queues.filter(isServed));
     const { sentinels } = this.#redis;
     const kind: 'cluster' | 'sentinel' | undefined = members ? 'cluster' : sentinels ? 'sentinel' : undefined;
     const place = placeOf(first.address);
-    const reports: Report[] = [...silent];
+    const reports: Report[] = [];
     for (const node of nodes) {
       const rights = { address: node.address, prefix: this.#prefix, queue: queues.find(isServed) ?? 'queue', kind };
       const findings = [
@@ -97,10 +98,11 @@ export class Doctor {
     else if (members) {
       const timeout = await first.setting('cluster-node-timeout');
       const timeoutMs = timeout === undefined ? undefined : Number(timeout);
-      found.push(...clusterFindings(members, { place, loads, movesWhole: movesWhole(first.info), timeoutMs }));
+      found.push(...clusterFindings(members, { place, loads, movesWhole: movesWhole(first.info), timeoutMs, lost }));
     }
+    const failed = members?.filter(({ flags }) => flags.includes('fail')).map((member) => member.place);
+    found.push(...silent.filter(({ nodes = [] }) => !nodes.some((node) => failed?.includes(placeOf(node)))));
     found.push(...fold(reports));
-    const lost = queues.filter((queue) => !isServed(queue));
     const why = 'nobody can enqueue or drain';
     return [
       ...found,
@@ -112,17 +114,14 @@ export class Doctor {
   }
 
   /** A server that answers; or, unless it is the `only` one, that it does not. */
-  async #ask(caller: Caller, only: boolean): Promise<Node | Report> {
+  async #ask(caller: Caller, only: boolean): Promise<Node | Finding> {
     try {
       return await Node.of(caller);
     } catch (error) {
-      if (only || !isDelayqError(error, 'unreachable', 'unknown', 'temporary')) throw error;
+      if (only || !isPassing(error)) throw error;
       const what = `cannot be asked: ${error.why ?? error.message}`;
       const next = 'see whether it runs, and what its log says';
-      return {
-        address: caller.address,
-        findings: [bad('fail', 'unreachable', what, 'its queues cannot be used', next)],
-      };
+      return { ...bad('fail', 'unreachable', what, 'its queues cannot be used', next), nodes: [caller.address] };
     }
   }
 
@@ -141,10 +140,11 @@ export class Doctor {
   }
 
   /** Returns findings for invalid names in the list of queues or in keys, and for names that could not be read. */
-  names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Finding[] {
+  async names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Promise<Finding[]> {
+    const cli = odd.length > 0 ? await redisCliFor(this.#redis) : String;
     const found = odd.map((name) => {
       const what = `${printable(name)} is not a valid queue name, but is in the list of queues or in a key`;
-      const remove = redisCli(this.#redis.address, `srem ${queuesKey(this.#prefix)} ${shellWord(name)}`);
+      const remove = cli(`srem ${queuesKey(this.#prefix)} ${shellWord(name)}`);
       const cure = `rename its keys, and remove it from the list: ${remove}`;
       return bad('warn', 'odd-name', what, 'delayq cannot use it', cure);
     });

@@ -44,7 +44,7 @@ function merged(group: readonly Entry[], total: number): Finding {
   const next = nextOf(group);
   const whole = { ...finding, ...(next !== undefined && { next }) };
   if (group.length < total) return { ...whole, nodes: group.map((one) => one.address) };
-  return finding.level === 'ok' ? finding : { ...whole, what: `${finding.what} (all ${total} nodes)` };
+  return finding.level === 'ok' ? finding : { ...whole, what: `${finding.what} (on ${total} nodes)` };
 }
 
 /** One command for all servers of a group. */

@@ -151,7 +151,9 @@ export function replicas(info: Info): Finding {
   const worst = Math.max(...read.map(({ lag }) => Number(lag) || 0));
   const away = read.filter(({ state }) => state !== 'online').length;
   const what = `${many(list.length, 'replica')} connected, at most ${worst} s behind`;
-  if (away === 0 && worst <= REPLICA_LAG_S) return fine('replicas', what);
+  if (away === 0 && worst <= REPLICA_LAG_S) {
+    return fine('replicas', `${what}; without enqueue --replicas ${list.length}, one that takes over may lack jobs`);
+  }
   const why = 'writes that have not reached a replica are lost if it is promoted';
   const cure = 'look at the network between the servers and at the log of the replica';
   return bad('warn', 'replicas', away > 0 ? `${what}, ${away} not online` : what, why, cure);

@@ -131,16 +131,15 @@ function candidates(name: string, { replicas }: Saying): Finding[] {
 /** Checks what a failover may lose. */
 export function failoverLoss(info: Info, address: string): Finding {
   const replicas = Number(info.connected_slaves) || 0;
-  const all = `with enqueue --replicas ${Math.max(1, replicas)}, which is all replicas, nothing`;
-  // INFO shows it if min-replicas-to-write is set.
+  const all = `with enqueue --replicas ${Math.max(1, replicas)}, which is all replicas, none`;
+  // INFO shows this field if min-replicas-to-write is set.
   if (info.min_slaves_good_slaves !== undefined) {
-    const what =
-      'min-replicas-to-write is set: a failover loses at most what was confirmed until the old primary notices';
+    const what = 'min-replicas-to-write is set: a failover loses few of the jobs that were just confirmed';
     return fine('failover', `${what}; ${all}`);
   }
   const why =
-    'in a failover the old primary goes on confirming jobs that are then lost, until it is told: for 11 s in a test. ' +
-    `With min-replicas-to-write 1 less than a tenth of them was lost; ${all}`;
+    'until it learns of a failover, the old primary confirms jobs that are then lost: 8,646 in 11 s of a test; ' +
+    `with min-replicas-to-write 1, 706; ${all}`;
   const cure = `${redisCli(address, 'config set min-replicas-to-write 1')}; the same on the replicas`;
   return bad('fail', 'failover', 'min-replicas-to-write is 0', why, cure);
 }

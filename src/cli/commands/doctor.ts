@@ -119,7 +119,7 @@ async function run(context: Context, names: readonly string[], options: Options)
     const { queues, odd, hidden } = names.length > 0 ? named : await auditor.queues(stop);
     const found = await doctor.examine(queues);
     await report.tell(found);
-    await report.tell(doctor.names({ odd, hidden }));
+    await report.tell(await doctor.names({ odd, hidden }));
     const unserved = found.map(({ queue }) => queue);
     for (const queue of queues) {
       if (stop.aborted) break;
