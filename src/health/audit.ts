@@ -56,6 +56,10 @@ export class Auditor {
       return [...found, ...others.map(({ urgent, ...finding }) => finding)];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
+      if (this.#redis.sharded && isPassing(error)) {
+        add([bad('fail', 'unreadable', `cannot be read now: ${error.why}`, 'its node is down', error.next)]);
+        return found;
+      }
       if (!isDelayqError(error, 'config')) throw error;
       add([bad('fail', 'unreadable', `cannot be read: ${error.why}`, 'no drain can use it', error.next)]);
       return found;

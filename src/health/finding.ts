@@ -59,6 +59,7 @@ export function redisCli(address: string, command: string): string {
 
 /** Returns {@link redisCli} for commands with a key: for the primary, or for any node of a cluster, which redirects it. */
 export async function redisCliFor(redis: Connection): Promise<(command: string) => string> {
-  const [node = redis] = await redis.nodes();
+  const nodes = await redis.nodes();
+  const node = await Promise.any(nodes.map((one) => one.call('TIME').then(() => one))).catch(() => redis);
   return (command) => redisCli(node.address, redis.sharded ? `-c ${command}` : command);
 }

@@ -64,7 +64,9 @@ export interface Known {
   readonly timeoutMs: number | undefined;
   /** The queues that can be used, those with most jobs first. */
   readonly loads: readonly Load[];
-  /** The queues that cannot. */
+  /** It accepts calls. */
+  readonly isUp: boolean;
+  /** The queues that cannot be used. */
   readonly lost: readonly string[];
 }
 
@@ -99,12 +101,14 @@ function named(all: readonly string[]): string {
   return all.slice(0, 3).join(', ') + (more > 0 ? ` and ${grouped(more)} more` : '');
 }
 
-function slots(members: readonly Member[], { lost, timeoutMs }: Known): Finding {
+function slots(members: readonly Member[], { lost, isUp, timeoutMs }: Known): Finding {
   const unserved = ownersOf(members).filter((owner) => owner === undefined).length;
-  if (unserved > 0) {
-    const why = `queues there cannot be used${lost.length > 0 ? `: ${named(lost)}` : ''}`;
+  if (unserved > 0 || !isUp) {
+    const why = `${isUp ? 'queues there cannot be used' : 'no queue can be used'}${lost.length > 0 ? `: ${named(lost)}` : ''}`;
     const next = 'start their node again, or promote a replica of it: on the replica, CLUSTER FAILOVER TAKEOVER';
-    return bad('fail', 'slots', `${grouped(unserved)} of ${grouped(SLOTS)} slots are not served`, why, next);
+    const which = `${grouped(unserved)} of ${grouped(SLOTS)} slots are not served`;
+    const what = isUp ? which : `the cluster is down${unserved > 0 ? `: ${which}` : ', as this node sees it'}`;
+    return bad('fail', 'slots', what, why, next);
   }
   const replicas = members.filter(({ flags }) => flags.includes('slave') && !flags.includes('fail')).length;
   const serve = `${members.filter(isPrimary).length} primaries and ${many(replicas, 'replica')} serve all slots`;

@@ -72,7 +72,9 @@ export class Doctor {
     const silent = asked.flatMap((one) => (one instanceof Node ? [] : [one]));
     if (!first) return silent;
     const members = first.info.cluster_enabled === '1' ? await this.#members(first) : undefined;
+    const isUp = !members || !/^cluster_state:fail/m.test(String(await first.user.ask('CLUSTER', 'INFO')));
     const isServed = this.#isServed(
+      isUp,
       members,
       silent.flatMap(({ nodes = [] }) => nodes.map(placeOf)),
     );
@@ -98,7 +100,9 @@ export class Doctor {
     else if (members) {
       const timeout = await first.setting('cluster-node-timeout');
       const timeoutMs = timeout === undefined ? undefined : Number(timeout);
-      found.push(...clusterFindings(members, { place, loads, movesWhole: movesWhole(first.info), timeoutMs, lost }));
+      found.push(
+        ...clusterFindings(members, { place, loads, movesWhole: movesWhole(first.info), timeoutMs, lost, isUp }),
+      );
     }
     const failed = members?.filter(({ flags }) => flags.includes('fail')).map((member) => member.place);
     found.push(...silent.filter(({ nodes = [] }) => !nodes.some((node) => failed?.includes(placeOf(node)))));
@@ -130,8 +134,12 @@ export class Doctor {
   }
 
   /** Whether a server serves the slot of a queue; those at `silent` do not answer. */
-  #isServed(members: readonly Member[] | undefined, silent: readonly string[]): (queue: string) => boolean {
-    if (!members?.length) return () => true;
+  #isServed(
+    isUp: boolean,
+    members: readonly Member[] | undefined,
+    silent: readonly string[],
+  ): (queue: string) => boolean {
+    if (!isUp || !members?.length) return () => isUp;
     const owners = ownersOf(members);
     return (queue) => {
       const owner = owners[slotOfKey(queueKeys(this.#prefix, queue).pending)];

@@ -1,3 +1,4 @@
+import { isPassing } from '../model/errors.js';
 import type { Connection } from '../redis/connection.js';
 import { queueKeys } from '../redis/keys.js';
 import { slotOfKey } from '../redis/slots.js';
@@ -27,10 +28,15 @@ export async function measure(
   prefix: string,
   queues: readonly string[],
 ): Promise<{ loads: Load[]; jobBytes: number }> {
+  const none = (error: unknown) => {
+    // A node of a cluster may be down.
+    if (redis.sharded && isPassing(error)) return 0;
+    return refusedOr(0)(error);
+  };
   const counted: { queue: string; jobs: number }[] = [];
   for (let i = 0; i < queues.length; i += AT_ONCE) {
     const some = queues.slice(i, i + AT_ONCE).map(async (queue) => {
-      const jobs = await redis.call('HLEN', queueKeys(prefix, queue).payload).catch(refusedOr(0));
+      const jobs = await redis.call('HLEN', queueKeys(prefix, queue).payload).catch(none);
       return { queue, jobs: Number(jobs) };
     });
     counted.push(...(await Promise.all(some)));
@@ -39,7 +45,7 @@ export async function measure(
   const measured: { jobs: number; bytes: number }[] = [];
   for (const { queue, jobs } of counted.slice(0, MEASURED)) {
     const { pending, payload, meta } = queueKeys(prefix, queue);
-    const sizes = [pending, payload, meta].map((key) => redis.call('MEMORY', 'USAGE', key).catch(refusedOr(0)));
+    const sizes = [pending, payload, meta].map((key) => redis.call('MEMORY', 'USAGE', key).catch(none));
     const bytes = (await Promise.all(sizes)).reduce<number>((sum, size) => sum + Number(size ?? 0), 0);
     measured.push({ jobs, bytes });
   }

@@ -8,6 +8,7 @@ import {
   type Found,
   hasLogin,
   isDelayqError,
+  isPassing,
   shellWord,
   worst,
 } from '../../internal.js';
@@ -112,7 +113,7 @@ async function run(context: Context, names: readonly string[], options: Options)
     for (const name of names) {
       await requireQueue(redis, prefix, name).catch((error: unknown) => {
         // A queue that cannot be read is one of the problems to report.
-        if (!isDelayqError(error, 'config', 'refused')) throw error;
+        if (!isDelayqError(error, 'config', 'refused') && !(redis.sharded && isPassing(error))) throw error;
       });
     }
     const named: Found = { queues: [...new Set(names)], odd: [], hidden: undefined };
