@@ -121,7 +121,7 @@ describe('delayq doctor --acl', () => {
       const mine = new Queue(redis, 'mine');
       await mine.enqueue({ payload: 1 });
       expect((await mine.drain()).jobs).toHaveLength(1);
-      expect(await refusals(server)).toEqual([]);
+      expect(await refusals([server])).toEqual([]);
       await expect(new Queue(redis, 'others').enqueue({ payload: 1 })).rejects.toMatchObject({ code: 'refused' });
       await expect(new Operator(redis).pause('others')).rejects.toMatchObject({ code: 'refused' });
     } finally {
@@ -131,7 +131,7 @@ describe('delayq doctor --acl', () => {
 
   it('gives a user for whom every command works', async () => {
     const server = await serverWith();
-    const url = await limitedUrl(server);
+    const url = await limitedUrl(server.url, [server]);
     const run = async (line: string, input = '') => {
       const { code, stderr } = await sh(line, { input, env: { DELAYQ_REDIS_URL: url } });
       expect([line, code, stderr]).toEqual([line, expect.toBeOneOf([0, 1]), expect.anything()]);
@@ -156,6 +156,6 @@ describe('delayq doctor --acl', () => {
       ...['delayq doctor', 'delayq doctor --fix --yes q', 'delayq purge --yes --forget q'],
     ];
     for (const line of lines) await run(line, '1\n2\n3\n4\n');
-    expect(await refusals(server)).toEqual([]);
+    expect(await refusals([server])).toEqual([]);
   });
 });

@@ -8,18 +8,18 @@ export const [, VERSION = ''] =
 
 /**
  * Returns the URL for a user who has only what `doctor --acl` prints, and may use the prefixes and foreign keys that
- * tests make up (freshName).
+ * tests make up.
  */
-export async function limitedUrl(server: Server): Promise<string> {
-  const line = aclLine([], { version: VERSION }).replace(/#\S+/, '>secret');
-  const [, ...words] = line.split(' ') as [string, string, ...string[]];
-  const own = ['q??????????*', 'other:*', 'third:*'];
-  await server.admin.call('ACL', ...words, ...own.flatMap((pattern) => [`~${pattern}`, `&${pattern}`]));
-  return server.url.replace('://', '://delayq:secret@');
+export async function limitedUrl(url: string, nodes: readonly Server[]): Promise<string> {
+  const [, ...words] = aclLine([], { version: VERSION }).replace(/#\S+/, '>secret').split(' ');
+  const own = ['q??????????*', 'other:*', 'third:*', 'later:q*', 'data:q*'];
+  const rules = own.flatMap((pattern) => [`~${pattern}`, `&${pattern}`]);
+  for (const { admin } of nodes) await admin.call('ACL', ...words, ...rules);
+  return url.replace('://', '://delayq:secret@');
 }
 
-/** What Redis has refused: the command, key or channel. */
-export async function refusals(server: Server): Promise<string[]> {
-  const log = (await server.admin.call('ACL', 'LOG')) as (string | number)[][];
-  return log.map((entry) => String(entry[entry.indexOf('object') + 1]));
+/** What Redis has refused: commands, keys and channels. */
+export async function refusals(nodes: readonly Server[]): Promise<string[]> {
+  const logs = await Promise.all(nodes.map(({ admin }) => admin.call('ACL', 'LOG') as Promise<(string | number)[][]>));
+  return logs.flat().map((entry) => String(entry[entry.indexOf('object') + 1]));
 }

@@ -59,7 +59,7 @@ export async function hearing(channel: string): Promise<{ messages: string[]; cl
 }
 
 function addressesOf(url: string): { host: string; port: number }[] {
-  const list = url.slice('redis://'.length).split(',');
+  const list = url.replace(/^redis:\/\/(.*@)?/, '').split(',');
   return list.map((one) => one.split(':')).map(([host = '', port]) => ({ host, port: Number(port) }));
 }
 

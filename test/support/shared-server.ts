@@ -14,7 +14,8 @@ declare module 'vitest' {
 
 /**
  * One Redis for all tests that do not affect others; each test uses its own queue. With DELAYQ_TEST_TOPOLOGY=cluster it
- * is a cluster of three masters; `redisSocket` is a single server in any case.
+ * is a cluster of three masters; `redisSocket` is a single server in any case. With DELAYQ_TEST_USER=acl delayq may do only
+ * what `doctor --acl` prints.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const { DELAYQ_TEST_TOPOLOGY: topology = 'single' } = process.env;
@@ -22,11 +23,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
     throw new Error(`DELAYQ_TEST_TOPOLOGY must be single or cluster, not ${JSON.stringify(topology)}`);
   const server = await Server.start();
   const cluster = topology === 'cluster' ? await Cluster.start() : undefined;
-  const isLimited = process.env.DELAYQ_TEST_USER === 'acl';
-  project.provide('redisUrl', isLimited ? await limitedUrl(server) : (cluster ?? server).url);
+  const { url, nodes = [server] } = cluster ?? { url: server.url };
+  project.provide('redisUrl', process.env.DELAYQ_TEST_USER === 'acl' ? await limitedUrl(url, nodes) : url);
   project.provide('redisSocket', server.socket);
   return async () => {
-    const refused = await refusals(server);
+    const refused = await refusals(nodes);
     await server.stop();
     await cluster?.stop();
     removeCaches();
