@@ -1,0 +1,164 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { Connection, Queue } from '../../src/index.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { begin, delayq } from '../support/cli.js';
+import { doctor } from '../support/doctor.js';
+import { Load } from '../support/load.js';
+import { freshName } from '../support/redis.js';
+import { Sentinels } from '../support/sentinel.js';
+import { freePort, Server } from '../support/server.js';
+import { until } from '../support/until.js';
+
+const REPLICAS = 2;
+
+const connect = (url: string) => {
+  const redis = new Connection(url);
+  afterwards(() => redis.close());
+  return redis;
+};
+
+const load = (...args: ConstructorParameters<typeof Load>) => during(new Load(...args));
+
+describe('a primary with two replicas and three Sentinels', () => {
+  let group: Sentinels;
+  beforeAll(async () => {
+    group = await Sentinels.start({ replicas: REPLICAS });
+    return () => group.stop();
+  });
+
+  it('is used like one server', async () => {
+    const env = { DELAYQ_REDIS_URL: group.url };
+    const name = freshName();
+    expect(await delayq(['enqueue', '--replicas', '2', name, '1'], { env })).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['inspect', name], { env })).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '1\n', stderr: '' });
+  });
+
+  it('a SENTINEL FAILOVER under load: with --replicas of all nothing is lost; a watching drain follows', async () => {
+    const [safe, watched] = [freshName(), freshName()];
+    const running = begin(['drain', '--watch', watched], { env: { DELAYQ_REDIS_URL: group.url } });
+    const redis = connect(group.url);
+    const working = await load(redis, safe, { replicas: REPLICAS });
+    await working.goesOn();
+    const before = performance.now();
+    await group.failover();
+    const over = performance.now();
+    await until(() => [...working.confirmed.values()].some((at) => at > over + 100));
+    await working.goesOn();
+    expect(await working.end()).toEqual([]);
+    expect([...working.confirmed.values()].filter((at) => at < before).length).toBeGreaterThan(0);
+    for (const code of [...Object.keys(working.producer.errors), ...Object.keys(working.consumer.errors)])
+      expect(['unknown', 'temporary', 'unreachable']).toContain(code);
+    await new Queue(redis, watched).enqueue({ payload: 'after' });
+    await until(() => running.stdout.includes('"after"'));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    await group.settled();
+  });
+
+  it('a SENTINEL FAILOVER under load, without --replicas: what is lost was confirmed around it, and doctor warns before', async () => {
+    const { code, told } = await doctor(group.url);
+    expect({
+      code,
+      said: Object.values(told)
+        .map((finding) => `${finding.level} ${finding.what} ${finding.why}`)
+        .join('\n'),
+    }).toEqual({
+      code: 2,
+      said: expect.stringMatching(/fail .*min-replicas-to-write/),
+    });
+    const working = await load(connect(group.url), freshName());
+    await working.goesOn();
+    const before = performance.now();
+    await group.failover();
+    const over = performance.now();
+    await working.goesOn(100);
+    const lost = await working.end();
+    for (const id of lost) {
+      const at = working.confirmed.get(id) as number;
+      expect(at).toBeGreaterThan(before - 1_000);
+      // The switch is heard at once. The rest is for a busy machine.
+      expect(at).toBeLessThan(over + 2_000);
+    }
+    await group.settled();
+  });
+
+  it.each(['SIGKILL', 'SIGSTOP'] as const)(
+    'a %s of the primary under load: it is left when the Sentinels replace it',
+    async (signal) => {
+      const name = freshName();
+      const working = await load(connect(group.url), name);
+      await working.goesOn();
+      const primary = await group.primary();
+      const struck = performance.now();
+      if (signal === 'SIGKILL') await primary.end('SIGKILL');
+      else primary.signal('SIGSTOP');
+      await until(async () => (await group.primary().catch(() => primary)) !== primary);
+      await working.goesOn();
+      const lost = await working.end();
+      expect(lost.filter((id) => (working.confirmed.get(id) as number) < struck - 1_000)).toEqual([]);
+      if (signal === 'SIGKILL') await primary.run();
+      else primary.signal('SIGCONT');
+      await group.settled();
+    },
+  );
+
+  it('a primary that Sentinels name, but that is none (yet), gets no call', async () => {
+    const [replica] = await group.replicas();
+    // A Sentinel with an old view, after a partition.
+    const config = `sentinel monitor delayq 127.0.0.1 ${replica?.port} 1\n`;
+    const wrong = await during(Server.start({ tcp: true, config, args: ['--sentinel'] }));
+    const env = { DELAYQ_REDIS_URL: `redis+sentinel://127.0.0.1:${wrong.port}/delayq` };
+    const started = performance.now();
+    const ended = await delayq(['enqueue', freshName(), '1'], { env });
+    // It may find out by itself which server is the primary.
+    if (ended.code !== 0) {
+      expect(ended).toMatchObject({
+        code: 75,
+        stdout: '',
+        stderr: expect.stringMatching(/is no primary\n {2}why: .*slave.*\n {2}next: /),
+      });
+    }
+    expect(performance.now() - started).toBeLessThan(6_500);
+  });
+});
+
+describe('Sentinels', () => {
+  it.each([
+    ['that do not know the name', 78, /knows no primary called "other"\n {2}why: {2}it knows "delayq"\n {2}next: /],
+    ['that ask for another password', 77, /\n {2}why: {2}.*\n {2}next: .*sentinel-password-file/],
+  ])('%s are told in three parts', async (what, code, said) => {
+    const login = what.includes('password') ? { password: 'right' } : undefined;
+    const group = await during(Sentinels.start({ replicas: 0, sentinels: 1, ...(login && { login }) }));
+    const url = login ? group.url : group.url.replace(/delayq$/, 'other');
+    const ended = await delayq(['enqueue', 'q', '1'], { env: { DELAYQ_REDIS_URL: url } });
+    expect(ended).toMatchObject({ code, stdout: '', stderr: expect.stringMatching(said) });
+  });
+
+  it('that are no Sentinels, or of which none answers, are told within 6 s', async () => {
+    const server = await during(Server.start({ tcp: true }));
+    const [one, two] = [await freePort(), await freePort()];
+    const ask = (places: string) =>
+      delayq(['enqueue', 'q', '1'], { env: { DELAYQ_REDIS_URL: `redis+sentinel://${places}/delayq` } });
+    const started = performance.now();
+    expect(await ask(`127.0.0.1:${server.port}`)).toMatchObject({
+      code: 78,
+      stderr: expect.stringMatching(/is not a Sentinel\n {2}why: .*\n {2}next: /),
+    });
+    expect(await ask(`127.0.0.1:${one},127.0.0.1:${two}`)).toMatchObject({
+      code: 69,
+      stderr: expect.stringMatching(
+        new RegExp(`cannot reach any of 2 Sentinels\\n {2}why: .*${one}.*${two}.*ECONNREFUSED.*\\n {2}next: `),
+      ),
+    });
+    expect(performance.now() - started).toBeLessThan(6_000);
+  });
+
+  it('with one that is frozen are asked all the same', async () => {
+    const group = await during(Sentinels.start({ replicas: 0, sentinels: 3 }));
+    group.sentinels[0]?.signal('SIGSTOP');
+    const started = performance.now();
+    expect(await delayq(['enqueue', 'q', '1'], { env: { DELAYQ_REDIS_URL: group.url } })).toMatchObject({ code: 0 });
+    expect(performance.now() - started).toBeLessThan(5_000);
+  });
+});
