@@ -3,7 +3,10 @@
 local channel = string.gsub(pending, 'pending$', 'wake')
 local function wake(soonest)
   if soonest <= now + 1000 and (tonumber(call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) or 0) >= soonest then
+    local at = string.format('%.0f', soonest)
+    -- On a cluster PUBLISH goes to every node. Redis 6 has no SPUBLISH.
+    -- on a cluster: if type(try('SPUBLISH', channel, at)) == 'number' then return end
     -- try: a user without permission for the channel may still do the rest.
-    try('PUBLISH', channel, string.format('%.0f', soonest))
+    try('PUBLISH', channel, at)
   end
 end

@@ -2,10 +2,14 @@
 -- include lib/ids
 -- include lib/records
 -- Only for their types, as in drain.lua.
-call('HLEN', payload) call('ZCARD', dead)
-local leases, hasMeta = call('HLEN', lease), call('HLEN', meta) > 0
+call('ZCARD', dead)
+local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0
 -- Do not create a queue that does not exist.
 if call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, {}, tries, leaseMs } end
+-- A slot of a cluster that was half migrated when a failover came: its jobs would be taken for orphans.
+if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then
+  return redis.error_reply('TRYAGAIN ' .. payload .. ' is missing: its slot was not moved whole')
+end
 -- include lib/count
 local lost, died, odd = {}, {}, {}
 limit, cutoff = math.min(limit, 250), math.min(now, cutoff or now)

@@ -40,14 +40,12 @@ type Name = (typeof SCRIPTS)[number];
 
 /**
  * The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls.
- * On a cluster, `sharded`, PUBLISH would go to every node, so hints are sent by SPUBLISH, which Redis 6 does not have.
- * On one server it stays PUBLISH, which older versions of delayq hear.
+ * `sharded`: with the lines that are `-- on a cluster:` only.
  */
 function textOf(name: string, sharded = false): string {
   const text = readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
   const whole = text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file, sharded));
-  const publish = "if type(try('SPUBLISH', $1)) == 'table' then try('PUBLISH', $1) end";
-  return sharded ? whole.replace(/try\('PUBLISH', (.*)\)$/gm, publish) : whole;
+  return sharded ? whole.replace(/-- on a cluster: /g, '') : whole;
 }
 
 /** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */

@@ -1,5 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
+import { queueKeys } from '../../src/redis/keys.js';
+import { run, SCRIPTS } from '../../src/redis/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
@@ -126,6 +128,27 @@ describe('a cluster of three masters', () => {
     listener.close();
   });
 
+  it('with a slot that was moved in part, when the rest was given up: exit 75, and no job is taken for an orphan', async () => {
+    const name = freshName();
+    const queue = new Queue(connect(cluster), name);
+    await queue.enqueue(Array.from({ length: 5 }, (_, n) => ({ id: `a${n}`, payload: n })));
+    const slot = await cluster.slotOf(key(name, 'pending'));
+    const owner = await cluster.ownerOfSlot(slot);
+    const to = (await cluster.masters()).find((node) => node !== owner) as Server;
+    const migration = await cluster.migration(slot, to);
+    await migration.begin();
+    await migration.move(1, [key(name, 'payload')]);
+    const drain = () => delayq(['drain', name], { env: { DELAYQ_REDIS_URL: cluster.url } });
+    expect(await drain()).toMatchObject({ code: 75, stdout: '' });
+    // As a replica does that becomes the owner meanwhile: it does not know of the migration.
+    await migration.abort();
+    expect(await drain()).toMatchObject({ code: 75, stdout: '', stderr: expect.stringContaining('not moved whole') });
+    await migration.begin();
+    while ((await migration.move(1)).length > 0);
+    await migration.finish();
+    expect(await drain()).toMatchObject({ code: 0, stdout: '0\n1\n2\n3\n4\n' });
+  });
+
   it('that migrates a queue refuses calls until it is over: exit 75, never a part of a batch', async () => {
     const name = freshName();
     const redis = connect(cluster);
@@ -221,5 +244,28 @@ describe('a cluster of three masters with replicas', () => {
     // Only what had not reached the replica.
     expect(lost.filter((id) => (working.confirmed.get(id) as number) < frozen - 1_000)).toEqual([]);
     await cluster.settled();
+  });
+});
+
+describe('a cluster whose nodes stand behind faulty proxies', () => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = await Cluster.start({ proxied: true });
+    return () => cluster.stop();
+  });
+
+  it.each(SCRIPTS)('a lost reply of %s is told as unknown, and it ran once', async (script) => {
+    const redis = connect(cluster, cluster.url);
+    const name = freshName();
+    const keys = queueKeys('delayq', name);
+    const foreign = script === 'transfer/adopt' ? [`{${name}}z`, `{${name}}h`] : [];
+    const call = () => run(redis, script, keys, [], foreign);
+    // By now the client knows the owner, and the owner knows the script.
+    await call().catch(() => {});
+    const owner = await cluster.ownerOf(keys.pending);
+    await owner.admin.call('CONFIG', 'RESETSTAT');
+    cluster.proxyOf(owner).fault = { word: 'EVALSHA', kind: 'cut', times: 1 };
+    await expect(call()).rejects.toMatchObject({ code: 'unknown' });
+    expect(String(await owner.admin.info('commandstats'))).toMatch(/cmdstat_evalsha:calls=1,/);
   });
 });
