@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { SCRIPTS, shaOf } from '../../src/redis/script.js';
 
-/** Returns the SHA-1 of the script whose path ends in `name`. Throws if there is none. */
-export function scriptHash(name: string): string {
+/** Returns the SHA-1 of the script whose path ends in `name`, as sent to a cluster if `sharded`. Throws if there is none. */
+export function scriptHash(name: string, sharded = false): string {
   const script = SCRIPTS.find((path) => path.endsWith(`/${name}`));
   if (script === undefined) throw new Error(`no script ${name}`);
-  return shaOf(script);
+  return shaOf(script, sharded);
 }
 
 /** The texts of all files in lua/. */

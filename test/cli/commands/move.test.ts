@@ -6,7 +6,7 @@ import { Random } from '../../chaos/random.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';
 import { FaultyProxy } from '../../support/proxy.js';
-import { admin, connection, freshQueue, key, redisTargets, redisUrl } from '../../support/redis.js';
+import { admin, connection, freshQueue, key, masters, onCluster, redisTargets, redisUrl } from '../../support/redis.js';
 import { scriptHash } from '../../support/scripts.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -162,17 +162,25 @@ describe('delayq move', () => {
   });
 });
 
+/** The same URL, with which clients need not find out by their first call whether it is a cluster. */
+const sureOf = (url: string) => (onCluster ? url.replace('redis:', 'redis+cluster:') : url);
+
 /** Starts a move that is stopped for ever at a step, before or after Redis does it, and kills it there. */
 async function killedAt(from: Queue, to: Queue, step: string, kind: 'deaf' | 'silent', which = '--all'): Promise<void> {
   // Redis must know the scripts, or the call that is struck only learns that it does not.
-  const [one, other] = [freshQueue(), freshQueue()];
-  await one.enqueue({ id: 'a', payload: 1 });
-  await transfer.move(one.name, ['a'], { to: other.name });
+  const hashes = ['hold', 'restore', 'finish'].map((name) => scriptHash(name, onCluster));
+  await until(async () => {
+    const [one, other] = [freshQueue(), freshQueue()];
+    await one.enqueue({ id: 'a', payload: 1 });
+    await transfer.move(one.name, ['a'], { to: other.name });
+    const known = await Promise.all((await masters()).map((master) => master.script('EXISTS', ...hashes)));
+    return known.flat().every((one) => one === 1);
+  });
   const proxy = await during(FaultyProxy.start(...redisTargets));
-  const word = step === 'forget' ? 'HDEL' : scriptHash(step);
+  const word = step === 'forget' ? 'HDEL' : scriptHash(step, onCluster);
   proxy.fault = { word, kind, times: 1 };
   const args = ['move', from.name, '--into', to.name, which, '--yes'];
-  const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: proxy.url } });
+  const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: sureOf(proxy.url) } });
   await until(() => proxy.struck === 1);
   if (kind === 'silent') await until(() => isDone(from, to, step));
   running.child.kill('SIGKILL');
@@ -326,10 +334,10 @@ it('moves to and fro, killed at any step while consumers work on both queues, lo
     const [from, to] = random.pick([queues, [queues[1], queues[0]] as const]);
     const proxy = await during(FaultyProxy.start(...redisTargets));
     const step = random.pick(['hold', 'restore', 'finish', 'forget'] as const);
-    const word = step === 'forget' ? 'HDEL' : scriptHash(step);
+    const word = step === 'forget' ? 'HDEL' : scriptHash(step, onCluster);
     proxy.fault = { word, kind: random.pick(['deaf', 'silent'] as const), times: 1 };
     const args = ['move', from.name, '--into', to.name, random.pick(['--all', '--pending', '--overdue']), '--yes'];
-    const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: proxy.url } });
+    const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: sureOf(proxy.url) } });
     await until(() => proxy.struck === 1 || running.child.exitCode !== null);
     running.child.kill('SIGKILL');
     await running.ended;
@@ -357,13 +365,13 @@ it('moves to and fro, killed at any step while consumers work on both queues, lo
 it('a move that sleeps while another ends it brings back no job that was done meanwhile', async () => {
   const [from, to] = [freshQueue(), freshQueue()];
   await from.enqueue({ id: 'a', payload: 1 });
-  const sleeper = new Connection(redisUrl);
+  const sleeper = new Connection(sureOf(redisUrl));
   afterwards(() => sleeper.close());
   const call = sleeper.call.bind(sleeper);
   let wake = () => {};
   let asleep = false;
   sleeper.call = async (command, ...args) => {
-    if (String(args[0]) === scriptHash('restore')) {
+    if (String(args[0]) === scriptHash('restore', onCluster)) {
       asleep = true;
       await new Promise<void>((resolve) => {
         wake = resolve;
