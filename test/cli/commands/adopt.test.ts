@@ -13,7 +13,8 @@ const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 /** Keys that no other test has. */
 function fresh() {
   const name = freshName();
-  const [zset, hash] = [`later:${name}`, `data:${name}`];
+  // On a cluster, the keys must be in the queue's slot.
+  const [zset, hash] = [`later:{${name}}`, `data:{${name}}`];
   return { name, zset, hash, args: ['adopt', '--zset', zset, '--hash', hash] };
 }
 

@@ -120,7 +120,7 @@ describe('delayq inspect', () => {
     ]);
     await admin.zadd(key(queue.name, 'pending'), 2_000, 'ghost');
     const document = JSON.parse((await delayq(['inspect', '--json', queue.name])).stdout);
-    expect(document).toMatchObject({ schema: 1, prefix: 'delayq', redis: expect.stringMatching(/^unix:/) });
+    expect(document).toMatchObject({ schema: 1, prefix: 'delayq', redis: expect.stringMatching(/^(unix|redis):/) });
     expect(document.queues).toHaveLength(1);
     expect(document.queues[0]).toMatchObject({
       queue: queue.name,
@@ -237,7 +237,7 @@ describe('delayq inspect', () => {
     const shown = (await delayq(['inspect', '--prefix', prefix])).stdout;
     expect(shown).toContain('delayq enqueue --in 15m');
     // Or where it is that nothing was found, and what else there may be.
-    expect(shown).toMatch(new RegExp(`^No queues at unix:.* with the prefix ${prefix} yet`));
+    expect(shown).toMatch(new RegExp(`^No queues at (unix|redis):.* with the prefix ${prefix} yet`));
     expect(shown).toContain('delayq doctor');
     const { stdout } = await delayq(['inspect', '--json', '--prefix', freshName()]);
     expect(JSON.parse(stdout).queues).toEqual([]);
@@ -404,7 +404,7 @@ describe('delayq inspect', () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
     const running = begin(['inspect', '--watch', queue.name]);
-    await until(() => (running.stdout.match(/^\d\d:\d\d:\d\d {2}unix:/gm) ?? []).length >= 2);
+    await until(() => (running.stdout.match(/^\d\d:\d\d:\d\d {2}(unix|redis):/gm) ?? []).length >= 2);
     running.child.kill('SIGINT');
     const { stdout } = await running.ended;
     expect(stdout.match(new RegExp(`^${queue.name}$`, 'gm'))?.length).toBeGreaterThanOrEqual(2);
