@@ -43,7 +43,7 @@ describe.each(DEPLOYMENTS)(`a storm over %s (seed ${seed})`, (_, redis, ofRedis,
 describe.runIf(canMakeNamespaces)('a master that is cut off together with its clients', () => {
   const NODE_TIMEOUT_MS = 5_000;
 
-  it('confirms plain enqueues for no longer than the node timeout, and none with --replicas', async () => {
+  it('confirms plain enqueues for at most 1.5 node timeouts, and none with --replicas', async () => {
     const network = await during(Network.start(6));
     const places = network.hosts;
     const cluster = await during(Cluster.start({ replicas: 1, places, nodeTimeoutMs: NODE_TIMEOUT_MS }));
@@ -71,8 +71,8 @@ describe.runIf(canMakeNamespaces)('a master that is cut off together with its cl
     }
     expect(await doubted).toMatchObject({ code: 75, stdout: '' });
     expect(lost.length).toBeGreaterThan(0);
-    // A second for a busy machine.
-    expect(confirmed - cut).toBeLessThan(NODE_TIMEOUT_MS + 1_000);
+    // Nodes count from a ping, which they send when one was silent for half of that. A second for a busy machine.
+    expect(confirmed - cut).toBeLessThan(1.5 * NODE_TIMEOUT_MS + 1_000);
 
     await until(async () => (await cluster.masters()).length > 3);
     network.heal();
