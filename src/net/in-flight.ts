@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Call } from './client.js';
 
 /** A call that has waited this long, for a connection or for its reply, is slow, ms. */
@@ -23,6 +24,16 @@ export class InFlight {
 
   delete(call: Call): void {
     this.#calls.delete(call);
+  }
+
+  get size(): number {
+    return this.#calls.size;
+  }
+
+  /** Resolves when the calls of now have their replies, or after `ms`. */
+  async settled(ms: number): Promise<void> {
+    const replies = [...this.#calls].map(({ promise }) => promise);
+    await Promise.race([Promise.allSettled(replies), sleep(ms, undefined, { ref: false })]);
   }
 
   #watch(): void {

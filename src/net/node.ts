@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isPassing } from '../model/errors.js';
 import type { Address } from './address.js';
-import type { Arg, Caller, Reply } from './call.js';
+import type { Arg, Caller, Refused, Reply } from './call.js';
 import { makeClient, newCall, type Redis } from './client.js';
 import { DEADLINE_MS, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
-import { InFlight } from './in-flight.js';
+import { InFlight, SLOW_MS } from './in-flight.js';
 import { Link } from './link.js';
 import { type Heard, Subscription } from './subscription.js';
 
@@ -14,15 +14,6 @@ const LOCATE_AGAIN_MS = 100;
 
 /** The least time for a connection to one of several servers, ms. */
 const LEAST_MS = 1_000;
-
-/** A call whose reply says that this server did not execute it. */
-export interface Refused {
-  readonly error: DelayqError;
-  readonly command: string;
-  readonly args: readonly Arg[];
-  /** The end of its time, ms by the monotonic clock. */
-  readonly by: number;
-}
 
 /** What may differ between the only server, a node of a cluster, and a primary that Sentinels know. */
 export interface Hooks {
@@ -81,7 +72,12 @@ export class RedisNode implements Caller {
   }
 
   get connected(): boolean {
-    return this.#client?.status === 'ready' && this.#client.stream.writable;
+    return this.#usable !== undefined;
+  }
+
+  /** The client, if a call can be sent now: while it is awaited, the connection may be closed. */
+  get #usable(): Redis | undefined {
+    return this.#client?.status === 'ready' && this.#client.stream.writable ? this.#client : undefined;
   }
 
   /** From now on this is a node of a cluster, where it is connected now. */
@@ -119,6 +115,7 @@ export class RedisNode implements Caller {
     const { locate, verify, patient, opened } = this.#hooks;
     const client = this.#client;
     const by = performance.now() + DEADLINE_MS;
+    await this.#dropped?.ended;
     for (;;) {
       const servers = locate ? await locate() : [this.#at];
       const failures: DelayqError[] = [];
@@ -181,7 +178,7 @@ export class RedisNode implements Caller {
    * `unknown` if it was sent and no reply arrived in time, and another code for an error reply of Redis.
    */
   async call(command: string, ...args: Arg[]): Promise<Reply> {
-    return this.#send(await this.#writable(), command, args, this.#hooks.refused);
+    return this.#send(this.#usable ?? (await this.#writable()), command, args, this.#hooks.refused);
   }
 
   /** Like {@link call}, by a time of the monotonic clock, ms. Waits `patienceMs` for a connection. `asking`: for ASK. */
@@ -191,12 +188,12 @@ export class RedisNode implements Caller {
     args: readonly Arg[],
     { asking = false, patienceMs = DEADLINE_MS } = {},
   ): Promise<Reply> {
-    const client = await this.#within(Math.min(by, performance.now() + patienceMs), this.#writable());
+    const client = this.#usable ?? (await this.#within(Math.min(by, performance.now() + patienceMs)));
     return this.#send(client, command, args, undefined, by, asking);
   }
 
-  async #within<T>(by: number, connection: Promise<T>): Promise<T> {
-    if (this.connected) return connection;
+  async #within(by: number): Promise<Redis> {
+    const connection = this.#writable();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       const end = () => reject(this.#lost('unreachable', 'there was no connection in time'));
@@ -216,7 +213,7 @@ export class RedisNode implements Caller {
    * They never use a new connection, on which WAIT would not cover what was written on this one.
    */
   async pin({ asking = false, patienceMs = 2 * DEADLINE_MS } = {}): Promise<Caller> {
-    const client = await this.#within(performance.now() + patienceMs, this.#writable());
+    const client = this.#usable ?? (await this.#within(performance.now() + patienceMs));
     // A reconnect keeps the client, but not its stream.
     const { stream } = client;
     if (!asking && this.#pinned?.stream === stream) return this.#pinned.caller;
@@ -237,9 +234,13 @@ export class RedisNode implements Caller {
     return this.#ready();
   }
 
-  /** Closes the current connection: what has no reply yet fails with `unknown`, the next call makes a new one. */
-  async drop(): Promise<void> {
-    if (this.#client) await this.#drop(this.#client);
+  /** Closes the connection. What has no reply then fails with `unknown`; `gently` waits a second for replies. */
+  async drop({ gently = false } = {}): Promise<void> {
+    const stream = this.#client?.stream;
+    const by = performance.now() + (gently ? SLOW_MS : 0);
+    while (this.#inFlight.size > 0 && performance.now() < by) await this.#inFlight.settled(by - performance.now());
+    // Meanwhile there may be a new one.
+    if (this.#client && this.#client.stream === stream) await this.#drop(this.#client);
   }
 
   /**

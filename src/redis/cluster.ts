@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDelayqError } from '../model/errors.js';
 import { type Address, addressAt } from '../net/address.js';
-import type { Arg, Caller, Reply } from '../net/call.js';
+import type { Arg, Caller, Refused, Reply } from '../net/call.js';
 import { DEADLINE_MS, type SettingNames, wordOf } from '../net/errors.js';
 import { SLOW_MS } from '../net/in-flight.js';
-import { type Hooks, RedisNode, type Refused } from '../net/node.js';
+import { type Hooks, RedisNode } from '../net/node.js';
 import type { Place } from '../net/url.js';
 import { slotOf, slotOfKey } from './slots.js';
 

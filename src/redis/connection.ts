@@ -1,8 +1,8 @@
 import { DelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
-import type { Arg, Caller, Reply } from '../net/call.js';
+import type { Arg, Caller, Refused, Reply } from '../net/call.js';
 import { DEADLINE_MS, LIBRARY_NAMES, type SettingNames, wordOf } from '../net/errors.js';
-import { type Hooks, RedisNode, type Refused } from '../net/node.js';
+import { type Hooks, RedisNode } from '../net/node.js';
 import type { Heard } from '../net/subscription.js';
 import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
 import type { Cluster } from './cluster.js';
@@ -116,7 +116,8 @@ export class Connection implements Caller {
     let failure = error;
     // The server was demoted: behind its address, or in the list, may be another by now.
     for (const _ of this.#address.several?.places ?? [0]) {
-      await this.#one.drop();
+      // Other calls on this connection are being refused as well: they must not be reported as lost.
+      await this.#one.drop({ gently: true });
       try {
         return await this.#one.callBy(by, command, args);
       } catch (again) {
@@ -125,7 +126,7 @@ export class Connection implements Caller {
       }
     }
     // The next call resolves anew, too.
-    void this.#one.drop();
+    void this.#one.drop({ gently: true });
     throw failure;
   }
 
@@ -160,7 +161,7 @@ export class Connection implements Caller {
       const word = wordOf(error);
       if (word === 'MOVED' || word === 'ASK') return (await this.#asCluster()).pinned(key, act);
       if (word !== 'READONLY') throw error;
-      await this.#one.drop();
+      await this.#one.drop({ gently: true });
       return act(await this.#one.pin());
     }
   }

@@ -309,8 +309,8 @@ describe('--replicas', () => {
     expect(await payloads(primary)).toEqual({ a: '1' });
     const connection = (...script: string[]) => ['client', 'wait 1000', ...script, 'wait 4000'];
     await until(() => seen.filter((call) => call === 'wait 4000').length === 2);
-    // The queue is listed again after each script whose counter begins.
-    expect(seen).toEqual([...connection('evalsha', 'sadd', 'eval', 'sadd'), ...connection('evalsha', 'sadd')]);
+    // The queue is listed before its first job, and again after each script whose counter begins.
+    expect(seen).toEqual([...connection('sadd', 'evalsha', 'eval', 'sadd'), ...connection('evalsha', 'sadd')]);
   });
 
   it('that lost a wait, and cannot repeat, says that the job is enqueued, because Redis has said so', async () => {
