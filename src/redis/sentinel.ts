@@ -127,16 +127,18 @@ export class Sentinels {
 
   /** The error for a name that a Sentinel does not know. */
   async #stranger(node: RedisNode, ask: (...args: string[]) => Promise<Reply>): Promise<DelayqError> {
-    const masters = ((await ask('MASTERS').catch(() => [])) as Reply[][]).map((fields) => {
+    // A user may lack permission for it.
+    const masters = (await ask('MASTERS').catch(() => undefined)) as Reply[][] | undefined;
+    const others = masters?.map((fields) => {
       const words = fields.map(String);
       return printable(words[words.indexOf('name') + 1] ?? '', 60);
     });
-    const others = masters.length > 0 ? `it knows ${masters.join(', ')}` : 'it knows none';
+    const why = others?.length === 0 ? 'it knows none' : others && `it knows ${others.join(', ')}`;
     return new DelayqError(
       'config',
       `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`,
       {
-        why: others,
+        why: why ?? 'it does not monitor one of this name',
         next: `correct the name after the / of the URL, with ${this.#names.url}`,
       },
     );

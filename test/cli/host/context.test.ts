@@ -112,6 +112,9 @@ describe('Sentinels', () => {
     // The others are in database 3.
     expect(await primary?.admin.zcard('delayq:{q}:pending')).toBe(2);
 
+    const words = ['--redis', url(group.name), '--sentinel-password-file', right, ''];
+    expect((await delayq(['completion', '--words', '--', 'drain', ...words])).stdout).toBe('words\nq\t\n');
+
     const any = 'redis://127.0.0.1:\\d+';
     const refused = `the Sentinel at ${any} refused the call`;
     const path = '--sentinel-password-file or DELAYQ_SENTINEL_PASSWORD_FILE';
