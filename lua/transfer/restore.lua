@@ -1,6 +1,7 @@
 -- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
 -- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
+--        then the counter of these jobs (none: restored)
 -- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move has
 --        already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h an
 --        unfinished move holds one with this id
@@ -8,6 +9,7 @@
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
+local counter = #ARGV % 6 == 1 and table.remove(ARGV) or 'restored'
 local ids = {}
 for i = 1, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
@@ -75,6 +77,6 @@ if #payloads > 0 then
   if #records > 0 then call('HSET', meta, unpack(records)) end
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
-count('restored', #payloads / 2)
+count(counter, #payloads / 2)
 wake(soonest)
 return { now, table.concat(letters) }

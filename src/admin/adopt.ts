@@ -7,6 +7,7 @@ import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
 import { MAX_BYTES } from '../redis/script.js';
+import { slotOfKey } from '../redis/slots.js';
 import { raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
 import { SLICE } from './inspector.js';
@@ -62,6 +63,7 @@ const LEAST_S = 1e8;
 export async function* adoptJobs(
   redis: Connection,
   keys: QueueKeys,
+  claims: string | undefined,
   options: AdoptOptions,
 ): AsyncGenerator<AdoptedSlice> {
   const { zset, hash, unit, dryRun } = checkOptions(options);
@@ -69,6 +71,11 @@ export async function* adoptJobs(
   checkKeys(keys, options);
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);
+  const adopt = adopter(redis, keys, claims, options);
+  if (!dryRun) {
+    const answers = await adopt.resume();
+    if (answers.length > 0) yield sliceOf(1, answers, []);
+  }
   let again = true;
   for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
@@ -82,23 +89,70 @@ export async function* adoptJobs(
       const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
       const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
       const valid = read.filter((job) => 'value' in job);
-      const adopt = () =>
-        moves.adopt(redis, keys, { zset, hash }, valid).catch((error) => {
-          throw explainSlots(error, zset, hash);
-        });
-      const answers = dryRun ? await predict(redis, keys, valid) : valid.length > 0 ? await adopt() : [];
+      const answers = dryRun ? await predict(redis, keys, valid) : valid.length > 0 ? await adopt.some(valid) : [];
       const left: AdoptedSlice['left'][number][] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
         if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
       }
-      const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
-      changed += count('changed');
+      changed += answers.filter((answer) => answer === 'changed').length;
       moved += valid.length;
       passed += dryRun ? ids.length : left.length;
-      yield { pass, adopted: count('adopted'), kept: count('kept'), left };
+      yield sliceOf(pass, answers, left);
     }
     again = !dryRun && (changed > 0 || moved >= SLICE);
   }
+}
+
+function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedSlice['left']): AdoptedSlice {
+  const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
+  return { pass, adopted: count('adopted'), kept: count('kept'), left };
+}
+
+/** The key of the claims of an adopt into a queue: in the slot of the sorted set. Undefined if its name allows none. */
+export function claimsKey(prefix: string, queue: string, zset: string): string | undefined {
+  const tag = /\{([^}]+)\}/.exec(zset)?.[1];
+  if (tag === undefined && zset.includes('}')) return undefined;
+  return `${prefix}:adopt:{${tag ?? zset}}:${queue}:${zset}`;
+}
+
+/** Adopts with one script; on a cluster whose keys are in several slots, in several steps. */
+function adopter(redis: Connection, keys: QueueKeys, claims: string | undefined, options: AdoptOptions) {
+  const { zset, hash, wrap } = options;
+  const slots = new Set([keys.pending, zset, hash].map(slotOfKey));
+  let isApart = redis.sharded && slots.size > 1;
+  const apart = async () => {
+    if (claims === undefined) throw unclaimable(zset);
+    return { ...(await import('./adopt-apart.js')), foreign: { zset, hash, claims } };
+  };
+  return {
+    /** Finishes what earlier runs have left. */
+    resume: async (): Promise<moves.Adopted[]> => {
+      if (slots.size === 1 || claims === undefined || !(await redis.call('EXISTS', claims))) return [];
+      const { resumeApart, foreign } = await apart();
+      return resumeApart(redis, keys, foreign, (value) => {
+        try {
+          return payloadOf(value, wrap) ?? value;
+        } catch (error) {
+          if (!isDelayqError(error)) throw error;
+          return undefined;
+        }
+      });
+    },
+    some: async (jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> => {
+      try {
+        if (!isApart) return await moves.adopt(redis, keys, { zset, hash }, jobs);
+      } catch (error) {
+        // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
+        if (!isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) throw error;
+        isApart = true;
+      }
+      const { adoptApart, foreign } = await apart();
+      const likely = await predict(redis, keys, jobs);
+      const chosen = jobs.filter((_, i) => likely[i] !== 'exists');
+      const answers = chosen.length > 0 ? await adoptApart(redis, keys, foreign, chosen) : [];
+      return likely.map((answer) => (answer === 'exists' ? answer : (answers.shift() as moves.Adopted)));
+    },
+  };
 }
 
 /** The first of `ids` whose values have {@link MAX_BYTES} together; at least one. */
@@ -160,13 +214,18 @@ function readJob(
     return { id, reason: 'id' };
   }
   try {
-    const given = decodeUtf8(value);
-    const payload = wrap && !isJson(given) ? JsonText.from(given).text : JsonText.parse(given).text;
-    return { id, score, value, due, payload: payload === given ? undefined : payload };
+    return { id, score, value, due, payload: payloadOf(value, wrap) };
   } catch (error) {
     if (!isDelayqError(error)) throw error;
     return { id, reason: 'payload', why: `${error.message}${error.why ? `: ${error.why}` : ''}` };
   }
+}
+
+/** The payload in a value; undefined if it is the value itself. Throws `data` if there is none. */
+function payloadOf(value: Buffer, wrap: boolean | undefined): string | undefined {
+  const given = decodeUtf8(value);
+  const payload = wrap && !isJson(given) ? JsonText.from(given).text : JsonText.parse(given).text;
+  return payload === given ? undefined : payload;
 }
 
 function isJson(given: string): boolean {
@@ -214,12 +273,10 @@ async function checkUnit(redis: Connection, zset: string, unit: 's' | 'ms'): Pro
 
 const UNITS = { s: 'seconds', ms: 'milliseconds' };
 
-/** Explains the error of a Redis Cluster whose keys are in different slots. */
-function explainSlots(error: unknown, zset: string, hash: string): unknown {
-  if (!isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) return error;
-  return new DelayqError('config', `${printable(zset)} and ${printable(hash)} are not in the queue's slot`, {
-    why: 'a script of Redis Cluster can only change keys of one slot',
-    next: 'nothing was changed; if both keys share a hash tag, {tag}, adopt into a queue with the name of that tag',
-    cause: error,
+/** The error for a sorted set beside which nothing can be stored. */
+function unclaimable(zset: string): DelayqError {
+  return new DelayqError('config', `no other key can be in the slot of ${printable(zset)}`, {
+    why: 'its name contains }, and the queue and the hash are in other slots',
+    next: 'nothing was changed; rename it while its producers are stopped',
   });
 }

@@ -6,7 +6,7 @@ import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } fro
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES } from '../redis/script.js';
 import * as moves from '../scripts/transfer.js';
-import { type AdoptedSlice, type AdoptOptions, adoptJobs, type ForeignQueue, foreignRest } from './adopt.js';
+import { type AdoptedSlice, type AdoptOptions, adoptJobs, claimsKey, type ForeignQueue, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
 import { checkFilter, type Filter, SLICE } from './inspector.js';
 import { type Moved, type MoveEnd, moveSome, unfinishedMoves } from './move.js';
@@ -112,7 +112,8 @@ export class Transfer {
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
     const keys = this.#keys(queue);
-    for await (const slice of adoptJobs(this.#redis, keys, options)) {
+    const claims = claimsKey(this.#prefix, queue, options.zset);
+    for await (const slice of adoptJobs(this.#redis, keys, claims, options)) {
       if (slice.adopted > 0 && !options.dryRun) this.#list(queue);
       yield slice;
     }

@@ -32,6 +32,9 @@ export const SCRIPTS = [
   'transfer/restore',
   'transfer/finish',
   'transfer/adopt',
+  'transfer/claim',
+  'transfer/unclaim',
+  'transfer/erase',
   'repair/audit',
   'repair/mend',
 ] as const;
@@ -78,20 +81,21 @@ function encodedKeys(keys: QueueKeys): Encoded {
 }
 
 /**
- * Runs a script on the keys of a queue, followed by `foreign` keys of other software. Sends its text if Redis does not
- * know it. Throws what Connection.call throws; the error for a key of the wrong type names the key.
+ * Runs a script on the keys of a queue, if one is given, followed by `foreign` keys of other software. Sends its text if
+ * Redis does not know it. Throws what Connection.call throws; the error for a key of the wrong type names the key.
  */
 export async function run<R extends Reply = Reply[]>(
   redis: Caller,
   name: Name,
-  keys: QueueKeys,
+  keys: QueueKeys | undefined,
   args: readonly Arg[],
   foreign: readonly string[] = [],
 ): Promise<R> {
   const { sharded = false } = redis;
-  const count = KEY_ORDER.length + foreign.length;
+  const own = keys ? [encodedKeys(keys)] : [];
+  const count = (keys ? KEY_ORDER.length : 0) + foreign.length;
   const send = (command: string, script: string) =>
-    redis.call(command, script, count, encodedKeys(keys), ...foreign, ...args) as Promise<R>;
+    redis.call(command, script, count, ...own, ...foreign, ...args) as Promise<R>;
   try {
     return await send('EVALSHA', shaOf(name, sharded)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
@@ -100,7 +104,7 @@ export async function run<R extends Reply = Reply[]>(
     });
   } catch (error) {
     // Redis does not name the key; the prelude does, and throws.
-    if (/^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude'));
+    if (keys && /^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude'));
     throw error;
   }
 }

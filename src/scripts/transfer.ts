@@ -1,6 +1,6 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
-import type { Connection } from '../redis/connection.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { bytes, rows, text } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
@@ -25,18 +25,19 @@ export type Restored = 'created' | 'kept' | 'kept-dead' | 'differs' | 'held';
 
 /**
  * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
- * safe. At most {@link MAX_CALL}.
+ * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
  */
 export async function restore(
   redis: Connection,
   keys: QueueKeys,
   jobs: readonly Parcel[],
   tokens: readonly string[] = [],
+  counter: 'restored' | 'adopted' = 'restored',
 ): Promise<Restored[]> {
   const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
     return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
   });
-  const reply = await run(redis, 'transfer/restore', keys, args);
+  const reply = await run(redis, 'transfer/restore', keys, [...args, counter]);
   return answered<Restored>(reply, { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held' }).answers;
 }
 
@@ -44,7 +45,7 @@ export async function restore(
 export async function forgetTokens(
   redis: Connection,
   keys: QueueKeys,
-  jobs: readonly { readonly parcel: Parcel; readonly token: string }[],
+  jobs: readonly { readonly parcel: Pick<Parcel, 'id'>; readonly token: string }[],
 ): Promise<void> {
   const fields = jobs.map(({ parcel, token }) => Buffer.concat([Buffer.from(`${token} `), parcel.id]));
   if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
@@ -114,4 +115,71 @@ export async function adopt(
   const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
   const reply = await run(redis, 'transfer/adopt', keys, args, [zset, hash]);
   return answered<Adopted>(reply, { c: 'adopted', k: 'kept', e: 'exists', x: 'changed' }).answers;
+}
+
+/** Where the claims of an adopt are, beside the sorted set of the jobs. */
+export interface ClaimKeys {
+  readonly zset: string;
+  readonly claims: string;
+}
+
+/** A job of other software that an adopt has claimed. The `token` makes it safe to bring it to a queue again. */
+export interface Claim {
+  readonly id: string;
+  readonly token: string;
+  readonly score: string;
+  /** When it is due here, ms. */
+  readonly due: string;
+  /** SHA-1 of its value when it was read. */
+  readonly sha: string;
+}
+
+const inClaim = ({ token, score, due, sha }: Claim) => [token, score, due, sha].join(' ');
+
+/** Claims jobs whose scores have not changed: their sorted set no longer has them. Undefined for each that has. */
+export async function claim(
+  redis: Connection,
+  { zset, claims }: ClaimKeys,
+  jobs: readonly Claim[],
+  owner: string,
+): Promise<(Claim | undefined)[]> {
+  const args = jobs.flatMap((job) => [job.id, job.score, inClaim(job)]);
+  const reply = await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]);
+  return jobs.map((job, i) => (reply[i] === null ? undefined : job));
+}
+
+/** Takes over all claims of runs that have not finished. */
+export async function takeOver(redis: Connection, { zset, claims }: ClaimKeys, owner: string): Promise<Claim[]> {
+  const ids = ((await redis.call('HKEYS', claims)) as Reply[]).map(text);
+  const args = ids.flatMap((id) => [id, '', '']);
+  const reply = ids.length > 0 ? await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]) : [];
+  return ids.flatMap((id, i) => {
+    if (reply[i] === null) return [];
+    const [token = '', score = '', due = '', sha = ''] = text(reply[i]).split(' ');
+    return [{ id, token, score, due, sha }];
+  });
+}
+
+/** Ends claims: `back` puts a job back into its sorted set. Returns whether each was still claimed by `owner`. */
+export async function unclaim(
+  redis: Connection,
+  { zset, claims }: ClaimKeys,
+  jobs: readonly { readonly id: string; readonly back: boolean }[],
+  owner: string,
+): Promise<boolean[]> {
+  if (jobs.length === 0) return [];
+  const args = jobs.flatMap(({ id, back }) => [id, back ? 'b' : 'd']);
+  const letters = await run<Reply>(redis, 'transfer/unclaim', undefined, [owner, ...args], [zset, claims]);
+  return [...text(letters)].map((letter) => letter === 'h');
+}
+
+/** Removes values of other software that have not changed since they were read. */
+export async function erase(
+  redis: Connection,
+  hash: string,
+  jobs: readonly { readonly id: string; readonly value: Buffer }[],
+): Promise<void> {
+  if (jobs.length === 0) return;
+  const args = jobs.flatMap(({ id, value }) => [id, value]);
+  await run<Reply>(redis, 'transfer/erase', undefined, args, [hash]);
 }

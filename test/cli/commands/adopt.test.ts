@@ -221,22 +221,30 @@ describe('delayq adopt', () => {
     expect(await admin.hgetall(foreign.hash)).toEqual({ time: '1', value: '2', gone: '1' });
   });
 
-  it('on a cluster says which queue shares a slot with the keys, having changed nothing', async () => {
+  it('on one node of a cluster takes over keys of other slots', async () => {
     const server = await during(Server.start({ tcp: true, args: ['--cluster-enabled', 'yes'] }));
     await server.admin.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
     const ok = async () => String(await server.admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok');
     while (!(await ok()));
     const run = (tag: string, queue: string) =>
       delayq(['adopt', '--zset', `${tag}z`, '--hash', `${tag}h`, queue, '--redis', server.tcpUrl]);
-    for (const tag of ['', '{tag}:']) {
+    for (const tag of ['', '{tag}:', '}']) {
       await server.admin.hset(`${tag}h`, 'a', '1');
       await server.admin.zadd(`${tag}z`, 1, 'a');
     }
-    const { code, stderr } = await run('', 'q');
-    expect({ code, stderr }).toMatchObject({ code: 78, stderr: expect.stringContaining("not in the queue's slot") });
-    expect(await server.admin.zcard('z')).toBe(1);
-    expect(await run('{tag}:', 'tag')).toMatchObject({ code: 0 });
-    expect(await server.admin.zcard(key('tag', 'pending'))).toBe(1);
+    for (const [tag, queue] of [
+      ['', 'q'],
+      ['{tag}:', 'tag'],
+    ] as const) {
+      expect(await run(tag, queue)).toMatchObject({ code: 0, stderr: `delayq: 1 job adopted into ${queue}\n` });
+      expect(await server.admin.zrange(key(queue, 'pending'), '0', '-1')).toEqual(['a']);
+      expect(await server.admin.hgetall(key(queue, 'stats'))).toEqual({ adopted: '1' });
+    }
+    expect(await run('}', 'q')).toMatchObject({ code: 78, stderr: expect.stringContaining('its name contains }') });
+    const left = (await server.admin.keys('*')).filter(
+      (name) => !/^delayq:(queues|\{(q|tag)\}:(pending|payload|stats))$/.test(name),
+    );
+    expect(left.sort()).toEqual(['}h', '}z']);
   });
 });
 

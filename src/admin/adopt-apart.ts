@@ -1,0 +1,127 @@
+import { createHash } from 'node:crypto';
+import { isDelayqError } from '../model/errors.js';
+import { randomWord } from '../model/id.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
+import * as moves from '../scripts/transfer.js';
+
+/*
+ * Adopts jobs on a cluster whose keys are in several slots, so that no script can do it at once:
+ *
+ *   1. claim: remove a job from the sorted set and note it beside it, atomically. No other consumer sees it then.
+ *   2. look whether its producer has written it again meanwhile. Then the claim is dropped, or the job put back.
+ *   3. put a copy into the queue, with a token: while it is there, the job cannot be put there again.
+ *   4. remove the value from the hash, if it is still the copied one.
+ *   5. drop the claim, and then the token, unless another run has taken over the claim.
+ *
+ * If a run ends in between, its claims remain. The next run takes them over and goes on at 2.
+ */
+
+/** Reads the payload out of a value; undefined if it is not valid. */
+type PayloadOf = (value: Buffer) => string | Buffer | undefined;
+
+interface Foreign extends moves.ClaimKeys {
+  readonly hash: string;
+}
+
+const shaOf = (value: Buffer) => createHash('sha1').update(value).digest('hex');
+
+/** Takes over jobs as they were read. Throws what Connection.call throws; a repeat of the adopt then finishes it. */
+export async function adoptApart(
+  redis: Connection,
+  keys: QueueKeys,
+  foreign: Foreign,
+  jobs: readonly moves.Foreign[],
+): Promise<moves.Adopted[]> {
+  const owner = randomWord(12);
+  const wanted = jobs.map(({ id, score, due, value }) => ({
+    id,
+    token: owner,
+    score: String(score),
+    due: String(due),
+    sha: shaOf(value),
+  }));
+  const claimed = await moves.claim(redis, foreign, wanted, owner);
+  const payloads = new Map(jobs.map(({ id, value, payload }) => [id, payload ?? value]));
+  const claims = claimed.filter((claim) => claim !== undefined);
+  const answers = await finish(redis, keys, foreign, claims, owner, (_, id) => payloads.get(id));
+  return claimed.map((claim) => (claim === undefined ? 'changed' : (answers.shift() as moves.Adopted)));
+}
+
+/** Finishes what runs have left that ended early. */
+export async function resumeApart(
+  redis: Connection,
+  keys: QueueKeys,
+  foreign: Foreign,
+  payloadOf: PayloadOf,
+): Promise<moves.Adopted[]> {
+  const owner = randomWord(12);
+  const claims = await moves.takeOver(redis, foreign, owner);
+  return finish(redis, keys, foreign, claims, owner, payloadOf);
+}
+
+async function finish(
+  redis: Connection,
+  keys: QueueKeys,
+  foreign: Foreign,
+  claims: readonly moves.Claim[],
+  owner: string,
+  payloadOf: (value: Buffer, id: string) => string | Buffer | undefined,
+): Promise<moves.Adopted[]> {
+  if (claims.length === 0) return [];
+  const ids = claims.map(({ id }) => id);
+  const [scores, values] = (await Promise.all([
+    redis.call('ZMSCORE', foreign.zset, ...ids),
+    redis.call('HMGET', foreign.hash, ...ids),
+  ])) as [Reply[], (Buffer | null)[]];
+  const answers = new Map<string, moves.Adopted>();
+  const ends: { id: string; back: boolean; token: string }[] = [];
+  const ready: { claim: moves.Claim; value: Buffer; parcel: moves.Parcel }[] = [];
+  for (const [i, claim] of claims.entries()) {
+    const { id, token, due } = claim;
+    const value = values[i];
+    const payload = value && shaOf(value) === claim.sha ? payloadOf(value, id) : undefined;
+    if (value && payload !== undefined && scores[i] === null) {
+      const parcel = { id: Buffer.from(id), state: 'pending', score: due, record: undefined } as const;
+      ready.push({ claim, value, parcel: { ...parcel, payload: Buffer.from(payload as string) } });
+      continue;
+    }
+    // Enqueued anew, or cancelled: nothing is left to do. A new value alone belongs to the claimed job, unless that has
+    // been copied before. Another consumer could take it before it is put back; losing it would be worse than twice.
+    const copied =
+      value && scores[i] === null && Number(await redis.call('HEXISTS', keys.lease, `${token} ${id}`)) === 1;
+    ends.push({ id, token, back: Boolean(value) && scores[i] === null && !copied });
+    answers.set(id, copied ? 'adopted' : 'changed');
+  }
+  let restored: moves.Restored[] = [];
+  if (ready.length > 0) {
+    const [parcels, tokens] = [ready.map(({ parcel }) => parcel), ready.map(({ claim }) => claim.token)];
+    try {
+      restored = await moves.restore(redis, keys, parcels, tokens, 'adopted');
+    } catch (error) {
+      // Nothing was copied, so put the jobs back, except those that an earlier run may have copied.
+      const own = ready.flatMap(({ claim: { id, token } }) => (token === owner ? [{ id, back: true }] : []));
+      if (!isDelayqError(error, 'unknown')) await moves.unclaim(redis, foreign, own, owner).catch(() => {});
+      throw error;
+    }
+  }
+  const isHere = (i: number) => restored[i] === 'created' || restored[i] === 'kept';
+  await moves.erase(
+    redis,
+    foreign.hash,
+    ready.filter((_, i) => isHere(i)).map(({ claim: { id }, value }) => ({ id, value })),
+  );
+  for (const [i, { claim }] of ready.entries()) {
+    ends.push({ id: claim.id, token: claim.token, back: !isHere(i) });
+    answers.set(claim.id, restored[i] === 'created' ? 'adopted' : isHere(i) ? 'kept' : 'exists');
+  }
+  const ended = await moves.unclaim(redis, foreign, ends, owner);
+  // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
+  const own = ends.filter(({ token }, i) => ended[i] && token === owner);
+  await moves.forgetTokens(
+    redis,
+    keys,
+    own.map(({ id, token }) => ({ parcel: { id: Buffer.from(id) }, token })),
+  );
+  return ids.map((id) => answers.get(id) as moves.Adopted);
+}

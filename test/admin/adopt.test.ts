@@ -1,0 +1,183 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AdoptedSlice, Connection, Queue, Transfer } from '../../src/index.js';
+import { Cluster } from '../support/cluster.js';
+import { freshName, key } from '../support/redis.js';
+
+let cluster: Cluster;
+let redis: Connection;
+
+beforeAll(async () => {
+  cluster = await Cluster.start();
+  redis = new Connection(cluster.url);
+}, 60_000);
+afterAll(async () => {
+  redis.close();
+  await cluster.stop();
+});
+
+/** A connection of a process that is killed before its call of this number. */
+class Killed extends Connection {
+  calls = 0;
+  readonly #at: number;
+
+  constructor(url: string, at: number) {
+    super(url);
+    this.#at = at;
+  }
+
+  override call(...args: Parameters<Connection['call']>) {
+    this.calls += 1;
+    return this.calls > this.#at ? Promise.reject(new Error('killed')) : super.call(...args);
+  }
+}
+
+/** Keys of other software, each on another node than the queue. */
+async function apart() {
+  for (;;) {
+    const name = freshName();
+    const [zset, hash] = [`later:${name}`, `data:${name}`];
+    const owners = new Set(await Promise.all([zset, hash, key(name, 'pending')].map((one) => cluster.ownerOf(one))));
+    if (owners.size === 3) return { name, zset, hash, queue: new Queue(redis, name) };
+  }
+}
+
+type Apart = Awaited<ReturnType<typeof apart>>;
+
+async function put({ zset, hash }: Apart, id: string, time: number, value: string): Promise<void> {
+  await cluster.admin.hset(hash, id, value);
+  await cluster.admin.zadd(zset, String(time), id);
+}
+
+async function adopt({ name, zset, hash }: Apart, over: Connection): Promise<AdoptedSlice[]> {
+  const slices: AdoptedSlice[] = [];
+  for await (const slice of new Transfer(over).adopt(name, { zset, hash, unit: 'ms' })) slices.push(slice);
+  return slices;
+}
+
+/** Jobs that are due here, and that are still there: `id value`. */
+async function drained({ queue }: Apart): Promise<string[]> {
+  const { jobs } = await queue.drain();
+  await queue.ack(jobs);
+  return jobs.map(({ id, payload }) => `${id} ${payload}`);
+}
+
+async function there({ zset, hash }: Apart): Promise<string[]> {
+  const ids = await cluster.admin.zrange(zset, 0, -1);
+  return Promise.all(ids.map(async (id) => `${id} ${await cluster.admin.hget(hash, id)}`));
+}
+
+/** What is left of an adopt: claims, and tokens. */
+async function traces({ name, zset, hash }: Apart): Promise<unknown> {
+  const claims = await cluster.admin.hgetall(`delayq:adopt:{${zset}}:${name}:${zset}`);
+  return { claims, hash: await cluster.admin.hgetall(hash), lease: await cluster.admin.hlen(key(name, 'lease')) };
+}
+
+describe('adopt, with the queue and both keys on different nodes of a cluster,', () => {
+  it('takes over each job whole, and says what it leaves', async () => {
+    const all = await apart();
+    await put(all, 'a', 1_700_000_000_000, '{"a":1}');
+    await put(all, 'b', 4_000_000_000_000, ' 2 ');
+    await put(all, 'other', 4_000_000_000_000, '3');
+    await put(all, 'same', 4_000_000_000_000, '4');
+    await all.queue.enqueue({ id: 'other', payload: 5, at: 4_000_000_000_000 });
+    await all.queue.enqueue({ id: 'same', payload: 4, at: 4_000_000_000_000 });
+    await cluster.admin.zadd(all.zset, '1700000000000', 'half');
+    const [slice] = await adopt(all, redis);
+    expect(slice).toMatchObject({ adopted: 2, kept: 1, left: [{ id: 'half' }, { id: 'other', reason: 'exists' }] });
+    expect(await there(all)).toEqual(['half null', 'other 3']);
+    const due = await cluster.admin.zrange(key(all.name, 'pending'), '0', '-1', 'WITHSCORES');
+    expect(due.slice(0, 4)).toEqual(['a', '1700000000000', 'b', '4000000000000']);
+    expect(await all.queue.counts()).toMatchObject({ pending: 4, stats: { adopted: 2 } });
+    expect(await traces(all)).toEqual({ claims: {}, hash: { other: '3' }, lease: 0 });
+  });
+
+  it('loses nothing and doubles nothing when it is killed before any of its calls, and repeated', async () => {
+    let steps = 0;
+    for (let at = 0, over = false; !over; at++) {
+      const all = await apart();
+      for (const id of ['a', 'b']) await put(all, id, 1_700_000_000_000, `"${id}"`);
+      const dying = new Killed(cluster.url, at);
+      over = await adopt(all, dying).then(
+        () => true,
+        (error: Error) => {
+          expect(error.message).toContain('killed');
+          return false;
+        },
+      );
+      dying.close();
+      // What has arrived is done before the repeat: it must not come again.
+      const before = await drained(all);
+      await adopt(all, redis);
+      expect([...before, ...(await drained(all))].sort(), `killed before call ${at + 1}`).toEqual(['a "a"', 'b "b"']);
+      expect(await there(all)).toEqual([]);
+      expect(await traces(all)).toMatchObject({ claims: {}, hash: {} });
+      expect((await all.queue.counts()).stats).toMatchObject({ adopted: 2, acked: 2 });
+      steps = at;
+    }
+    expect(steps).toBeGreaterThan(10);
+  });
+
+  it.each([
+    ['enqueues it anew', ['a "new"']],
+    ['changes its value', ['a "new"']],
+    ['cancels it', []],
+    ['has it handled', []],
+  ])('does so if another process %s between the kill and the repeat', async (what, wanted) => {
+    for (let at = 0, over = false; !over; at++) {
+      const all = await apart();
+      await put(all, 'a', 1_700_000_000_000, '"old"');
+      const dying = new Killed(cluster.url, at);
+      over = await adopt(all, dying).then(
+        () => true,
+        () => false,
+      );
+      dying.close();
+      const before = await drained(all);
+      const { zset, hash } = all;
+      const had = await cluster.admin.hexists(hash, 'a');
+      if (what === 'enqueues it anew') await put(all, 'a', 1_700_000_000_001, '"new"');
+      else if (what === 'changes its value') await cluster.admin.hset(hash, 'a', '"new"');
+      // Another consumer takes only what it sees in the set.
+      else if (what === 'cancels it' || (await cluster.admin.zrem(zset, 'a')) === 1) {
+        await cluster.admin.zrem(zset, 'a');
+        await cluster.admin.hdel(hash, 'a');
+      }
+      await adopt(all, redis);
+      const after = await drained(all);
+      const told = `killed before call ${at + 1}: ${before} | ${after} | ${await there(all)}`;
+      expect((await traces(all)) as object, told).toMatchObject({ claims: {} });
+      if (before.length > 0) {
+        // It was handled as it was before: what came later is there, or here, once.
+        expect(before, told).toEqual(['a "old"']);
+        if (what === 'enqueues it anew') expect(after, told).toEqual(['a "new"']);
+        else expect(after, told).toEqual([]);
+      } else if (what === 'has it handled') {
+        // Claimed: it belongs to the queue. Else it was handled there.
+        expect(['', 'a "old"'], told).toContain(after.join());
+        expect(after.length === 1 || had === 1, told).toBe(true);
+      } else expect(after, told).toEqual(wanted);
+    }
+  });
+
+  it('does so if two run at once', async () => {
+    const all = await apart();
+    const wanted = Array.from({ length: 300 }, (_, n) => `j${n} ${n}`);
+    for (const job of wanted)
+      await put(all, job.split(' ')[0] as string, 1_700_000_000_000, job.split(' ')[1] as string);
+    const seen: string[] = [];
+    let busy = true;
+    const consumer = (async () => {
+      for (let last = false; ; last = !busy) {
+        const some = await drained(all);
+        seen.push(...some);
+        if (last && some.length === 0) return;
+      }
+    })();
+    await Promise.all([adopt(all, redis), adopt(all, redis), adopt(all, redis)]);
+    await adopt(all, redis);
+    busy = false;
+    await consumer;
+    expect(seen.sort()).toEqual([...wanted].sort());
+    expect(await traces(all)).toMatchObject({ claims: {}, hash: {} });
+  });
+});
