@@ -108,13 +108,6 @@ function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedS
   return { pass, adopted: count('adopted'), kept: count('kept'), left };
 }
 
-/** The key of the claims of an adopt into a queue: in the slot of the sorted set. Undefined if its name allows none. */
-export function claimsKey(prefix: string, queue: string, zset: string): string | undefined {
-  const tag = /\{([^}]+)\}/.exec(zset)?.[1];
-  if (tag === undefined && zset.includes('}')) return undefined;
-  return `${prefix}:adopt:{${tag ?? zset}}:${queue}:${zset}`;
-}
-
 /** Adopts with one script; on a cluster whose keys are in several slots, in several steps. */
 function adopter(redis: Connection, keys: QueueKeys, claims: string | undefined, options: AdoptOptions) {
   const { zset, hash, wrap } = options;

@@ -64,3 +64,13 @@ export function queueOf(prefix: string, key: string): string | undefined {
 }
 
 export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;
+
+/**
+ * The key of what an adopt into a queue has claimed: in the slot of the sorted set that it adopts. Undefined if the name
+ * of that set allows no other key in its slot.
+ */
+export function claimsKey(prefix: string, queue: string, zset: string): string | undefined {
+  const tag = /^[^{]*\{([^}]+)\}/.exec(zset)?.[1];
+  if (tag === undefined && zset.includes('}')) return undefined;
+  return `${prefix}:adopt:{${tag ?? zset}}:${queue}:${zset}`;
+}

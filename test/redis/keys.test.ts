@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { queueKeys, queuesKey, wakeChannel } from '../../src/redis/keys.js';
+import { claimsKey, queueKeys, queuesKey, wakeChannel } from '../../src/redis/keys.js';
+import { slotOfKey } from '../../src/redis/slots.js';
 
 const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,8}$/);
 const keysOf = (prefix: string, queue: string) => [
@@ -22,4 +23,16 @@ it('all keys of a queue have the same hash tag', () => {
   expect(new Set(keysOf('delayq', 'order-close').map((key) => /\{(.*?)\}/.exec(key)?.[1]))).toEqual(
     new Set(['order-close']),
   );
+});
+
+it('the claims of an adopt are in the slot of the sorted set, whatever its name', () => {
+  const anyName = fc.string({ unit: fc.constantFrom('{', '}', 'a', 'b', ':'), minLength: 1, maxLength: 8 });
+  fc.assert(
+    fc.property(anyName, (zset) => {
+      const key = claimsKey('delayq', 'q', zset);
+      if (key === undefined) expect(zset).toContain('}');
+      else expect(slotOfKey(key)).toBe(slotOfKey(zset));
+    }),
+  );
+  for (const zset of ['orders:due', '{orders}:due', 'x{orders}']) expect(claimsKey('delayq', 'q', zset)).toBeDefined();
 });
