@@ -1,0 +1,50 @@
+import { expect, it } from 'vitest';
+import { Connection, poll, Queue } from '../../src/internal.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { Cluster } from '../support/cluster.js';
+import { freshName, key } from '../support/redis.js';
+import type { Server } from '../support/server.js';
+import { until } from '../support/until.js';
+
+it('a loop hears each queue of a cluster on its node, also after its slot has moved, and keeps no other connection', async () => {
+  const cluster = await during(Cluster.start());
+  const redis = new Connection(cluster.url);
+  afterwards(() => redis.close());
+  const names: string[] = [];
+  for (const node of cluster.nodes) {
+    let name = freshName();
+    while ((await cluster.ownerOf(key(name, 'pending'))) !== node) name = freshName();
+    names.push(name);
+  }
+  const queues = names.map((name) => new Queue(redis, name));
+  const stop = new AbortController();
+  const seen: string[] = [];
+  const running = (async () => {
+    for await (const { queue, jobs } of poll(queues, { watch: true, signal: stop.signal })) {
+      await queue.ack(jobs);
+      seen.push(queue.name);
+    }
+  })();
+  /** The connections that listen, by node. */
+  const listening = async () => {
+    const lists = await Promise.all(cluster.nodes.map((node) => node.admin.call('CLIENT', 'LIST')));
+    return lists.map((list) => String(list).split('name=delayq-wake ').length - 1);
+  };
+  const hears = async (queue: Queue) => {
+    const before = seen.length;
+    const since = performance.now();
+    await queue.enqueue({ payload: 1 });
+    await until(() => seen.length > before);
+    return performance.now() - since;
+  };
+  await until(async () => String(await listening()) === '1,1,1');
+  // By polling alone, a job would wait half a second on average.
+  for (const queue of queues) await until(async () => (await hears(queue)) < 100);
+  const [, second] = cluster.nodes;
+  await cluster.migrate(await cluster.slotOf(key(names[0] as string, 'pending')), second as Server);
+  await until(async () => String(await listening()) === '0,1,1');
+  for (const queue of queues) await until(async () => (await hears(queue)) < 100);
+  expect(await listening()).toEqual([0, 1, 1]);
+  stop.abort();
+  await running;
+});
