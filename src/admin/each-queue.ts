@@ -54,5 +54,4 @@ export async function eachQueue<T>(
   return seen;
 }
 
-const noAnswer = () =>
-  new DelayqError('unknown', 'the queue cannot be read', { why: 'no answer yet', next: 'check that Redis is up' });
+const noAnswer = () => new DelayqError('unknown', 'no answer yet', { next: 'check that Redis is up' });

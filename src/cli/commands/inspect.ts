@@ -18,7 +18,7 @@ import { type Trouble, watch } from '../terminal/watch.js';
 import { overview } from '../views/overview.js';
 import { signLines } from '../views/problems.js';
 import { detail } from '../views/queue.js';
-import { aheadOf, type Look, lookAt, nothingThere, type Row } from '../views/snapshot.js';
+import { aheadOf, type Look, lookAt, nothingThere, type Row, reasonOf } from '../views/snapshot.js';
 
 interface Options extends Globals {
   readonly watch?: boolean;
@@ -153,7 +153,7 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look): stri
       config,
     };
   });
-  const unreadable = broken.map(({ queue, error }) => ({ queue, error: error.why ?? error.message }));
+  const unreadable = broken.map(({ queue, error }) => ({ queue, error: reasonOf(error) }));
   return document({ redis: redis.address, prefix, queues, unreadable });
 }
 

@@ -14,6 +14,7 @@ import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { writeWhole } from '../host/out-file.js';
 import { say, visible } from '../terminal/output.js';
+import { reasonOf } from '../views/snapshot.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -60,7 +61,7 @@ async function metrics(context: Context, names: readonly string[], options: Opti
     // Other software may have put invalid names into the list of queues.
     if (names.length > 0 && isDelayqError(seen.error, 'usage')) throw seen.error;
     measured.push({ queue, snapshot: undefined });
-    broken.push(`${queue} cannot be read: ${seen.error.why ?? seen.error.message}`);
+    broken.push(`${queue} cannot be read: ${reasonOf(seen.error)}`);
   }
   const [first] = missing;
   if (first && measured.length === 0) throw first;

@@ -1,7 +1,7 @@
 import { formatDuration, lag, pausedUntil } from '../../internal.js';
 import { columns, fold, grouped, many, type Paint, type Room, shortened, table, visible } from '../terminal/output.js';
 import { arrowOf, bad, late, NONE, paceOf, signLines, signsOf } from './problems.js';
-import type { Look, Row } from './snapshot.js';
+import { type Look, type Row, reasonOf } from './snapshot.js';
 
 /** The least room for a queue's name, columns: no column is left out for a longer one. */
 const MIN_NAME = 11;
@@ -54,7 +54,7 @@ export async function overview(
   found.sort((a, b) => Number(b.urgent) - Number(a.urgent) || b.row.snapshot.due - a.row.snapshot.due);
   const unread = broken.map(({ queue, error }) => ({
     urgent: true,
-    what: `${visible(queue)}: cannot be read: ${visible(error.why ?? error.message)}`,
+    what: `${visible(queue)}: cannot be read: ${visible(reasonOf(error))}`,
   }));
   const signs = [
     ...unread,

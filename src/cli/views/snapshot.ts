@@ -3,6 +3,7 @@ import {
   eachQueue,
   exists,
   type Inspector,
+  isPassing,
   type Sample,
   type Snapshot,
   sampleOf,
@@ -79,6 +80,12 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
     else found.broken.push(looked);
   }
   return found;
+}
+
+/** Why a queue cannot be read. If its server is in trouble, that includes which one it is. */
+export function reasonOf(error: DelayqError): string {
+  const { message, why } = error;
+  return why === undefined ? message : isPassing(error) ? `${message}: ${why}` : why;
 }
 
 export function nothingThere({ rows, broken }: Look): boolean {
