@@ -110,12 +110,13 @@ async function run(context: Context, names: readonly string[], options: Options)
       const until = lasting ? '' : ' until Redis restarts: set it in redis.conf as well';
       say(context, `maxmemory-policy is now noeviction${until}`);
     }
-    for (const name of names) {
-      await requireQueue(redis, prefix, name).catch((error: unknown) => {
+    const required = names.map((name) =>
+      requireQueue(redis, prefix, name).catch((error: unknown) => {
         // A queue that cannot be read is one of the problems to report.
         if (!isDelayqError(error, 'config', 'refused') && !(redis.sharded && isPassing(error))) throw error;
-      });
-    }
+      }),
+    );
+    await Promise.all(required);
     const named: Found = { queues: [...new Set(names)], odd: [], hidden: undefined };
     const { queues, odd, hidden } = names.length > 0 ? named : await auditor.queues(stop);
     const found = await doctor.examine(queues);

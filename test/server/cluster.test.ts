@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { clusterFindings, type Known, parseMembers } from '../../src/server/cluster.js';
+import { during } from '../support/afterwards.js';
+import { delayq, sh } from '../support/cli.js';
+import { Cluster } from '../support/cluster.js';
+import { limitedUrl, refusals } from '../support/limited-user.js';
+import { until } from '../support/until.js';
+
+interface Told {
+  level: string;
+  check: string;
+  queue?: string;
+  nodes?: string[];
+  what: string;
+  why?: string;
+  next?: string;
+}
+
+const SOUND = ['--appendonly', 'yes', '--cluster-require-full-coverage', 'no'];
+
+async function doctor(url: string, ...args: string[]): Promise<{ code: number | null; findings: Told[] }> {
+  const { code, stdout, stderr } = await delayq(['doctor', '--json', '--redis', url, ...args]);
+  expect(stderr).toBe('');
+  return { code, findings: JSON.parse(stdout).findings };
+}
+
+const faults = (findings: Told[]) => findings.filter(({ level }) => level !== 'ok');
+const of = (findings: Told[], check: string) => findings.filter((one) => one.check === check);
+
+describe('a cluster', () => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = await Cluster.start({ replicas: 1, args: SOUND });
+  });
+  afterAll(() => cluster.stop());
+
+  it('that is in order has a line for each check, not for each node', async () => {
+    await sh('for q in a b c; do delayq enqueue -q --in 1h $q 1; done', { env: { DELAYQ_REDIS_URL: cluster.url } });
+    const { code, findings } = await doctor(cluster.url);
+    expect(faults(findings)).toEqual([]);
+    expect(code).toBe(0);
+    const server = findings.filter(({ queue }) => queue === undefined);
+    expect(server.map(({ check }) => check)).toEqual([...new Set(server.map(({ check }) => check))]);
+    expect(of(findings, 'slots')[0]?.what).toBe(
+      '3 primaries and 3 replicas serve all slots; a primary that is silent for 2s is replaced (cluster-node-timeout)',
+    );
+    expect(of(findings, 'memory')[0]).toMatchObject({ what: expect.stringMatching(/\(the worst of 3 nodes\)$/) });
+    expect(findings.filter(({ check }) => check === 'jobs').map(({ queue }) => queue)).toEqual(['a', 'b', 'c']);
+  });
+
+  it('has the node named that differs, and --set-noeviction sets it right on each', async () => {
+    const [one, two] = cluster.nodes;
+    await one?.admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    const only = of((await doctor(cluster.url)).findings, 'eviction').find(({ level }) => level === 'fail');
+    expect(only).toMatchObject({ nodes: [`redis://127.0.0.1:${one?.port}`] });
+    const { stdout } = await delayq(['doctor', '--redis', cluster.url]);
+    expect(stdout).toMatch(new RegExp(`^fail  redis {8}127.0.0.1:${one?.port}: maxmemory-policy is allkeys-lru$`, 'm'));
+    await two?.admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    expect((await doctor(cluster.url)).findings.find(({ level }) => level === 'fail')?.nodes).toHaveLength(2);
+    expect((await delayq(['doctor', '--set-noeviction', '--redis', cluster.url])).code).toBe(0);
+  });
+
+  it('has what is the same on all nodes told once, with one command for all', async () => {
+    for (const { admin } of cluster.nodes) await admin.config('SET', 'appendfsync', 'no');
+    const [told] = of((await doctor(cluster.url)).findings, 'aof');
+    expect(told).toMatchObject({ level: 'warn', what: 'the AOF is on, with appendfsync no (on 3 nodes)' });
+    expect(await sh(String(told?.next))).toMatchObject({ code: 0, stdout: 'OK\nOK\nOK\n' });
+    expect(faults((await doctor(cluster.url)).findings)).toEqual([]);
+  });
+
+  it('is a warning with full coverage, with the command that ends it on every node', async () => {
+    for (const { admin } of cluster.nodes) await admin.config('SET', 'cluster-require-full-coverage', 'yes');
+    const { code, findings } = await doctor(cluster.url);
+    expect(code).toBe(1);
+    await sh(String(of(findings, 'full-coverage')[0]?.next));
+    for (const { admin } of cluster.nodes)
+      expect(await admin.config('GET', 'cluster-require-full-coverage')).toContain('no');
+  });
+
+  it('has its queues found on every node, and listed again', async () => {
+    await cluster.admin.del('delayq:queues');
+    const { stdout } = await delayq(['doctor', '--fix', '--yes', '--redis', cluster.url]);
+    expect(stdout.match(/added to the list of queues/g)).toHaveLength(3);
+    expect((await cluster.admin.smembers('delayq:queues')).sort()).toEqual(['a', 'b', 'c']);
+  });
+
+  it('has commands for redis-cli that find the node of the key', async () => {
+    for (const queue of ['a', 'b', 'c']) await cluster.admin.expire(`delayq:{${queue}}:payload`, 1_000);
+    const told = of((await doctor(cluster.url)).findings, 'expiring-key');
+    expect(told).toHaveLength(3);
+    for (const { next } of told) expect((await sh(String(next))).stdout).toMatch(/1\n$/);
+    expect(faults((await doctor(cluster.url)).findings)).toEqual([]);
+  });
+
+  it('needs no more permissions than doctor --acl prints', async () => {
+    const url = await limitedUrl(cluster.url, cluster.nodes);
+    const env = { DELAYQ_REDIS_URL: url };
+    const { code, stderr } = await sh(
+      'for q in a b c; do delayq enqueue -q $q 1 && delayq drain -q $q -- true; done; delayq drain --for 1500ms a,b,c',
+      { env },
+    );
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    await delayq(['inspect'], { env });
+    await delayq(['enqueue', '-q', '--in', '1h', '--replicas', '1', 'a', '1'], { env });
+    expect((await delayq(['doctor'], { env })).stdout).toMatch(/^ok {4}redis +user delayq has all permissions/m);
+    expect(await refusals(cluster.nodes)).toEqual([]);
+  });
+
+  it('of which a user may not learn the slots is told: the right is missing', async () => {
+    for (const { admin } of cluster.nodes)
+      await admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-asking');
+    const { findings } = await doctor(cluster.url.replace('://', '://app:secret@'));
+    expect(of(findings, 'rights')).toMatchObject([{ level: 'fail', what: 'user app may not asking (on 3 nodes)' }]);
+  });
+});
+
+describe('a cluster that has lost a node without a replica', () => {
+  it('has the node and its queues named, and the others are checked', async () => {
+    const cluster = await during(Cluster.start({ args: SOUND }));
+    const env = { DELAYQ_REDIS_URL: cluster.url };
+    await sh('for q in a b c d e f; do delayq enqueue -q --in 1h $q 1; done', { env });
+    const dead = await cluster.ownerOf('delayq:{a}:pending');
+    await dead.end('SIGKILL');
+    const rest = cluster.nodes.filter((node) => node !== dead);
+    for (const { admin } of rest)
+      await until(async () => / master,fail /.test(String(await admin.call('CLUSTER', 'NODES'))));
+    const { code, findings } = await doctor(cluster.url, 'a', 'b', 'c', 'd', 'e', 'f');
+    expect(code).toBe(2);
+    expect(of(findings, 'node')).toMatchObject([{ what: `127.0.0.1:${dead.port}, a primary, is down` }]);
+    expect(of(findings, 'slots')).toMatchObject([{ level: 'fail', why: expect.stringMatching(/cannot be used: a\b/) }]);
+    const unserved = of(findings, 'unserved').map(({ queue }) => queue);
+    const checked = of(findings, 'jobs').map(({ queue }) => queue);
+    expect(unserved).toContain('a');
+    expect([...unserved, ...checked].sort()).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
+    expect(checked.length).toBeGreaterThan(0);
+    expect(of(findings, 'version')).toMatchObject([{ level: 'ok' }]);
+    expect(of(findings, 'replicas-missing')[0]?.what).toMatch(
+      new RegExp(rest.map(({ port }) => `(?=.*${port})`).join('')),
+    );
+  });
+});
+
+describe('the queues of a cluster', () => {
+  const members = parseMembers(
+    [
+      'aaa 10.0.0.1:7000@17000,one.example myself,master - 0 0 1 connected 0-8191 [77->-bbb]',
+      'bbb [fe80::1]:7001@17001 master - 0 0 2 connected 8192-16383',
+      'ccc 10.0.0.3:7002@17002,,shard-id=x slave,fail? aaa 0 0 1 connected',
+      '',
+    ].join('\n'),
+  );
+  const told = (known: Partial<Known>) =>
+    clusterFindings(members, {
+      ...{ place: 'one.example:7000', movesWhole: false, timeoutMs: 15_000, loads: [], lost: [], isUp: true },
+      ...known,
+    });
+  const load = (queue: string, slot: number, jobs: number, each = 290) => ({ queue, slot, jobs, bytes: jobs * each });
+  const named = (check: string, known: Partial<Known>) => told(known).filter((one) => one.check === check);
+
+  it('are on nodes with names, addresses and states as CLUSTER NODES writes them', () => {
+    expect(members.map(({ place }) => place)).toEqual(['one.example:7000', '[fe80::1]:7001', '10.0.0.3:7002']);
+    expect(told({}).filter(({ level }) => level === 'warn')).toMatchObject([
+      { check: 'node', what: '10.0.0.3:7002, a replica, does not answer at the moment' },
+      { check: 'replicas-missing', what: '1 of 2 primaries has no replica: [fe80::1]:7001' },
+      { check: 'open-slots', what: '1 slot is being moved: 77' },
+    ]);
+  });
+
+  it('can be moved quickly, or slowly, or only at the risk of a failover', () => {
+    const size = (jobs: number, known: Partial<Known> = {}) =>
+      named('slot-size', { loads: [load('q', 5, jobs)], ...known }).map(({ level, what }) => [level, what]);
+    expect(size(1_000)).toEqual([]);
+    expect(size(100_000)).toEqual([
+      ['ok', 'moving slot 5 (q: 100,000 jobs) to another node would stop both nodes for about 345ms'],
+    ]);
+    expect(size(1_000_000)).toEqual([['warn', expect.stringContaining('about 3.4')]]);
+    expect(size(300_000, { timeoutMs: 2_000 })).toEqual([['warn', expect.stringContaining('about 1s')]]);
+    expect(named('slot-size', { loads: [load('q', 5, 1_000_000)], timeoutMs: 2_000 })[0]?.why).toMatch(/failover/);
+    expect(size(1_000_000, { movesWhole: true })).toEqual([]);
+    // The sum of two queues, and large payloads.
+    expect(size(0, { loads: [load('q', 5, 600_000), load('r', 5, 600_000)] })).toEqual([
+      ['warn', expect.stringContaining('q, r')],
+    ]);
+    expect(size(0, { loads: [load('q', 5, 60_000, 10_000)] })).toEqual([['warn', expect.anything()]]);
+  });
+
+  it('are named if large ones share a slot', () => {
+    const shared = (jobs: number) => named('shared-slot', { loads: [load('q', 5, jobs), load('r', 5, jobs)] });
+    expect(shared(100)).toEqual([]);
+    expect(shared(20_000)).toMatchObject([{ level: 'warn', what: 'q, r share slot 5' }]);
+  });
+
+  it('are named if one node has nearly all jobs', () => {
+    const spread = (a: number, b: number) => named('balance', { loads: [load('q', 5, a), load('r', 9_000, b)] });
+    expect(spread(100_000, 60_000)).toEqual([]);
+    expect(spread(1_000, 1)).toEqual([]);
+    expect(spread(1_000_000, 10)).toMatchObject([
+      { level: 'warn', what: 'one.example:7000 holds 99 % of all jobs: q (1,000,000)' },
+    ]);
+  });
+});
