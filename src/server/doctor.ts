@@ -87,7 +87,7 @@ export class Doctor {
     for (const node of nodes) {
       const rights = { address: node.address, prefix: this.#prefix, queue: queues.find(isServed) ?? 'queue', kind };
       const findings = [
-        ...(await node.findings(this.#prefix, jobBytes)),
+        ...(await node.findings(jobBytes)),
         await checkPermissions(node.user, rights),
         ...(members ? [coverage(await node.setting('cluster-require-full-coverage'), place)] : []),
         ...(sentinels ? [failoverLoss(node.info, node.address)] : []),
@@ -120,7 +120,7 @@ export class Doctor {
   /** A server that answers; or, unless it is the `only` one, that it does not. */
   async #ask(caller: Caller, only: boolean): Promise<Node | Finding> {
     try {
-      return await Node.of(caller);
+      return await Node.of(caller, this.#prefix);
     } catch (error) {
       if (only || !isPassing(error)) throw error;
       const what = `cannot be asked: ${error.why ?? error.message}`;

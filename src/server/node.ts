@@ -22,19 +22,21 @@ const SLOW_US = 10_000;
 /** Asks one server about itself. */
 export class Node {
   readonly #caller: Caller;
+  readonly #prefix: string;
   readonly info: Info;
   readonly user: User;
 
-  private constructor(caller: Caller, info: Info, user: User) {
+  private constructor(caller: Caller, prefix: string, info: Info, user: User) {
     this.#caller = caller;
+    this.#prefix = prefix;
     this.info = info;
     this.user = user;
   }
 
   /** Throws what its calls throw, except for missing permissions. */
-  static async of(caller: Caller): Promise<Node> {
+  static async of(caller: Caller, prefix: string): Promise<Node> {
     const user = await User.of(caller);
-    return new Node(caller, parseInfo(String((await user.ask('INFO')) ?? '')), user);
+    return new Node(caller, prefix, parseInfo(String((await user.ask('INFO')) ?? '')), user);
   }
 
   get address(): string {
@@ -48,7 +50,7 @@ export class Node {
   }
 
   /** Checks the server; a job has `jobBytes`. */
-  async findings(prefix: string, jobBytes: number): Promise<Ranked[]> {
+  async findings(jobBytes: number): Promise<Ranked[]> {
     const { info, address } = this;
     const settings = { save: await this.setting('save'), fsync: await this.setting('appendfsync'), address };
     return [
@@ -59,7 +61,7 @@ export class Node {
       ...persistence(info, settings),
       replicas(info),
       ...(await this.#clock()),
-      await this.#slow(prefix),
+      await this.#slow(),
     ];
   }
 
@@ -97,14 +99,14 @@ export class Node {
     ];
   }
 
-  async #slow(prefix: string): Promise<Finding> {
+  async #slow(): Promise<Finding> {
     const log = await this.user.ask('SLOWLOG', 'GET', 128);
     if (log === undefined) return unknown('slow-log', 'SLOWLOG is not allowed');
     const since = Math.floor(((await this.#now()) ?? Date.now()) / 1000) - SLOW_SINCE_S;
     const ours = (log as Reply[][])
       .map(([, at, us, words]) => ({ at: Number(at), us: Number(us), words: (words as Reply[]).map(String) }))
       .filter(({ at, us }) => at >= since && us >= SLOW_US)
-      .filter(({ words }) => words.some((word) => word.startsWith(`${prefix}:`)));
+      .filter(({ words }) => words.some((word) => word.startsWith(`${this.#prefix}:`)));
     if (ours.length === 0) return fine('slow-log', 'no slow calls of delayq in the last day');
     const slowest = ours.reduce((one, other) => (other.us > one.us ? other : one));
     const script = nameOf(slowest.words[1] ?? '');

@@ -37,8 +37,8 @@ describe('a server on which queues are safe', () => {
       'replicas',
       'round-trip',
       'clock',
-      'rights',
       'slow-log',
+      'rights',
     ]);
     expect(told.memory?.what).toMatch(/of 100\.0 MiB \(maxmemory\) used: room for about 3\d\d,\d{3} jobs at 300 bytes/);
     const { stdout } = await delayq(['doctor', '--quiet', '--redis', server.url]);
