@@ -100,7 +100,7 @@ export function aclLine(queues: readonly string[], { prefix = DEFAULT_PREFIX, ve
     .flatMap((forms) => forms.map(([command]) => command))
     .filter((command) => number >= (SINCE[command] ?? 0));
   return [
-    'ACL SETUSER delayq on #SHA256-OF-THE-PASSWORD',
+    'ACL SETUSER app on #SHA256-OF-THE-PASSWORD',
     ...['resetkeys', ...names.map((name) => `~${prefix}:${name}`), ...list],
     ...['resetchannels', ...names.map((name) => `&${prefix}:${name}`)],
     ...['-@all', ...commands.sort().map((command) => `+${command}`)],

@@ -102,15 +102,15 @@ describe('a cluster', () => {
     expect({ code, stderr }).toMatchObject({ code: 0 });
     await delayq(['inspect'], { env });
     await delayq(['enqueue', '-q', '--in', '1h', '--replicas', '1', 'a', '1'], { env });
-    expect((await delayq(['doctor'], { env })).stdout).toMatch(/^ok {4}redis +user delayq has all permissions/m);
+    expect((await delayq(['doctor'], { env })).stdout).toMatch(/^ok {4}redis +user app has all permissions/m);
     expect(await refusals(cluster.nodes)).toEqual([]);
   });
 
   it('of which a user may not learn the slots is told: the right is missing', async () => {
     for (const { admin } of cluster.nodes)
-      await admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-asking');
-    const { findings } = await doctor(cluster.url.replace('://', '://app:secret@'));
-    expect(of(findings, 'rights')).toMatchObject([{ level: 'fail', what: 'user app may not asking (on 3 nodes)' }]);
+      await admin.call('ACL', 'SETUSER', 'lame', 'on', '>secret', '~*', '&*', '+@all', '-asking');
+    const { findings } = await doctor(cluster.url.replace('://', '://lame:secret@'));
+    expect(of(findings, 'rights')).toMatchObject([{ level: 'fail', what: 'user lame may not asking (on 3 nodes)' }]);
   });
 });
 

@@ -65,7 +65,7 @@ describe('delayq doctor --acl', () => {
     const { code, stdout, stderr } = await delayq(['doctor', '--acl', '--redis', 'redis://127.0.0.1:1']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout).toMatch(
-      /^ACL SETUSER delayq on #\S+ resetkeys ~delayq:\* resetchannels &delayq:\* -@all( \+\S+)+\n$/,
+      /^ACL SETUSER app on #\S+ resetkeys ~delayq:\* resetchannels &delayq:\* -@all( \+\S+)+\n$/,
     );
   });
 
@@ -111,7 +111,7 @@ describe('delayq doctor --acl', () => {
     const server = await serverWith();
     const line = (await acl('--redis-version', VERSION, 'mine')).replace(/#\S+/, '>secret');
     await sh(`redis-cli -s ${server.socket}`, { input: line });
-    const redis = new Connection(server.url.replace('://', '://delayq:secret@'));
+    const redis = new Connection(server.url.replace('://', '://app:secret@'));
     try {
       const mine = new Queue(redis, 'mine');
       await mine.enqueue({ payload: 1 });

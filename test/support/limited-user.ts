@@ -15,7 +15,7 @@ export async function limitedUrl(url: string, nodes: readonly Server[]): Promise
   const own = ['q??????????*', 'other:*', 'third:*', 'later:q*', 'data:q*'];
   const rules = own.flatMap((pattern) => [`~${pattern}`, `&${pattern}`]);
   for (const { admin } of nodes) await admin.call('ACL', ...words, ...rules);
-  return url.replace('://', '://delayq:secret@');
+  return url.replace('://', '://app:secret@');
 }
 
 /** What Redis has refused: commands, keys and channels. */
