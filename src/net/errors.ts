@@ -138,3 +138,6 @@ export function wordOf(error: unknown): string {
   const isReply = isDelayqError(error, 'temporary', 'config') && error.cause !== undefined;
   return isReply ? (/^[A-Z]+\b/.exec(error.why ?? '')?.[0] ?? '') : '';
 }
+
+/** The first words of replies that say that another server may execute the call. */
+export const ELSEWHERE: ReadonlySet<string> = new Set(['READONLY', 'MOVED', 'ASK', 'TRYAGAIN', 'CLUSTERDOWN']);

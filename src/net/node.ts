@@ -3,7 +3,7 @@ import { DelayqError, isPassing } from '../model/errors.js';
 import type { Address } from './address.js';
 import type { Arg, Caller, Refused, Reply } from './call.js';
 import { makeClient, newCall, type Redis } from './client.js';
-import { DEADLINE_MS, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
+import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
 import { InFlight, SLOW_MS } from './in-flight.js';
 import { Link } from './link.js';
@@ -25,14 +25,11 @@ export interface Hooks {
   readonly patient?: boolean;
   /** Called when the first connection is made. */
   readonly opened?: (() => void) | undefined;
-  /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after MOVED, ASK or READONLY. */
+  /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after a reply of {@link ELSEWHERE}. */
   readonly refused?: ((call: Refused) => Promise<Reply>) | undefined;
   /** Called each second while the oldest call is slow. */
   readonly slow?: (() => void) | undefined;
 }
-
-/** Words that say that another server may execute the call. */
-const ELSEWHERE = new Set(['MOVED', 'ASK', 'READONLY']);
 
 /**
  * A connection to one server. It connects on the first call, and again on the next call after it was lost. It never

@@ -1,7 +1,7 @@
 import { DelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
-import { DEADLINE_MS, LIBRARY_NAMES, type SettingNames, wordOf } from '../net/errors.js';
+import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, type SettingNames, wordOf } from '../net/errors.js';
 import { type Hooks, RedisNode } from '../net/node.js';
 import type { Heard } from '../net/subscription.js';
 import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
@@ -159,8 +159,9 @@ export class Connection implements Caller {
       return await act(await this.#one.pin());
     } catch (error) {
       const word = wordOf(error);
-      if (word === 'MOVED' || word === 'ASK') return (await this.#asCluster()).pinned(key, act);
-      if (word !== 'READONLY') throw error;
+      if (!ELSEWHERE.has(word)) throw error;
+      // Only nodes of a cluster reply with the others.
+      if (word !== 'READONLY') return (await this.#asCluster()).pinned(key, act);
       await this.#one.drop({ gently: true });
       return act(await this.#one.pin());
     }

@@ -7,7 +7,7 @@ import { Server } from '../support/server.js';
 import type { Random } from './random.js';
 
 /** Strikes Redis. Resolves when that is over, and all servers are well again. */
-export interface RedisFault {
+interface RedisFault {
   readonly strike: (random: Random) => Promise<unknown>;
   /** Redis may lose what it did shortly before, and until this is over, if it was not on every replica. */
   readonly forgets?: boolean;

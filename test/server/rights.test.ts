@@ -64,9 +64,7 @@ describe('delayq doctor --acl', () => {
   it('prints one line, without connecting', async () => {
     const { code, stdout, stderr } = await delayq(['doctor', '--acl', '--redis', 'redis://127.0.0.1:1']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).toMatch(
-      /^ACL SETUSER app on #\S+ resetkeys ~delayq:\* resetchannels &delayq:\* -@all( \+\S+)+\n$/,
-    );
+    expect(stdout).toMatch(/^ACL SETUSER app on #\S+ resetkeys ~delayq:\* resetchannels &delayq:\* -@all( \+\S+)+\n$/);
   });
 
   it('takes the keys of the prefix, or of some queues and the list of queues', async () => {
