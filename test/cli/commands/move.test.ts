@@ -181,7 +181,8 @@ async function killedAt(from: Queue, to: Queue, step: string, kind: 'deaf' | 'si
   proxy.fault = { word, kind, times: 1 };
   const args = ['move', from.name, '--into', to.name, which, '--yes'];
   const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: sureOf(proxy.url) } });
-  await until(() => proxy.struck === 1);
+  await until(() => proxy.struck === 1 || running.child.exitCode !== null);
+  expect({ struck: proxy.struck, stderr: running.stderr }).toMatchObject({ struck: 1 });
   if (kind === 'silent') await until(() => isDone(from, to, step));
   running.child.kill('SIGKILL');
   await running.ended;
