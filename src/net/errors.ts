@@ -79,8 +79,10 @@ const CONFIG: Record<string, string> = {
 
 /** `error` without the login, which a server quotes that does not know AUTH. A short one may be a part of its words. */
 export function withoutLogin(error: Error, login: { username?: string | undefined; password?: string | undefined }) {
-  for (const secret of [login.password, login.username]) {
-    const isQuoted = secret && (secret.length > 5 || /unknown .*command/i.test(error.message));
+  const isQuoting = /unknown .*command/i.test(error.message);
+  // A user may be called like the prefix, which is in the names of all keys.
+  for (const secret of [login.password, isQuoting ? login.username : undefined]) {
+    const isQuoted = secret && (secret.length > 5 || isQuoting);
     if (!isQuoted || !error.message.includes(secret)) continue;
     // Not in the words before what it quotes, by which the error is known.
     const [known = ''] = /^.*?unknown .*?command/i.exec(error.message) ?? [];

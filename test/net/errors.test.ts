@@ -209,6 +209,12 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
       await expectAll({ url }, unwaiting(), 78, /unknown command.*\n {2}next: .* redis\+sentinel:\/\/host:26379\/NAME/);
   });
 
+  it('a user whose name is a part of the names of keys sees them whole', () => {
+    const reply = new Error('WRONGTYPE delayq:{q}:dead is a string, not a zset');
+    const { message } = withoutLogin(reply, { username: 'delayq', password: 'secret' });
+    expect(message).toBe('WRONGTYPE delayq:{q}:dead is a string, not a zset');
+  });
+
   it('an unknown command is known by its words, whatever letters the login has', () => {
     const reply = new Error("ERR unknown command 'select', with args beginning with: 'm' 'u'");
     const { message } = withoutLogin(reply, { username: 'm', password: 'u' });
