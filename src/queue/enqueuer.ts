@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
@@ -17,6 +18,9 @@ import {
   requiredBy,
   unconfirmed,
 } from './durability.js';
+
+/** How long a new queue waits to be listed, ms: on a cluster another node may have the list, and be down. */
+const LIST_MS = 500;
 
 /** Pauses before the repeats of an enqueue whose reply was lost, ms. */
 const REPEAT_AFTER_MS = [100, 1_000];
@@ -154,7 +158,7 @@ export class Enqueuer {
   async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', caller: Caller = this.#redis) {
     if (!this.#listed) this.#list();
     const reply = await scripts.enqueue(caller, this.#keys, jobs, ifExists);
-    if (reply.begun) await this.#list();
+    if (reply.begun) await Promise.race([this.#list(), sleep(LIST_MS, undefined, { ref: false })]);
     return reply;
   }
 

@@ -62,7 +62,7 @@ export function doctorCommand(context: Context): Command {
     '',
     '--acl does not connect. It prints a line for redis-cli; in redis.conf write user',
     'instead of ACL SETUSER. Replace #SHA256-OF-THE-PASSWORD, for example by >secret.',
-    'The user can do everything with the queues. CONFIG and SLOWLOG are left out, which',
+    'The user can do everything with the queues. It lacks CONFIG and SLOWLOG, which',
     'show passwords and data of others: doctor skips what needs them, and',
     '--set-noeviction is refused.',
     '',
