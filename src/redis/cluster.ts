@@ -190,7 +190,7 @@ export class Cluster {
       if (isOver || this.#closed) throw new Error('not needed');
       const by = performance.now() + SLOW_MS;
       const reply = await node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS });
-      if (!isOver) this.#take(reply as Reply[][], node);
+      if (!isOver) this.take(reply as Reply[][], node);
       isOver = true;
     };
     const asked = this.#byHealth(doubted);
@@ -198,7 +198,8 @@ export class Cluster {
     await Promise.any(asked.filter((node) => node !== doubted || asked.length === 1).map(ask)).catch(() => {});
   }
 
-  #take(reply: readonly Reply[][], teller: RedisNode): void {
+  /** Takes over the map of the cluster, the reply of CLUSTER SLOTS of one node. */
+  take(reply: readonly Reply[][], teller: RedisNode): void {
     this.#owners.clear();
     this.#map = reply.map(([from, to, owner]) => ({
       from: Number(from),

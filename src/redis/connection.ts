@@ -44,7 +44,7 @@ export class Connection implements Caller {
 
   /** It leads to a cluster, as far as is known. */
   get sharded(): boolean {
-    return this.#cluster !== undefined;
+    return this.#cluster !== undefined || this.#address.several?.kind === 'cluster';
   }
 
   #hooks(): Hooks {
@@ -82,12 +82,14 @@ export class Connection implements Caller {
   }
 
   async #insist(ask: Caller['call']): Promise<void> {
-    const info = String(await ask('CLUSTER', 'INFO').catch((error: DelayqError) => error.why));
-    if (!/cluster support disabled/i.test(info)) return;
-    throw new DelayqError('config', `Redis at ${this.#one.address} is not a node of a cluster`, {
-      why: info,
-      next: `set a URL that begins with redis:// or rediss://, with ${this.#names.url}`,
-    });
+    const map = await ask('CLUSTER', 'SLOTS').catch((error: DelayqError) => error.why ?? '');
+    if (Array.isArray(map)) await this.#join(map);
+    else if (/cluster support disabled/i.test(String(map))) {
+      throw new DelayqError('config', `Redis at ${this.#one.address} is not a node of a cluster`, {
+        why: String(map),
+        next: `set a URL that begins with redis:// or rediss://, with ${this.#names.url}`,
+      });
+    }
   }
 
   /** Finds out about a cluster before its first node is lost: then nobody could be asked. */
@@ -95,8 +97,13 @@ export class Connection implements Caller {
     this.#timer = setTimeout(async () => {
       const by = performance.now() + DEADLINE_MS;
       const map = await this.#one.callBy(by, 'CLUSTER', ['SLOTS']).catch(() => undefined);
-      if (Array.isArray(map) && map.length > 0) await (await this.#asCluster()).owners();
+      if (Array.isArray(map)) await this.#join(map);
     }, LOOK_MS).unref();
+  }
+
+  /** From now on calls go to the nodes of this map; it is empty if this node is in no cluster yet. */
+  async #join(map: Reply[]): Promise<void> {
+    if (map.length > 0) (await this.#asCluster()).take(map as Reply[][], this.#one);
   }
 
   async #asCluster(): Promise<Cluster> {
@@ -180,7 +187,7 @@ export class Connection implements Caller {
       if (error instanceof DelayqError && ['unreachable', 'unknown', 'usage'].includes(error.code)) throw error;
       return undefined;
     });
-    if (Array.isArray(map) && map.length > 0) await this.#asCluster();
+    if (Array.isArray(map)) await this.#join(map);
   }
 
   /** The Sentinels that name the primary; undefined without them, or before the first call. */
