@@ -17,18 +17,18 @@ afterEach(async () => {
   storm = undefined;
 });
 
-const DEPLOYMENTS: [string, () => Promise<Deployment>, Record<string, number>, number][] = [
-  ['a cluster of three masters with a replica each', () => cluster(QUEUES), CLUSTER_STORM, 1],
-  ['a primary with two replicas and three Sentinels', withSentinels, SENTINEL_STORM, 2],
+/** Both ways for each Redis would take long, so the seed decides: what all replicas have, or not. */
+const isSafe = seed % 2 === 0;
+
+const DEPLOYMENTS: [string, () => Promise<Deployment>, Record<string, number>, number | undefined][] = [
+  ['a cluster of three masters with a replica each', () => cluster(QUEUES), CLUSTER_STORM, isSafe ? 1 : undefined],
+  ['a primary with two replicas and three Sentinels', withSentinels, SENTINEL_STORM, isSafe ? undefined : 2],
 ];
 
-describe.each(DEPLOYMENTS)(`a storm over %s (seed ${seed})`, (_, redis, ofRedis, all) => {
-  it.each([
-    ['that all replicas have', all],
-    ['but what was written around a failover', undefined],
-  ])(
-    'loses no job %s (failures 27)',
-    async (_, replicas) => {
+describe.each(DEPLOYMENTS)(`a storm over %s (seed ${seed})`, (_, redis, ofRedis, replicas) => {
+  it(
+    `loses no job ${replicas === undefined ? 'but what was written around a failover' : 'that all replicas have'} (failures 27)`,
+    async () => {
       const faults = { ...STORM, ...ofRedis };
       storm = await Storm.begin({ seed, redis, faults, ...(replicas === undefined ? {} : { replicas }) });
       const end = performance.now() + minutes * 60_000;
