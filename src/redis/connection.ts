@@ -169,6 +169,9 @@ export class Connection implements Caller {
       if (!ELSEWHERE.has(word)) throw error;
       // Only nodes of a cluster reply with the others.
       if (word !== 'READONLY') return (await this.#asCluster()).pinned(key, act);
+      // WAIT gets this reply from a replica of a cluster, too: the owner is found by the map.
+      const cluster = await this.#look().catch(() => undefined);
+      if (cluster) return cluster.pinned(key, act);
       await this.#one.drop({ gently: true });
       return act(await this.#one.pin());
     }
@@ -176,18 +179,19 @@ export class Connection implements Caller {
 
   /** The primaries: of a cluster, all nodes that own slots; otherwise the one server. For calls that have no key. */
   async nodes(): Promise<readonly Caller[]> {
-    await this.#look();
-    return this.#cluster ? this.#cluster.owners() : [this.#one];
+    const cluster = await this.#look();
+    return cluster ? cluster.owners() : [this.#one];
   }
 
-  /** Finds out whether the server is a node of a cluster. */
-  async #look(): Promise<void> {
-    if (this.#cluster || this.#address.several?.kind === 'sentinel') return;
+  /** Finds out whether the server is a node of a cluster: of this one. */
+  async #look(): Promise<Cluster | undefined> {
+    if (this.#cluster || this.#address.several?.kind === 'sentinel') return this.#cluster;
     const map = await this.#one.call('CLUSTER', 'SLOTS').catch((error: unknown) => {
       if (error instanceof DelayqError && ['unreachable', 'unknown', 'usage'].includes(error.code)) throw error;
       return undefined;
     });
     if (Array.isArray(map)) await this.#join(map);
+    return this.#cluster;
   }
 
   /** The Sentinels that name the primary; undefined without them, or before the first call. */

@@ -191,6 +191,23 @@ describe('a cluster of three masters with replicas', () => {
     return () => cluster.stop();
   });
 
+  it('confirms --replicas by way of a replica, which refuses WAIT: alone in the URL, or before its primary', async () => {
+    const [name = ''] = await namesOfAll(cluster);
+    const owner = await cluster.ownerOf(key(name, 'pending'));
+    const [replica] = (await cluster.replicasOf(owner)) as [Server];
+    const other = cluster.nodes.find((node) => node !== owner && node !== replica) as Server;
+    const alone = cluster.urlOf(replica);
+    for (const url of [alone, `${alone},${cluster.urlOf(other).replace(/.*[/@]/, '')}`]) {
+      for (const either of [url, url.replace('redis:', 'redis+cluster:')]) {
+        const env = { DELAYQ_REDIS_URL: either };
+        expect(await delayq(['enqueue', '-q', '--replicas', '1', name, '1'], { env })).toMatchObject({
+          code: 0,
+          stderr: '',
+        });
+      }
+    }
+  });
+
   it('CLUSTER FAILOVER and SCRIPT FLUSH under load: no error that anybody sees, nothing twice', async () => {
     const redis = connect(cluster);
     // Each master once: a second failover of a shard soon after the first may fail, and then its master is paused for 5 s.
