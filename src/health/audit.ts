@@ -57,7 +57,8 @@ export class Auditor {
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
       if (this.#redis.sharded && isPassing(error)) {
-        add([bad('fail', 'unreadable', `cannot be read now: ${error.why}`, 'its node is down', error.next)]);
+        const why = error.code === 'temporary' ? 'calls for it wait or fail until this is over' : 'its node is down';
+        add([bad('fail', 'unreadable', `cannot be read now: ${error.why}`, why, error.next)]);
         return found;
       }
       if (!isDelayqError(error, 'config')) throw error;

@@ -47,6 +47,7 @@ export class RedisNode implements Caller {
   #pinned: { readonly stream: Redis['stream']; readonly caller: Caller } | undefined;
   #dropped: { readonly stream: Redis['stream']; readonly ended: Promise<void> } | undefined;
   #closed = false;
+  #replaced = false;
   readonly #inFlight = new InFlight(() => this.#hooks.slow);
   /** It is a node of a cluster. */
   sharded = false;
@@ -92,6 +93,7 @@ export class RedisNode implements Caller {
   }
 
   async #ready(): Promise<Redis> {
+    if (this.#replaced) throw this.#lost('unreachable', 'it serves no slots any more');
     if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
     if (this.#client?.status === 'ready') return this.#client;
     this.#connecting ??= this.#open().finally(() => {
@@ -309,9 +311,13 @@ export class RedisNode implements Caller {
     return new Subscription(where(), this.#names, channels, heard, this.sharded);
   }
 
-  /** Closes the connection. Calls that have no reply yet fail with `unknown`. */
-  close(): void {
+  /**
+   * Closes the connection. Calls that have no reply yet fail with `unknown`. `replaced`: the cluster goes on without this
+   * node, so whoever still calls it finds it `unreachable`.
+   */
+  close({ replaced = false } = {}): void {
     this.#closed = true;
+    this.#replaced = replaced;
     this.#client?.disconnect();
   }
 }

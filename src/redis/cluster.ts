@@ -14,6 +14,9 @@ const PAUSES_MS = [10, 20, 50, 100, 200];
 /** So many redirects are followed without a pause. */
 const FREE_REDIRECTS = 2;
 
+/** With less time than this for its reply, a call is not sent again: at its end the connection would be closed, ms. */
+const LEAST_MS = 250;
+
 /** How long a node may take to show its map of the cluster before another one is asked as well, ms. */
 const STAGGER_MS = 200;
 
@@ -87,6 +90,8 @@ export class Cluster {
   /** Runs `act` on one connection of the owner of `key`: again while its first call was refused. */
   async pinned<T>(key: string, act: (caller: Caller) => Promise<T>): Promise<T> {
     const route: Route = { slot: slotOfKey(key), by: performance.now() + DEADLINE_MS, ask: undefined, attempts: 0 };
+    // WAIT has no key: any other node would answer it for itself.
+    await this.foundOwner(key);
     return this.#follow(route, async (node) => {
       const asking = route.ask === node;
       return act(await node.pin({ asking, patienceMs: SLOW_MS }));
@@ -124,25 +129,25 @@ export class Cluster {
       if (route.attempts <= FREE_REDIRECTS) return;
     } else if (!LATER.has(word) && !isUnreachable) throw error;
     const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
-    if (this.#closed || performance.now() + pause > route.by) throw error;
+    if (this.#closed || performance.now() + pause + LEAST_MS > route.by) throw error;
     if (isUnreachable || word === 'READONLY') {
       route.avoid = node;
       await this.#readMap(node);
     }
     await sleep(pause);
-    if (performance.now() > route.by) throw error;
+    if (performance.now() + LEAST_MS > route.by) throw error;
   }
 
   /** The owner of a slot, as far as is known. Whoever is asked instead will tell. */
   #ownerOf({ slot, avoid }: Route): RedisNode {
-    if (slot !== undefined) {
-      const known = this.#owners.get(slot) ?? this.#map.find(({ from, to }) => slot >= from && slot <= to)?.node;
-      if (known) {
-        this.#owners.set(slot, known);
-        return known;
-      }
-    }
-    return this.#byHealth(avoid)[0] as RedisNode;
+    return this.#knownOwner(slot) ?? (this.#byHealth(avoid)[0] as RedisNode);
+  }
+
+  #knownOwner(slot: number | undefined): RedisNode | undefined {
+    if (slot === undefined) return undefined;
+    const known = this.#owners.get(slot) ?? this.#map.find(({ from, to }) => slot >= from && slot <= to)?.node;
+    if (known) this.#owners.set(slot, known);
+    return known;
   }
 
   /** All nodes that are known: those with a connection first, `last` at the end. */
@@ -212,7 +217,7 @@ export class Cluster {
     );
     for (const [key, node] of this.#nodes) {
       if (mentioned.has(node) || node.connected || this.#seeds.has(key)) continue;
-      node.close();
+      node.close({ replaced: true });
       this.#nodes.delete(key);
     }
   }
@@ -221,6 +226,13 @@ export class Cluster {
   async owners(): Promise<RedisNode[]> {
     await this.#readMap();
     return [...new Set(this.#map.map(({ node }) => node))];
+  }
+
+  /** The owner of the slot of `key`, after a look at the map if it is not known. */
+  async foundOwner(key: string): Promise<RedisNode | undefined> {
+    const slot = slotOfKey(key);
+    if (!this.#knownOwner(slot)) await this.#readMap();
+    return this.#knownOwner(slot);
   }
 
   /** The owner of the slot of `key`, as far as is known. */

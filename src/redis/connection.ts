@@ -1,4 +1,4 @@
-import { DelayqError } from '../model/errors.js';
+import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
 import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, type SettingNames, wordOf } from '../net/errors.js';
@@ -166,12 +166,13 @@ export class Connection implements Caller {
       return await act(await this.#one.pin());
     } catch (error) {
       const word = wordOf(error);
-      if (!ELSEWHERE.has(word)) throw error;
       // Only nodes of a cluster reply with the others.
-      if (word !== 'READONLY') return (await this.#asCluster()).pinned(key, act);
-      // WAIT gets this reply from a replica of a cluster, too: the owner is found by the map.
+      if (ELSEWHERE.has(word) && word !== 'READONLY') return (await this.#asCluster()).pinned(key, act);
+      if (!isDelayqError(error, 'temporary', 'config')) throw error;
+      // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
       const cluster = await this.#look().catch(() => undefined);
-      if (cluster) return cluster.pinned(key, act);
+      if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
+      if (word !== 'READONLY') throw error;
       await this.#one.drop({ gently: true });
       return act(await this.#one.pin());
     }

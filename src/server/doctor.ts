@@ -86,13 +86,18 @@ export class Doctor {
     const reports: Report[] = [];
     for (const node of nodes) {
       const rights = { address: node.address, prefix: this.#prefix, queue: queues.find(isServed) ?? 'queue', kind };
-      const findings = [
-        ...(await node.findings(jobBytes)),
-        await checkPermissions(node.user, rights),
-        ...(members ? [coverage(await node.setting('cluster-require-full-coverage'), place)] : []),
-        ...(sentinels ? [failoverLoss(node.info, node.address)] : []),
-      ];
-      reports.push({ address: node.address, findings });
+      try {
+        const findings = [
+          ...(await node.findings(jobBytes)),
+          await checkPermissions(node.user, rights),
+          ...(members ? [coverage(await node.setting('cluster-require-full-coverage'), place)] : []),
+          ...(sentinels ? [failoverLoss(node.info, node.address)] : []),
+        ];
+        reports.push({ address: node.address, findings });
+      } catch (error) {
+        // It has answered before: it went away in between.
+        silent.push(this.#silent(node, error, nodes.length === 1));
+      }
     }
     const found: Finding[] = [];
     if (sentinels) found.push(...sentinelFindings(sentinels.name, await askSentinels(sentinels.name, sentinels.nodes)));
@@ -122,11 +127,15 @@ export class Doctor {
     try {
       return await Node.of(caller, this.#prefix);
     } catch (error) {
-      if (only || !isPassing(error)) throw error;
-      const what = `cannot be asked: ${error.why ?? error.message}`;
-      const next = 'see whether it runs, and what its log says';
-      return { ...bad('fail', 'unreachable', what, 'its queues cannot be used', next), nodes: [caller.address] };
+      return this.#silent(caller, error, only);
     }
+  }
+
+  #silent({ address }: { address: string }, error: unknown, only: boolean): Finding {
+    if (only || !isPassing(error)) throw error;
+    const what = `cannot be asked: ${error.why ?? error.message}`;
+    const next = 'see whether it runs, and what its log says';
+    return { ...bad('fail', 'unreachable', what, 'its queues cannot be used', next), nodes: [address] };
   }
 
   async #members(node: Node): Promise<Member[]> {

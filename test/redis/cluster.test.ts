@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { queueKeys } from '../../src/redis/keys.js';
@@ -149,6 +150,31 @@ describe('a cluster of three masters', () => {
     expect(await drain()).toMatchObject({ code: 0, stdout: '0\n1\n2\n3\n4\n' });
   });
 
+  it('with a slot that stays between two nodes: all calls for it are refused, none is in doubt, and others go on', async () => {
+    const redis = connect(cluster);
+    const queue = new Queue(redis, freshName());
+    await queue.enqueue([{ payload: 1, in: '1h' }, { payload: 2 }]);
+    const slot = await cluster.slotOf(key(queue.name, 'pending'));
+    const owner = await cluster.ownerOfSlot(slot);
+    const beside = new Queue(redis, await nameAt(cluster, owner));
+    const migration = await cluster.migration(slot, (await cluster.masters()).find((node) => node !== owner) as Server);
+    await migration.begin();
+    await migration.move(1);
+    const codes = new Set<string>();
+    const calls: Promise<unknown>[] = [];
+    const began = performance.now();
+    // Each of them is sent again until its own time limit: the limits lie close together.
+    while (performance.now() < began + 3_000) {
+      const refused = queue.enqueue({ payload: 3 }).catch(({ code }) => codes.add(code));
+      calls.push(refused, beside.enqueue({ payload: 1 }));
+      await sleep(3);
+    }
+    await Promise.all(calls);
+    while ((await migration.move(1)).length > 0);
+    await migration.finish();
+    expect([...codes]).toEqual(['temporary']);
+  });
+
   it('that migrates a queue refuses calls until it is over: exit 75, never a part of a batch', async () => {
     const name = freshName();
     const redis = connect(cluster);
@@ -205,6 +231,45 @@ describe('a cluster of three masters with replicas', () => {
           stderr: '',
         });
       }
+    }
+  });
+
+  it('asks the owner of a queue for its replicas, not the node in the URL, whose replica is down', async () => {
+    const [name = '', nameBeside = ''] = await namesOfAll(cluster);
+    const beside = await cluster.ownerOf(key(nameBeside, 'pending'));
+    const [replica] = (await cluster.replicasOf(beside)) as [Server];
+    await replica.end('SIGKILL');
+    try {
+      const url = cluster.urlOf(beside);
+      expect(await delayq(['enqueue', '-q', '--replicas', '1', name, '1', '--redis', url])).toMatchObject({ code: 0 });
+      expect(await delayq(['enqueue', '--replicas', '1', nameBeside, '1', '--redis', url])).toMatchObject({
+        code: 75,
+        stderr: expect.stringMatching(/^delayq: too few replicas\n/),
+      });
+    } finally {
+      await replica.run();
+      await cluster.settled();
+    }
+  });
+
+  it('has lost a node that it replaced: who still asks that node finds it unreachable, and may go on', async () => {
+    const [name = ''] = await namesOfAll(cluster);
+    const owner = await cluster.ownerOf(key(name, 'pending'));
+    const [replica] = (await cluster.replicasOf(owner)) as [Server];
+    const redis = connect(cluster, cluster.urlOf(replica));
+    const { port } = cluster.addressOf(owner);
+    const held = (await redis.nodes()).find(({ address }) => address.endsWith(`:${port}`));
+    owner.signal('SIGSTOP');
+    try {
+      await replica.admin.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
+      await until(async () => !(await redis.nodes()).some(({ address }) => address.endsWith(`:${port}`)));
+      await expect(held?.call('PING')).rejects.toMatchObject({
+        code: 'unreachable',
+        why: 'it serves no slots any more',
+      });
+    } finally {
+      owner.signal('SIGCONT');
+      await cluster.settled();
     }
   });
 
