@@ -46,8 +46,7 @@ export class RedisNode implements Caller {
   #trouble: Error | undefined;
   #pinned: { readonly stream: Redis['stream']; readonly caller: Caller } | undefined;
   #dropped: { readonly stream: Redis['stream']; readonly ended: Promise<void> } | undefined;
-  #closed = false;
-  #replaced = false;
+  #closed: 'for good' | 'replaced' | undefined;
   readonly #inFlight = new InFlight(() => this.#hooks.slow);
   /** It is a node of a cluster. */
   sharded = false;
@@ -93,7 +92,7 @@ export class RedisNode implements Caller {
   }
 
   async #ready(): Promise<Redis> {
-    if (this.#replaced) throw this.#lost('unreachable', 'it serves no slots any more');
+    if (this.#closed === 'replaced') throw this.#lost('unreachable', 'it serves no slots any more');
     if (this.#closed) throw new DelayqError('usage', 'the connection is closed', { next: 'make a new one' });
     if (this.#client?.status === 'ready') return this.#client;
     this.#connecting ??= this.#open().finally(() => {
@@ -202,7 +201,6 @@ export class RedisNode implements Caller {
       return await Promise.race([connection, late]);
     } finally {
       clearTimeout(timer);
-      connection.catch(() => {});
     }
   }
 
@@ -316,8 +314,7 @@ export class RedisNode implements Caller {
    * node, so whoever still calls it finds it `unreachable`.
    */
   close({ replaced = false } = {}): void {
-    this.#closed = true;
-    this.#replaced = replaced;
+    this.#closed = replaced ? 'replaced' : 'for good';
     this.#client?.disconnect();
   }
 }

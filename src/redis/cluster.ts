@@ -193,8 +193,10 @@ export class Cluster {
     const ask = async (node: RedisNode, n: number) => {
       await sleep(n * STAGGER_MS);
       if (isOver || this.#closed) throw new Error('not needed');
-      const by = performance.now() + SLOW_MS;
-      const reply = await node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS });
+      // With its whole time limit: at the end of it the connection is closed, with all calls on it.
+      const by = performance.now() + DEADLINE_MS;
+      const late = sleep(SLOW_MS, undefined, { ref: false }).then(() => Promise.reject(new Error('late')));
+      const reply = await Promise.race([node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS }), late]);
       if (!isOver) this.take(reply as Reply[][], node);
       isOver = true;
     };
