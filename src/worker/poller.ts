@@ -31,13 +31,16 @@ export interface PollOptions extends TakeOptions {
  */
 const PATIENCE_MS = POLL_MS / 4;
 
+/** The same while another queue is late, ms: they may be many, on the same server. Long enough for one that is near. */
+const SHORT_PATIENCE_MS = 25;
+
 /**
  * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a queue
  * has more jobs, those before it are tried again before each batch. Otherwise a queue is looked at when its next job
  * falls due, and once in each poll interval. Delivery relies on this alone; the wake channel only shortens the wait.
  *
- * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}. Its answer is taken when it
- * comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
+ * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}; further ones meanwhile for
+ * {@link SHORT_PATIENCE_MS}. Its answer is taken when it comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
  *
  * With `watch`, errors that pass are waited out; the last one is thrown if the time ends before it has passed. A queue
  * that fails with another error, or without `watch` with any, is left out and, with `watch`, tried again later. Its
@@ -50,9 +53,13 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   const calls = new DrainCalls(options);
   const outages = options.leases?.outages ?? new Outages();
   outages.begin(queues, options);
-  const patience = queues.length > 1 ? PATIENCE_MS : Number.POSITIVE_INFINITY;
   /** The calls to each queue whose answers have not been taken yet, oldest first: two at most, with `ahead`. */
   const inFlight = new Map<Queue, DrainCall[]>(queues.map((queue) => [queue, []]));
+  const patienceWith = (queue: Queue) => {
+    if (queues.length === 1) return Number.POSITIVE_INFINITY;
+    if (outages.isInTrouble(queue)) return 0;
+    return [...inFlight.values()].some(([call]) => call?.isLate) ? SHORT_PATIENCE_MS : PATIENCE_MS;
+  };
   const [first] = queues;
   /** The last answer of the first queue said that there are more jobs. */
   let more = false;
@@ -88,7 +95,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         if (mayAskAhead && !over() && performance.now() < end) sent.push(look(queue));
         let answer: DrainAnswer | undefined;
         try {
-          answer = await calls.answerTo(call, outages.isInTrouble(queue) ? 0 : patience);
+          answer = await calls.answerTo(call, patienceWith(queue));
           if (!answer) continue;
           sent.shift();
         } catch (error) {

@@ -45,6 +45,20 @@ describe('a queue whose server does not answer', () => {
     expect((await near.counts()).active).toBeGreaterThan(40);
   });
 
+  it('holds up the others hardly longer when it is one of many', async () => {
+    const { server, queue } = await far();
+    const many = Array.from({ length: 12 }, (_, n) => new Queue(queue.redis, `far-${n}`));
+    const near = freshQueue();
+    await near.enqueue({ payload: 'near' });
+    server.signal('SIGSTOP');
+    const started = performance.now();
+    const loop = poll([...many, near], { watch: true });
+    expect(payloadsOf((await loop.next()).value as Taken)).toEqual(['near']);
+    expect(performance.now() - started).toBeLessThan(1_500);
+    server.signal('SIGCONT');
+    await loop.return(undefined);
+  });
+
   it('has one call in flight, whose jobs are taken when they come; then it has priority again', async () => {
     const { server, queue } = await far();
     const near = freshQueue();
