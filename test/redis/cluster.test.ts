@@ -9,6 +9,7 @@ import { Cluster } from '../support/cluster.js';
 import { Load } from '../support/load.js';
 import { freshName, key } from '../support/redis.js';
 import type { Server } from '../support/server.js';
+import { namesOfAll } from '../support/slots.js';
 import { until } from '../support/until.js';
 
 const NODE_TIMEOUT_MS = 2_000;
@@ -19,20 +20,6 @@ const connect = (cluster: Cluster, url = cluster.urlOf(cluster.nodes[0] as Serve
   afterwards(() => redis.close());
   return redis;
 };
-
-/** The name of a fresh queue whose slot `node` owns. */
-async function nameAt(cluster: Cluster, node: Server): Promise<string> {
-  for (;;) {
-    const name = freshName();
-    if ((await cluster.ownerOf(key(name, 'pending'))) === node) return name;
-  }
-}
-
-async function namesOfAll(cluster: Cluster): Promise<string[]> {
-  const names: string[] = [];
-  for (const node of await cluster.masters()) names.push(await nameAt(cluster, node));
-  return names;
-}
 
 const load = (...args: ConstructorParameters<typeof Load>) => during(new Load(...args));
 

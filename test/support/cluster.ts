@@ -11,11 +11,18 @@ export interface ClusterOptions extends Pick<ServerOptions, 'args' | 'password'>
   /** How long a node may be silent before the others replace it, ms. */
   readonly nodeTimeoutMs?: number;
   /** The certificate of all nodes, as paths. Then they speak TLS only, with each other too. */
-  readonly tls?: { readonly ca: string; readonly cert: string; readonly key: string } | undefined;
+  readonly tls?: Certificate | undefined;
   /** Whether there is a proxy before each node, at the address that the node announces to clients and replicas. */
   readonly proxied?: boolean;
-  /** Where each node runs; by default all on 127.0.0.1. */
-  readonly places?: readonly Pick<ServerOptions, 'host' | 'within'>[] | undefined;
+  /** Where each node runs, by default all on 127.0.0.1, and the certificate of each, if each has its own. */
+  readonly places?: readonly (Pick<ServerOptions, 'host' | 'within'> & { readonly tls?: Certificate })[] | undefined;
+}
+
+/** The paths of a certificate, its key, and its CA. */
+interface Certificate {
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
 }
 
 /** Where a slot is taken from and brought to, step by step: tests may stop after any step. */
@@ -97,16 +104,25 @@ export class Cluster {
 
   /** The masters at the start, as one URL. */
   get url(): string {
-    const scheme = this.#options.tls ? 'rediss' : 'redis';
+    const scheme = this.#hasTls ? 'rediss' : 'redis';
     const login = this.#options.password === undefined ? '' : `:${encodeURIComponent(this.#options.password)}@`;
-    const nodes = this.nodes.slice(0, this.#masters).map((node) => this.addressOf(node));
-    return `${scheme}://${login}${nodes.map(({ host, port }) => `${host}:${port}`).join(',')}`;
+    return `${scheme}://${login}${this.nodes.slice(0, this.#masters).map((node) => this.#placeOf(node))}`;
+  }
+
+  get #hasTls(): boolean {
+    const { tls, places = [] } = this.#options;
+    return Boolean(tls ?? places[0]?.tls);
   }
 
   /** The URL of one node. */
   urlOf(node: Server): string {
+    return this.url.replace(/[^/@]*$/, this.#placeOf(node));
+  }
+
+  /** `host:port`, as URLs have it. */
+  #placeOf(node: Server): string {
     const { host, port } = this.addressOf(node);
-    return this.url.replace(/[^/@]*$/, `${host}:${port}`);
+    return `${host.includes(':') ? `[${host}]` : host}:${port}`;
   }
 
   /** Where clients reach a node: it, or its proxy. */
@@ -129,7 +145,7 @@ export class Cluster {
 
   /** A plain client of the whole cluster, to look at it without delayq. */
   get admin(): Client {
-    const { password, tls } = this.#options;
+    const { password } = this.#options;
     this.#admin ??= new Client(
       this.nodes.map((node) => this.addressOf(node)),
       {
@@ -137,7 +153,7 @@ export class Cluster {
         redisOptions: {
           protocol: 2,
           ...(password === undefined ? {} : { password }),
-          ...(tls ? { tls: { rejectUnauthorized: false } } : {}),
+          ...(this.#hasTls ? { tls: { rejectUnauthorized: false } } : {}),
         },
       },
     ).on('error', () => {});
@@ -257,19 +273,21 @@ interface Made {
 }
 
 async function startNode(n: number, options: ClusterOptions): Promise<Made> {
-  const { nodeTimeoutMs = 2_000, args = [], password, tls, proxied = false, places = [] } = options;
+  const { nodeTimeoutMs = 2_000, args = [], password, proxied = false, places = [] } = options;
+  const { tls = options.tls, ...place } = places[n % Math.max(1, places.length)] ?? {};
   const port = await freeNodePort();
   const proxy = proxied ? await FaultyProxy.start(port) : undefined;
   const node = await Server.start({
     port,
     password,
-    ...places[n % Math.max(1, places.length)],
+    ...place,
     args: [
       ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(nodeTimeoutMs)],
       ...['--repl-diskless-sync-delay', '0'],
       ...(tls ? ['--port', '0', '--tls-port', String(port), '--tls-cluster', 'yes', '--tls-replication', 'yes'] : []),
       ...(tls ? ['--tls-cert-file', tls.cert, '--tls-key-file', tls.key, '--tls-ca-cert-file', tls.ca] : []),
       ...(tls ? ['--tls-auth-clients', 'optional'] : []),
+      ...(place.host === undefined ? [] : ['--cluster-announce-ip', place.host]),
       ...(proxy ? ['--cluster-announce-port', String(proxy.port)] : []),
       ...args,
     ],
