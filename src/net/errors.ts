@@ -141,5 +141,8 @@ export function wordOf(error: unknown): string {
   return isReply ? (/^[A-Z]+\b/.exec(error.why ?? '')?.[0] ?? '') : '';
 }
 
+/** The first words of replies of a server that may have been replaced: it follows another, or its replicas do. */
+export const REPLACED: ReadonlySet<string> = new Set(['READONLY', 'NOREPLICAS']);
+
 /** The first words of replies that say that another server may execute the call. */
-export const ELSEWHERE: ReadonlySet<string> = new Set(['READONLY', 'MOVED', 'ASK', 'TRYAGAIN', 'CLUSTERDOWN']);
+export const ELSEWHERE: ReadonlySet<string> = new Set([...REPLACED, 'MOVED', 'ASK', 'TRYAGAIN', 'CLUSTERDOWN']);

@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
-import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, type SettingNames, wordOf } from '../net/errors.js';
+import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, REPLACED, type SettingNames, wordOf } from '../net/errors.js';
 import { type Hooks, RedisNode } from '../net/node.js';
 import type { Heard } from '../net/subscription.js';
 import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
@@ -12,6 +12,9 @@ export type { Arg, Caller, Reply } from '../net/call.js';
 
 /** After this time, a process finds out whether its server is a node of a cluster: before others are needed, ms. */
 const LOOK_MS = 1_000;
+
+/** How often a primary without enough replicas is left for the one that may have replaced it, ms. */
+const LEAVE_MS = 1_000;
 
 /**
  * A connection to Redis: to one server, to the primary that Sentinels name, or to all nodes of a Redis Cluster. It
@@ -27,6 +30,8 @@ export class Connection implements Caller {
   #sentinels: Sentinels | undefined;
   /** How often the servers of a list were tried. */
   #turn = 0;
+  /** When a primary without enough replicas was left last (monotonic, ms). */
+  #left = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -116,9 +121,18 @@ export class Connection implements Caller {
 
   /** Sends a call again that the one server has refused, or throws its error. */
   async #elsewhere({ error, command, args, by }: Refused): Promise<Reply> {
-    if (this.#cluster || wordOf(error) !== 'READONLY') {
+    if (this.#cluster || !REPLACED.has(wordOf(error))) {
       const cluster = await this.#asCluster();
       return cluster.resend(this.#one, { error, command, args, by });
+    }
+    if (wordOf(error) === 'NOREPLICAS') {
+      // For some seconds a primary that was replaced still takes itself for one. But others only wait for replicas.
+      if (!this.#leaves()) throw error;
+      await this.#one.drop({ gently: true });
+      return this.#one.callBy(by, command, args).catch((again: DelayqError) => {
+        if (!ELSEWHERE.has(wordOf(again))) throw again;
+        return this.#elsewhere({ error: again, command, args, by });
+      });
     }
     let failure = error;
     // The server was demoted: behind its address, or in the list, may be another by now.
@@ -135,6 +149,15 @@ export class Connection implements Caller {
     // The next call resolves anew, too.
     void this.#one.drop({ gently: true });
     throw failure;
+  }
+
+  /** Whether to leave a primary without enough replicas now. Not in a list: its next server may be any other. */
+  #leaves(): boolean {
+    const now = performance.now();
+    const { several } = this.#address;
+    if ((several && several.kind !== 'sentinel') || now - this.#left < LEAVE_MS) return false;
+    this.#left = now;
+    return true;
   }
 
   /**
@@ -167,12 +190,12 @@ export class Connection implements Caller {
     } catch (error) {
       const word = wordOf(error);
       // Only nodes of a cluster reply with the others.
-      if (ELSEWHERE.has(word) && word !== 'READONLY') return (await this.#asCluster()).pinned(key, act);
+      if (ELSEWHERE.has(word) && !REPLACED.has(word)) return (await this.#asCluster()).pinned(key, act);
       if (!isDelayqError(error, 'temporary', 'config')) throw error;
       // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
       const cluster = await this.#look().catch(() => undefined);
       if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
-      if (word !== 'READONLY') throw error;
+      if (!REPLACED.has(word) || (word === 'NOREPLICAS' && !this.#leaves())) throw error;
       await this.#one.drop({ gently: true });
       return act(await this.#one.pin());
     }

@@ -162,6 +162,31 @@ describe('Redis that is down', () => {
   });
 });
 
+describe('a fixed address that leads to another server by now, while the connection to the old one is open', () => {
+  it.each([
+    ['follows it', 'READONLY', ['REPLICAOF', '127.0.0.1', '1']],
+    ['has lost its replicas to it', 'NOREPLICAS', ['CONFIG', 'SET', 'min-replicas-to-write', '1']],
+  ])('is connected to again as soon as the old one %s', async (_, word, [command = '', ...args]) => {
+    const [old, next] = [await during(Server.start({ tcp: true })), await during(Server.start({ tcp: true }))];
+    const proxy = await during(FaultyProxy.start(old.port));
+    const name = freshName();
+    const redis = new Connection(proxy.url);
+    afterwards(() => redis.close());
+    const queue = new Queue(redis, name);
+    const running = begin(['drain', '--watch', name], { env: { DELAYQ_REDIS_URL: proxy.url } });
+    await queue.enqueue({ payload: 'before' });
+    await until(() => running.stdout.includes('before'));
+    proxy.retarget(next.port, { keep: true });
+    await old.admin.call(command, ...args);
+    await expect(old.admin.set('key', 'value')).rejects.toThrow(word);
+    await queue.enqueue({ payload: 'single' });
+    await queue.enqueue([{ payload: 'bulk' }]);
+    await until(() => ['single', 'bulk'].every((text) => running.stdout.includes(text)));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+  });
+});
+
 it.each([
   ['to stdout', '', '| cat'],
   ['with a handler', '--grace 1s', "-- sh -c 'echo begun; sleep 2'"],

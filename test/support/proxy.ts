@@ -103,10 +103,10 @@ export class FaultyProxy {
     return links.length;
   }
 
-  /** Sends new connections to another target, and closes the open ones. */
-  retarget(target: Target): void {
+  /** Sends new connections to another target, and closes the open ones unless they are to be kept. */
+  retarget(target: Target, { keep = false }: { keep?: boolean } = {}): void {
     this.#targets = [target];
-    this.strike('refuse');
+    if (!keep) this.strike('refuse');
   }
 
   async stop(): Promise<void> {
