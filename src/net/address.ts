@@ -64,7 +64,8 @@ export function addressAt({ options, tls }: Address, { host, port }: Place): Add
   return { options: { ...options, host, port, path: undefined }, tls, shown };
 }
 
-const placeText = ({ host, port }: Place) => `${host.includes(':') ? `[${host}]` : host}:${port}`;
+/** `host:port`, as URLs have it. */
+export const placeText = ({ host, port }: Place) => `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** Reads a URL or options. Throws `usage` if they are invalid, without repeating a value that may be a secret. */
 export function addressOf(given: string | ConnectOptions, names: SettingNames): Address {

@@ -139,7 +139,10 @@ export class Sentinels {
       `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`,
       {
         why: why ?? 'it does not monitor one of this name',
-        next: `correct the name after the / of the URL, with ${this.#names.url}`,
+        next:
+          others?.length === 0
+            ? 'let it watch the primary (SENTINEL MONITOR), or name the Sentinels that do'
+            : `correct the name after the / of the URL, with ${this.#names.url}`,
       },
     );
   }

@@ -2,6 +2,7 @@ import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js
 import { isDelayqError } from '../model/errors.js';
 import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
+import { placeText } from '../net/address.js';
 import type { Caller, Reply } from '../redis/connection.js';
 import type { Info } from './info.js';
 
@@ -59,9 +60,11 @@ export function sentinelFindings(name: string, sayings: readonly Saying[]): Find
   const silent = sayings.flatMap(({ address, trouble, isRefused }) => {
     if (trouble === undefined) return [];
     if (isRefused) return [unknown('sentinel', `what the Sentinel at ${address} knows: ${trouble}`)];
+    const [fault, cure] = /no such master/i.test(trouble)
+      ? [`does not watch ${name}`, 'let it watch the primary (SENTINEL MONITOR)']
+      : [`cannot be asked: ${trouble}`, 'start it again'];
     const why = 'with one Sentinel less, a failover may not be decided';
-    const what = `the Sentinel at ${address} cannot be asked: ${trouble}`;
-    return [bad('warn', 'sentinel', what, why, 'start it again, or take it out of the URL')];
+    return [bad('warn', 'sentinel', `the Sentinel at ${address} ${fault}`, why, `${cure}, or take it out of the URL`)];
   });
   const telling = sayings.filter(({ trouble }) => trouble === undefined);
   const [first] = telling;
@@ -72,7 +75,7 @@ export function sentinelFindings(name: string, sayings: readonly Saying[]): Find
 function agreement(name: string, telling: readonly Saying[]): Finding[] {
   const views = new Map<string, Saying[]>();
   for (const saying of telling) {
-    const place = `${saying.primary.ip}:${saying.primary.port}`;
+    const place = placeText({ host: saying.primary.ip ?? '', port: Number(saying.primary.port) });
     views.set(place, [...(views.get(place) ?? []), saying]);
   }
   if (views.size > 1) {

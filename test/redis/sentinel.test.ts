@@ -135,6 +135,17 @@ describe('Sentinels', () => {
     expect(ended).toMatchObject({ code, stdout: '', stderr: expect.stringMatching(said) });
   });
 
+  it('that watch nothing, because they were restarted empty, are told with what to do', async () => {
+    const empty = await during(Server.start({ tcp: true, config: '', args: ['--sentinel'] }));
+    const env = { DELAYQ_REDIS_URL: `redis+sentinel://127.0.0.1:${empty.port}/delayq` };
+    expect(await delayq(['enqueue', 'q', '1'], { env })).toMatchObject({
+      code: 78,
+      stderr: expect.stringMatching(
+        /knows no primary called "delayq"\n {2}why: .*knows none\n {2}next: .*SENTINEL MONITOR/,
+      ),
+    });
+  });
+
   it('that are no Sentinels, or of which none answers, are told within 6 s', async () => {
     const server = await during(Server.start({ tcp: true }));
     const [one, two] = [await freePort(), await freePort()];

@@ -70,3 +70,21 @@ it('Sentinels that disagree are named with what they say', () => {
     what: 'the Sentinels disagree where orders is: 10.0.0.1:6379 (s1:26379); 10.0.0.1:6380 (s2:26379)',
   });
 });
+
+it('a Sentinel that does not know the primary, for example because it was restarted empty, is told apart from one that is down', () => {
+  const none = { primary: {}, replicas: [] };
+  const found = sentinelFindings('orders', [
+    { address: 's1:26379', ...none, trouble: 'ERR No such master with that name' },
+    { address: 's2:26379', ...none, trouble: 'nothing listens there (ECONNREFUSED)' },
+  ]);
+  expect(found.filter(({ level }) => level === 'warn').map(({ what, next }) => `${what}: ${next}`)).toEqual([
+    'the Sentinel at s1:26379 does not watch orders: let it watch the primary (SENTINEL MONITOR), or take it out of the URL',
+    'the Sentinel at s2:26379 cannot be asked: nothing listens there (ECONNREFUSED): start it again, or take it out of the URL',
+  ]);
+});
+
+it('an IPv6 address is shown in brackets', () => {
+  const primary = { ip: '::1', port: '6379', quorum: '1', 'num-other-sentinels': '2' };
+  const found = sentinelFindings('orders', [{ address: 's1:26379', primary, replicas: [] }]);
+  expect(found.find(({ check }) => check === 'primary')?.what).toBe('1 Sentinel asked: orders is [::1]:6379');
+});
