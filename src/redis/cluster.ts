@@ -32,6 +32,8 @@ interface Route {
   /** A node that could not be reached. */
   avoid?: RedisNode;
   attempts: number;
+  /** Why the last attempt failed that had its full time. */
+  failure?: unknown;
 }
 
 /** The nodes that serve a range of slots. */
@@ -105,10 +107,15 @@ export class Cluster {
   async #follow<T>(route: Route, attempt: (node: RedisNode) => Promise<T>): Promise<T> {
     for (;;) {
       const node = route.ask ?? this.#ownerOf(route);
+      const isShort = performance.now() + SLOW_MS > route.by;
       try {
         return await attempt(node);
       } catch (error) {
-        await this.#learn(error, node, route);
+        const { failure } = route;
+        if (!isShort) route.failure = error;
+        // Not "no connection in time", if there was hardly any.
+        const isCut = isShort && isDelayqError(error, 'unreachable') && isDelayqError(failure, 'unreachable');
+        await this.#learn(isCut ? failure : error, node, route);
       }
     }
   }

@@ -1,3 +1,4 @@
+import { createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
@@ -185,6 +186,23 @@ describe('a cluster whose nodes do not know their addresses: MOVED without a hos
     await master.run();
     await cluster.settled();
   });
+});
+
+it('a node that cannot be reached is told with the last reason that it gave, not with that of an attempt cut short', async () => {
+  const cluster = await during(Cluster.start());
+  const [one, two] = cluster.nodes as [Server, Server];
+  const name = await nameAt(cluster, two);
+  const { host, port } = two;
+  await two.end('SIGKILL');
+  const redis = new Connection(cluster.urlOf(one));
+  afterwards(() => redis.close());
+  const started = performance.now();
+  const call = new Queue(redis, name).enqueue({ payload: 1 }).catch((error) => error);
+  // For the last attempts of the call: connections are accepted, and nothing is said.
+  await until(() => performance.now() > started + 4_500);
+  const silent = createServer((socket) => afterwards(() => socket.destroy())).listen(port, host);
+  afterwards(() => silent.close());
+  expect(await call).toMatchObject({ code: 'unreachable', why: expect.stringContaining('nothing listens there') });
 });
 
 describe('a black hole before a node of a cluster', () => {
