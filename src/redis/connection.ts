@@ -1,4 +1,10 @@
-import { DelayqError, isDelayqError } from '../model/errors.js';
+      // Only nodes of a cluster reply with the others.
+      if (ELSEWHERE.has(word) && !REPLACED.has(word)) return (await this.#asCluster()).pinned(key, act);
+      if (!isDelayqError(error, 'temporary', 'config')) throw error;
+      // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
+      const cluster = await this.#look().catch(() => undefined);
+      if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
+      if (!REPLACED.has(word) || (word === 'NOREPLICAS' && !this.#mayLeave)) throw error;
 import { type Address, addressAt, addressOf } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
 import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, REPLACED, type SettingNames, wordOf } from '../net/errors.js';
@@ -16,6 +22,12 @@ const LOOK_MS = 1_000;
 /** How often a primary without enough replicas is left for the one that may have replaced it, ms. */
 const LEAVE_MS = 1_000;
 
+/** How long a call waits for replicas: after a failover they need a moment to follow the new primary, ms. */
+const REPLICAS_MS = 2_000;
+
+/** The pause before it is sent again, ms. */
+const AGAIN_MS = 50;
+
 /**
  * A connection to Redis: to one server, to the primary that Sentinels name, or to all nodes of a Redis Cluster. It
  * connects on the first call, and again on the next call after it was lost. It sends a call again only if it was
@@ -31,7 +43,8 @@ export class Connection implements Caller {
   /** How often the servers of a list were tried. */
   #turn = 0;
   /** When a primary without enough replicas was left last (monotonic, ms). */
-  #left = Number.NEGATIVE_INFINITY;
+  #leftAt = Number.NEGATIVE_INFINITY;
+  #left: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -125,15 +138,7 @@ export class Connection implements Caller {
       const cluster = await this.#asCluster();
       return cluster.resend(this.#one, { error, command, args, by });
     }
-    if (wordOf(error) === 'NOREPLICAS') {
-      // For some seconds a primary that was replaced still takes itself for one. But others only wait for replicas.
-      if (!this.#leaves()) throw error;
-      await this.#one.drop({ gently: true });
-      return this.#one.callBy(by, command, args).catch((again: DelayqError) => {
-        if (!ELSEWHERE.has(wordOf(again))) throw again;
-        return this.#elsewhere({ error: again, command, args, by });
-      });
-    }
+    if (wordOf(error) === 'NOREPLICAS') return this.#forReplicas({ error, command, args, by });
     let failure = error;
     // The server was demoted: behind its address, or in the list, may be another by now.
     for (const _ of this.#address.several?.places ?? [0]) {
@@ -151,13 +156,41 @@ export class Connection implements Caller {
     throw failure;
   }
 
-  /** Whether to leave a primary without enough replicas now. Not in a list: its next server may be any other. */
-  #leaves(): boolean {
-    const now = performance.now();
+  /** Sends a call again that a primary without enough replicas has refused, for a while. */
+  async #forReplicas({ error, command, args, by }: Refused): Promise<Reply> {
+    const until = Math.min(by, performance.now() + REPLICAS_MS);
+    for (let failure = error; ; ) {
+      if (!this.#mayLeave || performance.now() + AGAIN_MS > until) throw failure;
+      await this.#leave();
+      try {
+        return await this.#one.callBy(by, command, args);
+      } catch (again) {
+        const word = wordOf(again);
+        failure = again as DelayqError;
+        if (!ELSEWHERE.has(word)) throw failure;
+        if (word !== 'NOREPLICAS') return this.#elsewhere({ error: failure, command, args, by });
+      }
+      await sleep(AGAIN_MS);
+    }
+  }
+
+  /** A list may not be left: its next server may be any other. */
+  get #mayLeave(): boolean {
     const { several } = this.#address;
-    if ((several && several.kind !== 'sentinel') || now - this.#left < LEAVE_MS) return false;
-    this.#left = now;
-    return true;
+    return !several || several.kind === 'sentinel';
+  }
+
+  /**
+   * Drops the connection to a primary without enough replicas, but not often. For some seconds a primary that was replaced
+   * still takes itself for one; others only wait for their replicas.
+   */
+  #leave(): Promise<void> {
+    const now = performance.now();
+    if (now - this.#leftAt >= LEAVE_MS) {
+      this.#leftAt = now;
+      this.#left = this.#one.drop({ gently: true });
+    }
+    return this.#left;
   }
 
   /**
@@ -189,6 +222,11 @@ export class Connection implements Caller {
       return await act(await this.#one.pin());
     } catch (error) {
       const word = wordOf(error);
+<<<<<<< HEAD
+=======
+      if (!ELSEWHERE.has(word)) throw error;
+      if (word === 'NOREPLICAS' && !this.#mayLeave) throw error;
+>>>>>>> 677eeb1 (Wait a moment for the replicas of a primary, as after a failover)
       // Only nodes of a cluster reply with the others.
       if (ELSEWHERE.has(word) && !REPLACED.has(word)) return (await this.#asCluster()).pinned(key, act);
       if (!isDelayqError(error, 'temporary', 'config')) throw error;

@@ -162,6 +162,28 @@ describe('Redis that is down', () => {
   });
 });
 
+it('a primary that waits for its replicas, as after a failover, is waited for', async () => {
+  const primary = await server({ tcp: true });
+  const redis = new Connection(primary.tcpUrl);
+  afterwards(() => redis.close());
+  const queue = new Queue(redis, freshName());
+  await queue.enqueue({ payload: 1 });
+  await primary.admin.config('SET', 'min-replicas-to-write', '1');
+  const calls = [1, 2, 3].map((n) => queue.enqueue([{ payload: n }]));
+  const drained = queue.drain();
+  await until(async () => /errorstat_NOREPLICAS:count=[4-9]/.test(await primary.admin.info('errorstats')));
+  await primary.admin.config('SET', 'min-replicas-to-write', '0');
+  await Promise.all(calls);
+  expect((await drained).jobs.length).toBeGreaterThan(0);
+  await primary.admin.config('SET', 'min-replicas-to-write', '1');
+  const started = performance.now();
+  await expect(queue.enqueue({ payload: 1 })).rejects.toMatchObject({
+    code: 'temporary',
+    why: expect.stringMatching(/^NOREPLICAS/),
+  });
+  expect(performance.now() - started).toBeLessThan(5_000);
+});
+
 describe('a fixed address that leads to another server by now, while the connection to the old one is open', () => {
   it.each([
     ['follows it', 'READONLY', ['REPLICAOF', '127.0.0.1', '1']],
