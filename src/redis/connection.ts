@@ -147,8 +147,10 @@ export class Connection implements Caller {
       try {
         return await this.#one.callBy(by, command, args);
       } catch (again) {
-        if (wordOf(again) !== 'READONLY') throw again;
+        const word = wordOf(again);
         failure = again as DelayqError;
+        if (!ELSEWHERE.has(word)) throw failure;
+        if (word !== 'READONLY') return this.#elsewhere({ error: failure, command, args, by });
       }
     }
     // The next call resolves anew, too.
@@ -160,7 +162,7 @@ export class Connection implements Caller {
   async #forReplicas({ error, command, args, by }: Refused): Promise<Reply> {
     const until = Math.min(by, performance.now() + REPLICAS_MS);
     for (let failure = error; ; ) {
-      if (!this.#mayLeave || performance.now() + AGAIN_MS > until) throw failure;
+      if (this.#closed || !this.#mayLeave || performance.now() + AGAIN_MS > until) throw failure;
       await this.#leave();
       try {
         return await this.#one.callBy(by, command, args);
