@@ -1,10 +1,5 @@
-      // Only nodes of a cluster reply with the others.
-      if (ELSEWHERE.has(word) && !REPLACED.has(word)) return (await this.#asCluster()).pinned(key, act);
-      if (!isDelayqError(error, 'temporary', 'config')) throw error;
-      // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
-      const cluster = await this.#look().catch(() => undefined);
-      if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
-      if (!REPLACED.has(word) || (word === 'NOREPLICAS' && !this.#mayLeave)) throw error;
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
 import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, REPLACED, type SettingNames, wordOf } from '../net/errors.js';
@@ -224,18 +219,13 @@ export class Connection implements Caller {
       return await act(await this.#one.pin());
     } catch (error) {
       const word = wordOf(error);
-<<<<<<< HEAD
-=======
-      if (!ELSEWHERE.has(word)) throw error;
-      if (word === 'NOREPLICAS' && !this.#mayLeave) throw error;
->>>>>>> 677eeb1 (Wait a moment for the replicas of a primary, as after a failover)
       // Only nodes of a cluster reply with the others.
       if (ELSEWHERE.has(word) && !REPLACED.has(word)) return (await this.#asCluster()).pinned(key, act);
       if (!isDelayqError(error, 'temporary', 'config')) throw error;
       // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
       const cluster = await this.#look().catch(() => undefined);
       if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
-      if (!REPLACED.has(word) || (word === 'NOREPLICAS' && !this.#leaves())) throw error;
+      if (!REPLACED.has(word) || (word === 'NOREPLICAS' && !this.#mayLeave)) throw error;
       await this.#one.drop({ gently: true });
       return act(await this.#one.pin());
     }

@@ -9,7 +9,7 @@ import { Cluster } from '../support/cluster.js';
 import { Load } from '../support/load.js';
 import { freshName, key } from '../support/redis.js';
 import type { Server } from '../support/server.js';
-import { namesOfAll } from '../support/slots.js';
+import { nameAt, namesOfAll } from '../support/slots.js';
 import { until } from '../support/until.js';
 
 const NODE_TIMEOUT_MS = 2_000;
