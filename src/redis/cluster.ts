@@ -137,7 +137,8 @@ export class Cluster {
     } else if (!LATER.has(word) && !isUnreachable) throw error;
     const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
     if (this.#closed || performance.now() + pause + LEAST_MS > route.by) throw error;
-    if (isUnreachable || word === 'READONLY') {
+    // CLUSTERDOWN: perhaps only for this node, which has left the cluster or has come back empty.
+    if (isUnreachable || word === 'READONLY' || word === 'CLUSTERDOWN') {
       route.avoid = node;
       await this.#readMap(node);
     }
@@ -204,6 +205,7 @@ export class Cluster {
       const by = performance.now() + DEADLINE_MS;
       const late = sleep(SLOW_MS, undefined, { ref: false }).then(() => Promise.reject(new Error('late')));
       const reply = await Promise.race([node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS }), late]);
+      if ((reply as Reply[]).length === 0) throw new Error('it knows of no slots');
       if (!isOver) this.take(reply as Reply[][], node);
       isOver = true;
     };
@@ -231,10 +233,11 @@ export class Cluster {
     }
   }
 
-  /** The nodes that own slots, after a look at the map. */
+  /** The nodes that own slots, after a look at the map; or any node, if none knows of slots. */
   async owners(): Promise<RedisNode[]> {
     await this.#readMap();
-    return [...new Set(this.#map.map(({ node }) => node))];
+    const owners = new Set(this.#map.map(({ node }) => node));
+    return owners.size > 0 ? [...owners] : this.#byHealth().slice(0, 1);
   }
 
   /** The owner of the slot of `key`, after a look at the map if it is not known. */

@@ -114,9 +114,14 @@ export class Connection implements Caller {
     }, LOOK_MS).unref();
   }
 
-  /** From now on calls go to the nodes of this map; it is empty if this node is in no cluster yet. */
+  /**
+   * From now on calls go to the nodes of this map. It is empty if this node is in no cluster, or has left it: then others
+   * of a list may know more.
+   */
   async #join(map: Reply[]): Promise<void> {
-    if (map.length > 0) (await this.#asCluster()).take(map as Reply[][], this.#one);
+    if (map.length === 0 && !this.#address.several) return;
+    const cluster = await this.#asCluster();
+    if (map.length > 0) cluster.take(map as Reply[][], this.#one);
   }
 
   async #asCluster(): Promise<Cluster> {

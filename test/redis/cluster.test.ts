@@ -8,7 +8,7 @@ import { begin, delayq } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
 import { Load } from '../support/load.js';
 import { freshName, key } from '../support/redis.js';
-import type { Server } from '../support/server.js';
+import { Server } from '../support/server.js';
 import { nameAt, namesOfAll } from '../support/slots.js';
 import { until } from '../support/until.js';
 
@@ -38,6 +38,35 @@ describe('a cluster of three masters', () => {
         expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '{"n":1}\n', stderr: '' });
       }
     }
+  });
+
+  it('is used by a URL whose first node has left it, or came back empty, and knows of no slots', async () => {
+    const stray = await during(
+      Server.start({ tcp: true, args: ['--cluster-enabled', 'yes', '--cluster-require-full-coverage', 'no'] }),
+    );
+    const [name = ''] = await namesOfAll(cluster);
+    const first = cluster.urlOf(cluster.nodes[1] as Server).replace('redis://', `redis://${stray.host}:${stray.port},`);
+    for (const url of [first, first.replace('redis:', 'redis+cluster:')]) {
+      const env = { DELAYQ_REDIS_URL: url };
+      expect(await delayq(['enqueue', '-q', name, '1'], { env })).toMatchObject({ code: 0, stderr: '' });
+      expect(await delayq(['inspect', '--json', name], { env })).toMatchObject({ code: 0, stderr: '' });
+      expect(await delayq(['metrics'], { env })).toMatchObject({ code: 0, stderr: '' });
+      expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '1\n', stderr: '' });
+    }
+  });
+
+  it('goes on without a node that leaves it while it is used', async () => {
+    const name = await nameAt(cluster, cluster.nodes[0] as Server);
+    const slot = await cluster.slotOf(key(name, 'pending'));
+    const queue = new Queue(connect(cluster, cluster.url), name);
+    await queue.enqueue({ payload: 1 });
+    await queue.drain({ leaseMs: 0 });
+    const [from, to] = cluster.nodes as [Server, Server];
+    await cluster.migrate(slot, to, 3);
+    // What redis-cli --cluster del-node does to the node, for one slot: it serves it no more, and does not know who does.
+    await from.admin.call('CLUSTER', 'DELSLOTS', slot);
+    expect(await queue.enqueue({ payload: 2 })).toMatchObject({ outcome: 'created' });
+    await from.admin.call('CLUSTER', 'SETSLOT', slot, 'NODE', cluster.idOf(to));
   });
 
   it('drains queues of different nodes in one run, in their order', async () => {
