@@ -7,6 +7,7 @@ import { noneReached } from '../net/faults.js';
 import { RedisNode } from '../net/node.js';
 import { sentinelAt } from '../net/sentinels.js';
 import type { Subscription } from '../net/subscription.js';
+import type { Place } from '../net/url.js';
 
 /** How long to wait for further Sentinels after the first has answered, ms. */
 const GRACE_MS = 100;
@@ -15,9 +16,7 @@ const GRACE_MS = 100;
 const LISTEN_MS = 1_000;
 
 /** Where the primary is, as one Sentinel sees it. */
-interface Sighting {
-  readonly host: string;
-  readonly port: number;
+interface Sighting extends Place {
   /** Each failover has a higher one. */
   readonly epoch: number;
 }
@@ -36,6 +35,7 @@ export class Sentinels {
   readonly #subscriptions = new Map<RedisNode, Subscription>();
   #found: Address | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #closed = false;
 
   private constructor(address: Address, names: SettingNames, sentinels: readonly Address[], moved: () => void) {
     this.name = address.several?.sentinel?.name ?? '';
@@ -65,7 +65,7 @@ export class Sentinels {
     const { db } = options;
     const at = addressAt({ ...this.#address, options, tls }, found);
     this.#found = db ? { ...at, shown: `${at.shown}/${db}` } : at;
-    this.#timer ??= setInterval(() => this.#listen(), LISTEN_MS).unref();
+    if (!this.#closed) this.#timer ??= setInterval(() => this.#listen(), LISTEN_MS).unref();
     return this.#found;
   }
 
@@ -162,22 +162,27 @@ export class Sentinels {
     for (const node of this.nodes) {
       if (this.#subscriptions.get(node)?.alive) continue;
       const heard = (_: string, message: string) => {
-        if (message.startsWith(`${this.name} `)) this.#moved();
+        const [name, , , host = '', port] = message.split(' ');
+        if (name === this.name) this.#compare({ host, port: Number(port) });
       };
       const subscription = node.subscribe(['+switch-master'], heard);
       this.#subscriptions.set(node, subscription);
       // What happened before it was heard.
-      subscription.ready.then(() => this.#compare()).catch(() => {});
+      subscription.ready
+        .then(() => this.#ask())
+        .then((seen) => this.#compare(seen))
+        .catch(() => {});
     }
   }
 
-  async #compare(): Promise<void> {
-    const { host, port } = await this.#ask();
+  /** Each Sentinel tells of a failover: those after the first one of where the connection leads already. */
+  #compare({ host, port }: Place): void {
     const { options } = this.#found as Address;
     if (host !== options.host || port !== options.port) this.#moved();
   }
 
   close(): void {
+    this.#closed = true;
     clearInterval(this.#timer);
     for (const subscription of this.#subscriptions.values()) subscription.close();
     for (const node of this.nodes) node.close();
