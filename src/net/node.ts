@@ -117,7 +117,9 @@ export class RedisNode implements Caller {
     for (;;) {
       const servers = locate ? await locate() : [this.#at];
       const failures: DelayqError[] = [];
-      for (const [i, address] of servers.entries()) {
+      for (const [i, listed] of servers.entries()) {
+        // By now it may be a node of a cluster, which stays where it is.
+        const address = this.sharded ? this.#at : listed;
         const left = by - performance.now();
         if (i > 0 && left <= 0) break;
         try {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDelayqError } from '../model/errors.js';
+import { within } from '../model/time.js';
 import { type Address, addressAt } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
 import { DEADLINE_MS, type SettingNames, wordOf } from '../net/errors.js';
@@ -29,8 +30,6 @@ interface Route {
   readonly by: number;
   /** The next attempt goes to this node, after ASKING: ASK is about one attempt. */
   ask: RedisNode | undefined;
-  /** A node that could not be reached. */
-  avoid?: RedisNode;
   attempts: number;
   /** Why the last attempt failed that had its full time. */
   failure?: unknown;
@@ -106,7 +105,7 @@ export class Cluster {
 
   async #follow<T>(route: Route, attempt: (node: RedisNode) => Promise<T>): Promise<T> {
     for (;;) {
-      const node = route.ask ?? this.#ownerOf(route);
+      const node = route.ask ?? this.#ownerOf(route.slot);
       const isShort = performance.now() + SLOW_MS > route.by;
       try {
         return await attempt(node);
@@ -136,19 +135,16 @@ export class Cluster {
       if (route.attempts <= FREE_REDIRECTS) return;
     } else if (!LATER.has(word) && !isUnreachable) throw error;
     const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
-    if (this.#closed || performance.now() + pause + LEAST_MS > route.by) throw error;
-    // CLUSTERDOWN: perhaps only for this node, which has left the cluster or has come back empty.
-    if (isUnreachable || word === 'READONLY' || word === 'CLUSTERDOWN') {
-      route.avoid = node;
-      await this.#readMap(node);
-    }
+    const last = route.by - LEAST_MS;
+    if (this.#closed || performance.now() + pause > last) throw error;
+    if (isUnreachable || word === 'READONLY') await within(last - performance.now(), this.#readMap(node));
     await sleep(pause);
-    if (performance.now() + LEAST_MS > route.by) throw error;
+    if (performance.now() > last) throw error;
   }
 
   /** The owner of a slot, as far as is known. Whoever is asked instead will tell. */
-  #ownerOf({ slot, avoid }: Route): RedisNode {
-    return this.#knownOwner(slot) ?? (this.#byHealth(avoid)[0] as RedisNode);
+  #ownerOf(slot: number | undefined): RedisNode {
+    return this.#knownOwner(slot) ?? (this.#byHealth()[0] as RedisNode);
   }
 
   #knownOwner(slot: number | undefined): RedisNode | undefined {
@@ -198,20 +194,31 @@ export class Cluster {
 
   async #askForMap(doubted?: RedisNode): Promise<void> {
     let isOver = false;
-    const ask = async (node: RedisNode, n: number) => {
-      await sleep(n * STAGGER_MS);
-      if (isOver || this.#closed) throw new Error('not needed');
+    const ask = async (node: RedisNode) => {
       // With its whole time limit: at the end of it the connection is closed, with all calls on it.
       const by = performance.now() + DEADLINE_MS;
-      const late = sleep(SLOW_MS, undefined, { ref: false }).then(() => Promise.reject(new Error('late')));
-      const reply = await Promise.race([node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS }), late]);
+      const reply = await node.callBy(by, 'CLUSTER', ['SLOTS'], { patienceMs: SLOW_MS });
       if ((reply as Reply[]).length === 0) throw new Error('it knows of no slots');
       if (!isOver) this.take(reply as Reply[][], node);
       isOver = true;
     };
     const asked = this.#byHealth(doubted);
+    const answers: Promise<void>[] = [];
     // The node in doubt would tell its own view, if it answers at all.
-    await Promise.any(asked.filter((node) => node !== doubted || asked.length === 1).map(ask)).catch(() => {});
+    for (const node of asked.filter((one) => one !== doubted || asked.length === 1)) {
+      const answer = ask(node);
+      answers.push(answer);
+      await within(
+        STAGGER_MS,
+        answer.catch(() => {}),
+      );
+      if (isOver || this.#closed) return;
+    }
+    await within(
+      SLOW_MS,
+      Promise.any(answers).catch(() => {}),
+    );
+    isOver = true;
   }
 
   /** Takes over the map of the cluster, the reply of CLUSTER SLOTS of one node. */
@@ -249,7 +256,7 @@ export class Cluster {
 
   /** The owner of the slot of `key`, as far as is known. */
   ownerOf(key: string): RedisNode {
-    return this.#ownerOf({ slot: slotOfKey(key), by: 0, ask: undefined, attempts: 0 });
+    return this.#ownerOf(slotOfKey(key));
   }
 
   close(): void {

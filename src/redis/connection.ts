@@ -128,52 +128,49 @@ export class Connection implements Caller {
     if (!this.#cluster) {
       const { Cluster } = await import('./cluster.js');
       this.#cluster ??= new Cluster(this.#address, this.#names, this.#one, (call) => this.#elsewhere(call));
+      if (this.#closed) this.#cluster.close();
     }
     return this.#cluster;
   }
 
   /** Sends a call again that the one server has refused, or throws its error. */
   async #elsewhere({ error, command, args, by }: Refused): Promise<Reply> {
-    if (this.#cluster || !REPLACED.has(wordOf(error))) {
-      const cluster = await this.#asCluster();
-      return cluster.resend(this.#one, { error, command, args, by });
-    }
-    if (wordOf(error) === 'NOREPLICAS') return this.#forReplicas({ error, command, args, by });
-    let failure = error;
-    // The server was demoted: behind its address, or in the list, may be another by now.
-    for (const _ of this.#address.several?.places ?? [0]) {
-      // Other calls on this connection are being refused as well: they must not be reported as lost.
-      await this.#one.drop({ gently: true });
+    let refusal = error;
+    if (!this.#cluster && REPLACED.has(wordOf(error))) {
       try {
-        return await this.#one.callBy(by, command, args);
+        return await this.#anew(error, by, () => this.#one.callBy(by, command, args));
       } catch (again) {
         const word = wordOf(again);
-        failure = again as DelayqError;
-        if (!ELSEWHERE.has(word)) throw failure;
-        if (word !== 'READONLY') return this.#elsewhere({ error: failure, command, args, by });
+        if (!ELSEWHERE.has(word) || REPLACED.has(word)) throw again;
+        refusal = again as DelayqError;
       }
     }
-    // The next call resolves anew, too.
-    void this.#one.drop({ gently: true });
-    throw failure;
+    return (await this.#asCluster()).resend(this.#one, { error: refusal, command, args, by });
   }
 
-  /** Sends a call again that a primary without enough replicas has refused, for a while. */
-  async #forReplicas({ error, command, args, by }: Refused): Promise<Reply> {
+  /**
+   * Makes other attempts, until `by`, after the one server has refused with READONLY or NOREPLICAS. It was demoted, and
+   * at its address, or in the list, may be another by now; or its replicas need a moment to follow it.
+   */
+  async #anew<T>(refusal: unknown, by: number, attempt: () => Promise<T>): Promise<T> {
     const until = Math.min(by, performance.now() + REPLICAS_MS);
-    for (let failure = error; ; ) {
-      if (this.#closed || !this.#mayLeave || performance.now() + AGAIN_MS > until) throw failure;
-      await this.#leave();
+    let others = this.#address.several?.places.length ?? 1;
+    let failure = refusal;
+    for (let n = 0; !this.#closed; n++) {
+      const word = wordOf(failure);
+      // Other calls on this connection are being refused as well: they must not be reported as lost.
+      if (word === 'READONLY' && others-- > 0) await this.#one.drop({ gently: true });
+      else if (word === 'NOREPLICAS' && this.#mayLeave && performance.now() + AGAIN_MS <= until) {
+        if (n > 0) await sleep(AGAIN_MS);
+        await this.#leave();
+      } else break;
       try {
-        return await this.#one.callBy(by, command, args);
+        return await attempt();
       } catch (again) {
-        const word = wordOf(again);
-        failure = again as DelayqError;
-        if (!ELSEWHERE.has(word)) throw failure;
-        if (word !== 'NOREPLICAS') return this.#elsewhere({ error: failure, command, args, by });
+        failure = again;
       }
-      await sleep(AGAIN_MS);
     }
+    throw failure;
   }
 
   /** A list may not be left: its next server may be any other. */
@@ -220,8 +217,9 @@ export class Connection implements Caller {
    */
   async pinned<T>(key: string, act: (caller: Caller) => Promise<T>): Promise<T> {
     if (this.#cluster) return this.#cluster.pinned(key, act);
+    const attempt = async () => act(await this.#one.pin());
     try {
-      return await act(await this.#one.pin());
+      return await attempt();
     } catch (error) {
       const word = wordOf(error);
       // Only nodes of a cluster reply with the others.
@@ -230,9 +228,7 @@ export class Connection implements Caller {
       // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
       const cluster = await this.#look().catch(() => undefined);
       if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
-      if (!REPLACED.has(word) || (word === 'NOREPLICAS' && !this.#mayLeave)) throw error;
-      await this.#one.drop({ gently: true });
-      return act(await this.#one.pin());
+      return this.#anew(error, performance.now() + DEADLINE_MS, attempt);
     }
   }
 
