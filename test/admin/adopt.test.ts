@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdoptedSlice, Connection, Queue, Transfer } from '../../src/index.js';
+import { DelayqError } from '../../src/model/errors.js';
+import { shaOf } from '../../src/redis/script.js';
 import { Cluster } from '../support/cluster.js';
 import { freshName, key } from '../support/redis.js';
 
@@ -28,6 +30,34 @@ class Killed extends Connection {
   override call(...args: Parameters<Connection['call']>) {
     this.calls += 1;
     return this.calls > this.#at ? Promise.reject(new Error('killed')) : super.call(...args);
+  }
+}
+
+/** A connection before whose call of this number something happens elsewhere. */
+class Interrupted extends Connection {
+  calls = 0;
+  readonly #at: number;
+  readonly #act: () => Promise<unknown>;
+
+  constructor(url: string, at: number, act: () => Promise<unknown>) {
+    super(url);
+    this.#at = at;
+    this.#act = act;
+  }
+
+  override async call(...args: Parameters<Connection['call']>) {
+    this.calls += 1;
+    if (this.calls === this.#at) await this.#act();
+    return super.call(...args);
+  }
+}
+
+/** A connection on which no job can be put into a queue, as on a server that is full. */
+class Full extends Connection {
+  override call(...args: Parameters<Connection['call']>) {
+    const shas = [false, true].map((sharded) => shaOf('transfer/restore', sharded));
+    const isRestore = args[0] === 'EVALSHA' && shas.includes(String(args[1]));
+    return isRestore ? Promise.reject(new DelayqError('temporary', 'full', { next: 'wait' })) : super.call(...args);
   }
 }
 
@@ -158,6 +188,41 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
         expect(['', 'a "old"'], told).toContain(after.join());
         expect(after.length === 1 || had === 1, told).toBe(true);
       } else expect(after, told).toEqual(wanted);
+    }
+  });
+
+  it('does so if its producer enqueues a job anew before any of its calls', async () => {
+    for (let at = 1, over = false; !over; at++) {
+      const all = await apart();
+      await put(all, 'a', 1_700_000_000_000, '"old"');
+      const interrupted = new Interrupted(cluster.url, at, () => put(all, 'a', 1_700_000_000_001, '"new"'));
+      await adopt(all, interrupted);
+      over = interrupted.calls < at;
+      interrupted.close();
+      const first = await drained(all);
+      await adopt(all, redis);
+      const seen = [...first, ...(await drained(all))];
+      const wanted = over ? ['a "old"'] : ['a "new"'];
+      // What was copied by then is another job.
+      expect([wanted, ['a "old"', ...wanted]], `before call ${at}`).toContainEqual(seen);
+      expect(await there(all)).toEqual([]);
+    }
+  });
+
+  it('puts no job back that a run may have copied which was killed', async () => {
+    for (let at = 0, over = false; !over; at++) {
+      const all = await apart();
+      await put(all, 'a', 1_700_000_000_000, '"old"');
+      const [dying, full] = [new Killed(cluster.url, at), new Full(cluster.url)];
+      over = await adopt(all, dying).then(
+        () => true,
+        () => false,
+      );
+      const before = await drained(all);
+      await adopt(all, full).catch((error: DelayqError) => expect(error.code).toBe('temporary'));
+      for (const each of [dying, full]) each.close();
+      await adopt(all, redis);
+      expect([...before, ...(await drained(all))], `killed before call ${at + 1}`).toEqual(['a "old"']);
     }
   });
 
