@@ -122,6 +122,25 @@ describe('a queue whose server does not answer', () => {
     leases.close();
   });
 
+  it('leaves what it brings to the consumer once that has it', async () => {
+    const { server, queue } = await far();
+    const near = freshQueue();
+    for (const one of [queue, near]) await one.enqueue({ payload: one.name });
+    server.signal('SIGSTOP');
+    const leases = new Leases();
+    const loop = poll([queue, near], { watch: true, leases });
+    expect(payloadsOf((await loop.next()).value as Taken)).toEqual([near.name]);
+    const next = loop.next();
+    server.signal('SIGCONT');
+    expect(payloadsOf((await next).value as Taken)).toEqual(['far']);
+    const had = performance.now();
+    // Later than jobs are given back that nobody has taken.
+    await until(() => performance.now() > had + 1_300);
+    expect(await queue.counts()).toMatchObject({ active: 1, pending: 0 });
+    await loop.return(undefined);
+    leases.close();
+  });
+
   it('gives back what it brings after the consumer has gone', async () => {
     const { server, queue } = await far();
     const near = freshQueue();
