@@ -186,7 +186,7 @@ function slotSize({ loads, movesWhole, timeoutMs = NODE_TIMEOUT_MS }: Known): Fi
   return [bad('warn', 'slot-size', what, why, next)];
 }
 
-/** Fewer jobs than this can share a slot, ms. */
+/** Queues with fewer jobs than this can share a slot. */
 const LARGE_QUEUE = 10_000;
 
 function sharedSlots({ loads }: Known): Finding[] {

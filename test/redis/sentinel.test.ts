@@ -209,7 +209,9 @@ describe('what Sentinels say', () => {
     const [one, two] = [await sentinel(old, 1), await sentinel(old, 1)];
     const redis = through(one, two);
     await redis.call('PING');
-    await until(() => one.heard('subscribe') + two.heard('subscribe') === 2);
+    // Asked before the connection, and after each of the two could be heard.
+    await until(() => Math.min(one.heard('SENTINEL MASTER'), two.heard('SENTINEL MASTER')) === 3);
+    await redis.call('PING');
     for (const { view } of [one, two]) Object.assign(view, { primary, epoch: 2 });
     const message = `delayq 127.0.0.1 ${old.port} 127.0.0.1 ${primary.port}`;
     one.say(['message', '+switch-master', message]);
@@ -218,6 +220,15 @@ describe('what Sentinels say', () => {
     two.say(['message', '+switch-master', message]);
     while (primary.heard('PING') < 100) await redis.call('PING');
     expect(primary.connections).toBe(1);
+  });
+
+  it('is asked again once they can be heard: there may have been a failover before', async () => {
+    const [old, primary] = [await server(), await server()];
+    const one = await sentinel(old, 1);
+    const redis = through(one);
+    await redis.call('PING');
+    Object.assign(one.view, { primary, epoch: 2 });
+    await until(async () => (await redis.call('PING').catch(() => {})) && primary.heard('PING') > 0);
   });
 
   it('of a primary that stays a replica is told in time', async () => {
