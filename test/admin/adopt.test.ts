@@ -209,6 +209,24 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
     }
   });
 
+  it('leaves a job there if the queue gets another one of its id before any of its calls', async () => {
+    for (let at = 1, over = false; !over; at++) {
+      const all = await apart();
+      await put(all, 'a', 1_700_000_000_000, '"old"');
+      const interrupted = new Interrupted(cluster.url, at, () => all.queue.enqueue({ id: 'a', payload: 'other' }));
+      await adopt(all, interrupted);
+      over = interrupted.calls < at;
+      interrupted.close();
+      const first = await drained(all);
+      await adopt(all, redis);
+      const seen = [...first, ...(await drained(all))];
+      expect(
+        seen.filter((one) => one === 'a "old"'),
+        `before call ${at}: ${seen}`,
+      ).toHaveLength(1);
+    }
+  });
+
   it('puts no job back that a run may have copied which was killed', async () => {
     for (let at = 0, over = false; !over; at++) {
       const all = await apart();
