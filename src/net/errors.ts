@@ -146,3 +146,6 @@ export const REPLACED: ReadonlySet<string> = new Set(['READONLY', 'NOREPLICAS'])
 
 /** The first words of replies that say that another server may execute the call. */
 export const ELSEWHERE: ReadonlySet<string> = new Set([...REPLACED, 'MOVED', 'ASK', 'TRYAGAIN', 'CLUSTERDOWN']);
+
+/** How long a call waits for replicas: after a failover they need a moment to follow the new primary, ms. */
+export const REPLICAS_MS = 2_000;

@@ -5,7 +5,7 @@ import type { Arg, Caller, Refused, Reply } from './call.js';
 import { makeClient, newCall, type Redis } from './client.js';
 import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
-import { InFlight, SLOW_MS } from './in-flight.js';
+import { InFlight } from './in-flight.js';
 import { Link } from './link.js';
 import { type Heard, Subscription } from './subscription.js';
 
@@ -233,10 +233,10 @@ export class RedisNode implements Caller {
     return this.#ready();
   }
 
-  /** Closes the connection. What has no reply then fails with `unknown`; `gently` waits a second for replies. */
-  async drop({ gently = false } = {}): Promise<void> {
+  /** Closes the connection. What has no reply after `graceMs` fails with `unknown`. */
+  async drop(graceMs = 0): Promise<void> {
     const stream = this.#client?.stream;
-    const by = performance.now() + (gently ? SLOW_MS : 0);
+    const by = performance.now() + graceMs;
     while (this.#inFlight.size > 0 && performance.now() < by) await this.#inFlight.settled(by - performance.now());
     // Meanwhile there may be a new one.
     if (this.#client && this.#client.stream === stream) await this.#drop(this.#client);

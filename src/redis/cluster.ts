@@ -3,7 +3,7 @@ import { isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
 import { type Address, addressAt } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
-import { DEADLINE_MS, type SettingNames, wordOf } from '../net/errors.js';
+import { DEADLINE_MS, REPLICAS_MS, type SettingNames, wordOf } from '../net/errors.js';
 import { SLOW_MS } from '../net/in-flight.js';
 import { type Hooks, RedisNode } from '../net/node.js';
 import type { Place } from '../net/url.js';
@@ -18,11 +18,14 @@ const FREE_REDIRECTS = 2;
 /** With less time than this for its reply, a call is not sent again: at its end the connection would be closed, ms. */
 const LEAST_MS = 250;
 
+/** How long a node that was replaced may take to answer what it holds, ms. */
+const REPLACED_MS = 300;
+
 /** How long a node may take to show its map of the cluster before another one is asked as well, ms. */
 const STAGGER_MS = 200;
 
 /** Words of replies to calls that were not executed, and may be after a pause. */
-const LATER = new Set(['TRYAGAIN', 'CLUSTERDOWN', 'LOADING', 'MASTERDOWN', 'READONLY']);
+const LATER = new Set(['TRYAGAIN', 'CLUSTERDOWN', 'LOADING', 'MASTERDOWN', 'READONLY', 'NOREPLICAS']);
 
 /** Where one call goes, while it is tried. */
 interface Route {
@@ -135,7 +138,7 @@ export class Cluster {
       if (route.attempts <= FREE_REDIRECTS) return;
     } else if (!LATER.has(word) && !isUnreachable) throw error;
     const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
-    const last = route.by - LEAST_MS;
+    const last = word === 'NOREPLICAS' ? route.by - DEADLINE_MS + REPLICAS_MS : route.by - LEAST_MS;
     if (this.#closed || performance.now() + pause > last) throw error;
     if (isUnreachable || word === 'READONLY') await within(last - performance.now(), this.#readMap(node));
     await sleep(pause);
@@ -173,13 +176,11 @@ export class Cluster {
   }
 
   #hooksOf(node: RedisNode): Pick<Hooks, 'refused' | 'slow'> {
-    let displaced = false;
     const slow = async () => {
       await this.#readMap(node);
-      const was = displaced;
-      displaced = this.#map.length > 0 && !this.#map.some((range) => range.node === node);
-      // Another node has taken its place. In a planned failover it then answers what waits; but not if it is frozen.
-      if (was && displaced) void node.drop();
+      const isReplaced = this.#map.length > 0 && !this.#map.some((range) => range.node === node);
+      // In a planned failover it now answers what it holds; but not if it is frozen.
+      if (isReplaced) void node.drop(REPLACED_MS);
     };
     return { ...this.#hooks, slow };
   }

@@ -2,7 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
 import type { Arg, Caller, Refused, Reply } from '../net/call.js';
-import { DEADLINE_MS, ELSEWHERE, LIBRARY_NAMES, REPLACED, type SettingNames, wordOf } from '../net/errors.js';
+import {
+  DEADLINE_MS,
+  ELSEWHERE,
+  LIBRARY_NAMES,
+  REPLACED,
+  REPLICAS_MS,
+  type SettingNames,
+  wordOf,
+} from '../net/errors.js';
+import { SLOW_MS } from '../net/in-flight.js';
 import { type Hooks, RedisNode } from '../net/node.js';
 import type { Heard } from '../net/subscription.js';
 import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
@@ -16,9 +25,6 @@ const LOOK_MS = 1_000;
 
 /** How often a primary without enough replicas is left for the one that may have replaced it, ms. */
 const LEAVE_MS = 1_000;
-
-/** How long a call waits for replicas: after a failover they need a moment to follow the new primary, ms. */
-const REPLICAS_MS = 2_000;
 
 /** The pause before it is sent again, ms. */
 const AGAIN_MS = 50;
@@ -159,7 +165,7 @@ export class Connection implements Caller {
     for (let n = 0; !this.#closed; n++) {
       const word = wordOf(failure);
       // Other calls on this connection are being refused as well: they must not be reported as lost.
-      if (word === 'READONLY' && others-- > 0) await this.#one.drop({ gently: true });
+      if (word === 'READONLY' && others-- > 0) await this.#one.drop(SLOW_MS);
       else if (word === 'NOREPLICAS' && this.#mayLeave && performance.now() + AGAIN_MS <= until) {
         if (n > 0) await sleep(AGAIN_MS);
         await this.#leave();
@@ -187,7 +193,7 @@ export class Connection implements Caller {
     const now = performance.now();
     if (now - this.#leftAt >= LEAVE_MS) {
       this.#leftAt = now;
-      this.#left = this.#one.drop({ gently: true });
+      this.#left = this.#one.drop(SLOW_MS);
     }
     return this.#left;
   }
