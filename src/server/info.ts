@@ -40,7 +40,7 @@ export function version(info: Info): Finding {
 /** Checks that the server accepts writes. */
 export function role(info: Info): Finding {
   if (info.role === undefined) return unknown('role', 'INFO shows no role');
-  if (info.role === 'master') return fine('role', 'this is a primary');
+  if (info.role === 'master') return fine('role', 'a primary: it accepts writes');
   const primary = `${info.master_host}:${info.master_port}`;
   const why = 'a replica does not accept writes: nothing can be enqueued or drained here';
   return bad('fail', 'role', `a replica of ${primary}`, why, `connect to the primary instead: redis://${primary}`);
