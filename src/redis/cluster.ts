@@ -140,7 +140,9 @@ export class Cluster {
     const pause = PAUSES_MS[Math.min(route.attempts, PAUSES_MS.length) - 1] as number;
     const last = word === 'NOREPLICAS' ? route.by - DEADLINE_MS + REPLICAS_MS : route.by - LEAST_MS;
     if (this.#closed || performance.now() + pause > last) throw error;
-    if (isUnreachable || word === 'READONLY') await within(last - performance.now(), this.#readMap(node));
+    // CLUSTERDOWN: perhaps only for this node, which has left the cluster or has come back empty.
+    const isLost = isUnreachable || word === 'READONLY' || word === 'CLUSTERDOWN';
+    if (isLost) await within(last - performance.now(), this.#readMap(node));
     await sleep(pause);
     if (performance.now() > last) throw error;
   }
