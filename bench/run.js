@@ -16,6 +16,7 @@ const TOPICS = {
   idle: 'what a waiting consumer costs',
   sparse: 'what a job costs that comes alone, one a second',
   scale: 'how long calls take with up to five million pending jobs',
+  recovery: 'what a user sees when servers of a cluster or behind Sentinels fail',
   memory: 'how much memory Redis needs per job',
   start: 'how long a start takes, against node, redis-cli and PHP',
   size: 'how much disk space npm install takes',
@@ -24,7 +25,7 @@ const TOPICS = {
 const HELP = `Usage: npm run bench -- [options] [topic…]
 
 Compares delayq with its peers on private servers on 127.0.0.1 and
-prints one table. Default: all topics, about 45 minutes; 7 with --quick.
+prints one table. Default: all topics, about 50 minutes; 10 with --quick.
 
 Topics:
 ${Object.entries(TOPICS)
