@@ -118,8 +118,7 @@ export class RedisNode implements Caller {
       const servers = locate ? await locate() : [this.#at];
       const failures: DelayqError[] = [];
       for (const [i, listed] of servers.entries()) {
-        // By now it may be a node of a cluster, which stays where it is.
-        const address = this.sharded ? this.#at : listed;
+        const address = this.sharded ? this.#at : listed; // A node of a cluster stays where it is.
         const left = by - performance.now();
         if (i > 0 && left <= 0) break;
         try {
@@ -291,9 +290,10 @@ export class RedisNode implements Caller {
     }
     // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
     const sent = !/isn't writeable/.test(error.message);
-    const late = /timed out/.test(error.message);
     this.#drop(client);
-    const why = late ? `no answer within ${DEADLINE_MS / 1000} s` : connectionFault(this.#trouble ?? error);
+    const why = /timed out/.test(error.message)
+      ? `no answer within ${DEADLINE_MS / 1000} s`
+      : connectionFault(this.#trouble ?? error);
     return this.#lost(sent ? 'unknown' : 'unreachable', why, error);
   }
 

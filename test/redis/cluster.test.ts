@@ -102,6 +102,23 @@ describe('a cluster of three masters', () => {
     expect(await running.ended).toMatchObject({ code: 0 });
   });
 
+  it('has a node that stalls for a moment: who asks for its map ends no call of others on it', async () => {
+    const [name = '', ...others] = await namesOfAll(cluster);
+    const redis = connect(cluster, cluster.url.replace('redis:', 'redis+cluster:'));
+    for (const each of [name, ...others]) await new Queue(redis, each).counts();
+    const nodes = await cluster.masters();
+    for (const node of nodes) node.signal('SIGSTOP');
+    const calls = [
+      redis.nodes(),
+      ...others.map((each) => new Queue(redis, each).counts()),
+      new Queue(redis, name).counts(),
+    ];
+    // Longer than the map is waited for.
+    await sleep(1_500);
+    for (const node of nodes) node.signal('SIGCONT');
+    await Promise.all(calls);
+  });
+
   it('keeps hints within the shard: SPUBLISH, as soon as the producer knows of the cluster', async () => {
     const [name = ''] = (await namesOfAll(cluster)).slice(-1);
     const queue = new Queue(connect(cluster), name);

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
@@ -6,7 +5,6 @@ import { begin, delayq } from '../support/cli.js';
 import { doctor } from '../support/doctor.js';
 import { Load } from '../support/load.js';
 import { freshName } from '../support/redis.js';
-import { type Said, Scripted } from '../support/scripted.js';
 import { Sentinels } from '../support/sentinel.js';
 import { freePort, Server } from '../support/server.js';
 import { until } from '../support/until.js';
@@ -176,95 +174,14 @@ describe('Sentinels', () => {
   });
 });
 
-describe('what Sentinels say', () => {
-  const server = (role = 'master') =>
-    during(Scripted.start(([command]) => (command === 'ROLE' ? [role, 0, []] : 'OK')));
-
-  /** A Sentinel with this view, which a test may change. */
-  async function sentinel(primary: Scripted, epoch: number, delayMs = 0) {
-    const view = { primary, epoch };
-    const scripted = await during(
-      Scripted.start(async ([command, what, name]): Promise<Said> => {
-        if (command?.toLowerCase() === 'subscribe') return ['subscribe', what as string, 1];
-        await sleep(delayMs);
-        if (what === 'MASTER') return ['name', name, 'config-epoch', String(view.epoch)];
-        return ['127.0.0.1', String(view.primary.port)];
-      }),
-    );
-    return Object.assign(scripted, { view });
-  }
-
-  const through = (...sentinels: Scripted[]) =>
-    connect(`redis+sentinel://${sentinels.map(({ place }) => place).join(',')}/delayq`);
-
-  it('is believed by the epoch, not by who is first', async () => {
-    const [old, primary] = [await server(), await server()];
-    const redis = through(await sentinel(old, 1), await sentinel(primary, 2, 20));
-    await redis.call('PING');
-    expect([old.heard('PING'), primary.heard('PING')]).toEqual([0, 1]);
-  });
-
-  it('of a failover, one after the other, makes one new connection', async () => {
-    const [old, primary] = [await server(), await server()];
-    const [one, two] = [await sentinel(old, 1), await sentinel(old, 1)];
-    const redis = through(one, two);
-    await redis.call('PING');
-    // Asked before the connection, and after each of the two could be heard.
-    await until(() => Math.min(one.heard('SENTINEL MASTER'), two.heard('SENTINEL MASTER')) === 3);
-    await redis.call('PING');
-    for (const { view } of [one, two]) Object.assign(view, { primary, epoch: 2 });
-    const message = `delayq 127.0.0.1 ${old.port} 127.0.0.1 ${primary.port}`;
-    one.say(['message', '+switch-master', message]);
-    // What is in flight then is lost.
-    await until(async () => (await redis.call('PING').catch(() => {})) && primary.heard('PING') > 0);
-    two.say(['message', '+switch-master', message]);
-    while (primary.heard('PING') < 100) await redis.call('PING');
-    expect(primary.connections).toBe(1);
-  });
-
-  it('is asked again once they can be heard: there may have been a failover before', async () => {
-    const [old, primary] = [await server(), await server()];
-    const one = await sentinel(old, 1);
-    const redis = through(one);
-    await redis.call('PING');
-    Object.assign(one.view, { primary, epoch: 2 });
-    await until(async () => (await redis.call('PING').catch(() => {})) && primary.heard('PING') > 0);
-  });
-
-  it('of a primary that stays a replica is told in time', async () => {
-    const replica = await server('slave');
-    const started = performance.now();
-    const ended = through(await sentinel(replica, 1)).call('PING');
-    await expect(ended).rejects.toMatchObject({ code: 'temporary', message: expect.stringMatching(/is no primary/) });
-    expect(performance.now() - started).toBeLessThan(6_000);
-    expect(replica.heard('PING')).toBe(0);
-  });
-
-  it('of a replica that is about to be promoted is waited for', async () => {
-    const primary: Scripted = await during(
-      Scripted.start(([command]) =>
-        command === 'ROLE' ? [primary.heard('ROLE') < 3 ? 'slave' : 'master', 0, []] : 'OK',
-      ),
-    );
-    await through(await sentinel(primary, 1)).call('PING');
-    expect(primary.heard('PING')).toBe(1);
-  });
-
-  it('is not listened to after close()', async () => {
-    const silent = await during(Scripted.start(() => undefined));
-    const beside = await server();
-    const one = await sentinel(beside, 1);
-    const closed = through(one, silent);
-    const ended = closed.call('PING').catch(() => {});
-    await until(() => one.heard('SENTINEL MASTER') > 0);
-    // Its answer has come by then, and that of the other one is still awaited.
-    await connect(`redis://${beside.place}`).call('PING');
-    closed.close();
-    await ended;
-    // This one listens, and later than the closed one would.
-    const later = await sentinel(beside, 1);
-    await through(later).call('PING');
-    await until(() => later.heard('subscribe') > 0);
-    expect(one.heard('subscribe')).toBe(0);
-  });
+it('of Sentinels that disagree, the one with the highest epoch is believed, not the first', async () => {
+  const server = () => during(Server.start({ tcp: true }));
+  const [old, primary] = [await server(), await server()];
+  const sentinel = (at: Server, epoch: number) => {
+    const config = `sentinel monitor delayq 127.0.0.1 ${at.port} 1\nsentinel config-epoch delayq ${epoch}\n`;
+    return during(Server.start({ tcp: true, config, args: ['--sentinel'] }));
+  };
+  const ports = [await sentinel(old, 1), await sentinel(primary, 7)].map(({ port }) => `127.0.0.1:${port}`);
+  await new Queue(connect(`redis+sentinel://${ports.join(',')}/delayq`), 'q').enqueue({ payload: 1 });
+  expect([await old.admin.dbsize(), (await primary.admin.dbsize()) > 0]).toEqual([0, true]);
 });
