@@ -1,4 +1,5 @@
 import type { Command, Redis, RedisOptions } from 'ioredis';
+import { DelayqError } from '../model/errors.js';
 import type { Address } from './address.js';
 import { type Arg, encode } from './call.js';
 import { DEADLINE_MS } from './errors.js';
@@ -46,9 +47,17 @@ export interface Call extends Command {
 /** The class of the commands that connections send: made when ioredis is loaded. */
 let Calls: CallClass | undefined;
 
-/** A command with its arguments, to be sent by a client of {@link makeClient}. `by`: the end of its time. */
-export const newCall = (command: string, args: readonly Arg[], by?: number): Call =>
-  new (Calls as CallClass)(command, args, by);
+/**
+ * A command with its arguments, to be sent by a client of {@link makeClient}. `by`: the end of its time. Throws `usage`
+ * for commands that change what a connection is for.
+ */
+export function newCall(command: string, args: readonly Arg[], by?: number): Call {
+  if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
+    const next = 'use a client of your own for it';
+    throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });
+  }
+  return new (Calls as CallClass)(command, args, by);
+}
 
 /** Makes a client of ioredis that connects by `link`, never by itself, and that never sends anything twice. */
 export async function makeClient({ options, tls }: Address, name: string, link: Link): Promise<Redis> {

@@ -266,10 +266,6 @@ export class RedisNode implements Caller {
     by?: number,
     asking = false,
   ): Promise<Reply> {
-    if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
-      const next = 'use a client of your own for it';
-      throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });
-    }
     const call = newCall(command, args, by);
     this.#inFlight.add(call);
     try {
