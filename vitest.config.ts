@@ -9,7 +9,7 @@ export default defineConfig({
     // Real processes on few cores may be slow. Tests wait for conditions, never for a fixed time.
     testTimeout: 60_000,
     // Tests spend most of their time waiting for processes.
-    maxWorkers: 4,
+    maxWorkers: 3,
     hookTimeout: 30_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],
     env: { TZ: 'UTC' },
