@@ -67,7 +67,7 @@ export class Cluster {
   #learning: Promise<void> | undefined;
   #closed = false;
 
-  /** `first`: a node that is connected. `seeds`: other nodes that may be asked. `refused`: what `first` was made with. */
+  /** `first`: a node that is connected. `refused`: what it was made with. */
   constructor(address: Address, names: SettingNames, first: RedisNode, refused: Hooks['refused']) {
     this.#address = address;
     this.#names = names;

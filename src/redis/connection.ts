@@ -26,7 +26,7 @@ const LOOK_MS = 1_000;
 /** How often a primary without enough replicas is left for the one that may have replaced it, ms. */
 const LEAVE_MS = 1_000;
 
-/** The pause before it is sent again, ms. */
+/** The pause before a call that lacks replicas is sent again, ms. */
 const AGAIN_MS = 50;
 
 /**
@@ -100,6 +100,7 @@ export class Connection implements Caller {
     return [await this.#sentinels.locate()];
   }
 
+  /** Checks that the server is a node of a cluster, and takes over its map. */
   async #insist(ask: Caller['call']): Promise<void> {
     const map = await ask('CLUSTER', 'SLOTS').catch((error: DelayqError) => error.why ?? '');
     if (Array.isArray(map)) await this.#join(map);
