@@ -12,13 +12,10 @@ const common = { bundle: true, platform: 'node', target: 'node20' };
 // In a folder of dist/, as the bundles are: script.ts reads lua/ from there.
 const script = 'dist/cli/script.mjs';
 await build({ ...common, entryPoints: ['src/redis/script.ts'], outfile: script, format: 'esm' });
-const { SCRIPTS, shaOf } = await import(`../${script}`);
+const { SCRIPTS, VARIANTS, keyOf, shaOf } = await import(`../${script}`);
 rmSync(script);
 const shas = Object.fromEntries(
-  SCRIPTS.flatMap((name) => [
-    [name, shaOf(name)],
-    [`${name} sharded`, shaOf(name, true)],
-  ]),
+  SCRIPTS.flatMap((name) => VARIANTS.map((variant) => [keyOf(name, variant), shaOf(name, variant)])),
 );
 
 const define = {

@@ -25,7 +25,6 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 export type { AdoptedSlice, AdoptOptions, ForeignQueue } from './admin/adopt.js';
 export type { ExportSlice } from './admin/export.js';
 export { type Filter, Inspector } from './admin/inspector.js';
-export type { Moved } from './admin/move.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';
 export { type MoveOptions, Transfer } from './admin/transfer.js';
@@ -57,6 +56,7 @@ export type {
 export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
 export type { Settings, SettingsChange } from './model/settings.js';
 export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
+export type { Moved } from './partitions/move.js';
 export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';

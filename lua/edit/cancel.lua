@@ -10,7 +10,11 @@ local function removed(state, set, id)
   return string.find(ARGV[1], state, 1, true) and call('ZREM', set, id) == 1 and state
 end
 for i, id in ipairs(ids) do
-  letters[i] = removed('p', pending, id) or removed('a', active, id) or removed('d', dead, id) or 'm'
+  local isTransferred = false
+  -- A growth of the queue is moving it: it may be elsewhere already.
+  -- in a partition: isTransferred = string.find(leases[i] or '', ' move:%S+/%d+ ') ~= nil
+  letters[i] = isTransferred and 'm' or removed('p', pending, id) or removed('a', active, id)
+    or removed('d', dead, id) or 'm'
   if letters[i] ~= 'm' then gone[#gone + 1] = id end
   if letters[i] == 'a' then supersede(id, leases[i]) end
 end

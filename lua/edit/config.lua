@@ -8,4 +8,7 @@ for i = 1, #ARGV, 2 do
   call('HDEL', config, ARGV[i])
   if ARGV[i + 1] ~= '' then call('HSET', config, ARGV[i], ARGV[i + 1]) end
 end
+if #ARGV > 0 then
+  -- include lib/version
+end
 return call('HGETALL', config)

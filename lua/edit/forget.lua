@@ -1,9 +1,12 @@
 -- Removes the counters and settings of a queue without jobs. Keeps the fields of superseded leases: without them, drain
--- would take such a lease for lost, and kill its handler. Each holder removes its field when it asks.
+-- would take such a lease for lost, and kill its handler. Each holder removes its field when it asks. Keeps the layout of
+-- partitions: others would go on with it.
 -- ARGV   none
 -- Reply  1 if the queue was removed, 0 if it has jobs and nothing was done
 -- Atomic because a job that is enqueued just now must not lose its payload.
 -- include lib/prelude
 if call('EXISTS', pending, active, dead) > 0 then return { 0 } end
+local kept = call('HMGET', config, 'layout', 'partitions')
 call('UNLINK', payload, meta, stats, config)
+if kept[2] then call('HSET', config, 'layout', kept[1], 'partitions', kept[2]) end
 return { 1 }

@@ -15,5 +15,6 @@ elseif before then
   -- Waiting drains poll at once. try: a user without permission for the channel may still do the rest.
   try('PUBLISH', channel, string.format('%.0f', now))
 end
+-- include lib/version
 local was = before and before > now and (before < math.huge and string.format('%.0f', before) or 'inf') or ''
 return { now, was, untilMs }

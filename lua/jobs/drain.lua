@@ -13,7 +13,9 @@ if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0)
   return redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')
 end
 local maxLost, tries, queueTtl = 20, 5, nil
-if call('HLEN', config) > 0 then
+local configured = call('HLEN', config) > 0
+-- in a partition: configured = true
+if configured then
   -- include parts/drain-settings
 end
 leaseMs = leaseMs or 60000

@@ -1,9 +1,10 @@
 -- Puts jobs into pending.
 -- ARGV   'keep', then one job: id, payload, time ('+ms' from now | ms since 1970), perhaps a record (JSON with tries,
 --        maxLost, ttl and attributes as a:NAME)
---        or 'keep N T R' or 'replace N T R', then N ids, N payloads, T times, R records ('': none). Times and records
+--        or 'keep N T R' or 'replace N T R' or (only in a partition) 'active N T R', which replaces active jobs and
+--        leaves all others, then N ids, N payloads, T times, R records ('': none). Times and records
 --        repeat if there are fewer than jobs
--- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead), 1 if anything was written, 2 if the
+-- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead, m not active), 1 if anything was written, 2 if the
 --        queue may be new: the caller then lists it, because the list of queues is in another slot. Now alone, not in
 --        a list: one job was created (c, 1)
 -- Atomic because due time and payload must appear together, and an id must be in only one set.
@@ -27,7 +28,7 @@ if ARGV[1] == 'keep' then
       -- include lib/sample
     end
     local begun = try('HINCRBY', stats, 'enqueued', '1') == 1
-    if due <= now + 1000 then
+    if due <= now + pollMs then
       -- include lib/wake
       wake(due)
     end

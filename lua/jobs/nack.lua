@@ -5,6 +5,7 @@
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 -- include lib/prelude
+-- in a partition: -- include lib/returned
 local mode, jitter = ARGV[1], tonumber(ARGV[3])
 if not atLeast(0, ARGV[3]) then return BAD end
 for i = 6, #ARGV, 4 do
@@ -30,6 +31,7 @@ for i, id in ipairs(ids) do
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   if letters[i] == 'h' and call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
+    -- in a partition: returned({ id })
     call('HDEL', lease, id)
     local due = dueOf(leases[i])
     letters[i] = 'p'

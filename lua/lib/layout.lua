@@ -1,4 +1,6 @@
--- Refuses a queue whose layout of keys and records these scripts do not support. Without the field, it is layout 1.
-if layout and layout ~= '1' then
-  return redis.error_reply('LAYOUT the queue has layout ' .. layout .. ', but this delayq supports only layout 1')
+-- Refuses a caller that believes another layout, and tells it the right one. Without the field, it is layout 1. Must
+-- match src/partitions/map.ts.
+if (layout or '1') ~= known then
+  return redis.error_reply('LAYOUT the queue has layout ' .. (layout or '1') .. ', this call is for layout ' .. known
+    .. '; partitions: ' .. (call('HGET', config, 'partitions') or 'none'))
 end

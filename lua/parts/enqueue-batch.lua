@@ -11,6 +11,11 @@ local function where(set)
 end
 local inPending, inActive, inDead = where(pending), where(active), where(dead)
 
+-- Whether a growth of the queue is moving an active job.
+local function isTransferred(id, ends)
+  -- in a partition: return tonumber(ends) == math.huge and string.find(call('HGET', lease, id) or '', ' move:%S+/%d+ ')
+end
+
 -- places: id → its index among the jobs to write. If an id is given twice, the last one is written, as by two calls.
 local letters, places, old, superseded = {}, {}, {}, {}
 local scores, bodies, metas, dues, soonest = {}, {}, {}, {}, math.huge
@@ -22,6 +27,8 @@ for i = 1, n do
   local exists = place or there and call('HEXISTS', payload, id) == 1
   if exists and mode == 'keep' then
     letters[i] = not place and inDead[i] and 'd' or 'k'
+  elseif mode == 'active' and not (inActive[i] and exists and not isTransferred(id, inActive[i])) then
+    letters[i] = 'm'
   else
     if not place then
       place, m, places[id] = m + 1, m + 1, m + 1
@@ -51,6 +58,8 @@ if m > 0 then
   if #old > 0 then call('ZREM', dead, unpack(old)) call('HDEL', meta, unpack(old)) end
   if #superseded > 0 then
     -- include lib/leases
+    -- in a partition: -- include lib/returned
+    -- in a partition: returned(superseded)
     for _, id in ipairs(superseded) do
       local held = call('HGET', lease, id)
       call('ZREM', active, id)
@@ -66,7 +75,7 @@ if tonumber(sampled) ~= minute then
 end
 -- include lib/count
 -- If all jobs were kept, this counter is the only write, and the one that --durable waits for.
-local kept = n - created - replaced
+local kept = mode == 'active' and 0 or n - created - replaced
 local e, r, k = count('enqueued', created), count('replaced', replaced), count('kept', kept)
 -- A counter that starts here means a new queue, whatever a drain or other software has written to it before.
 local begun = e == created or r == replaced or k == kept

@@ -1,5 +1,6 @@
 -- Takes back expired leases; jobs that were lost too often die. Limited, so that many of them do not delay due jobs.
 -- include lib/leases
+-- in a partition: -- include lib/returned
 lost = call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', '0', math.min(limit, 200))
 local held, records = call('HMGET', lease, unpack(lost)), call('HMGET', meta, unpack(lost))
 for i, id in ipairs(lost) do
@@ -15,3 +16,4 @@ for i, id in ipairs(lost) do
 end
 call('ZREM', active, unpack(lost))
 call('HDEL', lease, unpack(lost))
+-- in a partition: returned(lost)

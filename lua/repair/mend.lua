@@ -6,6 +6,7 @@
 -- include lib/prelude
 -- include lib/ids
 -- include lib/faults
+-- in a partition: -- include lib/returned
 local where = ARGV[1]
 
 -- The holder sees that its lease was superseded, so its handler is not killed.
@@ -65,6 +66,7 @@ for i = 2, #ARGV do
     local fault = faultOf(where, id, p, a, d)
     if not mends[fault or ''] then break end
     mends[fault](id, d)
+    -- in a partition: returned({ id })
     letters[i - 1] = letters[i - 1] or fault
   end
   letters[i - 1] = letters[i - 1] or '-'

@@ -3,8 +3,9 @@
 -- Reply  now, a letter for each job: h held, and done, l lost (another move took over), s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it must be in only one set.
 -- include lib/prelude
+-- in a partition: -- include lib/returned
 local ids, letters, leases = checkLeases(1, 3)
-local gone, soonest = {}, math.huge
+local gone, transferred, soonest = {}, 0, math.huge
 for i, id in ipairs(ids) do
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   if letters[i] == 'h' and call('ZREM', active, id) == 0 then letters[i] = 'l' end
@@ -12,9 +13,12 @@ for i, id in ipairs(ids) do
     call('HDEL', lease, id)
     if ARGV[3 * i] == 'm' then
       gone[#gone + 1] = id
+      -- To another partition of the same queue.
+      if string.find(leases[i], ' move:%S+/%d+ ') then transferred = transferred + 1 end
     else
       local score, state = string.match(leases[i], '^%S+ (%S+) %S+ %S+ ([pd]) %S+$')
       local at = tonumber(score) or now
+      -- in a partition: returned({ id })
       call('ZADD', state == 'd' and dead or pending, string.format('%.17g', at), id)
       if state ~= 'd' then soonest = math.min(soonest, at) end
     end
@@ -23,6 +27,6 @@ for i, id in ipairs(ids) do
   end
 end
 drop(gone)
-count('moved', #gone)
+count('moved', #gone - transferred)
 wake(soonest)
 return { now, table.concat(letters) }

@@ -1,7 +1,7 @@
 -- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
 -- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
---        then the counter of these jobs (none: restored)
+--        then the counter of these jobs (none: restored; transferred: not counted, they come from another partition)
 -- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move has
 --        already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h an
 --        unfinished move holds one with this id
@@ -77,6 +77,6 @@ if #payloads > 0 then
   if #records > 0 then call('HSET', meta, unpack(records)) end
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
-count(counter, #payloads / 2)
+if counter ~= 'transferred' then count(counter, #payloads / 2) end
 wake(soonest)
 return { now, table.concat(letters) }

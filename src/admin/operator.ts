@@ -3,11 +3,13 @@ import { type Id, idKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
+import { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import type { Answered } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import * as looks from '../scripts/inspect.js';
+import { type Growth, grow } from './grow.js';
 import { SLICE } from './inspector.js';
 
 const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
@@ -107,6 +109,14 @@ export class Operator {
   /** Delivers jobs from a queue again. Waiting drains notice at once. */
   async resume(queue: string): Promise<acts.Paused> {
     return acts.pause(this.#redis, this.#keys(queue), undefined);
+  }
+
+  /**
+   * Grows a queue to `count` partitions while it works, and yields how far it is. If this is interrupted at any moment, a
+   * repeat goes on. Throws `usage` if the queue has more, `temporary` if replicas do not follow.
+   */
+  async *partition(queue: string, count: number): AsyncGenerator<Growth> {
+    yield* grow(Partitions.of(this.#redis, this.#prefix, checkName(queue)), count);
   }
 
   /** Changes settings of a queue and returns all that are set. Throws a `usage` error for an invalid value. */

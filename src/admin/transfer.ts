@@ -1,15 +1,18 @@
 import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
 import { checkName, checkWord, keysOf } from '../model/validate.js';
+import { byId } from '../partitions/by-id.js';
+import { type Moved, moveSome } from '../partitions/move.js';
+import { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
 import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES } from '../redis/script.js';
-import * as moves from '../scripts/transfer.js';
+import type * as moves from '../scripts/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, type ForeignQueue, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
 import { checkFilter, type Filter, SLICE } from './inspector.js';
-import { type Moved, type MoveEnd, moveSome, unfinishedMoves } from './move.js';
+import { destinationIn, restoreInto, unfinishedMoves } from './move.js';
 
 /** Where jobs are moved to, and from which states. */
 export interface MoveOptions {
@@ -35,8 +38,8 @@ export class Transfer {
     return queueKeys(this.#prefix, checkName(queue));
   }
 
-  #end(queue: string): MoveEnd {
-    return { queue, keys: this.#keys(queue) };
+  #parts(queue: string): Partitions {
+    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /**
@@ -63,11 +66,10 @@ export class Transfer {
    * lost, the call is repeated. Throws `temporary` if Redis cannot take the jobs now.
    */
   async restore(queue: string, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
-    const keys = this.#keys(queue);
     const restored: moves.Restored[] = [];
     for (const some of slices(jobs)) {
       this.#list(queue);
-      restored.push(...(await repeatIfLost(() => moves.restore(this.#redis, keys, some))));
+      restored.push(...(await repeatIfLost(() => restoreInto(this.#parts(queue), some))));
     }
     return restored;
   }
@@ -80,17 +82,20 @@ export class Transfer {
   async move(queue: string, ids: readonly Id[], options: MoveOptions): Promise<Moved[]> {
     const { to, states = ['pending', 'dead'] } = checkMove(options);
     for (const state of states) checkWord(state, ['pending', 'dead'], 'a state');
-    const [source, destination] = [this.#end(queue), this.#end(to)];
+    const [source, destination] = [this.#parts(queue), destinationIn(this.#parts(to))];
     if (queue === to) {
       const next = 'name another queue';
       throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
     }
-    const answers: Moved[] = [];
-    while (answers.length < ids.length) {
-      this.#list(to);
-      answers.push(...(await moveSome(this.#redis, source, destination, ids.slice(answers.length), states)));
-    }
-    return answers;
+    return byId<Id, Moved>(source, ids, {
+      idOf: (id) => id,
+      act: (keys, some) => {
+        this.#list(to);
+        return moveSome({ redis: this.#redis, keys }, destination, some, states);
+      },
+      isMissing: (answer) => answer === 'missing',
+      ifActive: () => 'active',
+    });
   }
 
   /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */

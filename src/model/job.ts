@@ -189,13 +189,13 @@ export interface StoredJob {
   readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }
 
-/** Checks a job and fills in defaults. Throws `usage` or `data` if a part of it is invalid. */
-export function readyJob(job: NewJob): ReadyJob {
+/** Checks a job and fills in defaults. `makeId`: for a job without one. Throws `usage` or `data` if a part of it is invalid. */
+export function readyJob(job: NewJob, makeId = newId): ReadyJob {
   checkJob(job);
   const at = instant(job.at);
   checkDue({ in: job.in, at });
   return {
-    id: job.id === undefined ? newId() : checkId(job.id),
+    id: job.id === undefined ? makeId() : checkId(job.id),
     ours: job.id === undefined,
     json: jsonOf(job.payload).text,
     in: duration(job.in) ?? 0,

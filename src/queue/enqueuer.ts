@@ -3,8 +3,10 @@ import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors
 import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import { checkWord, keysOf } from '../model/validate.js';
+import { PartitionMap } from '../partitions/map.js';
+import type { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
-import { type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { type QueueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import * as scripts from '../scripts/jobs.js';
 import { Coalescer } from './coalesce.js';
@@ -56,26 +58,24 @@ export function checkOptions(options: EnqueueOptions): EnqueueOptions {
 /** Enqueues jobs, repeats lost replies, and works out each result. Throws what Queue.enqueue throws. */
 export class Enqueuer {
   readonly #redis: Connection;
-  readonly #name: string;
-  readonly #prefix: string;
-  readonly #keys: QueueKeys;
+  readonly #parts: Partitions;
   #listed = false;
+  /** The partition for the next jobs whose ids are made here. */
+  #turn = Math.floor(Math.random() * 1024);
   /** Single jobs that are enqueued together share a call. */
   readonly #singles = new Coalescer<ReadyJob, Enqueued>(
     (items) => this.#put(items, {}),
     (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.message) : error),
   );
 
-  constructor(redis: Connection, name: string, prefix: string) {
-    this.#redis = redis;
-    this.#name = name;
-    this.#prefix = prefix;
-    this.#keys = queueKeys(prefix, name);
+  constructor(parts: Partitions) {
+    this.#redis = parts.redis;
+    this.#parts = parts;
   }
 
   async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
     checkOptions(options);
-    const ready = readyJob(job);
+    const ready = readyJob(job, this.#makeId);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
     if (!requiredBy(options) && options.ifExists !== 'replace')
       return this.#singles.add(ready, ready.json.length + ready.record.length);
@@ -85,15 +85,43 @@ export class Enqueuer {
   }
 
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
-    const ready = jobs.map(readyJob);
     this.#singles.flush();
-    return this.#put(ready, options);
+    return this.#put(
+      jobs.map((job) => readyJob(job, this.#makeId)),
+      options,
+    );
   }
+
+  /** Makes ids of one partition until the next call: so a batch of them is one call, stored whole or not at all. */
+  readonly #makeId = (): string => {
+    const { map } = this.#parts;
+    return map.count === 1 ? newId() : map.newIdOf(this.#turn % map.count);
+  };
 
   async #put(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     if (jobs.length === 0) return [];
+    const parts = this.#parts;
+    this.#turn++;
+    if (parts.count === 1) {
+      try {
+        return await this.#putInto(parts.keys(), jobs, options);
+      } catch (error) {
+        await parts.learnFrom(PartitionMap.NONE, error, 1);
+      }
+    }
+    const { putApart } = await import('./put-apart.js');
+    return putApart(parts, jobs, options.ifExists ?? 'keep', (keys, some) => this.#putInto(keys, some, options));
+  }
+
+  /** Puts jobs into one partition. */
+  async #putInto(keys: QueueKeys, jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const { ifExists = 'keep' } = options;
-    const { now, outcomes, first, repeated, confirmation } = await this.#send(jobs, ifExists, requiredBy(options));
+    const { now, outcomes, first, repeated, confirmation } = await this.#send(
+      keys,
+      jobs,
+      ifExists,
+      requiredBy(options),
+    );
     const confirmed = confirmation && 'confirmed' in confirmation ? confirmation.confirmed : undefined;
     const results: Enqueued[] = [];
     const collided: number[] = [];
@@ -122,24 +150,27 @@ export class Enqueuer {
   }
 
   /** Sends a batch, and confirms it if required. Repeats with `keep`: what the first attempt stored stays. */
-  async #send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', required?: Durability): Promise<Sent> {
+  async #send(
+    keys: QueueKeys,
+    jobs: readonly ReadyJob[],
+    ifExists: 'keep' | 'replace',
+    required?: Durability,
+  ): Promise<Sent> {
     let first: Outcome[] = [];
     let sent: Sent | undefined;
     const over = async (caller: Caller, n: number): Promise<Sent> => {
-      const { now, outcomes, written } = await this.send(jobs, n > 0 ? 'keep' : ifExists, caller);
+      const { now, outcomes, written } = await this.send(keys, jobs, n > 0 ? 'keep' : ifExists, caller);
       if (n === 0) first = outcomes;
       const reply: Sent = { now, outcomes, first, repeated: n > 0 };
       // If every wait fails, the earliest reply describes best what happened to the jobs.
       sent ??= reply;
       if (!required) return reply;
-      const confirmation = written ? await confirm(caller, required) : nothingWritten(this.#keys.stats);
+      const confirmation = written ? await confirm(caller, required) : nothingWritten(keys.stats);
       return { ...reply, confirmation };
     };
     // WAIT only covers writes of its own connection.
     const attempt = (n: number) =>
-      required
-        ? pinnedFor(this.#redis, this.#keys.pending, required, (pinned) => over(pinned, n))
-        : over(this.#redis, n);
+      required ? pinnedFor(this.#redis, keys.pending, required, (pinned) => over(pinned, n)) : over(this.#redis, n);
     try {
       return await repeatIfLost(attempt, REPEAT_AFTER_MS);
     } catch (error) {
@@ -155,9 +186,14 @@ export class Enqueuer {
    * Sends jobs once. Lists the queue before its first job, and again if the queue is new: Redis may have come back
    * empty, or the queue was forgotten.
    */
-  async send(jobs: readonly ReadyJob[], ifExists: 'keep' | 'replace', caller: Caller = this.#redis) {
+  async send(
+    keys: QueueKeys,
+    jobs: readonly ReadyJob[],
+    ifExists: 'keep' | 'replace',
+    caller: Caller = this.#redis,
+  ): Promise<scripts.EnqueueReply> {
     if (!this.#listed) this.#list();
-    const reply = await scripts.enqueue(caller, this.#keys, jobs, ifExists);
+    const reply = await scripts.enqueue(caller, keys, jobs, ifExists);
     if (reply.begun) await Promise.race([this.#list(), sleep(LIST_MS, undefined, { ref: false })]);
     return reply;
   }
@@ -165,7 +201,7 @@ export class Enqueuer {
   /** Lists the queue for `inspect`: in a separate call, because of another slot. Only a hint, so it may fail. */
   async #list(): Promise<void> {
     this.#listed = true;
-    await this.#redis.call('SADD', queuesKey(this.#prefix), this.#name).catch(() => {
+    await this.#redis.call('SADD', queuesKey(this.#parts.prefix), this.#parts.queue).catch(() => {
       this.#listed = false;
     });
   }

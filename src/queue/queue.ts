@@ -10,13 +10,17 @@ import {
   type Job,
   type Nacked,
   type NewJob,
+  type ReadyJob,
 } from '../model/job.js';
 import { checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
+import { byId } from '../partitions/by-id.js';
+import { Partitions } from '../partitions/partitions.js';
+import { inspectAll } from '../partitions/sum.js';
 import type { Connection } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, wakeChannel } from '../redis/keys.js';
+import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf, type QueueKeys } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
-import { inspect, type Snapshot } from '../scripts/inspect.js';
+import type { Snapshot } from '../scripts/inspect.js';
 import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from './durability.js';
@@ -55,19 +59,47 @@ const checkDrain = keysOf<DrainOptions>('drain', {
 export class Queue {
   readonly name: string;
   readonly redis: Connection;
-  readonly #keys: QueueKeys;
-  /** The channel that tells waiting drains of a job that falls due before their next poll. */
-  readonly wakeChannel: string;
+  readonly #parts: Partitions;
+  /** Set for one of several partitions. */
+  #index: number | undefined;
+  #partitions: readonly Queue[] = [this];
   readonly #enqueuer: Enqueuer;
+  /** When something may be due next in each partition, ms by the clock of its server. */
+  #heads: number[] = [];
 
   /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
   constructor(redis: Connection, name: string, options: PrefixOption = {}) {
     const prefix = prefixOf(redis, options);
     this.redis = redis;
     this.name = checkName(name);
-    this.#keys = queueKeys(prefix, name);
-    this.wakeChannel = wakeChannel(prefix, name);
-    this.#enqueuer = new Enqueuer(redis, name, prefix);
+    this.#parts = Partitions.of(redis, prefix, name);
+    this.#enqueuer = new Enqueuer(this.#parts);
+  }
+
+  /**
+   * What is drained, as far as is known: the queue itself, or its partitions, each as a queue that only takes from this
+   * one. Answers may be given to any of them.
+   */
+  get partitions(): readonly Queue[] {
+    const { count, prefix } = this.#parts;
+    if (count === 1 || this.#index !== undefined || this.#partitions.length === count) return this.#partitions;
+    const known = this.#partitions.length > 1 ? this.#partitions : [];
+    this.#partitions = Array.from({ length: count }, (_, i) => {
+      const part = known[i] ?? new Queue(this.redis, this.name, { prefix });
+      part.#index = i;
+      return part;
+    });
+    return this.#partitions;
+  }
+
+  /** The channel that tells waiting drains of a job that falls due before their next poll. */
+  get wakeChannel(): string {
+    return this.#parts.wakeChannel(this.#index ?? 0);
+  }
+
+  /** The longest time between two polls of a waiting drain, ms. */
+  get pollMs(): number {
+    return this.#index === undefined ? POLL_MS : PART_POLL_MS;
   }
 
   /**
@@ -129,11 +161,41 @@ export class Queue {
    * (default: the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes
    * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
-  async drain(options: DrainOptions = {}) {
+  async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
-    return scripts.drain(this.redis, this.#keys, { limit, leaseMs, cutoff, receipt: randomWord(12), by: consumer() });
+    const take = (i: number) =>
+      this.#parts.at(i, (keys) => {
+        const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
+        return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff, receipt, by: consumer() });
+      });
+    if (this.#index !== undefined) return take(this.#index);
+    if (this.#parts.count === 1) {
+      const drained = await take(0);
+      if (this.#parts.count === 1 || drained.jobs.length > 0) return drained;
+    }
+    return this.#takeFirst(take);
+  }
+
+  /** Takes from the partition whose first job has been due for longest, as far as is known, or else from another. */
+  async #takeFirst(take: (i: number) => Promise<scripts.Drained>): Promise<scripts.Drained> {
+    const heads = Array.from({ length: this.#parts.count }, (_, i) => this.#heads[i] ?? 0);
+    this.#heads = heads;
+    const order = [...heads.keys()].sort((a, b) => (heads[a] as number) - (heads[b] as number));
+    let drained: scripts.Drained | undefined;
+    for (const i of order) {
+      drained = await take(i);
+      heads[i] = drained.state === 'more' ? 0 : (drained.next ?? Number.POSITIVE_INFINITY);
+      if (drained.jobs.length > 0) break;
+    }
+    const next = Math.min(...heads);
+    const { now, state } = drained as scripts.Drained;
+    return {
+      ...(drained as scripts.Drained),
+      state: next <= now ? 'more' : state === 'more' ? 'idle' : state,
+      next: Number.isFinite(next) ? next : undefined,
+    };
   }
 
   /**
@@ -145,7 +207,13 @@ export class Queue {
       const ready = some.map(({ id, payload, due, record = '' }) => {
         return { id, ours: false, json: payload, in: 0, at: due, record };
       });
-      await this.#enqueuer.send(ready, 'keep').catch((error) => {
+      const put = {
+        idOf: ({ id }: ReadyJob) => id,
+        act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
+          this.#enqueuer.send(keys, jobs, 'keep').then(({ outcomes }) => outcomes),
+        isNew: () => true,
+      };
+      await byId(this.#parts, ready, put).catch((error) => {
         const ids = some.map(({ id }) => id);
         throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;
       });
@@ -154,7 +222,7 @@ export class Queue {
 
   /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
   async ack(jobs: readonly Held[]): Promise<Answer[]> {
-    return this.#settle(jobs, (some) => scripts.ack(this.redis, this.#keys, some));
+    return this.#settle(jobs, (keys, some) => scripts.ack(this.redis, keys, some));
   }
 
   /**
@@ -167,38 +235,62 @@ export class Queue {
     for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
     const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random() };
     const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
-    return this.#settle(given, (some) => scripts.nack(this.redis, this.#keys, some, options));
+    return this.#settle(given, (keys, some) => scripts.nack(this.redis, keys, some, options));
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
   async renew(jobs: readonly Held[], leaseMs?: number): Promise<Answer[]> {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
-    const answers: Answer[] = [];
-    for (const some of chunks(jobs))
-      answers.push(...(await scripts.renew(this.redis, this.#keys, some, leaseMs)).answers);
-    return answers;
+    return this.#byReceipt(jobs, async (keys, some) => (await scripts.renew(this.redis, keys, some, leaseMs)).answers);
   }
 
   /** Settles jobs in chunks. Repeats a chunk if its reply was lost. */
-  async #settle<J, A extends Answer | Nacked>(
+  #settle<J extends Held, A extends Answer | Nacked>(
     jobs: readonly J[],
-    settle: (some: readonly J[]) => Promise<{ answers: A[] }>,
+    settle: (keys: QueueKeys, some: readonly J[]) => Promise<{ answers: A[] }>,
   ): Promise<A[]> {
-    const settled: A[] = [];
-    for (const some of chunks(jobs)) {
-      settled.push(
-        ...(await repeatIfLost(async (attempt) => {
-          const { answers } = await settle(some);
-          return attempt > 0 ? answers.map(afterRepeat) : answers;
-        })),
-      );
-    }
-    return settled;
+    return this.#byReceipt(jobs, (keys, some) =>
+      repeatIfLost(async (attempt) => {
+        const { answers } = await settle(keys, some);
+        return attempt > 0 ? answers.map(afterRepeat) : answers;
+      }),
+    );
   }
 
-  /** Returns the counts of the queue at one moment, and up to `upcoming` of the next due times. */
+  /** Makes calls about leases in chunks, each on the partition where its lease is: its receipt says which. */
+  async #byReceipt<J extends Held, A>(
+    jobs: readonly J[],
+    call: (keys: QueueKeys, some: readonly J[]) => Promise<A[]>,
+  ): Promise<A[]> {
+    const parts = this.#parts;
+    const groups = new Map<number, number[]>();
+    for (const [i, { receipt }] of checkList(jobs, 'jobs').entries()) {
+      const part = Number(/\.(\d{1,4})$/.exec(receipt)?.[1] ?? 0);
+      if (part >= parts.count) await parts.look();
+      // Made up: partition 0 answers that no such lease is held.
+      const known = part < parts.count ? part : 0;
+      groups.set(known, [...(groups.get(known) ?? []), i]);
+    }
+    const answers = new Array<A>(jobs.length);
+    await Promise.all(
+      [...groups].map(async ([part, indexes]) => {
+        for (const some of chunks(indexes)) {
+          const found = await parts.at(part, (keys) =>
+            call(
+              keys,
+              some.map((i) => jobs[i] as J),
+            ),
+          );
+          for (const [n, i] of some.entries()) answers[i] = found[n] as A;
+        }
+      }),
+    );
+    return answers;
+  }
+
+  /** Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due times. */
   async counts(upcoming = 0): Promise<Snapshot> {
-    return inspect(this.redis, this.#keys, upcoming);
+    return inspectAll(this.#parts, upcoming);
   }
 }
 

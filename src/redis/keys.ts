@@ -33,23 +33,30 @@ export const KEY_ORDER = [
   'payload', // hash: id → payload bytes
   'meta', // hash: id → JSON record, only for jobs that need one
   'stats', // hash: counters, samples, and the time of the last drain
-  'config', // hash: layout version, paused, settings
+  'config', // hash: layout, tags of partitions, paused, settings
 ] as const;
 
-/** The keys of one queue. The hash tag in their names keeps them in one slot of a Redis Cluster. */
-export type QueueKeys = Readonly<Record<(typeof KEY_ORDER)[number], string>>;
-
-/** Does not check either name. */
-export function queueKeys(prefix: string, queue: string): QueueKeys {
-  return Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${queue}}:${name}`])) as unknown as QueueKeys;
+/** The keys of one queue, or of one of its partitions. The hash tag keeps them in one slot of a Redis Cluster. */
+export interface QueueKeys extends Readonly<Record<(typeof KEY_ORDER)[number], string>> {
+  /** What the caller believes of the layout; undefined: that the queue has no partitions. Scripts compare it. */
+  readonly layout?: string | undefined;
 }
 
-/** The longest time between two polls of a waiting drain, ms. Must match lua/lib/wake.lua. */
+/** Does not check the names. `tag`: the name of the queue, or what a partition has in its place. */
+export function queueKeys(prefix: string, tag: string, layout?: string): QueueKeys {
+  const keys = Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${tag}}:${name}`]));
+  return (layout === undefined ? keys : { ...keys, layout }) as unknown as QueueKeys;
+}
+
+/** The longest time between two polls of a waiting drain, ms. Must match lua/lib/open.lua. */
 export const POLL_MS = 1_000;
 
+/** The same for a partition of a queue that has several. Must match lua/lib/open.lua. */
+export const PART_POLL_MS = 5_000;
+
 /** The channel on which scripts wake waiting drains, if a job falls due before their next poll. */
-export function wakeChannel(prefix: string, queue: string): string {
-  return `${prefix}:{${queue}}:wake`;
+export function wakeChannel(prefix: string, tag: string): string {
+  return `${prefix}:{${tag}}:wake`;
 }
 
 /** set: names of the queues that delayq knows. Only a hint: a queue also works if it is not listed. */
@@ -60,7 +67,8 @@ export function queuesKey(prefix: string): string {
 /** Returns the name of the queue that `key` belongs to; undefined if it is not a key of a queue. */
 export function queueOf(prefix: string, key: string): string | undefined {
   const name = KEY_ORDER.find((one) => key.startsWith(`${prefix}:{`) && key.endsWith(`}:${one}`));
-  return name && key.slice(prefix.length + 2, -name.length - 2);
+  // In the tag of a partition, the name ends at the slash, which no name has.
+  return name && key.slice(prefix.length + 2, -name.length - 2).replace(/(?<=.)\/\d+\.\d+$/, '');
 }
 
 export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;

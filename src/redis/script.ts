@@ -28,9 +28,11 @@ export const SCRIPTS = [
   'edit/forget',
   'edit/pause',
   'edit/config',
+  'edit/settings',
   'transfer/hold',
   'transfer/restore',
   'transfer/finish',
+  'transfer/advance',
   'transfer/adopt',
   'transfer/claim',
   'transfer/unclaim',
@@ -41,31 +43,42 @@ export const SCRIPTS = [
 
 type Name = (typeof SCRIPTS)[number];
 
-/**
- * The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls.
- * `sharded`: with the lines that are `-- on a cluster:` only.
- */
-function textOf(name: string, sharded = false): string {
-  const text = readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
-  const whole = text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file, sharded));
-  return sharded ? whole.replace(/-- on a cluster: /g, '') : whole;
+/** Which lines of the scripts count, besides those of all: `-- on a cluster: …` and `-- in a partition: …`. */
+export interface Variant {
+  readonly sharded?: boolean | undefined;
+  readonly parted?: boolean | undefined;
 }
+
+/** The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls. */
+function textOf(name: string, variant: Variant = {}): string {
+  let text = readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
+  if (variant.sharded) text = text.replace(/-- on a cluster: /g, '');
+  if (variant.parted) text = text.replace(/-- in a partition: /g, '');
+  return text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file, variant));
+}
+
+/** @public for scripts/bundle.js */
+export const VARIANTS: readonly Variant[] = [{}, { sharded: true }, { parted: true }, { sharded: true, parted: true }];
+
+/** @public for scripts/bundle.js */
+export const keyOf = (name: Name, { sharded, parted }: Variant) =>
+  name + (sharded ? ' sharded' : '') + (parted ? ' parted' : '');
 
 /** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */
 declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /** @public for scripts/bundle.js */
-export function shaOf(name: Name, sharded = false): string {
-  const key = sharded ? `${name} sharded` : name;
-  const sha = shas.get(key) ?? createHash('sha1').update(textOf(name, sharded)).digest('hex');
+export function shaOf(name: Name, variant: Variant): string {
+  const key = keyOf(name, variant);
+  const sha = shas.get(key) ?? createHash('sha1').update(textOf(name, variant)).digest('hex');
   shas.set(key, sha);
   return sha;
 }
 
 /** Returns the name of the script with this SHA-1; undefined if it is not one of delayq's. */
 export function nameOf(sha: string): string | undefined {
-  return SCRIPTS.find((name) => shaOf(name) === sha || shaOf(name, true) === sha);
+  return SCRIPTS.find((name) => VARIANTS.some((variant) => shaOf(name, variant) === sha));
 }
 
 const encoded = new WeakMap<QueueKeys, Encoded>();
@@ -91,20 +104,21 @@ export async function run<R extends Reply = Reply[]>(
   args: readonly Arg[],
   foreign: readonly string[] = [],
 ): Promise<R> {
-  const { sharded = false } = redis;
+  const variant = { sharded: redis.sharded, parted: keys?.layout !== undefined };
   const own = keys ? [encodedKeys(keys)] : [];
+  const layout = keys?.layout === undefined ? [] : [keys.layout];
   const count = (keys ? KEY_ORDER.length : 0) + foreign.length;
   const send = (command: string, script: string) =>
-    redis.call(command, script, count, ...own, ...foreign, ...args) as Promise<R>;
+    redis.call(command, script, count, ...own, ...foreign, ...args, ...layout) as Promise<R>;
   try {
-    return await send('EVALSHA', shaOf(name, sharded)).catch((error) => {
+    return await send('EVALSHA', shaOf(name, variant)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
-      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', textOf(name, sharded));
+      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', textOf(name, variant));
       throw error;
     });
   } catch (error) {
     // Redis does not name the key; the prelude does, and throws.
-    if (keys && /^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude'));
+    if (keys && /^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude', variant));
     throw error;
   }
 }

@@ -92,3 +92,8 @@ export async function pause(redis: Connection, keys: QueueKeys, forMs: number | 
 export async function config(redis: Connection, keys: QueueKeys, change: readonly string[]) {
   return Object.fromEntries(pairs(await run(redis, 'edit/config', keys, [...change])));
 }
+
+/** Gives a partition settings, as names and texts in turn, unless it has newer ones than of this version. */
+export async function takeSettings(redis: Connection, keys: QueueKeys, version: string, settings: readonly string[]) {
+  await run(redis, 'edit/settings', keys, [version, ...settings]);
+}

@@ -125,7 +125,9 @@ export async function inspect(
     oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
     upcoming: rows(reply[10], 0, 2).map(([id, due]) => ({ id: idWord(idOf(id as Buffer)), due: time(due) })),
     stats: Object.fromEntries(
-      [...stats.keys()].filter((name) => !/^(at|late):|^sampled$/.test(name)).map((name) => [name, counter(name)]),
+      [...stats.keys()]
+        .filter((name) => !/^(at|late):|^(sampled|configured)$/.test(name))
+        .map((name) => [name, counter(name)]),
     ),
     samples: readSamples(stats),
     lateness: {

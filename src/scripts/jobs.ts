@@ -34,15 +34,29 @@ export async function enqueue(
     if (first.record) args.push(first.record);
     return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
   }
-  // Most batches share a due time and have no records.
+  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, batchOf(jobs, ifExists)));
+}
+
+/**
+ * Replaces those jobs of a partition that are active, unless a growth is moving them. The outcome of the others is
+ * undefined, and nothing is done. At most {@link MAX_CALL}.
+ */
+export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readonly ReadyJob[]) {
+  const [now, letters] = await run(redis, 'jobs/enqueue', keys, batchOf(jobs, 'active'));
+  return { now: number(now), outcomes: words<Outcome | undefined>(letters, { ...OUTCOMES, m: undefined }) };
+}
+
+/** The arguments of several jobs. Most batches share a due time and have no records. */
+function batchOf(jobs: readonly ReadyJob[], mode: 'keep' | 'replace' | 'active'): Arg[] {
+  const [first] = jobs;
   const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
   const records = jobs.some(({ record }) => record !== first?.record) ? jobs.length : first?.record ? 1 : 0;
-  const args: Arg[] = [`${ifExists} ${jobs.length} ${times} ${records}`];
+  const args: Arg[] = [`${mode} ${jobs.length} ${times} ${records}`];
   for (const { id } of jobs) args.push(id);
   for (const { json } of jobs) args.push(sendable(json));
   for (const job of jobs.slice(0, times)) args.push(timeOf(job));
   for (const { record } of jobs.slice(0, records)) args.push(record);
-  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
+  return args;
 }
 
 const timeOf = ({ at, in: delay }: ReadyJob) => at ?? `+${delay}`;

@@ -1,6 +1,6 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
-import type { Connection, Reply } from '../redis/connection.js';
+import type { Caller, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { bytes, rows, text } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
@@ -28,11 +28,11 @@ export type Restored = 'created' | 'kept' | 'kept-dead' | 'differs' | 'held';
  * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
  */
 export async function restore(
-  redis: Connection,
+  redis: Caller,
   keys: QueueKeys,
   jobs: readonly Parcel[],
   tokens: readonly string[] = [],
-  counter: 'restored' | 'adopted' = 'restored',
+  counter: 'restored' | 'adopted' | 'transferred' = 'restored',
 ): Promise<Restored[]> {
   const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
     return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
@@ -43,7 +43,7 @@ export async function restore(
 
 /** Removes the tokens that {@link restore} stored. */
 export async function forgetTokens(
-  redis: Connection,
+  redis: Caller,
   keys: QueueKeys,
   jobs: readonly { readonly parcel: Pick<Parcel, 'id'>; readonly token: string }[],
 ): Promise<void> {
@@ -61,7 +61,7 @@ const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned
  * already holds are taken over and keep their first token. At most {@link MAX_CALL}.
  */
 export async function hold(
-  redis: Connection,
+  redis: Caller,
   keys: QueueKeys,
   ids: readonly Id[],
   { states, receipt, by }: { states: readonly ('pending' | 'dead')[]; receipt: string; by: string },
@@ -79,7 +79,7 @@ export async function hold(
 
 /** Ends holds: removes jobs that were `moved`, and puts the others back where they were. At most {@link MAX_CALL}. */
 export async function finish(
-  redis: Connection,
+  redis: Caller,
   keys: QueueKeys,
   jobs: readonly { readonly id: Buffer; readonly moved: boolean }[],
   receipt: string,
@@ -115,6 +115,18 @@ export async function adopt(
   const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
   const reply = await run(redis, 'transfer/adopt', keys, args, [zset, hash]);
   return answered<Adopted>(reply, { c: 'adopted', k: 'kept', e: 'exists', x: 'changed' }).answers;
+}
+
+/**
+ * Brings a partition that still has `keys.layout` to another layout. Returns false if `version` is given, and is not that
+ * of its settings.
+ */
+export async function advance(
+  redis: Caller,
+  keys: QueueKeys,
+  { layout, tags, version = '' }: { layout: string; tags: string; version?: string },
+): Promise<boolean> {
+  return Number((await run(redis, 'transfer/advance', keys, [layout, tags, version]))[0]) === 1;
 }
 
 /** Where the claims of an adopt are, beside the sorted set of the jobs. */

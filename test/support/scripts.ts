@@ -5,7 +5,7 @@ import { SCRIPTS, shaOf } from '../../src/redis/script.js';
 export function scriptHash(name: string, sharded = false): string {
   const script = SCRIPTS.find((path) => path.endsWith(`/${name}`));
   if (script === undefined) throw new Error(`no script ${name}`);
-  return shaOf(script, sharded);
+  return shaOf(script, { sharded });
 }
 
 /** The texts of all files in lua/. */

@@ -1,0 +1,152 @@
+import { type Id, idOf } from '../model/id.js';
+import type { PartitionMap } from '../partitions/map.js';
+import type { Partitions } from '../partitions/partitions.js';
+import { TRANSFER_SLICE, transfer } from '../partitions/transfer.js';
+import type { Reply } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
+import { text } from '../redis/replies.js';
+
+/** About how many ids one reply has while a set is searched: 1 ms of Redis's time. */
+const SCANNED = 1_000;
+
+/** Transfers at once: enough to keep two servers busy. */
+const AT_ONCE = 8;
+
+/** One round over a partition that moves each id to the partition where it belongs since a growth began. */
+export class Sweep {
+  readonly #parts: Partitions;
+  readonly #map: PartitionMap;
+  readonly #at: number;
+  readonly #keys: QueueKeys;
+  /** Jobs that consumers, or unfinished moves to other queues, hold. */
+  active = 0;
+  /** Jobs whose ids other jobs have where they belong. */
+  stuck = 0;
+  /** Nothing was left to move, and nothing came back meanwhile. */
+  isClean = false;
+  #found = 0;
+  #moved = 0;
+
+  constructor(parts: Partitions, map: PartitionMap, at: number) {
+    this.#parts = parts;
+    this.#map = map;
+    this.#at = at;
+    this.#keys = parts.keys(at, map);
+  }
+
+  /** Yields how many jobs were moved, again and again. Throws what a transfer throws. */
+  async *run(): AsyncGenerator<number> {
+    const returned = await this.#returned();
+    await this.#copyMarks();
+    // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
+    for (const set of ['pending', 'dead', 'active'] as const) yield* this.#sweep(set);
+    // What is stuck was put back by this round itself.
+    this.isClean = this.#found === 0 && this.active === 0 && (await this.#returned()) - returned === this.stuck;
+  }
+
+  /** Counts the active jobs that must be moved. */
+  async lookAtActive(): Promise<number> {
+    let active = 0;
+    for await (const ids of this.#movers('active')) active += ids.length;
+    return active;
+  }
+
+  async #returned(): Promise<number> {
+    return Number(text((await this.#parts.redis.call('HGET', this.#keys.config, 'returned')) ?? undefined));
+  }
+
+  async *#sweep(set: 'pending' | 'dead' | 'active'): AsyncGenerator<number> {
+    const collected = new Map<number, Id[]>();
+    const running = new Set<Promise<void>>();
+    let failure: { readonly error: unknown } | undefined;
+    const send = (owner: number, ids: readonly Id[]) => {
+      const one = this.#transfer(owner, ids)
+        .catch((error: unknown) => {
+          failure ??= { error };
+        })
+        .finally(() => running.delete(one));
+      running.add(one);
+    };
+    try {
+      for await (const ids of this.#movers(set)) {
+        for (const id of ids) {
+          const owner = this.#map.ownerOf(id);
+          const some = collected.get(owner) ?? [];
+          collected.set(owner, some);
+          some.push(id);
+          if (some.length < TRANSFER_SLICE) continue;
+          collected.delete(owner);
+          send(owner, some);
+          while (running.size >= AT_ONCE) await Promise.race(running);
+        }
+        if (failure) throw failure.error;
+        yield this.#taken();
+      }
+      for (const [owner, ids] of collected) {
+        send(owner, ids);
+        while (running.size >= AT_ONCE) await Promise.race(running);
+      }
+    } finally {
+      await Promise.all(running);
+    }
+    if (failure) throw failure.error;
+    yield this.#taken();
+  }
+
+  #taken(): number {
+    const moved = this.#moved;
+    this.#moved = 0;
+    return moved;
+  }
+
+  async #transfer(owner: number, ids: readonly Id[]): Promise<void> {
+    const { redis, queue } = this.#parts;
+    const way = { queue, from: this.#keys, to: this.#parts.keys(owner, this.#map), index: owner };
+    for (const answer of await transfer(redis, way, ids, true)) {
+      if (answer === 'active') this.active++;
+      else if (answer === 'differs' || answer === 'kept-dead' || answer === 'held') this.stuck++;
+      else if (answer !== 'orphaned' && answer !== 'missing') {
+        this.#found++;
+        this.#moved++;
+      }
+    }
+  }
+
+  /** Yields the ids in a set that belong to another partition: each that was in it all the time, some perhaps twice. */
+  async *#movers(set: 'pending' | 'dead' | 'active'): AsyncGenerator<Id[]> {
+    let cursor = '0';
+    do {
+      const reply = await this.#parts.redis.call('ZSCAN', this.#keys[set], cursor, 'COUNT', SCANNED);
+      const [next, found] = reply as [Reply, Reply[]];
+      cursor = text(next);
+      const ids: Id[] = [];
+      for (let n = 0; n < found.length; n += 2) {
+        const id = idOf(found[n] as Buffer);
+        if (this.#map.ownerOf(id) !== this.#at) ids.push(id);
+      }
+      yield ids;
+    } while (cursor !== '0');
+  }
+
+  /** Copies the marks of moves that have brought ids: a repeat of such a move looks for them where the ids belong. */
+  async #copyMarks(): Promise<void> {
+    const { redis } = this.#parts;
+    let cursor = '0';
+    do {
+      const reply = await redis.call('HSCAN', this.#keys.lease, cursor, 'COUNT', SCANNED);
+      const [next, found] = reply as [Reply, Buffer[]];
+      cursor = text(next);
+      const copies = new Map<number, Buffer[]>();
+      for (let n = 0; n < found.length; n += 2) {
+        const [field, value] = [found[n] as Buffer, found[n + 1] as Buffer];
+        const space = field.indexOf(' ');
+        // A lease has several words, a mark is a time.
+        if (space < 0 || !/^\d+$/.test(text(value))) continue;
+        const owner = this.#map.ownerOf(field.subarray(space + 1));
+        if (owner !== this.#at) copies.set(owner, [...(copies.get(owner) ?? []), field, value]);
+      }
+      for (const [owner, fields] of copies)
+        await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...fields);
+    } while (cursor !== '0');
+  }
+}

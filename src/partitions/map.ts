@@ -1,0 +1,86 @@
+import { type Id, newIdWhere } from '../model/id.js';
+import { crc32 } from './crc32.js';
+
+/**
+ * How many partitions a queue has, and how their keys are named. Immutable. The protocol is in
+ * docs/internals/partitions.md.
+ */
+export class PartitionMap {
+  /** A queue without partitions: its only one is the queue itself. */
+  static readonly NONE = new PartitionMap(1, undefined, ['']);
+
+  readonly count: number;
+  /** While a growth is open: how many partitions there were before it. */
+  readonly from: number | undefined;
+  /** What each partition has in its keys in place of the name of the queue; that of partition 0 is empty here. */
+  readonly tags: readonly string[];
+  readonly #power: number;
+
+  constructor(count: number, from: number | undefined, tags: readonly string[]) {
+    this.count = count;
+    this.from = from;
+    this.tags = tags;
+    this.#power = powerFor(count);
+  }
+
+  /** What a partition says of its queue; undefined if it cannot be read. */
+  static parse(layout: string, tags: string): PartitionMap | undefined {
+    if (layout === '1') return PartitionMap.NONE;
+    const [, count, from] = /^2 \d+\/(\d+)(?: from (\d+))?$/.exec(layout) ?? [];
+    const names = ['', ...tags.split(' ').filter(Boolean)];
+    if (names.length !== Number(count)) return undefined;
+    return new PartitionMap(names.length, from === undefined ? undefined : Number(from), names);
+  }
+
+  /** Which partition a layout belongs to. */
+  static indexIn(layout: string): number {
+    return Number(/^2 (\d+)\//.exec(layout)?.[1] ?? 0);
+  }
+
+  /** What partition `i` must have in its config; undefined: nothing, because the queue has no partitions. */
+  layoutOf(i: number): string | undefined {
+    if (this.count === 1) return undefined;
+    return `2 ${i}/${this.count}${this.from === undefined ? '' : ` from ${this.from}`}`;
+  }
+
+  /** The tags as they are stored. */
+  get packed(): string {
+    return this.tags.slice(1).join(' ');
+  }
+
+  /** Whether this is a later state of a queue than `other`. */
+  isNewerThan(other: PartitionMap): boolean {
+    if (this.count !== other.count) return this.count > other.count;
+    return this.from === undefined && other.from !== undefined;
+  }
+
+  /** The partition to which an id belongs. */
+  ownerOf(id: Id): number {
+    return this.count === 1 ? 0 : linear(crc32(id), this.count, this.#power);
+  }
+
+  /** Makes an id that belongs to partition `i`. */
+  newIdOf(i: number): string {
+    return newIdWhere((start) => {
+      const before = crc32(start);
+      return (last) => linear(crc32(last, before), this.count, this.#power) === i;
+    });
+  }
+
+  /** The partition to which an id belonged before the open growth; its owner if none is open. */
+  formerOf(id: Id): number {
+    if (this.from === undefined) return this.ownerOf(id);
+    return this.from === 1 ? 0 : linear(crc32(id), this.from, powerFor(this.from));
+  }
+}
+
+/** The smallest power of two that is not less than `count`. */
+function powerFor(count: number): number {
+  return 2 ** Math.ceil(Math.log2(count));
+}
+
+/** Linear hashing (Litwin, 1980): as many buckets as one likes, and growth moves ids only to new ones. */
+function linear(crc: number, count: number, power: number): number {
+  const p = crc % power;
+  return p < count ? p : crc % (power / 2);
+}

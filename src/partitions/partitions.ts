@@ -1,0 +1,168 @@
+import type { DelayqError } from '../model/errors.js';
+import { wordOf } from '../net/errors.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { type QueueKeys, queueKeys, wakeChannel } from '../redis/keys.js';
+import { text } from '../redis/replies.js';
+import { takeSettings } from '../scripts/edit.js';
+import { advance } from '../scripts/transfer.js';
+import { PartitionMap } from './map.js';
+import { replicated } from './replicated.js';
+
+/** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
+export const MAX_TURNS = 20;
+
+const ofConnections = new WeakMap<Connection, Map<string, Partitions>>();
+
+/** The partitions of a queue, as far as is known: learned from the first call that is refused. */
+export class Partitions {
+  readonly redis: Connection;
+  readonly prefix: string;
+  readonly queue: string;
+  #map = PartitionMap.NONE;
+  readonly #keys = new WeakMap<PartitionMap, QueueKeys[]>();
+
+  /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
+  static of(redis: Connection, prefix: string, queue: string): Partitions {
+    const known = ofConnections.get(redis) ?? new Map<string, Partitions>();
+    ofConnections.set(redis, known);
+    const name = `${prefix} ${queue}`;
+    const found = known.get(name) ?? new Partitions(redis, prefix, queue);
+    known.set(name, found);
+    return found;
+  }
+
+  private constructor(redis: Connection, prefix: string, queue: string) {
+    this.redis = redis;
+    this.prefix = prefix;
+    this.queue = queue;
+  }
+
+  get map(): PartitionMap {
+    return this.#map;
+  }
+
+  get count(): number {
+    return this.#map.count;
+  }
+
+  /** What stands for the name of the queue in the keys of partition `i`. */
+  tagOf(i: number, map = this.#map): string {
+    return i === 0 ? this.queue : (map.tags[i] as string);
+  }
+
+  /** The keys of partition `i`, for calls that believe `map` (default: what is known now). */
+  keys(i = 0, map = this.#map): QueueKeys {
+    const all = this.#keys.get(map) ?? [];
+    const found = all[i] ?? queueKeys(this.prefix, this.tagOf(i, map), map.layoutOf(i));
+    all[i] = found;
+    this.#keys.set(map, all);
+    return found;
+  }
+
+  wakeChannel(i: number): string {
+    return wakeChannel(this.prefix, this.tagOf(i));
+  }
+
+  /** Reads the layout of partition 0, and learns it if it is newer. */
+  async look(): Promise<PartitionMap> {
+    const { map } = await this.read(0);
+    if (map?.isNewerThan(this.#map)) this.learn(map);
+    return this.#map;
+  }
+
+  learn(map: PartitionMap): void {
+    this.#map = map;
+  }
+
+  /** Makes one call on partition `i`, again if the layout was another. Throws what `act` throws. */
+  async at<T>(i: number, act: (keys: QueueKeys) => Promise<T>): Promise<T> {
+    for (let turn = 1; ; turn++) {
+      const map = this.#map;
+      try {
+        return await act(this.keys(i));
+      } catch (error) {
+        await this.learnFrom(map, error, turn);
+      }
+    }
+  }
+
+  /** Makes one call on each partition. Throws what the first throws that fails. */
+  async each<T>(act: (keys: QueueKeys, i: number) => Promise<T>): Promise<T[]> {
+    const done: Promise<T>[] = [];
+    // The first one tells how many there are.
+    if (this.count === 1) done.push(this.at(0, (keys) => act(keys, 0)));
+    await done[0];
+    do {
+      for (let i = done.length; i < this.count; i++) done.push(this.at(i, (keys) => act(keys, i)));
+      await Promise.all(done);
+    } while (done.length < this.count);
+    return Promise.all(done);
+  }
+
+  /** Learns from the error of a call that believed `map`. Throws the error if there is nothing to learn. */
+  async learnFrom(map: PartitionMap, error: unknown, turn: number): Promise<void> {
+    if (wordOf(error) !== 'LAYOUT' || turn > MAX_TURNS) throw error;
+    const [, layout = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
+    const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
+    if (!seen) throw error;
+    if (seen.isNewerThan(this.#map)) this.learn(seen);
+    else if (this.#map.isNewerThan(seen)) await this.#advance(PartitionMap.indexIn(believed), layout);
+    else if (!this.#map.isNewerThan(map)) throw error;
+  }
+
+  /** Brings partition 0, and then partition `i`, which has the layout `have`, up to what is known. */
+  async #advance(i: number, have: string): Promise<void> {
+    const map = this.#map;
+    await this.bringUp(0, map);
+    if (i > 0) await this.advance(i, have, map);
+  }
+
+  /** Brings partition `i` up to `map`, if it is older. */
+  async bringUp(i: number, map: PartitionMap): Promise<void> {
+    const has = await this.read(i, map);
+    if (has.map && map.isNewerThan(has.map)) await this.advance(i, has.layout, map);
+  }
+
+  /**
+   * Brings partition `i` from the layout `have` to that of `map`; if it is new, with the settings of partition 0. Does
+   * nothing if its layout is another by now. Returns false if its settings are not of the given `version`.
+   */
+  async advance(i: number, have: string, map: PartitionMap, version?: string): Promise<boolean> {
+    const tag = this.tagOf(i, map);
+    const keys = queueKeys(this.prefix, tag, have === '1' ? undefined : have);
+    const to = { layout: map.layoutOf(i) as string, tags: map.packed, ...(version !== undefined && { version }) };
+    try {
+      if (!(await replicated(this.redis, keys.pending, false, (caller) => advance(caller, keys, to)))) return false;
+      if (i > 0 && have === '1') await this.copySettings(i, map);
+    } catch (error) {
+      // Somebody else was faster.
+      if (wordOf(error) !== 'LAYOUT') throw error;
+    }
+    return true;
+  }
+
+  /** Gives partition `i` the settings of partition 0, if they are newer. Returns their version. */
+  async copySettings(i: number, map = this.#map): Promise<string> {
+    const { stats, config } = this.keys(0, map);
+    // The version first: if the settings change in between, they are copied again.
+    const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
+    const fields = ((await this.redis.call('HGETALL', config)) as Reply[]).map(text);
+    const settings = fields.filter((_, n) => !OWN.has(fields[n - (n % 2)] as string));
+    if (version !== '0') await takeSettings(this.redis, this.keys(i, map), version, settings);
+    return version;
+  }
+
+  /** What partition `i` says of its queue; its tag is that in `map`. */
+  async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
+    const { config } = this.keys(i, map);
+    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
+    const layout = found[0] === null ? '1' : text(found[0]);
+    return { layout, map: PartitionMap.parse(layout, text(found[1] ?? undefined)) };
+  }
+}
+
+/** What lua/lib/layout.lua replies. */
+const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: (.*)$/;
+
+/** The fields of config that each partition has for itself. */
+const OWN = new Set(['layout', 'partitions', 'returned']);

@@ -1,0 +1,52 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import type { Caller, Connection, Reply } from '../redis/connection.js';
+
+/** How long to wait for replicas, ms: less than the time limit of a call. */
+const WAIT_MS = 4_000;
+
+/** The same for a call that others wait for, ms. Then it goes on: a replica that is so far behind would lose more. */
+const SHORT_WAIT_MS = 200;
+
+/** How long the number of replicas counts, ms. */
+const KNOWN_MS = 1_000;
+
+const known = new WeakMap<Caller, { readonly replicas: number; readonly at: number }>();
+
+/**
+ * Runs `write` on one connection to the owner of `key`, and waits until all replicas of that server have it: otherwise a
+ * failover could undo one step of several. With `must`, throws `temporary` if they have it not within 4 s.
+ */
+export function replicated<T>(
+  redis: Connection,
+  key: string,
+  must: boolean,
+  write: (caller: Caller) => Promise<T>,
+): Promise<T> {
+  return redis.pinned(key, async (caller) => {
+    const result = await write(caller);
+    const replicas = await replicasOf(caller);
+    if (replicas === 0) return result;
+    const there = Number(await caller.call('WAIT', replicas, must ? WAIT_MS : SHORT_WAIT_MS));
+    if (there < replicas && must) {
+      throw new DelayqError('temporary', 'too few replicas', {
+        why: `${there} of ${replicas} replicas of Redis at ${caller.address} confirmed a write within ${WAIT_MS / 1000} s`,
+        next: 'check the replicas, then repeat the command',
+      });
+    }
+    return result;
+  });
+}
+
+/** How many replicas follow this server. */
+async function replicasOf(caller: Caller): Promise<number> {
+  const found = known.get(caller);
+  if (found && performance.now() - found.at < KNOWN_MS) return found.replicas;
+  const role = (await caller.call('ROLE').catch((error: unknown) => {
+    // Without permission to ask, nobody can wait.
+    if (isDelayqError(error, 'refused')) return [];
+    throw error;
+  })) as Reply[];
+  const replicas = Array.isArray(role[2]) ? role[2].length : 0;
+  known.set(caller, { replicas, at: performance.now() });
+  return replicas;
+}

@@ -1,0 +1,41 @@
+import type { Id } from '../model/id.js';
+import type { Connection } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
+import * as moves from '../scripts/transfer.js';
+import { MOVE_SLICE, type Moved, moveSome } from './move.js';
+import { replicated } from './replicated.js';
+
+/** A way between two partitions of a queue. */
+export interface Way {
+  readonly queue: string;
+  readonly from: QueueKeys;
+  readonly to: QueueKeys;
+  /** The index of the partition `to`. */
+  readonly index: number;
+}
+
+/**
+ * Moves jobs that are pending or dead from one partition to another. Waits after each step until the replicas have it:
+ * otherwise a failover could lose a job between the two, or bring it twice. With `must`, throws `temporary` if they do
+ * not follow.
+ */
+export async function transfer(redis: Connection, way: Way, ids: readonly Id[], must = false): Promise<Moved[]> {
+  const at = (keys: QueueKeys) => {
+    return <T>(write: Parameters<typeof replicated<T>>[3]) => replicated(redis, keys.pending, must, write);
+  };
+  const destination = {
+    holder: `move:${way.queue}/${way.index}`,
+    restore: (jobs: readonly moves.Parcel[], tokens: readonly string[]) =>
+      at(way.to)((caller) => moves.restore(caller, way.to, jobs, tokens, 'transferred')),
+    forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, way.to, jobs),
+  };
+  const source = { redis, keys: way.from, step: at(way.from) };
+  const moved: Moved[] = [];
+  while (moved.length < ids.length) {
+    moved.push(...(await moveSome(source, destination, ids.slice(moved.length), ['pending', 'dead'])));
+  }
+  return moved;
+}
+
+/** Most jobs in one call of a transfer. */
+export const TRANSFER_SLICE = MOVE_SLICE;
