@@ -21,8 +21,6 @@ export interface Growth {
   readonly moved: number;
   /** Jobs that can be moved only when they are answered for, as far as is known. */
   readonly active: number;
-  /** Jobs that stay where they are: where they belong, another job has their id. */
-  readonly stuck: number;
   readonly done: boolean;
 }
 
@@ -85,22 +83,18 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
 async function* finish(parts: Partitions, map: PartitionMap): AsyncGenerator<Growth> {
   const from = map.from as number;
   let moved = 0;
-  const state = (active: number, stuck: number, done = false) => ({ from, to: map.count, moved, active, stuck, done });
+  const state = (active: number, done = false) => ({ from, to: map.count, moved, active, done });
   for (let i = 0; i < map.count; i++) await parts.bringUp(i, map);
   try {
-    let stuck = 0;
     for (let i = 0; i < from; i++) {
       for (let sweep = new Sweep(parts, map, i); ; sweep = new Sweep(parts, map, i)) {
         for await (const some of sweep.run()) {
           moved += some;
-          yield state(0, stuck);
+          yield state(0);
         }
-        if (sweep.isClean) {
-          stuck += sweep.stuck;
-          break;
-        }
+        if (sweep.isClean) break;
         for (let active = sweep.active; active > 0; active = await sweep.lookAtActive()) {
-          yield state(active, stuck);
+          yield state(active);
           await sleep(LOOK_MS);
         }
       }
@@ -110,7 +104,7 @@ async function* finish(parts: Partitions, map: PartitionMap): AsyncGenerator<Gro
     const closed = new PartitionMap(map.count, undefined, map.tags);
     for (let i = 0; i < map.count; i++) await parts.advance(i, map.layoutOf(i) as string, closed);
     await parts.look();
-    yield state(0, stuck, true);
+    yield state(0, true);
   } catch (error) {
     // Another process has finished it.
     if (wordOf(error) !== 'LAYOUT' || (await parts.look()).from !== undefined) throw error;

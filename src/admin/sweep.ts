@@ -20,8 +20,6 @@ export class Sweep {
   readonly #keys: QueueKeys;
   /** Jobs that consumers, or unfinished moves to other queues, hold. */
   active = 0;
-  /** Jobs whose ids other jobs have where they belong. */
-  stuck = 0;
   /** Nothing was left to move, and nothing came back meanwhile. */
   isClean = false;
   #found = 0;
@@ -40,8 +38,7 @@ export class Sweep {
     await this.#copyMarks();
     // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
     for (const set of ['pending', 'dead', 'active'] as const) yield* this.#sweep(set);
-    // What is stuck was put back by this round itself.
-    this.isClean = this.#found === 0 && this.active === 0 && (await this.#returned()) - returned === this.stuck;
+    this.isClean = this.#found === 0 && this.active === 0 && (await this.#returned()) === returned;
   }
 
   /** Counts the active jobs that must be moved. */
@@ -104,7 +101,6 @@ export class Sweep {
     const way = { queue, from: this.#keys, to: this.#parts.keys(owner, this.#map), index: owner };
     for (const answer of await transfer(redis, way, ids, true)) {
       if (answer === 'active') this.active++;
-      else if (answer === 'differs' || answer === 'kept-dead' || answer === 'held') this.stuck++;
       else if (answer !== 'orphaned' && answer !== 'missing') {
         this.#found++;
         this.#moved++;

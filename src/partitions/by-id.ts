@@ -23,8 +23,11 @@ export interface ById<T, A> {
   readonly onActive?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
   /** Looks first where an id belonged before, and calls nothing; `undefined`: go on. */
   readonly before?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
-  /** It changes nothing: an id is looked for where it belonged before, too, instead of being moved. */
-  readonly reads?: boolean;
+  /**
+   * It changes nothing: an id is looked for where it belonged before, too, and moved only if its answer says that a
+   * growth is moving it: it may be changing where it belongs.
+   */
+  readonly reads?: { readonly isMoving: (answer: A) => boolean };
 }
 
 /** A partition had another layout, which is known now: look again where the ids belong. */
@@ -109,12 +112,13 @@ async function answerGroup<T, A>(
     else push(movers, former, i);
   }
   for (const [former, indexes] of movers) {
-    if (how.reads) {
-      here.push(...(await ask(former, indexes)).map(([i]) => i));
-      continue;
-    }
-    if (how.before) await ask(former, indexes, how.before);
-    const left = indexes.filter((i) => answers[i] === undefined);
+    const { reads } = how;
+    if (reads) here.push(...(await ask(former, indexes)).map(([i]) => i));
+    else if (how.before) await ask(former, indexes, how.before);
+    const isLeft = (answer: A | undefined) => (reads ? answer && reads.isMoving(answer) : answer === undefined);
+    const left = indexes.filter((i) => isLeft(answers[i]));
+    if (left.length === 0) continue;
+    for (const i of left) answers[i] = undefined;
     const { transfer } = await import('./transfer.js');
     const way = { queue: parts.queue, from: parts.keys(former, map), to: parts.keys(owner, map), index: owner };
     const moved = await call(former, () => transfer(parts.redis, way, itemsOf(left).map(how.idOf)));

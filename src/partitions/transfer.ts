@@ -25,8 +25,11 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
   };
   const destination = {
     holder: `move:${way.queue}/${way.index}`,
-    restore: (jobs: readonly moves.Parcel[], tokens: readonly string[]) =>
-      at(way.to)((caller) => moves.restore(caller, way.to, jobs, tokens, 'transferred')),
+    restore: async (jobs: readonly moves.Parcel[], tokens: readonly string[]) => {
+      const put = await at(way.to)((caller) => moves.restore(caller, way.to, jobs, tokens, 'transferred'));
+      // In a growth, whatever is there is newer: it can only be there because a failover brought the other one back.
+      return / from /.test(way.to.layout ?? '') ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
+    },
     forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, way.to, jobs),
   };
   const source = { redis, keys: way.from, step: at(way.from) };

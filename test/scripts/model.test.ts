@@ -287,7 +287,7 @@ async function contents(name: string) {
     hash('stats'),
   ]);
   // Samples depend on the clock; trend.test.ts covers them.
-  const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|at:\d+)$/.test(name));
+  const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|configured|at:\d+)$/.test(name));
   return {
     pending,
     active,
