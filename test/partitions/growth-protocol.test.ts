@@ -1,0 +1,123 @@
+import { describe, expect, it } from 'vitest';
+import type { Guard } from './growth-protocol.js';
+import type { Op } from './one-id.js';
+import { type Instance, Search } from './search.js';
+
+/*
+ * docs/internals/partitions.md, searched: every order of the steps of clients, consumers and growers, each of which may
+ * sleep or die before any step. All is compared with a queue without partitions (linearizability).
+ */
+
+const keep: Op = { do: 'keep', version: 'v1' };
+const replace: Op = { do: 'replace', version: 'v2' };
+const cancel: Op = { do: 'cancel', states: ['pending', 'active', 'dead'] };
+const cancelActive: Op = { do: 'cancel', states: ['active'] };
+const requeue: Op = { do: 'requeue' };
+const bury: Op = { do: 'bury' };
+const show: Op = { do: 'show' };
+const hold: Op = { do: 'hold', receipt: '', by: 'move' };
+const moved: Op = { do: 'finish', receipt: '', how: 'moved' };
+const putBack: Op = { do: 'finish', receipt: '', how: 'back' };
+const restore: Op = { do: 'restore', version: 'v0', set: 'pending', token: 'M' };
+
+const LARGE = process.env.DELAYQ_TEST_SEARCH === 'large';
+
+function found(instance: Omit<Instance, 'apart'> & { apart?: boolean }): string {
+  const finding = new Search({ apart: false, ...instance }).run(LARGE ? 20_000_000 : 200_000);
+  return finding ? [finding.problem, ...finding.trace].join('\n') : 'nothing';
+}
+
+describe('growth', () => {
+  it('gives each operation by id the answer of a queue without partitions, whatever state the job is in', () => {
+    for (const begins of [undefined, 'pending', 'dead', 'active', 'moving'] as const) {
+      for (const op of [keep, replace, cancel, cancelActive, requeue, bury, show, restore]) {
+        expect(found({ clients: [[op]], begins }), `${begins} ${JSON.stringify(op)}`).toBe('nothing');
+      }
+    }
+  }, 120_000);
+
+  it('gives two clients at once the answers of a queue without partitions', () => {
+    for (const clients of [
+      [[replace], [cancel]],
+      [[keep], [show]],
+    ]) {
+      expect(found({ clients, begins: 'pending' })).toBe('nothing');
+    }
+    expect(found({ clients: [[keep], [cancel]], apart: true })).toBe('nothing');
+    if (!LARGE) return;
+    for (const begins of [undefined, 'pending', 'dead', 'active', 'moving'] as const) {
+      for (const one of [keep, replace, cancel, requeue, bury, show, hold]) {
+        for (const other of [keep, replace, cancel]) {
+          expect(found({ clients: [[one], [other, show]], begins, takes: 1, apart: true })).toBe('nothing');
+        }
+      }
+    }
+  }, 36_000_000);
+
+  it('takes each job once, and once more only if its lease ended', () => {
+    expect(found({ clients: [], begins: 'pending', takes: 2, expiries: 1 })).toBe('nothing');
+    expect(found({ clients: [[replace]], begins: 'active', takes: 1 })).toBe('nothing');
+  }, 120_000);
+
+  it('survives the death of a grower after any step, and two growers at once', () => {
+    expect(found({ clients: [], begins: 'pending', takes: 1, growers: 2 })).toBe('nothing');
+  }, 120_000);
+
+  it('waits for a job that a move to another queue holds, and lets that move go on', () => {
+    expect(found({ clients: [[hold, moved]], begins: 'moving' })).toBe('nothing');
+    expect(found({ clients: [[hold, putBack]], begins: 'pending' })).toBe('nothing');
+  }, 120_000);
+
+  it('brings a job that another queue moves here once, also if the move is repeated', () => {
+    expect(found({ clients: [[restore], [restore]], takes: 1 })).toBe('nothing');
+  }, 120_000);
+
+  it('loses and repeats nothing that replicas have, if one partition fails over', () => {
+    expect(found({ clients: [], begins: 'pending', takes: 1, failovers: 1 })).toBe('nothing');
+    expect(found({ clients: [[keep]], begins: 'pending', failovers: 1 })).toBe('nothing');
+  }, 120_000);
+});
+
+/** The smallest instances in which a guard is missed. */
+const MISSED: Record<Guard, Omit<Instance, 'apart'> & { apart?: boolean }> = {
+  'old maps are refused': { clients: [[keep]], begins: 'pending' },
+  'hold compares the layout': { clients: [[keep], [cancel]], begins: 'pending', apart: true },
+  'restore compares the layout': { clients: [[keep]], begins: 'pending', takes: 1 },
+  'the grower advances p before it looks': { clients: [[keep]], apart: true },
+  'p is clean before partition 0 is advanced': { clients: [], begins: 'active' },
+  'what nack and expired leases return is counted': { clients: [], begins: 'active' },
+  'what is put back is counted': { clients: [[hold, putBack]], begins: 'pending' },
+  'what replace returns is counted': { clients: [[replace]], begins: 'active' },
+  'active jobs are looked at': { clients: [[keep]], begins: 'active' },
+  'a takeover keeps the token': { clients: [[keep]], begins: 'pending' },
+  'only who made a token removes it': { clients: [[replace], [cancel]], begins: 'pending' },
+  'only who finished removes a token': { clients: [[keep]], begins: 'pending' },
+  'marks are copied': { clients: [[restore], [restore]], takes: 1 },
+  'restore asks p for the token': { clients: [[restore], [restore]], takes: 1 },
+  'a call by id transfers first': { clients: [[keep]], begins: 'pending' },
+  'a call in place is done only if the id is still active': { clients: [[keep]], begins: 'active' },
+  'a call in place leaves holds of transfers alone': { clients: [[replace]], begins: 'active' },
+  'show asks p first': { clients: [[show]], begins: 'pending' },
+  'show knows a hold of a transfer': { clients: [[show]], begins: 'pending', takes: 1 },
+  'a move takes over its hold at p': { clients: [[hold, moved]], begins: 'moving' },
+  'replicas have what p lacks before q is asked': { clients: [[keep]], begins: 'pending', takes: 1, failovers: 1 },
+  'replicas have the hold before restore': { clients: [], begins: 'pending', takes: 1, failovers: 1 },
+  'replicas have the copy before finish': { clients: [], begins: 'pending', takes: 1, failovers: 1 },
+  'replicas have the end before the token is removed': { clients: [], begins: 'pending', takes: 1, failovers: 1 },
+  'replicas have the clean p before partition 0 is advanced': {
+    clients: [],
+    begins: 'pending',
+    takes: 1,
+    failovers: 1,
+  },
+};
+
+describe('the search finds a job lost, doubled or misreported', () => {
+  for (const [guard, instance] of Object.entries(MISSED)) {
+    it(`unless ${guard}`, () => {
+      const finding = found({ ...instance, without: guard as Guard });
+      if (process.env.DELAYQ_TEST_SEARCH === 'show') console.log(`${guard}\n${finding}`);
+      expect(finding).not.toBe('nothing');
+    }, 120_000);
+  }
+});

@@ -1,0 +1,463 @@
+import { type Cell, type Job, type Op, script } from './one-id.js';
+
+/*
+ * The protocol of docs/internals/partitions.md, for one id that a growth moves from partition `p` to the new
+ * partition `q`. A step is one script at one partition; between two steps anybody may do anything, and whoever does
+ * not come to his next step has died, or sleeps.
+ */
+
+/** A guard of the protocol. A test leaves out one at a time, to show that the search can fail. */
+export type Guard = keyof typeof GUARDS;
+export const GUARDS = {
+  'old maps are refused': true,
+  'hold compares the layout': true,
+  'restore compares the layout': true,
+  'the grower advances p before it looks': true,
+  'p is clean before partition 0 is advanced': true,
+  'what nack and expired leases return is counted': true,
+  'what is put back is counted': true,
+  'what replace returns is counted': true,
+  'active jobs are looked at': true,
+  'a takeover keeps the token': true,
+  'only who made a token removes it': true,
+  'only who finished removes a token': true,
+  'marks are copied': true,
+  'restore asks p for the token': true,
+  'a call by id transfers first': true,
+  'a call in place is done only if the id is still active': true,
+  'a call in place leaves holds of transfers alone': true,
+  'show asks p first': true,
+  'show knows a hold of a transfer': true,
+  'a move takes over its hold at p': true,
+  'replicas have what p lacks before q is asked': true,
+  'replicas have the hold before restore': true,
+  'replicas have the copy before finish': true,
+  'replicas have the end before the token is removed': true,
+  'replicas have the clean p before partition 0 is advanced': true,
+};
+
+/** 0: the layout before the growth, 1: it is open, 2: it is done. A new partition begins without a layout: 0. */
+type Level = 0 | 1 | 2;
+
+export interface Partition extends Cell {
+  level: Level;
+  /** Grows with each failover: a call that waits for replicas learns that its write may be lost. */
+  era: number;
+}
+
+export interface Actor {
+  readonly kind: 'client' | 'consumer' | 'grower' | 'failover';
+  readonly name: string;
+  /** Where it is: the next step. */
+  at: string;
+  /** The layout it believes. */
+  level: Level;
+  /** What is left to do. */
+  todo: readonly Op[];
+  /** The partition of the next step, and where it was refused for being newer. */
+  part: number;
+  back: string;
+  /** How often a consumer may still take, or a server fail. */
+  budget: number;
+  receipt: string;
+  token: string;
+  copy: Job | null;
+  /** The partition where its move holds the id, -1: none. */
+  holds: number;
+  /** Of a consumer: receipts with their partitions. */
+  receipts: readonly (readonly [string, number])[];
+  /** Of a grower: what it saw in this round. */
+  returned: number;
+  dirty: boolean;
+  marks: readonly string[];
+  era: number;
+  /** An operation that has begun, and what it will be answered. */
+  op: Op | null;
+  answer: string;
+}
+
+export interface World {
+  parts: Partition[];
+  actors: Actor[];
+  /** What the queue without partitions may look like: a number of search.ts. */
+  plain: number;
+  /** In a world with failovers: what each partition was, since the last wait. */
+  logs: string[][] | null;
+}
+
+export interface Shape {
+  /** Partition 0 is not p: it only knows how many there are. */
+  readonly apart: boolean;
+  readonly without?: Guard | undefined;
+}
+
+export const emptyPart = (): Partition => ({ job: null, marks: [], returned: 0, level: 0, era: 0 });
+
+export function actor(kind: Actor['kind'], name: string, todo: readonly Op[] = []): Actor {
+  const at = kind === 'grower' ? 'read' : 'idle';
+  const none = {
+    part: 0,
+    back: '',
+    budget: 0,
+    receipt: '',
+    token: '',
+    copy: null,
+    holds: -1,
+    receipts: [],
+    returned: -1,
+  };
+  return { kind, name, at, level: 0, todo, ...none, dirty: false, marks: [], era: 0, op: null, answer: '' };
+}
+
+/** What happened in a step: an operation begins, or is answered. */
+export type Events = { begins?: Op; answers?: string };
+
+export class Protocol {
+  readonly #shape: Shape;
+  readonly #p: number;
+  readonly #q: number;
+
+  constructor(shape: Shape) {
+    this.#shape = shape;
+    this.#p = shape.apart ? 1 : 0;
+    this.#q = this.#p + 1;
+  }
+
+  #has(guard: Guard): boolean {
+    return this.#shape.without !== guard;
+  }
+
+  /** The next step of a client or a grower. Changes `world`; undefined: it has nothing to do. */
+  step(world: World, me: Actor): Events | undefined {
+    const events: Events = {};
+    if (me.at === 'idle') {
+      const op = me.todo[0];
+      if (!op) return undefined;
+      me.todo = me.todo.slice(1);
+      if (op.do === 'finish' && me.holds < 0) return {};
+      me.op = op.do === 'hold' || op.do === 'finish' ? { ...op, receipt: `${me.name}:move` } : op;
+      events.begins = me.op;
+      this.#route(me);
+    }
+    if (me.at === 'done') return undefined;
+    const known = this.#common(world, me, events) || this.#growth(world, me);
+    if (!known) throw new Error(`no step ${me.at}`);
+    return events;
+  }
+
+  /** Where a call by id begins. */
+  #route(me: Actor): void {
+    const op = me.op as Op;
+    if (op.do === 'finish') me.part = me.holds;
+    else if (me.level === 0) me.part = this.#p;
+    else me.part = this.#q;
+    me.at = 'act';
+    if (me.level !== 1 || op.do === 'finish') return;
+    if (op.do === 'show') me.at = this.#has('show asks p first') ? 'look' : 'act';
+    else if (op.do === 'restore' && this.#has('restore asks p for the token')) me.at = 'ask';
+    else if (this.#has('a call by id transfers first') && op.do !== 'forget') me.at = 'hold';
+    if (me.at !== 'act') me.part = this.#p;
+  }
+
+  /** Whether a partition accepts a call. If not, the caller learns, or helps, and comes back. */
+  #accepts(world: World, me: Actor, part = me.part): boolean {
+    const there = world.parts[part] as Partition;
+    if (there.level === me.level) return true;
+    const unguarded =
+      (me.at === 'hold' && !this.#has('hold compares the layout')) ||
+      (me.at === 'restore' && !this.#has('restore compares the layout')) ||
+      (me.at === 'act' && !this.#has('old maps are refused'));
+    if (unguarded) return true;
+    if (there.level > me.level) {
+      me.level = there.level;
+      if (me.kind === 'grower') me.at = 'read';
+      else if (me.at === 'restore') me.at = 'put back';
+      else this.#route(me);
+    } else {
+      me.back = me.at;
+      me.part = part;
+      me.at = 'help 0';
+    }
+    return false;
+  }
+
+  /** Runs a script in a partition, and counts what returned as far as the guards say. */
+  #run(world: World, part: number, op: Op): string {
+    const there = world.parts[part] as Partition;
+    const before = there.returned;
+    const answer = script(there, op);
+    let counts = there.level === 1;
+    if (op.do === 'finish') counts &&= this.#has('what is put back is counted');
+    else if (op.do === 'replace') counts &&= this.#has('what replace returns is counted');
+    else counts &&= this.#has('what nack and expired leases return is counted');
+    if (!counts) there.returned = before;
+    return answer;
+  }
+
+  /** What a consumer, or time, does: one script at one partition. */
+  runAt(world: World, part: number, op: Op): string {
+    return this.#run(world, part, op);
+  }
+
+  /** The steps that clients and growers share: calls by id, transfers, help. */
+  #common(world: World, me: Actor, events: Events): boolean {
+    const [p, q] = [world.parts[this.#p], world.parts[this.#q]] as [Partition, Partition];
+    const op = me.op as Op;
+    const after = (at: string) => {
+      me.at = at === 'act' && me.kind === 'grower' ? 'pending' : at;
+      if (at === 'act' || at === 'hold' || at === 'in place') Object.assign(me, { receipt: '', token: '', copy: null });
+      me.part = at === 'act' ? this.#q : at === 'restore' || at === 'forget' ? this.#q : this.#p;
+    };
+    const answer = (text: string) => {
+      me.answer = text;
+      me.era = (world.parts[me.part] as Partition).era;
+      if (world.logs) {
+        me.back = 'answer';
+        me.at = 'wait';
+      } else {
+        events.answers = text;
+        me.at = 'idle';
+      }
+    };
+    switch (me.at) {
+      case 'help 0':
+      case 'help': {
+        const there = world.parts[me.at === 'help' ? me.part : 0] as Partition;
+        there.level = Math.max(there.level, me.level) as Level;
+        me.at = me.at === 'help 0' && me.part !== 0 ? 'help' : me.back;
+        return true;
+      }
+      case 'wait': {
+        // Waiting proves something only for the server that executed the write.
+        const same = (world.parts[me.part] as Partition).era === me.era;
+        if (world.logs && same) world.logs[me.part] = [JSON.stringify(world.parts[me.part])];
+        if (me.back === 'answer') {
+          if (same) events.answers = me.answer;
+          // Nobody learns whether it was done.
+          me.at = same ? 'idle' : 'done';
+        } else if (same) after(me.back);
+        else if (me.kind === 'grower') me.at = 'read';
+        else this.#route(me);
+        return true;
+      }
+      case 'look':
+        if (this.#accepts(world, me)) this.#look(p, me, after, answer);
+        return true;
+      case 'look at q': {
+        if (!this.#accepts(world, me)) return true;
+        if (q.job) answer(this.#act(world, me, this.#q));
+        else if (q.marks.includes(me.token)) answer('missing');
+        else after('look');
+        return true;
+      }
+      case 'ask':
+        if (!this.#accepts(world, me)) return true;
+        if (op.do === 'restore' && p.marks.includes(op.token)) answer('kept');
+        else after('hold');
+        return true;
+      case 'hold':
+        this.#hold(world, me, p, after, answer);
+        return true;
+      case 'in place': {
+        if (!this.#accepts(world, me)) return true;
+        const still = p.job?.set === 'active' && p.job.lease?.by !== 'transfer';
+        const held = p.job?.lease?.by === 'transfer' && !this.#has('a call in place leaves holds of transfers alone');
+        const acts = still || held || (!p.job && !this.#has('a call in place is done only if the id is still active'));
+        if (acts) answer(this.#act(world, me, this.#p));
+        else after('hold');
+        return true;
+      }
+      case 'restore': {
+        if (!this.#accepts(world, me)) return true;
+        const { set, version } = { set: me.copy?.lease?.was ?? 'pending', version: me.copy?.version ?? '' } as const;
+        this.#run(world, this.#q, { do: 'restore', version, set, token: me.token });
+        // Whatever the answer is: what q has is newer, because nothing of a mover is ever made at p.
+        this.#waits(world, me, q, 'replicas have the copy before finish', 'finish', after);
+        return true;
+      }
+      case 'put back': {
+        me.level = Math.max(me.level, 1) as Level;
+        const again = () => (me.kind === 'grower' ? (me.at = 'read') : this.#route(me));
+        // Another may have copied it, if the token is of another. A partition with another layout holds nothing of us.
+        if (me.token === me.receipt && p.level === 1)
+          this.#run(world, this.#p, { do: 'finish', receipt: me.receipt, how: 'back' });
+        again();
+        return true;
+      }
+      case 'finish': {
+        if (!this.#accepts(world, me)) return true;
+        const ended = this.#run(world, this.#p, { do: 'finish', receipt: me.receipt, how: 'moved' });
+        const made = me.token === me.receipt || !this.#has('only who made a token removes it');
+        const own = made && (ended === 'held' || !this.#has('only who finished removes a token'));
+        const then = own ? 'forget' : 'act';
+        this.#waits(world, me, p, 'replicas have the end before the token is removed', then, after);
+        return true;
+      }
+      case 'forget':
+        script(q, { do: 'forget', token: me.token });
+        after('act');
+        return true;
+      case 'act':
+        if (!this.#accepts(world, me)) return true;
+        answer(this.#act(world, me, me.part));
+        return true;
+    }
+    return false;
+  }
+
+  #act(world: World, me: Actor, part: number): string {
+    const text = this.#run(world, part, me.op as Op);
+    if (me.op?.do === 'hold') me.holds = text === 'held' ? part : -1;
+    return text;
+  }
+
+  /**
+   * A reader does not transfer. What a transfer holds is at q if its token is there. If it is not, and the hold is still
+   * the same afterwards, the job was nowhere else.
+   */
+  #look({ job }: Partition, me: Actor, after: (at: string) => void, answer: (text: string) => void): void {
+    const { token, was } = job?.lease?.by === 'transfer' ? job.lease : {};
+    if (!job || !this.#has('show knows a hold of a transfer')) after('act');
+    if (job && (!token || !this.#has('show knows a hold of a transfer'))) return answer(`${job.set} ${job.version}`);
+    if (!job || !token) return;
+    if (me.token === token) return answer(`${was} ${job.version}`);
+    Object.assign(me, { token, at: 'look at q', part: this.#q });
+  }
+
+  #hold(world: World, me: Actor, p: Partition, after: (at: string) => void, answer: (text: string) => void): void {
+    if (!this.#accepts(world, me)) return;
+    const { op } = me;
+    if (p.job?.set === 'active' && p.job.lease?.by !== 'transfer') {
+      if (me.kind === 'grower') after('act');
+      else if (!this.#has('active jobs are looked at')) after('act');
+      else if (op?.do === 'hold' && !this.#has('a move takes over its hold at p')) answer('active');
+      else after('in place');
+      return;
+    }
+    me.receipt = this.#word(world, me);
+    const old = p.job?.lease?.token;
+    if (this.#run(world, this.#p, { do: 'hold', receipt: me.receipt, by: 'transfer' }) === 'missing') {
+      return this.#waits(world, me, p, 'replicas have what p lacks before q is asked', 'act', after);
+    }
+    const lease = p.job?.lease;
+    if (p.job && lease && old && !this.#has('a takeover keeps the token')) {
+      p.job = { ...p.job, lease: { ...lease, token: me.receipt } };
+    }
+    me.copy = p.job;
+    me.token = p.job?.lease?.token ?? '';
+    if (me.kind === 'grower') me.dirty = true;
+    this.#waits(world, me, p, 'replicas have the hold before restore', 'restore', after);
+  }
+
+  /** A word that is used nowhere: as good as one that never was. */
+  #word(world: World, me: Actor): string {
+    const used = JSON.stringify(world);
+    let n = 1;
+    while (used.includes(`"${me.name}${n}"`)) n++;
+    return `${me.name}${n}`;
+  }
+
+  #waits(world: World, me: Actor, { era }: Partition, guard: Guard, then: string, after: (at: string) => void): void {
+    if (!world.logs || !this.#has(guard)) return after(then);
+    me.era = era;
+    me.back = then;
+    me.part = guard === 'replicas have the copy before finish' ? this.#q : this.#p;
+    me.at = 'wait';
+  }
+
+  /** The steps of growers alone. */
+  #growth(world: World, me: Actor): boolean {
+    const zero = world.parts[0] as Partition;
+    const [p, q] = [world.parts[this.#p], world.parts[this.#q]] as [Partition, Partition];
+    const waited = (part: number) => {
+      if (world.logs) world.logs[part] = [JSON.stringify(world.parts[part])];
+    };
+    switch (me.at) {
+      case 'read':
+        Object.assign(me, { returned: -1, dirty: false, receipt: '', token: '', copy: null });
+        me.level = Math.max(zero.level, 1) as Level;
+        me.at = zero.level === 0 ? 'begin' : zero.level === 1 ? 'advance' : 'end p';
+        return true;
+      case 'begin':
+        q.level = Math.max(q.level, 1) as Level;
+        waited(this.#q);
+        me.at = 'open';
+        return true;
+      case 'open':
+        zero.level = Math.max(zero.level, 1) as Level;
+        waited(0);
+        me.at = this.#shape.apart ? 'advance' : 'marks';
+        return true;
+      case 'advance':
+        if (this.#has('the grower advances p before it looks')) p.level = Math.max(p.level, 1) as Level;
+        waited(this.#p);
+        me.at = 'marks';
+        return true;
+      case 'marks':
+        if (zero.level !== 1) {
+          me.at = 'read';
+          return true;
+        }
+        me.marks = this.#has('marks are copied') ? p.marks : [];
+        me.at = me.marks.length > 0 ? 'copy' : 'round';
+        return true;
+      case 'copy':
+        if (!this.#accepts(world, me, this.#q)) return true;
+        for (const word of me.marks) if (!q.marks.includes(word)) q.marks = [...q.marks, word].sort();
+        waited(this.#q);
+        me.marks = [];
+        me.at = 'round';
+        return true;
+      case 'round':
+        if (p.level > 1) {
+          me.at = 'read';
+          return true;
+        }
+        Object.assign(me, { returned: p.returned, dirty: false, era: p.era, at: 'pending' });
+        return true;
+      case 'pending':
+      case 'dead': {
+        if (p.job?.set === me.at) return this.#sweep(world, me);
+        me.at = me.at === 'pending' ? 'dead' : 'active';
+        return true;
+      }
+      case 'active':
+        if (p.job?.lease?.by === 'transfer') return this.#sweep(world, me);
+        if (p.job?.set === 'active' && this.#has('active jobs are looked at')) me.dirty = true;
+        me.at = 'check';
+        return true;
+      case 'check': {
+        const clean = !me.dirty && p.returned === me.returned && p.era === me.era;
+        if (clean && this.#has('replicas have the clean p before partition 0 is advanced')) waited(this.#p);
+        me.at = clean || !this.#has('p is clean before partition 0 is advanced') ? 'flip' : 'round';
+        Object.assign(me, { returned: -1, dirty: false });
+        return true;
+      }
+      case 'flip':
+        zero.level = 2;
+        waited(0);
+        me.at = 'end p';
+        return true;
+      case 'end p':
+        p.level = 2;
+        me.at = 'end q';
+        return true;
+      case 'end q':
+        q.level = 2;
+        me.at = 'sweep';
+        return true;
+      case 'sweep':
+        // What transfers have left: each actor's words begin with its name. A move and a lease are not the growth's.
+        q.marks = q.marks.filter((word) => !/^[ABCST]\d/.test(word));
+        me.at = 'done';
+        return true;
+    }
+    return false;
+  }
+
+  #sweep(_world: World, me: Actor): boolean {
+    me.at = 'hold';
+    me.part = this.#p;
+    return true;
+  }
+}

@@ -1,0 +1,307 @@
+import {
+  type Actor,
+  actor,
+  type Events,
+  emptyPart,
+  type Partition,
+  Protocol,
+  type Shape,
+  type World,
+} from './growth-protocol.js';
+import { type Cell, type Job, type Op, script } from './one-id.js';
+
+/** An instance that is searched: who does what, and where the id is at first. */
+export interface Instance extends Shape {
+  /** A list of operations for each client. */
+  readonly clients: readonly (readonly Op[])[];
+  /** In which state the id begins; none: it does not exist. A hold of a move: `moving`. */
+  readonly begins?: Job['set'] | 'moving' | undefined;
+  readonly growers?: number;
+  /** How often the consumer takes, and how often a lease may expire. */
+  readonly takes?: number;
+  readonly expiries?: number;
+  readonly failovers?: number;
+}
+
+/** The first state that breaks a promise, and how it is reached. */
+export interface Finding {
+  readonly problem: string;
+  readonly trace: readonly string[];
+}
+
+/** A queue without partitions, and what it has already answered to operations that are still open. */
+interface Plain {
+  readonly cell: Cell;
+  readonly done: Record<string, string>;
+}
+
+const NOTHING: Cell = { job: null, marks: [], returned: 0 };
+
+/** What is inside of parts and actors is replaced, never changed. */
+function copyOf({ parts, actors, plain, logs }: World): World {
+  const copies = { parts: parts.map((part) => ({ ...part })), actors: actors.map((one) => ({ ...one })) };
+  return { ...copies, plain, logs: logs && logs.map((log) => [...log]) };
+}
+
+/** Searches every state that an instance can reach. */
+export class Search {
+  readonly #instance: Instance;
+  readonly #protocol: Protocol;
+  readonly #p: number;
+  readonly #finishes = new Map<string, string>();
+  readonly #closures = new Map<string, readonly string[]>();
+  readonly #plains: (readonly string[])[] = [];
+  readonly #numbers = new Map<string, number>();
+  states = 0;
+
+  constructor(instance: Instance) {
+    this.#instance = instance;
+    this.#protocol = new Protocol(instance);
+    this.#p = instance.apart ? 1 : 0;
+  }
+
+  run(limit = 1_000_000): Finding | undefined {
+    const first = this.#first();
+    const seen = new Set([this.#keyOf(first)]);
+    // Of each state, in the order of the search: where it came from, and by which of the steps possible there.
+    const from: [number, number][] = [[-1, 0]];
+    let edge: [number, World][] = [[0, first]];
+    while (edge.length > 0) {
+      const next: [number, World][] = [];
+      for (const [index, world] of edge) {
+        const problem = this.#problemOf(world);
+        if (problem) return { problem, trace: this.#trace(from, index) };
+        let step = 0;
+        for (const [, after] of this.#successors(world)) {
+          const key = this.#keyOf(after);
+          const isNew = seen.size < seen.add(key).size;
+          if (isNew) next.push([from.push([index, step]) - 1, after]);
+          step++;
+        }
+      }
+      edge = next;
+      this.states = seen.size;
+      if (seen.size > limit) throw new Error(`more than ${limit} states`);
+    }
+    return undefined;
+  }
+
+  /** A short text that is the same for the same state. */
+  #keyOf({ parts, actors, plain, logs }: World): string {
+    return JSON.stringify([parts.map(Object.values), actors.map(Object.values), plain, logs]);
+  }
+
+  #trace(from: readonly [number, number][], index: number): string[] {
+    const steps: number[] = [];
+    for (let at = index; at > 0; at = (from[at] as [number, number])[0]) {
+      steps.unshift((from[at] as [number, number])[1]);
+    }
+    let world = this.#first();
+    return steps.map((step) => {
+      const [label, after] = [...this.#successors(world)][step] as [() => string, World];
+      world = after;
+      return label();
+    });
+  }
+
+  #first(): World {
+    const { clients, begins, growers = 1, takes = 0, expiries = 0, failovers = 0 } = this.#instance;
+    const parts = Array.from({ length: this.#p + 2 }, emptyPart);
+    const cell = structuredClone(NOTHING);
+    const actors = clients.map((todo, i) => actor('client', 'ABC'[i] as string, todo));
+    for (let i = 0; i < growers; i++) actors.push(actor('grower', 'ST'[i] as string));
+    if (takes > 0 || begins === 'active') {
+      const consumer = actor('consumer', 'W');
+      Object.assign(consumer, { budget: takes, returned: expiries });
+      if (begins === 'active') consumer.receipts = [['W0', this.#p]];
+      actors.push(consumer);
+    }
+    if (failovers > 0) actors.push({ ...actor('failover', 'F'), budget: failovers });
+    if (begins) script(cell, { do: 'keep', version: 'v0' });
+    if (begins === 'dead') script(cell, { do: 'bury' });
+    if (begins === 'active') script(cell, { do: 'take', receipt: 'W0' });
+    if (begins === 'moving') script(cell, { do: 'hold', by: 'move', receipt: 'M' });
+    Object.assign(parts[this.#p] as Partition, structuredClone(cell));
+    const logs = failovers > 0 ? parts.map((part) => [JSON.stringify(part)]) : null;
+    return { parts, actors, plain: this.#numberOf([JSON.stringify({ cell, done: {} })]), logs };
+  }
+
+  *#successors(before: World): Generator<[() => string, World]> {
+    for (const [i, { kind, at, todo, name, level }] of before.actors.entries()) {
+      if (kind === 'consumer') yield* this.#consumes(before, i);
+      else if (kind === 'failover') yield* this.#fails(before, i);
+      else {
+        const zero = (before.parts[0] as Partition).level;
+        if (at === 'idle' && this.#instance.apart && zero > level) yield this.#asks(before, i, zero);
+        const world = copyOf(before);
+        const me = world.actors[i] as Actor;
+        const events = this.#protocol.step(world, me);
+        if (!events) continue;
+        const told = () => {
+          const what = at === 'idle' ? JSON.stringify(todo[0]) : at;
+          return `${name}${level}: ${what}${events.answers === undefined ? '' : ` = ${events.answers}`}`;
+        };
+        yield [told, this.#after(world, me, events)];
+      }
+    }
+  }
+
+  /** A client learns the layout from partition 0, by a call for another id. */
+  #asks(before: World, i: number, level: Actor['level']): [() => string, World] {
+    const world = copyOf(before);
+    const me = world.actors[i] as Actor;
+    me.level = level;
+    return [() => `${me.name} learns layout ${level}`, world];
+  }
+
+  /** What a consumer may do: take at a partition, answer for a receipt; or a lease that it held expires. */
+  *#consumes(before: World, i: number): Generator<[() => string, World]> {
+    const first = before.actors[i] as Actor;
+    if (first.at !== 'idle') {
+      const world = copyOf(before);
+      const me = world.actors[i] as Actor;
+      const events = this.#protocol.step(world, me);
+      if (!events) return;
+      if (me.op && events.answers !== undefined) this.#keepReceipt(me, me.op, events.answers);
+      yield [() => 'W: waited', this.#after(world, me, events)];
+      return;
+    }
+    const choices: [number, Op][] = [];
+    for (const part of [this.#p, this.#p + 1]) {
+      if (first.budget > 0) choices.push([part, { do: 'take', receipt: `W${first.budget}` }]);
+      if (first.returned > 0) choices.push([part, { do: 'expire' }]);
+    }
+    for (const [receipt, part] of first.receipts) {
+      for (const how of ['ack', 'retry', 'refuse'] as const) choices.push([part, { do: how, receipt }]);
+    }
+    for (const [part, op] of choices) {
+      const world = copyOf(before);
+      const me = world.actors[i] as Actor;
+      const answer = this.#protocol.runAt(world, part, op);
+      if (answer === 'none') continue;
+      if (op.do === 'expire') me.returned--;
+      if (op.do === 'take') me.budget--;
+      me.op = op;
+      me.part = part;
+      const events: Events = { begins: op };
+      if (world.logs) {
+        Object.assign(me, { at: 'wait', back: 'answer', answer, era: (world.parts[part] as Partition).era });
+      } else {
+        events.answers = answer;
+        this.#keepReceipt(me, op, answer);
+      }
+      yield [() => `W: ${JSON.stringify(op)} at ${part} = ${answer}`, this.#after(world, me, events)];
+    }
+  }
+
+  #keepReceipt(me: Actor, op: Op, _answer: string): void {
+    if (op.do === 'take') me.receipts = [...me.receipts, [op.receipt, me.part]];
+    else if ('receipt' in op) me.receipts = me.receipts.filter(([word]) => word !== op.receipt);
+  }
+
+  /** A replica takes over that lacks the newest writes of one partition. */
+  *#fails(before: World, i: number): Generator<[() => string, World]> {
+    const { logs, actors } = before;
+    if ((actors[i] as Actor).budget === 0) return;
+    for (const [part, log] of (logs ?? []).entries()) {
+      for (let n = 1; n < log.length; n++) {
+        const world = copyOf(before);
+        (world.actors[i] as Actor).budget--;
+        const era = (world.parts[part] as Partition).era + 1;
+        world.parts[part] = { ...JSON.parse(log[n - 1] as string), era };
+        (world.logs as string[][])[part] = log.slice(0, n);
+        yield [() => `failover of ${part}: ${log[n - 1]}`, this.#after(world, world.actors[i] as Actor, {})];
+      }
+    }
+  }
+
+  /** Keeps what the queue without partitions may look like now, and what could be lost. */
+  #after(world: World, me: Actor, { begins, answers }: Events): World {
+    if (begins) me.op = begins;
+    if (answers !== undefined) {
+      const plain = new Set<string>();
+      for (const text of this.#closure(world)) {
+        const one = JSON.parse(text) as Plain;
+        if (one.done[me.name] !== answers) continue;
+        delete one.done[me.name];
+        plain.add(JSON.stringify(one));
+      }
+      world.plain = this.#numberOf([...plain].sort());
+      Object.assign(me, { op: null, answer: '', receipt: '', token: '', copy: null, back: '' });
+    }
+    if (world.actors.every(({ kind, returned }) => kind !== 'grower' || returned < 0)) {
+      for (const part of world.parts) part.returned = 0;
+    }
+    for (const [part, log] of (world.logs ?? []).entries()) {
+      const now = JSON.stringify(world.parts[part]);
+      if (log.at(-1) !== now) log.push(now);
+    }
+    return world;
+  }
+
+  /** Everything that the queue without partitions may look like, if operations that are open were done or not yet. */
+  #closure(world: World): readonly string[] {
+    const open = world.actors.filter(({ op }) => op !== null);
+    const key = `${world.plain} ${JSON.stringify(open.map(({ name, op }) => [name, op]))}`;
+    const known = this.#closures.get(key);
+    if (known) return known;
+    const all = new Set(this.#plains[world.plain]);
+    for (const text of all) {
+      const one = JSON.parse(text) as Plain;
+      for (const { name, op } of open) {
+        if (name in one.done) continue;
+        const cell = structuredClone(one.cell);
+        const answer = script(cell, op as Op);
+        cell.returned = 0;
+        const done = Object.fromEntries(Object.entries({ ...one.done, [name]: answer }).sort());
+        all.add(JSON.stringify({ cell, done }));
+      }
+    }
+    const closure = [...all];
+    this.#closures.set(key, closure);
+    return closure;
+  }
+
+  #numberOf(plain: readonly string[]): number {
+    const text = plain.join('\n');
+    const known = this.#numbers.get(text) ?? this.#plains.push(plain) - 1;
+    this.#numbers.set(text, known);
+    return known;
+  }
+
+  #problemOf(world: World): string | undefined {
+    if (this.#plains[world.plain]?.length === 0) return 'no queue without partitions answers this';
+    const [p, q] = [world.parts[this.#p], world.parts[this.#p + 1]] as [Partition, Partition];
+    const held = p.job?.lease?.by === 'transfer' ? p.job.lease : undefined;
+    const copied = held !== undefined && q.marks.includes(held.token as string);
+    if (p.job && q.job && !copied) return 'the id lives twice';
+    let seen: Job | null = q.job;
+    if (!q.job && held && !copied) seen = { set: held.was ?? 'pending', version: p.job?.version as string };
+    if (!q.job && !held) seen = p.job;
+    const text = JSON.stringify(seen);
+    const explained = this.#closure(world).some((one) => JSON.stringify((JSON.parse(one) as Plain).cell.job) === text);
+    if (!explained) return `no queue without partitions could hold ${text}`;
+    if ((world.parts[0] as Partition).level === 2 && p.job) return 'the growth is done, but p holds a mover';
+    return this.#finish(world);
+  }
+
+  /** Whether a grower that runs alone finishes from here. Leases expire, and moves are taken back. */
+  #finish({ parts }: World): string | undefined {
+    const key = JSON.stringify(parts);
+    const known = this.#finishes.get(key);
+    if (known !== undefined) return known || undefined;
+    const world: World = { parts: JSON.parse(key), actors: [], plain: 0, logs: null };
+    const me = actor('grower', 'alone');
+    const p = world.parts[this.#p] as Partition;
+    for (let n = 0; n < 80 && me.at !== 'done'; n++) {
+      if (me.at === 'round') script(p, { do: 'expire' });
+      if (me.at === 'round' && p.job?.lease?.by === 'move') {
+        script(p, { do: 'finish', receipt: p.job.lease.receipt, how: 'back' });
+      }
+      this.#protocol.step(world, me);
+    }
+    const problem = me.at === 'done' && !p.job ? '' : `a grower that runs alone does not finish: ${me.at}`;
+    this.#finishes.set(key, problem);
+    return problem || undefined;
+  }
+}
