@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Guard } from './growth-protocol.js';
 import type { Op } from './one-id.js';
 import { type Instance, Search } from './search.js';
+import type { Guard } from './world.js';
 
 /*
  * docs/internals/partitions.md, searched: every order of the steps of clients, consumers and growers, each of which may
@@ -75,6 +75,16 @@ describe('growth', () => {
   it('loses and repeats nothing that replicas have, if one partition fails over', () => {
     expect(found({ clients: [], begins: 'pending', takes: 1, failovers: 1 })).toBe('nothing');
     expect(found({ clients: [[keep]], begins: 'pending', failovers: 1 })).toBe('nothing');
+    if (!LARGE) return;
+    for (const [op, begins] of [
+      [keep, 'pending'],
+      [replace, 'active'],
+      [cancel, 'active'],
+      [show, 'pending'],
+      [restore, undefined],
+    ] as const) {
+      expect(found({ clients: [[op]], begins, takes: 1, failovers: 1 })).toBe('nothing');
+    }
   }, 120_000);
 });
 
@@ -95,6 +105,7 @@ const MISSED: Record<Guard, Omit<Instance, 'apart'> & { apart?: boolean }> = {
   'marks are copied': { clients: [[restore], [restore]], takes: 1 },
   'restore asks p for the token': { clients: [[restore], [restore]], takes: 1 },
   'a call by id transfers first': { clients: [[keep]], begins: 'pending' },
+  'replace and cancel of an active job are done in place': { clients: [[cancelActive]], begins: 'active' },
   'a call in place is done only if the id is still active': { clients: [[keep]], begins: 'active' },
   'a call in place leaves holds of transfers alone': { clients: [[replace]], begins: 'active' },
   'show asks p first': { clients: [[show]], begins: 'pending' },
@@ -110,14 +121,26 @@ const MISSED: Record<Guard, Omit<Instance, 'apart'> & { apart?: boolean }> = {
     takes: 1,
     failovers: 1,
   },
+  'replicas have the end of the growth before left tokens are removed': {
+    clients: [[keep]],
+    begins: 'pending',
+    takes: 1,
+    failovers: 1,
+  },
 };
+/** Found only after many states. */
+const SLOW = ['replicas have the end of the growth before left tokens are removed'];
 
 describe('the search finds a job lost, doubled or misreported', () => {
   for (const [guard, instance] of Object.entries(MISSED)) {
-    it(`unless ${guard}`, () => {
-      const finding = found({ ...instance, without: guard as Guard });
-      if (process.env.DELAYQ_TEST_SEARCH === 'show') console.log(`${guard}\n${finding}`);
-      expect(finding).not.toBe('nothing');
-    }, 120_000);
+    it.skipIf(SLOW.includes(guard) && !LARGE)(
+      `unless ${guard}`,
+      () => {
+        const finding = found({ ...instance, without: guard as Guard });
+        if (process.env.DELAYQ_TEST_SEARCH === 'show') console.log(`${guard}\n${finding}`);
+        expect(finding).not.toBe('nothing');
+      },
+      120_000,
+    );
   }
 });

@@ -1,113 +1,11 @@
-import { type Cell, type Job, type Op, script } from './one-id.js';
+import { type Op, script } from './one-id.js';
+import type { Actor, Guard, Level, Partition, Shape, World } from './world.js';
 
 /*
  * The protocol of docs/internals/partitions.md, for one id that a growth moves from partition `p` to the new
  * partition `q`. A step is one script at one partition; between two steps anybody may do anything, and whoever does
  * not come to his next step has died, or sleeps.
  */
-
-/** A guard of the protocol. A test leaves out one at a time, to show that the search can fail. */
-export type Guard = keyof typeof GUARDS;
-export const GUARDS = {
-  'old maps are refused': true,
-  'hold compares the layout': true,
-  'restore compares the layout': true,
-  'the grower advances p before it looks': true,
-  'p is clean before partition 0 is advanced': true,
-  'what nack and expired leases return is counted': true,
-  'what is put back is counted': true,
-  'what replace returns is counted': true,
-  'active jobs are looked at': true,
-  'a takeover keeps the token': true,
-  'only who made a token removes it': true,
-  'only who finished removes a token': true,
-  'marks are copied': true,
-  'restore asks p for the token': true,
-  'a call by id transfers first': true,
-  'a call in place is done only if the id is still active': true,
-  'a call in place leaves holds of transfers alone': true,
-  'show asks p first': true,
-  'show knows a hold of a transfer': true,
-  'a move takes over its hold at p': true,
-  'replicas have what p lacks before q is asked': true,
-  'replicas have the hold before restore': true,
-  'replicas have the copy before finish': true,
-  'replicas have the end before the token is removed': true,
-  'replicas have the clean p before partition 0 is advanced': true,
-};
-
-/** 0: the layout before the growth, 1: it is open, 2: it is done. A new partition begins without a layout: 0. */
-type Level = 0 | 1 | 2;
-
-export interface Partition extends Cell {
-  level: Level;
-  /** Grows with each failover: a call that waits for replicas learns that its write may be lost. */
-  era: number;
-}
-
-export interface Actor {
-  readonly kind: 'client' | 'consumer' | 'grower' | 'failover';
-  readonly name: string;
-  /** Where it is: the next step. */
-  at: string;
-  /** The layout it believes. */
-  level: Level;
-  /** What is left to do. */
-  todo: readonly Op[];
-  /** The partition of the next step, and where it was refused for being newer. */
-  part: number;
-  back: string;
-  /** How often a consumer may still take, or a server fail. */
-  budget: number;
-  receipt: string;
-  token: string;
-  copy: Job | null;
-  /** The partition where its move holds the id, -1: none. */
-  holds: number;
-  /** Of a consumer: receipts with their partitions. */
-  receipts: readonly (readonly [string, number])[];
-  /** Of a grower: what it saw in this round. */
-  returned: number;
-  dirty: boolean;
-  marks: readonly string[];
-  era: number;
-  /** An operation that has begun, and what it will be answered. */
-  op: Op | null;
-  answer: string;
-}
-
-export interface World {
-  parts: Partition[];
-  actors: Actor[];
-  /** What the queue without partitions may look like: a number of search.ts. */
-  plain: number;
-  /** In a world with failovers: what each partition was, since the last wait. */
-  logs: string[][] | null;
-}
-
-export interface Shape {
-  /** Partition 0 is not p: it only knows how many there are. */
-  readonly apart: boolean;
-  readonly without?: Guard | undefined;
-}
-
-export const emptyPart = (): Partition => ({ job: null, marks: [], returned: 0, level: 0, era: 0 });
-
-export function actor(kind: Actor['kind'], name: string, todo: readonly Op[] = []): Actor {
-  const at = kind === 'grower' ? 'read' : 'idle';
-  const none = {
-    part: 0,
-    back: '',
-    budget: 0,
-    receipt: '',
-    token: '',
-    copy: null,
-    holds: -1,
-    receipts: [],
-    returned: -1,
-  };
-  return { kind, name, at, level: 0, todo, ...none, dirty: false, marks: [], era: 0, op: null, answer: '' };
-}
 
 /** What happened in a step: an operation begins, or is answered. */
 export type Events = { begins?: Op; answers?: string };
@@ -276,12 +174,10 @@ export class Protocol {
         return true;
       }
       case 'put back': {
-        me.level = Math.max(me.level, 1) as Level;
-        const again = () => (me.kind === 'grower' ? (me.at = 'read') : this.#route(me));
-        // Another may have copied it, if the token is of another. A partition with another layout holds nothing of us.
-        if (me.token === me.receipt && p.level === 1)
-          this.#run(world, this.#p, { do: 'finish', receipt: me.receipt, how: 'back' });
-        again();
+        // If the token is of another, that one may have copied it. Under another layout p holds nothing of us.
+        const own = me.token === me.receipt && p.level === 1;
+        if (own) this.#run(world, this.#p, { do: 'finish', receipt: me.receipt, how: 'back' });
+        this.#route(me);
         return true;
       }
       case 'finish': {
@@ -316,18 +212,19 @@ export class Protocol {
    * the same afterwards, the job was nowhere else.
    */
   #look({ job }: Partition, me: Actor, after: (at: string) => void, answer: (text: string) => void): void {
-    const { token, was } = job?.lease?.by === 'transfer' ? job.lease : {};
-    if (!job || !this.#has('show knows a hold of a transfer')) after('act');
-    if (job && (!token || !this.#has('show knows a hold of a transfer'))) return answer(`${job.set} ${job.version}`);
-    if (!job || !token) return;
-    if (me.token === token) return answer(`${was} ${job.version}`);
-    Object.assign(me, { token, at: 'look at q', part: this.#q });
+    const lease = job?.lease?.by === 'transfer' && this.#has('show knows a hold of a transfer') ? job.lease : undefined;
+    if (!job) after('act');
+    else if (!lease) answer(`${job.set} ${job.version}`);
+    else if (me.token === lease.token) answer(`${lease.was} ${job.version}`);
+    else Object.assign(me, { token: lease.token, at: 'look at q', part: this.#q });
   }
 
   #hold(world: World, me: Actor, p: Partition, after: (at: string) => void, answer: (text: string) => void): void {
     if (!this.#accepts(world, me)) return;
     const { op } = me;
-    if (p.job?.set === 'active' && p.job.lease?.by !== 'transfer') {
+    const ends = op?.do === 'replace' || (op?.do === 'cancel' && op.states.includes('active'));
+    const supersede = ends && !this.#has('replace and cancel of an active job are done in place');
+    if (p.job?.set === 'active' && p.job.lease?.by !== 'transfer' && !supersede) {
       if (me.kind === 'grower') after('act');
       else if (!this.#has('active jobs are looked at')) after('act');
       else if (op?.do === 'hold' && !this.#has('a move takes over its hold at p')) answer('active');
@@ -336,8 +233,10 @@ export class Protocol {
     }
     me.receipt = this.#word(world, me);
     const old = p.job?.lease?.token;
-    if (this.#run(world, this.#p, { do: 'hold', receipt: me.receipt, by: 'transfer' }) === 'missing') {
-      return this.#waits(world, me, p, 'replicas have what p lacks before q is asked', 'act', after);
+    const held = this.#run(world, this.#p, { do: 'hold', receipt: me.receipt, by: 'transfer', supersede });
+    if (held === 'missing') {
+      this.#waits(world, me, p, 'replicas have what p lacks before q is asked', 'act', after);
+      return;
     }
     const lease = p.job?.lease;
     if (p.job && lease && old && !this.#has('a takeover keeps the token')) {
@@ -358,11 +257,12 @@ export class Protocol {
   }
 
   #waits(world: World, me: Actor, { era }: Partition, guard: Guard, then: string, after: (at: string) => void): void {
-    if (!world.logs || !this.#has(guard)) return after(then);
-    me.era = era;
-    me.back = then;
-    me.part = guard === 'replicas have the copy before finish' ? this.#q : this.#p;
-    me.at = 'wait';
+    if (!world.logs || !this.#has(guard)) {
+      after(then);
+      return;
+    }
+    const part = guard === 'replicas have the copy before finish' ? this.#q : this.#p;
+    Object.assign(me, { era, back: then, part, at: 'wait' });
   }
 
   /** The steps of growers alone. */
@@ -417,12 +317,12 @@ export class Protocol {
         return true;
       case 'pending':
       case 'dead': {
-        if (p.job?.set === me.at) return this.#sweep(world, me);
+        if (p.job?.set === me.at) return this.#sweep(me);
         me.at = me.at === 'pending' ? 'dead' : 'active';
         return true;
       }
       case 'active':
-        if (p.job?.lease?.by === 'transfer') return this.#sweep(world, me);
+        if (p.job?.lease?.by === 'transfer') return this.#sweep(me);
         if (p.job?.set === 'active' && this.#has('active jobs are looked at')) me.dirty = true;
         me.at = 'check';
         return true;
@@ -444,10 +344,11 @@ export class Protocol {
         return true;
       case 'end q':
         q.level = 2;
+        if (this.#has('replicas have the end of the growth before left tokens are removed')) waited(this.#q);
         me.at = 'sweep';
         return true;
       case 'sweep':
-        // What transfers have left: each actor's words begin with its name. A move and a lease are not the growth's.
+        // What transfers have left: words of clients and growers. Those of moves and leases stay.
         q.marks = q.marks.filter((word) => !/^[ABCST]\d/.test(word));
         me.at = 'done';
         return true;
@@ -455,7 +356,7 @@ export class Protocol {
     return false;
   }
 
-  #sweep(_world: World, me: Actor): boolean {
+  #sweep(me: Actor): boolean {
     me.at = 'hold';
     me.part = this.#p;
     return true;

@@ -1,14 +1,6 @@
-import {
-  type Actor,
-  actor,
-  type Events,
-  emptyPart,
-  type Partition,
-  Protocol,
-  type Shape,
-  type World,
-} from './growth-protocol.js';
+import { type Events, Protocol } from './growth-protocol.js';
 import { type Cell, type Job, type Op, script } from './one-id.js';
+import { type Actor, actor, emptyPart, type Partition, type Shape, type World } from './world.js';
 
 /** An instance that is searched: who does what, and where the id is at first. */
 export interface Instance extends Shape {
@@ -40,7 +32,7 @@ const NOTHING: Cell = { job: null, marks: [], returned: 0 };
 /** What is inside of parts and actors is replaced, never changed. */
 function copyOf({ parts, actors, plain, logs }: World): World {
   const copies = { parts: parts.map((part) => ({ ...part })), actors: actors.map((one) => ({ ...one })) };
-  return { ...copies, plain, logs: logs && logs.map((log) => [...log]) };
+  return { ...copies, plain, logs: logs?.map((log) => [...log]) ?? null };
 }
 
 /** Searches every state that an instance can reach. */
@@ -162,7 +154,7 @@ export class Search {
       const me = world.actors[i] as Actor;
       const events = this.#protocol.step(world, me);
       if (!events) return;
-      if (me.op && events.answers !== undefined) this.#keepReceipt(me, me.op, events.answers);
+      if (me.op && events.answers !== undefined) this.#keepReceipt(me, me.op);
       yield [() => 'W: waited', this.#after(world, me, events)];
       return;
     }
@@ -188,13 +180,13 @@ export class Search {
         Object.assign(me, { at: 'wait', back: 'answer', answer, era: (world.parts[part] as Partition).era });
       } else {
         events.answers = answer;
-        this.#keepReceipt(me, op, answer);
+        this.#keepReceipt(me, op);
       }
       yield [() => `W: ${JSON.stringify(op)} at ${part} = ${answer}`, this.#after(world, me, events)];
     }
   }
 
-  #keepReceipt(me: Actor, op: Op, _answer: string): void {
+  #keepReceipt(me: Actor, op: Op): void {
     if (op.do === 'take') me.receipts = [...me.receipts, [op.receipt, me.part]];
     else if ('receipt' in op) me.receipts = me.receipts.filter(([word]) => word !== op.receipt);
   }

@@ -1,0 +1,106 @@
+import type { Cell, Job, Op } from './one-id.js';
+
+/** A guard of the protocol. A test leaves out one at a time, to show that the search can fail. */
+export type Guard = keyof typeof GUARDS;
+export const GUARDS = {
+  'old maps are refused': true,
+  'hold compares the layout': true,
+  'restore compares the layout': true,
+  'the grower advances p before it looks': true,
+  'p is clean before partition 0 is advanced': true,
+  'what nack and expired leases return is counted': true,
+  'what is put back is counted': true,
+  'what replace returns is counted': true,
+  'active jobs are looked at': true,
+  'a takeover keeps the token': true,
+  'only who made a token removes it': true,
+  'only who finished removes a token': true,
+  'marks are copied': true,
+  'restore asks p for the token': true,
+  'a call by id transfers first': true,
+  'replace and cancel of an active job are done in place': true,
+  'a call in place is done only if the id is still active': true,
+  'a call in place leaves holds of transfers alone': true,
+  'show asks p first': true,
+  'show knows a hold of a transfer': true,
+  'a move takes over its hold at p': true,
+  'replicas have what p lacks before q is asked': true,
+  'replicas have the hold before restore': true,
+  'replicas have the copy before finish': true,
+  'replicas have the end before the token is removed': true,
+  'replicas have the clean p before partition 0 is advanced': true,
+  'replicas have the end of the growth before left tokens are removed': true,
+};
+
+/** 0: the layout before the growth, 1: it is open, 2: it is done. A new partition begins without a layout: 0. */
+export type Level = 0 | 1 | 2;
+
+export interface Partition extends Cell {
+  level: Level;
+  /** Grows with each failover: a call that waits for replicas learns that its write may be lost. */
+  era: number;
+}
+
+export interface Actor {
+  readonly kind: 'client' | 'consumer' | 'grower' | 'failover';
+  readonly name: string;
+  /** Where it is: the next step. */
+  at: string;
+  /** The layout it believes. */
+  level: Level;
+  /** What is left to do. */
+  todo: readonly Op[];
+  /** The partition of the next step, and where it was refused for being newer. */
+  part: number;
+  back: string;
+  /** How often a consumer may still take, or a server fail. */
+  budget: number;
+  receipt: string;
+  token: string;
+  copy: Job | null;
+  /** The partition where its move holds the id, -1: none. */
+  holds: number;
+  /** Of a consumer: receipts with their partitions. */
+  receipts: readonly (readonly [string, number])[];
+  /** Of a grower: what it saw in this round. */
+  returned: number;
+  dirty: boolean;
+  marks: readonly string[];
+  era: number;
+  /** An operation that has begun, and what it will be answered. */
+  op: Op | null;
+  answer: string;
+}
+
+export interface World {
+  parts: Partition[];
+  actors: Actor[];
+  /** What the queue without partitions may look like: a number of search.ts. */
+  plain: number;
+  /** In a world with failovers: what each partition was, since the last wait. */
+  logs: string[][] | null;
+}
+
+export interface Shape {
+  /** Partition 0 is not p: it only knows how many there are. */
+  readonly apart: boolean;
+  readonly without?: Guard | undefined;
+}
+
+export const emptyPart = (): Partition => ({ job: null, marks: [], returned: 0, level: 0, era: 0 });
+
+export function actor(kind: Actor['kind'], name: string, todo: readonly Op[] = []): Actor {
+  const at = kind === 'grower' ? 'read' : 'idle';
+  const none = {
+    part: 0,
+    back: '',
+    budget: 0,
+    receipt: '',
+    token: '',
+    copy: null,
+    holds: -1,
+    receipts: [],
+    returned: -1,
+  };
+  return { kind, name, at, level: 0, todo, ...none, dirty: false, marks: [], era: 0, op: null, answer: '' };
+}
