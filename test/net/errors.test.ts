@@ -17,7 +17,7 @@ const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.s
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 
-describe('an error of Redis is reported as what it is (failures 20, 28)', () => {
+describe.concurrent('an error of Redis is reported as what it is (failures 20, 28)', () => {
   const expectAll = async (own: { url: string }, list: string[][], code: number, message: RegExp) => {
     for (const args of list) {
       const ended = await delayq(args, via(own.url));
@@ -165,7 +165,8 @@ describe('an error of Redis is reported as what it is (failures 20, 28)', () => 
     busy.disconnect();
   });
 
-  it('LOADING: exit 75', async () => {
+  // Alone, as the server loads for a limited time.
+  it.sequential('LOADING: exit 75', async () => {
     const own = await server();
     await own.admin.eval("for i = 1, 20000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end", 0);
     await own.admin.save();

@@ -161,7 +161,7 @@ describe.runIf(binary)('--durable', () => {
   });
 });
 
-describe('--replicas', () => {
+describe.concurrent('--replicas', () => {
   it('confirms what replicas have, and says how many', async () => {
     const { primary, replica } = await pair();
     const { code, stdout } = await delayq(['enqueue', '--replicas', '1', '--json', 'q', '1'], via(primary.url));
@@ -390,7 +390,7 @@ describe('--replicas', () => {
   });
 });
 
-it('a pinned connection fails after a loss, although the next call makes a new one', async () => {
+it.concurrent('a pinned connection fails after a loss, although the next call makes a new one', async () => {
   const own = await server();
   const redis = new Connection(own.url);
   afterwards(() => redis.close());
@@ -407,7 +407,7 @@ it('a pinned connection fails after a loss, although the next call makes a new o
   expect(String(await redis.call('PING'))).toBe('PONG');
 });
 
-it('many calls that find the connection dead cause no warning of Node on stderr', async () => {
+it.concurrent('many calls that find the connection dead cause no warning of Node on stderr', async () => {
   const own = await server();
   const redis = new Connection(own.url);
   afterwards(() => redis.close());

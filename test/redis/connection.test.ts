@@ -60,7 +60,7 @@ describe('a call that Redis does not understand', () => {
   });
 });
 
-describe('Redis that is down', () => {
+describe.concurrent('Redis that is down', () => {
   it('is reported by every command within 6 s: exit 69, address, cause and what to do (failures 28)', async () => {
     const port = await freePort();
     for (const args of commands()) {
@@ -162,7 +162,7 @@ describe('Redis that is down', () => {
   });
 });
 
-it('a primary that waits for its replicas, as after a failover, is waited for', async () => {
+it.concurrent('a primary that waits for its replicas, as after a failover, is waited for', async () => {
   const primary = await server({ tcp: true });
   const redis = new Connection(primary.tcpUrl);
   afterwards(() => redis.close());
@@ -184,7 +184,7 @@ it('a primary that waits for its replicas, as after a failover, is waited for', 
   expect(performance.now() - started).toBeLessThan(5_000);
 });
 
-describe('a fixed address that leads to another server by now, while the connection to the old one is open', () => {
+describe.concurrent('a fixed address that leads to another server by now, while the connection to the old one is open', () => {
   it.each([
     ['follows it', 'READONLY', ['REPLICAOF', '127.0.0.1', '1']],
     ['has lost its replicas to it', 'NOREPLICAS', ['CONFIG', 'SET', 'min-replicas-to-write', '1']],
@@ -209,7 +209,7 @@ describe('a fixed address that leads to another server by now, while the connect
   });
 });
 
-it.each([
+it.concurrent.each([
   ['to stdout', '', '| cat'],
   ['with a handler', '--grace 1s', "-- sh -c 'echo begun; sleep 2'"],
 ])('a run with a time limit ends although Redis is down: %s', async (_, options, rest) => {
@@ -224,7 +224,7 @@ it.each([
   );
 });
 
-it('restarts between any two calls lose nothing that was confirmed (failures 18)', async () => {
+it.concurrent('restarts between any two calls lose nothing that was confirmed (failures 18)', async () => {
   const own = await server({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
   const redis = new Connection(own.url);
   afterwards(() => redis.close());
@@ -253,7 +253,7 @@ it('restarts between any two calls lose nothing that was confirmed (failures 18)
   expect(await survives(() => queue.counts())).toMatchObject({ pending: 1, active: 1, payload: 2 });
 });
 
-it('a closed connection says so', async () => {
+it.concurrent('a closed connection says so', async () => {
   const redis = new Connection(redisUrl);
   const queue = new Queue(redis, freshName());
   await queue.enqueue({ payload: 1 });
@@ -262,7 +262,7 @@ it('a closed connection says so', async () => {
   expect((await new Queue(connection, queue.name).counts()).pending).toBe(1);
 });
 
-it.each(['call', 'pinned'] as const)('a list of servers is tried to the primary at its end: %s', async (how) => {
+it.concurrent.each(['call', 'pinned'] as const)('a list of servers is tried to the primary at its end: %s', async (how) => {
   const primary = await server({ tcp: true });
   const args = ['--replicaof', '127.0.0.1', String(primary.port)];
   const others = await Promise.all([0, 1].map(() => server({ tcp: true, args })));

@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
@@ -19,14 +19,12 @@ const connect = (url: string) => {
 
 const load = (...args: ConstructorParameters<typeof Load>) => during(new Load(...args));
 
-describe('a primary with two replicas and three Sentinels', () => {
-  let group: Sentinels;
-  beforeAll(async () => {
-    group = await Sentinels.start({ replicas: REPLICAS });
-    return () => group.stop();
-  });
+describe.concurrent('a primary with two replicas and three Sentinels', () => {
+  // One for each test: after a failover it takes Sentinels ten seconds to agree again.
+  const start = () => during(Sentinels.start({ replicas: REPLICAS }));
 
   it('is used like one server', async () => {
+    const group = await start();
     const env = { DELAYQ_REDIS_URL: group.url };
     const name = freshName();
     expect(await delayq(['enqueue', '--replicas', '2', name, '1'], { env })).toMatchObject({ code: 0, stderr: '' });
@@ -35,6 +33,7 @@ describe('a primary with two replicas and three Sentinels', () => {
   });
 
   it('a SENTINEL FAILOVER under load: with --replicas of all nothing is lost; a watching drain follows', async () => {
+    const group = await start();
     const [safe, watched] = [freshName(), freshName()];
     const running = begin(['drain', '--watch', watched], { env: { DELAYQ_REDIS_URL: group.url } });
     const redis = connect(group.url);
@@ -57,6 +56,7 @@ describe('a primary with two replicas and three Sentinels', () => {
   });
 
   it('a SENTINEL FAILOVER under load, without --replicas: what is lost was confirmed around it, and doctor warns before', async () => {
+    const group = await start();
     const { code, told } = await doctor(group.url);
     expect({
       code,
@@ -86,6 +86,7 @@ describe('a primary with two replicas and three Sentinels', () => {
   it.each(['SIGKILL', 'SIGSTOP'] as const)(
     'a %s of the primary under load: it is left when the Sentinels replace it',
     async (signal) => {
+      const group = await start();
       const name = freshName();
       const working = await load(connect(group.url), name);
       await working.goesOn();
@@ -104,6 +105,7 @@ describe('a primary with two replicas and three Sentinels', () => {
   );
 
   it('a primary that Sentinels name, but that is none (yet), gets no call', async () => {
+    const group = await start();
     const [replica] = await group.replicas();
     // A Sentinel with an old view, after a partition.
     const config = `sentinel monitor delayq 127.0.0.1 ${replica?.port} 1\n`;
@@ -123,7 +125,7 @@ describe('a primary with two replicas and three Sentinels', () => {
   });
 });
 
-describe('Sentinels', () => {
+describe.concurrent('Sentinels', () => {
   it.each([
     ['that do not know the name', 78, /knows no primary called "other"\n {2}why: {2}it knows "delayq"\n {2}next: /],
     ['that ask for another password', 77, /\n {2}why: {2}.*\n {2}next: .*sentinel-password-file/],
@@ -174,7 +176,7 @@ describe('Sentinels', () => {
   });
 });
 
-it('of Sentinels that disagree, the one with the highest epoch is believed, not the first', async () => {
+it.concurrent('of Sentinels that disagree, the one with the highest epoch is believed, not the first', async () => {
   const server = () => during(Server.start({ tcp: true }));
   const [old, primary] = [await server(), await server()];
   const sentinel = (at: Server, epoch: number) => {

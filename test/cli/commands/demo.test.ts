@@ -5,7 +5,7 @@ import { begin, delayq } from '../../support/cli.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
-describe('delayq demo', () => {
+describe.concurrent('delayq demo', () => {
   it('does the main job on a Redis of its own, and leaves nothing behind', async () => {
     const TMPDIR = temporaryDirectory();
     const { code, stdout, stderr } = await delayq(['demo'], {

@@ -34,18 +34,21 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => cluster.stop());
 
+/** How many tests need the node to be frozen now. */
+let needed = 0;
+
 async function whileFrozen<T>(act: () => Promise<T>): Promise<{ result: T; ms: number }> {
-  frozen.signal('SIGSTOP');
+  if (needed++ === 0) frozen.signal('SIGSTOP');
   try {
     const since = performance.now();
     const result = await act();
     return { result, ms: performance.now() - since };
   } finally {
-    frozen.signal('SIGCONT');
+    if (--needed === 0) frozen.signal('SIGCONT');
   }
 }
 
-describe('while one node of a cluster is frozen, with 60 queues,', () => {
+describe.concurrent('while one node of a cluster is frozen, with 60 queues,', () => {
   it('inspect shows the queues of the others, and names those that cannot be read', async () => {
     const { result, ms } = await whileFrozen(() => delayq(['inspect'], { env }));
     const lines = linesOf(result.stdout);
@@ -93,7 +96,8 @@ describe('while one node of a cluster is frozen, with 60 queues,', () => {
     expect(late.result).toMatchObject({ code: 2, stdout: expect.stringContaining(`${near[0]}: `) });
   });
 
-  it('drain delivers the jobs of the others, and ends with the trouble', async () => {
+  // These change queues, and need the node again in the end.
+  it.sequential('drain delivers the jobs of the others, and ends with the trouble', async () => {
     const [here, there] = [near[1], far[0]] as [string, string];
     const since = performance.now();
     let after = 0;
@@ -109,7 +113,7 @@ describe('while one node of a cluster is frozen, with 60 queues,', () => {
     expect(await delayq(['drain', `${there},${here}`], { env })).toMatchObject({ code: 0 });
   });
 
-  it('drain --watch delivers the jobs of the others all the time, and then those of the node', async () => {
+  it.sequential('drain --watch delivers the jobs of the others all the time, and then those of the node', async () => {
     const [here, there] = [near[2], far[1]] as [string, string];
     const running = begin(['drain', '--watch', `${there},${here}`, '--', 'sh', '-c', 'cat; echo'], { env });
     await until(() => running.stdout.includes(there) && running.stdout.includes(here));

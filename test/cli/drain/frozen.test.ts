@@ -12,7 +12,7 @@ const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 /** Shorter than two calls in a row that time out after 5 s each. */
 const SOON_MS = 8_000;
 
-describe('a drain that is stopped while Redis is frozen ends when grace is over (failures 15)', () => {
+describe.concurrent('a drain that is stopped while Redis is frozen ends when grace is over (failures 15)', () => {
   const frozen = async (form: readonly string[], jobs: number, ready: (own: Server) => unknown) => {
     const own = await during(Server.start());
     const redis = new Connection(own.url);
@@ -113,7 +113,7 @@ describe('a drain that is stopped while Redis is frozen ends when grace is over 
   });
 });
 
-it('each call to a Redis that does not answer says so', async () => {
+it.concurrent('each call to a Redis that does not answer says so', async () => {
   const own = await during(Server.start());
   const redis = new Connection(own.url);
   afterwards(() => redis.close());
@@ -125,7 +125,7 @@ it('each call to a Redis that does not answer says so', async () => {
   expect(await redis.now()).toBeGreaterThan(0);
 }, 30_000);
 
-describe('a drain whose time ends while Redis is in trouble says so by its exit status', () => {
+describe.concurrent('a drain whose time ends while Redis is in trouble says so by its exit status', () => {
   const withJob = async () => {
     const own = await during(Server.start());
     const redis = new Connection(own.url);

@@ -6,7 +6,7 @@ import { alive, path, read, script, shell, upTo } from '../../support/handlers.j
 import { admin, freshName, freshQueue, key, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
-describe('leases of handlers', () => {
+describe.concurrent('leases of handlers', () => {
   it('300 jobs of 100 ms, one at a time, with a lease of 1 s: each is handled once (failures 11)', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(300).map((n) => ({ payload: n, at: 1_000 + n })));

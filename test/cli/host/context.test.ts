@@ -37,7 +37,7 @@ async function silent(): Promise<string> {
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-describe('a cluster', () => {
+describe.concurrent('a cluster', () => {
   it('is reached with TLS by any of its nodes, and what is wrong is told in three parts', async () => {
     const authority = new Authority();
     const { ca } = authority;
@@ -91,7 +91,7 @@ describe('a cluster', () => {
   }, 60_000);
 });
 
-describe('Sentinels', () => {
+describe.concurrent('Sentinels', () => {
   it('are asked with their own login, and what is wrong is told in three parts', async () => {
     const group = await during(Sentinels.start({ replicas: 0, sentinels: 2, login: { password: 'p@ss:w' } }));
     const hosts = group.sentinels.map((one) => `127.0.0.1:${one.port}`);
