@@ -102,6 +102,52 @@ async function traces({ name, zset, hash }: Apart): Promise<unknown> {
   return { claims, hash: await cluster.admin.hgetall(hash), lease: await cluster.admin.hlen(key(name, 'lease')) };
 }
 
+/**
+ * Adopts jobs with these ids again and again, each time killed one call later, until a run was not killed; `then` looks at
+ * what each has left. Returns how many were killed.
+ */
+async function killedBeforeEach(
+  ids: readonly string[],
+  then: (all: Apart, told: string) => Promise<unknown>,
+): Promise<number> {
+  for (let at = 0; ; at++) {
+    const all = await apart();
+    for (const id of ids) await put(all, id, 1_700_000_000_000, '"old"');
+    const dying = new Killed(cluster.url, at);
+    const over = await adopt(all, dying).then(
+      () => true,
+      (error: Error) => {
+        expect(error.message).toContain('killed');
+        return false;
+      },
+    );
+    dying.close();
+    await then(all, `killed before call ${at + 1}`);
+    if (over) return at;
+  }
+}
+
+/**
+ * Adopts a job again and again, each time with `act` before a later call, until all was `over` before that; then repeats
+ * it. `then` looks at the jobs that have come from both.
+ */
+async function interruptedBeforeEach(
+  act: (all: Apart) => Promise<unknown>,
+  then: (all: Apart, seen: string[], told: string, over: boolean) => unknown,
+): Promise<void> {
+  for (let at = 1, over = false; !over; at++) {
+    const all = await apart();
+    await put(all, 'a', 1_700_000_000_000, '"old"');
+    const interrupted = new Interrupted(cluster.url, at, () => act(all));
+    await adopt(all, interrupted);
+    over = interrupted.calls < at;
+    interrupted.close();
+    const first = await drained(all);
+    await adopt(all, redis);
+    await then(all, [...first, ...(await drained(all))], `before call ${at}`, over);
+  }
+}
+
 describe('adopt, with the queue and both keys on different nodes of a cluster,', () => {
   it('takes over each job whole, and says what it leaves', async () => {
     const all = await apart();
@@ -122,29 +168,16 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
   });
 
   it('loses nothing and doubles nothing when it is killed before any of its calls, and repeated', async () => {
-    let steps = 0;
-    for (let at = 0, over = false; !over; at++) {
-      const all = await apart();
-      for (const id of ['a', 'b']) await put(all, id, 1_700_000_000_000, `"${id}"`);
-      const dying = new Killed(cluster.url, at);
-      over = await adopt(all, dying).then(
-        () => true,
-        (error: Error) => {
-          expect(error.message).toContain('killed');
-          return false;
-        },
-      );
-      dying.close();
+    const calls = await killedBeforeEach(['a', 'b'], async (all, told) => {
       // What has arrived is done before the repeat: it must not come again.
       const before = await drained(all);
       await adopt(all, redis);
-      expect([...before, ...(await drained(all))].sort(), `killed before call ${at + 1}`).toEqual(['a "a"', 'b "b"']);
+      expect([...before, ...(await drained(all))].sort(), told).toEqual(['a "old"', 'b "old"']);
       expect(await there(all)).toEqual([]);
       expect(await traces(all)).toMatchObject({ claims: {}, hash: {} });
       expect((await all.queue.counts()).stats).toMatchObject({ adopted: 2, acked: 2 });
-      steps = at;
-    }
-    expect(steps).toBeGreaterThan(10);
+    });
+    expect(calls).toBeGreaterThan(10);
   });
 
   it.each([
@@ -154,15 +187,7 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
     ['cancels it', []],
     ['has it handled', []],
   ])('does so if another process %s between the kill and the repeat', async (what, wanted) => {
-    for (let at = 0, over = false; !over; at++) {
-      const all = await apart();
-      await put(all, 'a', 1_700_000_000_000, '"old"');
-      const dying = new Killed(cluster.url, at);
-      over = await adopt(all, dying).then(
-        () => true,
-        () => false,
-      );
-      dying.close();
+    await killedBeforeEach(['a'], async (all, killed) => {
       const before = await drained(all);
       const { zset, hash } = all;
       const had = await cluster.admin.hexists(hash, 'a');
@@ -176,7 +201,7 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
       }
       await adopt(all, redis);
       const after = await drained(all);
-      const told = `killed before call ${at + 1}: ${before} | ${after} | ${await there(all)}`;
+      const told = `${killed}: ${before} | ${after} | ${await there(all)}`;
       expect((await traces(all)) as object, told).toMatchObject({ claims: {} });
       if (before.length > 0) {
         // It was handled as it was before: what came later is there, or here, once.
@@ -188,60 +213,38 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
         expect(['', 'a "old"'], told).toContain(after.join());
         expect(after.length === 1 || had === 1, told).toBe(true);
       } else expect(after, told).toEqual(wanted);
-    }
+    });
   });
 
   it('does so if its producer enqueues a job anew before any of its calls', async () => {
-    for (let at = 1, over = false; !over; at++) {
-      const all = await apart();
-      await put(all, 'a', 1_700_000_000_000, '"old"');
-      const interrupted = new Interrupted(cluster.url, at, () => put(all, 'a', 1_700_000_000_001, '"new"'));
-      await adopt(all, interrupted);
-      over = interrupted.calls < at;
-      interrupted.close();
-      const first = await drained(all);
-      await adopt(all, redis);
-      const seen = [...first, ...(await drained(all))];
+    const act = (all: Apart) => put(all, 'a', 1_700_000_000_001, '"new"');
+    await interruptedBeforeEach(act, async (all, seen, told, over) => {
       const wanted = over ? ['a "old"'] : ['a "new"'];
       // What was copied by then is another job.
-      expect([wanted, ['a "old"', ...wanted]], `before call ${at}`).toContainEqual(seen);
+      expect([wanted, ['a "old"', ...wanted]], told).toContainEqual(seen);
       expect(await there(all)).toEqual([]);
-    }
+    });
   });
 
   it('leaves a job there if the queue gets another one of its id before any of its calls', async () => {
-    for (let at = 1, over = false; !over; at++) {
-      const all = await apart();
-      await put(all, 'a', 1_700_000_000_000, '"old"');
-      const interrupted = new Interrupted(cluster.url, at, () => all.queue.enqueue({ id: 'a', payload: 'other' }));
-      await adopt(all, interrupted);
-      over = interrupted.calls < at;
-      interrupted.close();
-      const first = await drained(all);
-      await adopt(all, redis);
-      const seen = [...first, ...(await drained(all))];
+    const act = (all: Apart) => all.queue.enqueue({ id: 'a', payload: 'other' });
+    await interruptedBeforeEach(act, (_, seen, told) => {
       expect(
         seen.filter((one) => one === 'a "old"'),
-        `before call ${at}: ${seen}`,
+        `${told}: ${seen}`,
       ).toHaveLength(1);
-    }
+    });
   });
 
   it('puts no job back that a run may have copied which was killed', async () => {
-    for (let at = 0, over = false; !over; at++) {
-      const all = await apart();
-      await put(all, 'a', 1_700_000_000_000, '"old"');
-      const [dying, full] = [new Killed(cluster.url, at), new Full(cluster.url)];
-      over = await adopt(all, dying).then(
-        () => true,
-        () => false,
-      );
+    await killedBeforeEach(['a'], async (all, told) => {
+      const full = new Full(cluster.url);
       const before = await drained(all);
       await adopt(all, full).catch((error: DelayqError) => expect(error.code).toBe('temporary'));
-      for (const each of [dying, full]) each.close();
+      full.close();
       await adopt(all, redis);
-      expect([...before, ...(await drained(all))], `killed before call ${at + 1}`).toEqual(['a "old"']);
-    }
+      expect([...before, ...(await drained(all))], told).toEqual(['a "old"']);
+    });
   });
 
   it('does so if two run at once', async () => {

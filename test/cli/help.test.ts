@@ -10,7 +10,16 @@ import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
 const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
-const helpOf = (...command: string[]) => spawnSync(BIN, [...command, '--help'], { encoding: 'utf8' }).stdout;
+
+const helps = new Map<string, string>();
+/** The help of the program, or of a command: each is printed once for all tests. */
+function helpOf(...command: string[]): string {
+  const known = helps.get(command.join());
+  if (known !== undefined) return known;
+  const { stdout } = spawnSync(BIN, [...command, '--help'], { encoding: 'utf8' });
+  helps.set(command.join(), stdout);
+  return stdout;
+}
 
 /** Commands by their groups, as the help lists them. */
 const groups = [...helpOf().matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?: {2}.*\n)+)/gm)].map(
@@ -19,7 +28,7 @@ const groups = [...helpOf().matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?:
 );
 const commands = groups.flatMap(([, names]) => names).filter((name) => name !== 'help');
 
-const has = (program: string) => spawnSync(program, ['--version']).status === 0;
+const hasJq = spawnSync('jq', ['--version']).status === 0;
 
 /** Handlers and files that the examples name, and what they need to do their part. */
 const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler'];
@@ -140,28 +149,27 @@ describe('the help', () => {
   });
 });
 
-describe('the examples', () => {
-  for (const command of commands.filter((name) => name !== 'demo')) {
-    const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/.exec(helpOf(command)) ?? [];
-    let placed: ReturnType<typeof place> | undefined;
-    for (const line of linesOf(lines).map((text) => text.trim())) {
-      it.runIf(has('jq') || !/\bjq\b/.test(line))(`"${line}" works`, async () => {
-        placed ??= place();
-        const { directory, env } = await placed;
-        const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;
-        if (/--watch/.test(line)) {
-          const running = beginSh(run.replace('; delayq', '; exec delayq'), { env });
-          await until(() => running.stdout !== '');
-          running.child.kill('SIGTERM');
-          expect(await running.ended).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/next:/) });
-          return;
-        }
-        const { code, stderr } = await sh(run, { env });
-        if (NOT_HERE.some((reason) => stderr.includes(reason))) return;
-        // 1, 2 and 3 are answers: not found, warnings, nothing there.
-        expect({ line, code, stderr }).toMatchObject({ line, code: expect.toBeOneOf([0, 1, 2, 3]) });
-        expect(stderr).not.toMatch(/--help|syntax error|command not found|: not found|No such file/);
-      });
-    }
+describe.concurrent.each(commands.filter((name) => name !== 'demo'))('the examples of %s', (command) => {
+  const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/.exec(helpOf(command)) ?? [];
+  let placed: ReturnType<typeof place> | undefined;
+  for (const line of linesOf(lines).map((text) => text.trim())) {
+    // One after another, in the same queues.
+    it.sequential.runIf(hasJq || !/\bjq\b/.test(line))(`"${line}" works`, async () => {
+      placed ??= place();
+      const { directory, env } = await placed;
+      const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;
+      if (/--watch/.test(line)) {
+        const running = beginSh(run.replace('; delayq', '; exec delayq'), { env });
+        await until(() => running.stdout !== '');
+        running.child.kill('SIGTERM');
+        expect(await running.ended).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/next:/) });
+        return;
+      }
+      const { code, stderr } = await sh(run, { env });
+      if (NOT_HERE.some((reason) => stderr.includes(reason))) return;
+      // 1, 2 and 3 are answers: not found, warnings, nothing there.
+      expect({ line, code, stderr }).toMatchObject({ line, code: expect.toBeOneOf([0, 1, 2, 3]) });
+      expect(stderr).not.toMatch(/--help|syntax error|command not found|: not found|No such file/);
+    });
   }
 });

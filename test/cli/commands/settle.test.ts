@@ -18,7 +18,7 @@ async function held(queue: Queue, n = 1): Promise<{ id: string; receipt: string;
 const input = (jobs: { line: string }[]) => `${jobs.map(({ line }) => line).join('\n')}\n`;
 const done = { code: 0, signal: null, stdout: '', stderr: '' };
 
-describe('delayq ack', () => {
+describe.concurrent('delayq ack', () => {
   it('removes a job named by queue, id and receipt', async () => {
     const queue = freshQueue();
     const [job] = await held(queue);
@@ -124,7 +124,7 @@ describe('delayq ack', () => {
   it('of nothing is nothing', async () => expect(await delayq(['ack'])).toEqual(done));
 });
 
-describe('delayq nack', () => {
+describe.concurrent('delayq nack', () => {
   const nacked = async (...options: string[]) => {
     const queue = freshQueue();
     const [job] = await held(queue);
@@ -189,7 +189,7 @@ it('delayq renew extends leases, by what it is told or as the queue says', async
   expect(((await ends())[0] as number) - now).toBeLessThan(70_000);
 });
 
-describe('a pipeline drain | handler | ack', () => {
+describe.concurrent('a pipeline drain | handler | ack', () => {
   it('keeps up: what the handler passes on is gone, the rest comes back as losses, not failures', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(5_000).map((n) => ({ payload: { n, ok: n % 2 === 0 } })));
