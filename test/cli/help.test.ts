@@ -28,7 +28,7 @@ const groups = [...helpOf().matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?:
 );
 const commands = groups.flatMap(([, names]) => names).filter((name) => name !== 'help');
 
-const hasJq = spawnSync('jq', ['--version']).status === 0;
+const has = (program: string) => spawnSync(program, ['--version']).status === 0;
 
 /** Handlers and files that the examples name, and what they need to do their part. */
 const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler'];
@@ -154,7 +154,7 @@ describe.concurrent.each(commands.filter((name) => name !== 'demo'))('the exampl
   let placed: ReturnType<typeof place> | undefined;
   for (const line of linesOf(lines).map((text) => text.trim())) {
     // One after another, in the same queues.
-    it.sequential.runIf(hasJq || !/\bjq\b/.test(line))(`"${line}" works`, async () => {
+    it.runIf(has('jq') || !/\bjq\b/.test(line)).sequential(`"${line}" works`, async () => {
       placed ??= place();
       const { directory, env } = await placed;
       const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;

@@ -262,16 +262,19 @@ it.concurrent('a closed connection says so', async () => {
   expect((await new Queue(connection, queue.name).counts()).pending).toBe(1);
 });
 
-it.concurrent.each(['call', 'pinned'] as const)('a list of servers is tried to the primary at its end: %s', async (how) => {
-  const primary = await server({ tcp: true });
-  const args = ['--replicaof', '127.0.0.1', String(primary.port)];
-  const others = await Promise.all([0, 1].map(() => server({ tcp: true, args })));
-  for (const { admin } of others)
-    await until(async () => /master_link_status:up/.test(await admin.info('replication')));
-  const redis = new Connection(`redis://${[...others, primary].map(({ port }) => `127.0.0.1:${port}`).join(',')}`);
-  afterwards(() => redis.close());
-  const set = () =>
-    how === 'call' ? redis.call('SET', 'foo', 1) : redis.pinned('foo', (pinned) => pinned.call('SET', 'foo', 1));
-  expect(String(await set())).toBe('OK');
-  expect(await primary.admin.get('foo')).toBe('1');
-});
+it.concurrent.each(['call', 'pinned'] as const)(
+  'a list of servers is tried to the primary at its end: %s',
+  async (how) => {
+    const primary = await server({ tcp: true });
+    const args = ['--replicaof', '127.0.0.1', String(primary.port)];
+    const others = await Promise.all([0, 1].map(() => server({ tcp: true, args })));
+    for (const { admin } of others)
+      await until(async () => /master_link_status:up/.test(await admin.info('replication')));
+    const redis = new Connection(`redis://${[...others, primary].map(({ port }) => `127.0.0.1:${port}`).join(',')}`);
+    afterwards(() => redis.close());
+    const set = () =>
+      how === 'call' ? redis.call('SET', 'foo', 1) : redis.pinned('foo', (pinned) => pinned.call('SET', 'foo', 1));
+    expect(String(await set())).toBe('OK');
+    expect(await primary.admin.get('foo')).toBe('1');
+  },
+);

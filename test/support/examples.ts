@@ -40,6 +40,12 @@ export const examples: readonly Example[] = documents.flatMap((path) => {
   );
 });
 
+/** Those that are programs. */
+export const programs = examples.filter(({ kind }) => kind === 'program');
+
+/** The first program of a document. */
+export const firstOf = (document: string) => programs.find(({ at }) => at.startsWith(`${document}:`)) as Example;
+
 /** What delayq exports at run time, for a part of a program that imports nothing. */
 const NAMES = Object.keys(api).join(', ');
 

@@ -1,0 +1,63 @@
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { declarationsOf, examples, firstOf, programOf, programs } from './support/examples.js';
+import { installIn } from './support/package.js';
+import { temporaryDirectory } from './support/temporary.js';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+/** A project with delayq, installed from its tarball. */
+const project = temporaryDirectory();
+
+beforeAll(() => installIn(project));
+
+describe('the types of the library', () => {
+  /** Compiles files of the project. Returns what the compiler says. */
+  function compile(compiler: string, files: Readonly<Record<string, string>>, options: object): string {
+    for (const [name, code] of Object.entries(files)) writeFileSync(join(project, name), code);
+    const compilerOptions = {
+      ...{ strict: true, noEmit: true, target: 'es2022', skipLibCheck: true, types: ['node'] },
+      ...options,
+    };
+    const config = JSON.stringify({ compilerOptions, files: Object.keys(files) });
+    writeFileSync(join(project, 'tsconfig.json'), config);
+    const tsc = join(root, 'node_modules', compiler, 'bin/tsc');
+    const { stdout, stderr } = spawnSync(process.execPath, [tsc, '-p', project], { encoding: 'utf8' });
+    return `${stdout}${stderr}`;
+  }
+
+  const esm = Object.fromEntries(programs.map((example, i) => [`example-${i}.mts`, programOf(example)]));
+  // Top-level await is only for ES modules.
+  const main = (code: string) => code.replace(/^(import .*\n)([\s\S]*)$/, '$1async function main() {\n$2}\nmain();\n');
+  const refused = `import { Queue, Worker } from 'delayq';
+declare const queue: Queue;
+// @ts-expect-error
+queue.enqueue({ payload: 1, delay: '15m' });
+// @ts-expect-error
+new Worker(queue, () => {}, { concurency: 5 });
+// @ts-expect-error
+new Worker(queue, () => {}, { batch: 5 });`;
+  const modules = { ...esm, 'refused.mts': refused };
+  const cjs = { 'required.cts': main(programOf(firstOf('README.md'))) };
+
+  const settings: [name: string, options: object, files: Readonly<Record<string, string>>][] = [
+    ['node16', { module: 'node16' }, { ...modules, ...cjs }],
+    ['nodenext, without DOM', { module: 'nodenext', lib: ['es2022'], skipLibCheck: false }, { ...modules, ...cjs }],
+    ['bundler', { module: 'esnext', moduleResolution: 'bundler' }, modules],
+  ];
+
+  describe.each(['typescript-5.4', 'typescript-5.9', 'typescript'])('with %s', (compiler) => {
+    it.each(settings)('take all examples of the documents: %s', (_, options, files) => {
+      expect(compile(compiler, files, options)).toBe('');
+    });
+  });
+
+  it('are those that the reference lists', () => {
+    const lists = examples.filter(({ kind }) => kind === 'signatures');
+    expect(lists.length).toBeGreaterThan(7);
+    const files = Object.fromEntries(lists.map((example, i) => [`list-${i}.mts`, declarationsOf(example)]));
+    expect(compile('typescript', files, { module: 'nodenext', noImplicitAny: false })).toBe('');
+  });
+});
