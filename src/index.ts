@@ -24,6 +24,7 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 
 export type { AdoptedSlice, AdoptOptions, ForeignQueue } from './admin/adopt.js';
 export type { ExportSlice } from './admin/export.js';
+export type { Growth, Partitioning } from './admin/grow.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';

@@ -5,6 +5,7 @@
 export type { LeftReason } from './admin/adopt.js';
 export { eachQueue } from './admin/each-queue.js';
 export { type Exported, SCORE } from './admin/export.js';
+export { checkGrows, checkPartitions, MAX_PARTITIONS } from './admin/grow.js';
 export { exists, LATE_MS, lag, orphans, pausedUntil, stalled } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';

@@ -5,7 +5,8 @@
 -- include lib/prelude
 if not atLeast(0, ARGV[1]) then return BAD end
 local fields, own, paused = call('HGETALL', config), { layout = true, partitions = true, returned = true }, false
-if (tonumber(call('HGET', stats, 'configured')) or 0) >= tonumber(ARGV[1]) then return { 0 } end
+-- Settings of older versions of delayq have the version 0.
+if (tonumber(call('HGET', stats, 'configured')) or -1) >= tonumber(ARGV[1]) then return { 0 } end
 for i = 1, #fields, 2 do
   paused = paused or fields[i] == 'paused'
   -- First write: it frees memory, so a full server also accepts the rest.

@@ -24,6 +24,44 @@ export interface Growth {
   readonly done: boolean;
 }
 
+/** How many partitions a queue has. */
+export interface Partitioning {
+  readonly partitions: number;
+  /** While a growth is open: from how many, and which part of the jobs that belong to the new partitions is there. */
+  readonly growth: { readonly from: number; readonly moved: number } | undefined;
+}
+
+/** Returns how many partitions a queue has, and how far its growth is if one is open. Throws what Connection.call throws. */
+export async function partitioningOf(parts: Partitions): Promise<Partitioning> {
+  const map = await parts.look();
+  const { count: partitions, from } = map;
+  if (from === undefined) return { partitions, growth: undefined };
+  const sizes = Array.from({ length: partitions }, (_, i) => parts.redis.call('HLEN', parts.keys(i, map).payload));
+  const jobs = (await Promise.all(sizes)).map(Number);
+  const sum = (all: readonly number[]) => all.reduce((total, n) => total + n, 0);
+  const expected = sum(jobs) * sum(jobs.map((_, i) => (i < from ? 0 : map.shareOf(i))));
+  // It is not done before it is closed.
+  const moved = expected === 0 ? 0 : Math.min(0.99, sum(jobs.slice(from)) / expected);
+  return { partitions, growth: { from, moved: Math.floor(100 * moved) / 100 } };
+}
+
+/** Returns `count` if a queue may have so many partitions. Throws `usage` otherwise. */
+export function checkPartitions(count: number, given = String(count)): number {
+  checkCount(count, 'partitions', given);
+  if (count <= MAX_PARTITIONS) return count;
+  const why = `a queue can have up to ${MAX_PARTITIONS}`;
+  throw new DelayqError('usage', `a queue cannot have ${count} partitions`, { why, next: 'choose fewer' });
+}
+
+/** Throws `usage` if a queue with `has` partitions cannot have `count`. */
+export function checkGrows(queue: string, has: number, count: number): void {
+  if (count >= has) return;
+  throw new DelayqError('usage', `${queue} has ${has} partitions, and cannot have fewer`, {
+    why: 'a queue can only grow',
+    next: 'move its jobs to a new queue instead (delayq move)',
+  });
+}
+
 /**
  * Grows a queue to `count` partitions while it works, and yields how far it is; see docs/internals/partitions.md. First
  * finishes a growth that was cut off. If this is interrupted at any moment, a repeat goes on. It does not end while
@@ -31,20 +69,11 @@ export interface Growth {
  * what Connection.call throws.
  */
 export async function* grow(parts: Partitions, count: number): AsyncGenerator<Growth> {
-  checkCount(count, 'partitions');
-  if (count > MAX_PARTITIONS) {
-    const why = `a queue can have up to ${MAX_PARTITIONS}`;
-    throw new DelayqError('usage', `a queue cannot have ${count} partitions`, { why, next: 'choose fewer' });
-  }
+  checkPartitions(count);
   let map = await parts.look();
-  if (count < map.count) {
-    throw new DelayqError('usage', `${parts.queue} has ${map.count} partitions, and cannot have fewer`, {
-      why: 'a queue can only grow',
-      next: 'move its jobs to a new queue instead (delayq move)',
-    });
-  }
-  for (;;) {
-    if (map.from !== undefined) yield* finish(parts, map);
+  checkGrows(parts.queue, map.count, count);
+  for (let moved = 0; ; ) {
+    if (map.from !== undefined) moved = yield* finish(parts, map, moved);
     else if (map.count < count) await open(parts, map, count);
     else return;
     map = parts.map;
@@ -79,10 +108,9 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
   await parts.look();
 }
 
-/** Steps 3 to 5: moves what belongs elsewhere now, and closes the growth. */
-async function* finish(parts: Partitions, map: PartitionMap): AsyncGenerator<Growth> {
+/** Steps 3 to 5: moves what belongs elsewhere now, and closes the growth. Returns how many jobs were `moved` so far. */
+async function* finish(parts: Partitions, map: PartitionMap, moved: number): AsyncGenerator<Growth, number> {
   const from = map.from as number;
-  let moved = 0;
   const state = (active: number, done = false) => ({ from, to: map.count, moved, active, done });
   for (let i = 0; i < map.count; i++) await parts.bringUp(i, map);
   try {
@@ -109,4 +137,5 @@ async function* finish(parts: Partitions, map: PartitionMap): AsyncGenerator<Gro
     // Another process has finished it.
     if (wordOf(error) !== 'LAYOUT' || (await parts.look()).from !== undefined) throw error;
   }
+  return moved;
 }

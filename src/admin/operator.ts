@@ -4,12 +4,13 @@ import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import { Partitions } from '../partitions/partitions.js';
+import { changeEverywhere, forgetAll } from '../partitions/settings.js';
 import type { Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
 import type { Answered } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import * as looks from '../scripts/inspect.js';
-import { type Growth, grow } from './grow.js';
+import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 import { SLICE } from './inspector.js';
 
 const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
@@ -28,6 +29,10 @@ export class Operator {
 
   #keys(queue: string): QueueKeys {
     return queueKeys(this.#prefix, checkName(queue));
+  }
+
+  #partitions(queue: string): Partitions {
+    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /**
@@ -86,12 +91,13 @@ export class Operator {
 
   /** Removes counters, settings and the name of a queue without jobs. Returns false, and changes nothing, if it has jobs. */
   async forget(queue: string): Promise<boolean> {
-    const keys = this.#keys(queue);
-    if (!(await acts.forget(this.#redis, keys))) return false;
+    const parts = this.#partitions(queue);
+    if (!(await forgetAll(parts))) return false;
     const list = queuesKey(this.#prefix);
     await this.#redis.call('SREM', list, queue);
-    // A producer may have created it again, and listed it, before the SREM.
-    const again = await this.#redis.call('EXISTS', keys.stats, keys.config);
+    // A producer may have created it again, and listed it, before the SREM. The layout of partitions remains.
+    const { stats, config } = parts.keys();
+    const again = await this.#redis.call('EXISTS', stats, ...(parts.count === 1 ? [config] : []));
     if (Number(again) > 0) await this.#redis.call('SADD', list, queue);
     return true;
   }
@@ -99,16 +105,17 @@ export class Operator {
   /**
    * Stops delivering jobs from a queue for `forMs` by Redis's clock (default: until {@link Operator.resume}). Jobs that are
    * active go on; enqueue, ack, nack and renew work as always. Expired leases are not taken back until the queue resumes.
+   * Throws `temporary` while some partitions have not confirmed.
    */
   async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<acts.Paused> {
     const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
-    return acts.pause(this.#redis, this.#keys(queue), ms);
+    return changeEverywhere(this.#partitions(queue), (keys) => acts.pause(this.#redis, keys, ms));
   }
 
-  /** Delivers jobs from a queue again. Waiting drains notice at once. */
+  /** Delivers jobs from a queue again. Waiting drains notice at once. Throws as {@link Operator.pause}. */
   async resume(queue: string): Promise<acts.Paused> {
-    return acts.pause(this.#redis, this.#keys(queue), undefined);
+    return changeEverywhere(this.#partitions(queue), (keys) => acts.pause(this.#redis, keys, undefined));
   }
 
   /**
@@ -116,13 +123,25 @@ export class Operator {
    * repeat goes on. Throws `usage` if the queue has more, `temporary` if replicas do not follow.
    */
   async *partition(queue: string, count: number): AsyncGenerator<Growth> {
-    yield* grow(Partitions.of(this.#redis, this.#prefix, checkName(queue)), count);
+    // As for settings: the queue may have no jobs yet.
+    if (count > 1) await this.#redis.call('SADD', queuesKey(this.#prefix), checkName(queue)).catch(() => {});
+    yield* grow(this.#partitions(queue), count);
   }
 
-  /** Changes settings of a queue and returns all that are set. Throws a `usage` error for an invalid value. */
+  /** Returns how many partitions a queue has, and how far its growth is if one is open. Changes nothing. */
+  async partitions(queue: string): Promise<Partitioning> {
+    return partitioningOf(this.#partitions(queue));
+  }
+
+  /**
+   * Changes settings of a queue and returns all that are set. Throws a `usage` error for an invalid value, `temporary`
+   * while some partitions have not confirmed.
+   */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
-    const config = await acts.config(this.#redis, this.#keys(queue), packed);
+    const parts = this.#partitions(queue);
+    const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
+    const config = await (packed.length > 0 ? changeEverywhere(parts, set) : parts.at(0, set));
     // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.
     if (packed.length > 0) await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
     return readSettings(config);

@@ -59,6 +59,12 @@ export class PartitionMap {
     return this.count === 1 ? 0 : linear(crc32(id), this.count, this.#power);
   }
 
+  /** Which part of all ids belongs to partition `i`: the same for all if their number is a power of two. */
+  shareOf(i: number): number {
+    const half = this.#power / 2;
+    return (i < half && i + half >= this.count ? 2 : 1) / this.#power;
+  }
+
   /** Makes an id that belongs to partition `i`. */
   newIdOf(i: number): string {
     return newIdWhere((start) => {

@@ -148,7 +148,7 @@ export class Partitions {
     const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
     const fields = ((await this.redis.call('HGETALL', config)) as Reply[]).map(text);
     const settings = fields.filter((_, n) => !OWN.has(fields[n - (n % 2)] as string));
-    if (version !== '0') await takeSettings(this.redis, this.keys(i, map), version, settings);
+    if (settings.length > 0 || version !== '0') await takeSettings(this.redis, this.keys(i, map), version, settings);
     return version;
   }
 

@@ -18,6 +18,8 @@ export interface Fault {
   readonly kind: FaultKind;
   /** How many calls it affects. */
   times: number;
+  /** How many calls pass before; default 0. */
+  after?: number;
 }
 
 /** A Unix socket's path, or a port on 127.0.0.1. */
@@ -84,6 +86,8 @@ export class FaultyProxy {
   #strikes(data: Buffer): FaultKind | undefined {
     const { fault } = this;
     if (!fault || fault.times <= 0 || !data.includes(fault.word)) return undefined;
+    fault.after = (fault.after ?? 0) - 1;
+    if (fault.after >= 0) return undefined;
     fault.times -= 1;
     this.struck += 1;
     return fault.kind;

@@ -1,16 +1,25 @@
 import { Command } from 'commander';
 import {
+  checkGrows,
+  checkPartitions,
   DEFAULT_SETTINGS,
   DelayqError,
+  formatDuration,
   formatSetting,
+  type Growth,
+  isPassing,
+  MAX_PARTITIONS,
   Operator,
+  type Partitioning,
   parseSetting,
   SETTING_NAMES,
   type Settings,
+  type SettingsChange,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, table } from '../terminal/output.js';
+import { colours, document, grouped, many, say, table } from '../terminal/output.js';
+import { Progress } from '../terminal/progress.js';
 
 const MEANINGS: Record<keyof Settings, string> = {
   tries: 'failures after which a job is dead',
@@ -20,9 +29,11 @@ const MEANINGS: Record<keyof Settings, string> = {
   ttl: 'jobs later than this are dropped',
 };
 
+const PARTITIONS = 'slots that share the jobs';
+
 export function configCommand(context: Context): Command {
   const command = new Command('config')
-    .description('Show or set the defaults of a queue, for jobs and commands that do not set their own.')
+    .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
     .argument('<queue>', 'name of the queue')
     .argument('[name=value...]', 'settings; name= removes one')
     .option('--json', 'print one JSON document')
@@ -30,28 +41,123 @@ export function configCommand(context: Context): Command {
   details(command, [
     'Settings and their defaults:',
     ...SETTING_NAMES.map(
-      (name) => `  ${name.padEnd(8)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+      (name) => `  ${name.padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
     ),
+    `  partitions  ${PARTITIONS} (1)`,
     '',
     'A loss is a lease that expired. The last wait of a backoff repeats. Settings',
     'also apply to jobs that are in the queue already, from the next call on.',
+    '',
+    'partitions=N spreads the queue over several slots of a Redis Cluster, to use more',
+    'than one node. The queue stays in use while its jobs are moved. Active jobs are',
+    'moved when they are answered for, so the command may wait for consumers. If it',
+    `stops, repeat it: it goes on. A queue can have up to ${MAX_PARTITIONS} partitions, and cannot`,
+    'have fewer again. With a power of two, all are equally large.',
   ]);
   examples(command, [
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
     'delayq config webhook ttl=      # back to none',
     'delayq config webhook',
+    'delayq config webhook partitions=16',
   ]);
   return addGlobals(command);
 }
 
-async function config(context: Context, queue: string, changes: readonly string[], options: Globals): Promise<void> {
-  const change = Object.assign({}, ...changes.map(parseChange));
+/** What the command line asks for. */
+interface Changes {
+  readonly settings: SettingsChange;
+  readonly partitions: number | undefined;
+}
+
+async function config(context: Context, queue: string, words: readonly string[], options: Globals): Promise<void> {
+  const { settings, partitions } = parseChanges(words);
   const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
-  const set = await operator.configure(queue, change);
+  const configure = () => operator.configure(queue, settings);
+  if (partitions === undefined) {
+    const [set, partitioning] = await Promise.all([configure(), operator.partitions(queue)]);
+    return show(context, queue, { set, partitioning }, options);
+  }
+  const stop = context.stopSignal();
+  // Bad input changes nothing.
+  checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
+  const set = await configure();
+  await grow(context, operator, { queue, partitions, stop });
+  await show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
+}
+
+function parseChanges(words: readonly string[]): Changes {
+  const parsed = words.map(parseChange);
+  return {
+    settings: Object.assign({}, ...parsed.map(({ settings }) => settings)),
+    partitions: parsed.findLast(({ partitions }) => partitions !== undefined)?.partitions,
+  };
+}
+
+function parseChange(text: string): Changes {
+  const at = text.indexOf('=');
+  const [name, value] = [text.slice(0, at), text.slice(at + 1)];
+  if (at > 0 && name === 'partitions') {
+    const partitions = checkPartitions(/^\d+$/.test(value) ? Number(value) : Number.NaN, value);
+    return { settings: {}, partitions };
+  }
+  if (at > 0) return { settings: parseSetting(name, value), partitions: undefined };
+  throw new DelayqError('usage', `${JSON.stringify(text)} does not set a value`, {
+    next: 'write name=value, such as tries=4, or name= to remove a setting',
+  });
+}
+
+/** Grows the queue, and says how far it is, until it is done or `stop` is aborted. */
+async function grow(
+  context: Context,
+  operator: Operator,
+  { queue, partitions, stop }: { queue: string; partitions: number; stop: AbortSignal },
+): Promise<void> {
+  const started = performance.now();
+  const progress = new Progress(context);
+  let last: Growth | undefined;
+  try {
+    for await (const growth of operator.partition(queue, partitions)) {
+      last = growth;
+      progress.tell(() => `${queue}: ${inWords(growth)}`);
+      if (stop.aborted) break;
+    }
+  } catch (error) {
+    if (!isPassing(error)) throw error;
+    const next = 'repeat the command: it goes on';
+    throw new DelayqError('temporary', `${queue} is not grown yet`, {
+      why: error.why ?? error.message,
+      next,
+      cause: error,
+    });
+  } finally {
+    progress.clear();
+  }
+  if (!last) return;
+  const { from, to, moved, done } = last;
+  if (!done) {
+    context.outcomes.add('interrupted');
+    return say(context, `stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
+  }
+  if (progress.wanted) say(context, `${many(moved, 'job')} moved in ${formatDuration(performance.now() - started)}`);
+}
+
+function inWords({ from, to, moved, active }: Growth): string {
+  const waits = active > 0 ? `, waits for ${many(active, 'active job')}` : '';
+  return `growing from ${from} to ${to} partitions, ${grouped(moved)} moved${waits}`;
+}
+
+async function show(
+  context: Context,
+  queue: string,
+  { set, partitioning }: { set: Partial<Settings>; partitioning: Partitioning },
+  options: Globals,
+): Promise<void> {
   const all = { ...DEFAULT_SETTINGS, ...set };
+  const { partitions, growth } = partitioning;
   if (options.json) {
     const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name] ?? null]));
-    return context.write(document({ queue, ...values, set: SETTING_NAMES.filter((name) => name in set) }));
+    const names = SETTING_NAMES.filter((name) => name in set);
+    return context.write(document({ queue, ...values, partitions, growth: growth ?? null, set: names }));
   }
   const paint = await colours(context, context.stdout);
   const rows = SETTING_NAMES.map((name) => [
@@ -60,13 +166,7 @@ async function config(context: Context, queue: string, changes: readonly string[
     name in set ? '' : paint.dim('default'),
     paint.dim(MEANINGS[name]),
   ]);
+  const far = growth ? `, growing from ${growth.from}: ${Math.floor(100 * growth.moved)}% moved` : '';
+  rows.push(['partitions', `${partitions}${far}`, partitions === 1 ? paint.dim('default') : '', paint.dim(PARTITIONS)]);
   await context.write(`${await table(undefined, rows, [0, 1, 2, 3])}\n`);
-}
-
-function parseChange(text: string) {
-  const at = text.indexOf('=');
-  if (at > 0) return parseSetting(text.slice(0, at), text.slice(at + 1));
-  throw new DelayqError('usage', `${JSON.stringify(text)} does not set a value`, {
-    next: 'write name=value, such as tries=4, or name= to remove a setting',
-  });
 }

@@ -31,12 +31,15 @@ describe('delayq config', () => {
       ...defaults,
       backoff: [30_000, 90_000],
       ttl: 3_600_000,
+      partitions: 1,
+      growth: null,
       set: ['backoff', 'ttl'],
     });
     const text = (await delayq(['config', queue.name, 'ttl='])).stdout;
     expect(text).toMatch(/tries +5 +default/);
     expect(text).toMatch(/backoff +30s,1m30s +wait/);
     expect(text).toMatch(/ttl +none +default/);
+    expect(text).toMatch(/partitions +1 +default/);
     expect((await delayq(['inspect', '--json', queue.name])).code).toBe(0);
   });
 
