@@ -13,6 +13,12 @@ export const MAX_PARTITIONS = 1_024;
 /** How often is looked whether active jobs have been answered for, ms. */
 const LOOK_MS = 500;
 
+/** How often is said how far it is, ms. */
+const TICK_MS = 100;
+
+/** Partitions at once. */
+const AT_ONCE = 4;
+
 /** How far a growth is. */
 export interface Growth {
   readonly from: number;
@@ -92,9 +98,10 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
   if (!map?.isNewerThan(old)) return;
   if (map.from === old.count) {
     try {
-      for (let i = first + 1; i < map.count; i++) await parts.advance(i, '1', map);
+      const added = upTo(map.count).slice(first);
+      await each(added.slice(1), (i) => parts.advance(i, '1', map));
       const versions = new Set<string>();
-      for (let i = first; i < map.count; i++) versions.add(await parts.copySettings(i, map));
+      await each(added, async (i) => versions.add(await parts.copySettings(i, map)));
       const [version] = versions;
       if (versions.size === 1) await parts.advance(0, old.layoutOf(0) ?? '1', map, version);
     } catch (error) {
@@ -111,31 +118,74 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
 /** Steps 3 to 5: moves what belongs elsewhere now, and closes the growth. Returns how many jobs were `moved` so far. */
 async function* finish(parts: Partitions, map: PartitionMap, moved: number): AsyncGenerator<Growth, number> {
   const from = map.from as number;
-  const state = (active: number, done = false) => ({ from, to: map.count, moved, active, done });
-  for (let i = 0; i < map.count; i++) await parts.bringUp(i, map);
+  const sweeps = upTo(from).map((i) => new Sweep(parts, map, i));
+  const state = (done = false): Growth => {
+    const sum = (of: (sweep: Sweep) => number) => sweeps.reduce((total, sweep) => total + of(sweep), 0);
+    return { from, to: map.count, moved: moved + sum((one) => one.moved), active: sum((one) => one.active), done };
+  };
+  const stop = new AbortController();
   try {
-    for (let i = 0; i < from; i++) {
-      for (let sweep = new Sweep(parts, map, i); ; sweep = new Sweep(parts, map, i)) {
-        for await (const some of sweep.run()) {
-          moved += some;
-          yield state(0);
-        }
-        if (sweep.isClean) break;
-        for (let active = sweep.active; active > 0; active = await sweep.lookAtActive()) {
-          yield state(active);
-          await sleep(LOOK_MS);
-        }
-      }
-      // Nothing that was answered for before this may come back with a failover.
-      await parts.advance(i, map.layoutOf(i) as string, map);
+    const work = closeUp(parts, map, sweeps, stop.signal);
+    try {
+      for await (const _ of ticks(work)) yield state();
+    } finally {
+      // The caller may have enough. What was begun is ended.
+      stop.abort();
+      await work.catch(() => {});
     }
-    const closed = new PartitionMap(map.count, undefined, map.tags);
-    for (let i = 0; i < map.count; i++) await parts.advance(i, map.layoutOf(i) as string, closed);
-    await parts.look();
-    yield state(0, true);
+    yield state(true);
   } catch (error) {
     // Another process has finished it.
     if (wordOf(error) !== 'LAYOUT' || (await parts.look()).from !== undefined) throw error;
   }
-  return moved;
+  return state().moved;
+}
+
+/** Sweeps until each partition is clean, then closes the growth. */
+async function closeUp(
+  parts: Partitions,
+  map: PartitionMap,
+  sweeps: readonly Sweep[],
+  signal: AbortSignal,
+): Promise<void> {
+  await each(upTo(map.count), (i) => parts.bringUp(i, map));
+  for (let left = sweeps; left.length > 0; left = left.filter(({ isClean }) => !isClean)) {
+    await each(left, (sweep) => sweep.run(signal));
+    if (signal.aborted) return;
+    // Active jobs can be moved when they are answered for.
+    while (left.some(({ isClean }) => !isClean) && left.every(({ isClean, active }) => isClean || active > 0)) {
+      await sleep(LOOK_MS, undefined, { signal }).catch(() => {});
+      if (signal.aborted) return;
+      await each(left, (sweep) => sweep.lookAtActive());
+    }
+  }
+  // Nothing that was answered for before this may come back with a failover.
+  await each(sweeps, ({ at }) => parts.advance(at, map.layoutOf(at) as string, map));
+  const closed = new PartitionMap(map.count, undefined, map.tags);
+  // Partition 0 says whether the growth is done: a caller who meets another one first advances it.
+  await parts.advance(0, map.layoutOf(0) as string, closed);
+  await each(upTo(map.count).slice(1), (i) => parts.advance(i, map.layoutOf(i) as string, closed));
+  await parts.look();
+}
+
+const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
+
+/** Runs `act` for all items, some at a time. Throws what the first throws that fails, when none is running. */
+async function each<T>(items: readonly T[], act: (item: T) => Promise<unknown>): Promise<void> {
+  const rest = items.values();
+  const one = async () => {
+    for (const item of rest) await act(item);
+  };
+  const ended = await Promise.allSettled(Array.from({ length: AT_ONCE }, one));
+  for (const end of ended) if (end.status === 'rejected') throw end.reason;
+}
+
+/** Yields now and then until `work` has ended. Throws what it throws. */
+async function* ticks(work: Promise<void>): AsyncGenerator<void> {
+  const ended = work.then(
+    () => true,
+    () => true,
+  );
+  while (!(await Promise.race([ended, sleep(TICK_MS, false, { ref: false })]))) yield;
+  await work;
 }

@@ -12,57 +12,60 @@ const SCANNED = 1_000;
 /** Transfers at once: enough to keep two servers busy. */
 const AT_ONCE = 8;
 
-/** One round over a partition that moves each id to the partition where it belongs since a growth began. */
+/** Moves each id of a partition to the partition where it belongs since a growth began. */
 export class Sweep {
+  readonly at: number;
   readonly #parts: Partitions;
   readonly #map: PartitionMap;
-  readonly #at: number;
   readonly #keys: QueueKeys;
-  /** Jobs that consumers, or unfinished moves to other queues, hold. */
+  /** Jobs that were moved. */
+  moved = 0;
+  /** Jobs that consumers, or unfinished moves to other queues, held in the last round. */
   active = 0;
-  /** Nothing was left to move, and nothing came back meanwhile. */
+  /** In the last round nothing was left to move, and nothing came back meanwhile. */
   isClean = false;
-  #found = 0;
-  #moved = 0;
 
   constructor(parts: Partitions, map: PartitionMap, at: number) {
+    this.at = at;
     this.#parts = parts;
     this.#map = map;
-    this.#at = at;
     this.#keys = parts.keys(at, map);
   }
 
-  /** Yields how many jobs were moved, again and again. Throws what a transfer throws. */
-  async *run(): AsyncGenerator<number> {
-    const returned = await this.#returned();
+  /** Goes once through the partition. Throws what a transfer throws. */
+  async run(signal: AbortSignal): Promise<void> {
+    const [returned, moved] = [await this.#returned(), this.moved];
+    this.active = 0;
     await this.#copyMarks();
     // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
-    for (const set of ['pending', 'dead', 'active'] as const) yield* this.#sweep(set);
-    this.isClean = this.#found === 0 && this.active === 0 && (await this.#returned()) === returned;
+    for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
+    const nothing = this.moved === moved && this.active === 0 && (await this.#returned()) === returned;
+    this.isClean = nothing && !signal.aborted;
   }
 
   /** Counts the active jobs that must be moved. */
-  async lookAtActive(): Promise<number> {
+  async lookAtActive(): Promise<void> {
     let active = 0;
     for await (const ids of this.#movers('active')) active += ids.length;
-    return active;
+    this.active = active;
   }
 
   async #returned(): Promise<number> {
     return Number(text((await this.#parts.redis.call('HGET', this.#keys.config, 'returned')) ?? undefined));
   }
 
-  async *#sweep(set: 'pending' | 'dead' | 'active'): AsyncGenerator<number> {
+  async #sweep(set: 'pending' | 'dead' | 'active', signal: AbortSignal): Promise<void> {
     const collected = new Map<number, Id[]>();
     const running = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
-    const send = (owner: number, ids: readonly Id[]) => {
+    const send = async (owner: number, ids: readonly Id[]) => {
       const one = this.#transfer(owner, ids)
         .catch((error: unknown) => {
           failure ??= { error };
         })
         .finally(() => running.delete(one));
       running.add(one);
+      while (running.size >= AT_ONCE) await Promise.race(running);
     };
     try {
       for await (const ids of this.#movers(set)) {
@@ -73,27 +76,15 @@ export class Sweep {
           some.push(id);
           if (some.length < TRANSFER_SLICE) continue;
           collected.delete(owner);
-          send(owner, some);
-          while (running.size >= AT_ONCE) await Promise.race(running);
+          await send(owner, some);
         }
-        if (failure) throw failure.error;
-        yield this.#taken();
+        if (failure || signal.aborted) break;
       }
-      for (const [owner, ids] of collected) {
-        send(owner, ids);
-        while (running.size >= AT_ONCE) await Promise.race(running);
-      }
+      for (const [owner, ids] of collected) if (!failure && !signal.aborted) await send(owner, ids);
     } finally {
       await Promise.all(running);
     }
     if (failure) throw failure.error;
-    yield this.#taken();
-  }
-
-  #taken(): number {
-    const moved = this.#moved;
-    this.#moved = 0;
-    return moved;
   }
 
   async #transfer(owner: number, ids: readonly Id[]): Promise<void> {
@@ -101,10 +92,7 @@ export class Sweep {
     const way = { queue, from: this.#keys, to: this.#parts.keys(owner, this.#map), index: owner };
     for (const answer of await transfer(redis, way, ids, true)) {
       if (answer === 'active') this.active++;
-      else if (answer !== 'orphaned' && answer !== 'missing') {
-        this.#found++;
-        this.#moved++;
-      }
+      else if (answer !== 'orphaned' && answer !== 'missing') this.moved++;
     }
   }
 
@@ -118,7 +106,7 @@ export class Sweep {
       const ids: Id[] = [];
       for (let n = 0; n < found.length; n += 2) {
         const id = idOf(found[n] as Buffer);
-        if (this.#map.ownerOf(id) !== this.#at) ids.push(id);
+        if (this.#map.ownerOf(id) !== this.at) ids.push(id);
       }
       yield ids;
     } while (cursor !== '0');
@@ -139,7 +127,7 @@ export class Sweep {
         // A lease has several words, a mark is a time.
         if (space < 0 || !/^\d+$/.test(text(value))) continue;
         const owner = this.#map.ownerOf(field.subarray(space + 1));
-        if (owner !== this.#at) copies.set(owner, [...(copies.get(owner) ?? []), field, value]);
+        if (owner !== this.at) copies.set(owner, [...(copies.get(owner) ?? []), field, value]);
       }
       for (const [owner, fields] of copies)
         await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...fields);

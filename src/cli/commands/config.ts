@@ -114,31 +114,27 @@ async function grow(
 ): Promise<void> {
   const started = performance.now();
   const progress = new Progress(context);
-  let last: Growth | undefined;
+  let moved = 0;
   try {
     for await (const growth of operator.partition(queue, partitions)) {
-      last = growth;
+      moved = growth.moved;
       progress.tell(() => `${queue}: ${inWords(growth)}`);
-      if (stop.aborted) break;
+      if (!stop.aborted || growth.done) continue;
+      context.outcomes.add('interrupted');
+      progress.clear();
+      const { from, to } = growth;
+      return say(context, `stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
     }
   } catch (error) {
     if (!isPassing(error)) throw error;
+    const why = error.why ?? error.message;
     const next = 'repeat the command: it goes on';
-    throw new DelayqError('temporary', `${queue} is not grown yet`, {
-      why: error.why ?? error.message,
-      next,
-      cause: error,
-    });
+    throw new DelayqError('temporary', `the growth of ${queue} is not done`, { why, next, cause: error });
   } finally {
     progress.clear();
   }
-  if (!last) return;
-  const { from, to, moved, done } = last;
-  if (!done) {
-    context.outcomes.add('interrupted');
-    return say(context, `stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
-  }
-  if (progress.wanted) say(context, `${many(moved, 'job')} moved in ${formatDuration(performance.now() - started)}`);
+  const took = formatDuration(performance.now() - started);
+  if (progress.wanted && moved > 0) say(context, `${many(moved, 'job')} moved in ${took}`);
 }
 
 function inWords({ from, to, moved, active }: Growth): string {

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { delayq } from '../../support/cli.js';
-import { admin, freshQueue, key } from '../../support/redis.js';
+import { Operator } from '../../../src/internal.js';
+import { shaOf } from '../../../src/redis/script.js';
+import { during } from '../../support/afterwards.js';
+import { begin, delayq, onTerminal } from '../../support/cli.js';
+import { upTo } from '../../support/jobs.js';
+import { FaultyProxy } from '../../support/proxy.js';
+import { admin, connection, freshQueue, key, onCluster, redisTargets } from '../../support/redis.js';
+import { until } from '../../support/until.js';
 
 describe('delayq config', () => {
   it('sets defaults that hold for jobs and commands that say nothing else', async () => {
@@ -57,3 +63,137 @@ describe('delayq config', () => {
     expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ paused: 'inf', layout: '1', tries: '3' });
   });
 });
+
+describe('delayq config partitions=N', () => {
+  it('grows the queue, shows its partitions, and does nothing if it has so many already', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(50).map((i) => ({ id: `o:${i}`, payload: i, in: '1h' })));
+    const grown = await delayq(['config', queue.name, 'partitions=4', 'tries=3']);
+    expect(grown).toMatchObject({ code: 0, stderr: '' });
+    expect(grown.stdout).toMatch(/partitions +4 +slots/);
+    expect(await admin.sismember('delayq:queues', queue.name)).toBe(1);
+    const before = await everything(queue.name);
+    expect(await delayq(['config', queue.name, 'partitions=4'])).toMatchObject({ code: 0, stdout: grown.stdout });
+    expect(await everything(queue.name)).toEqual(before);
+    const { stdout } = await delayq(['config', '--json', queue.name]);
+    expect(JSON.parse(stdout)).toMatchObject({ partitions: 4, growth: null, tries: 3, set: ['tries'] });
+  });
+
+  it('refuses fewer, too many, and what is no number, and changes nothing then', async () => {
+    const queue = freshQueue();
+    await delayq(['config', queue.name, 'partitions=2']);
+    const before = await everything(queue.name);
+    for (const bad of ['1', '0', '', 'x', '-3', '2.5', '1e1', '1025', '99999999999999999999']) {
+      const ended = await delayq(['config', queue.name, 'tries=3', `partitions=${bad}`]);
+      expect(ended, bad).toMatchObject({ code: 64, stdout: '' });
+      expect(ended.stderr).toMatch(/^delayq: .*\n {2}why: {2}.*\n {2}next: .*\n$/);
+    }
+    expect(await everything(queue.name)).toEqual(before);
+  });
+
+  it('says on a terminal how far it is and for what it waits; a signal stops it, and a repeat goes on', async () => {
+    const queue = freshQueue();
+    const ids = upTo(20).map((i) => `o:${i}`);
+    await queue.enqueue(ids.map((id) => ({ id, payload: 1 })));
+    const { jobs } = await queue.drain({ limit: 20 });
+    for (const signal of ['INT', 'TERM']) {
+      const line = `timeout -s ${signal} 2 delayq config ${queue.name} partitions=4; echo "=$?"`;
+      const screen = await onTerminal(line, { columns: 80 });
+      expect(screen).toMatch(/growing from 1 to 4 partitions, 0 moved, waits for \d+ active jobs/);
+      expect(screen).toContain('stopped: ');
+      expect(screen).toContain('repeat the command to go on');
+      expect(screen).toMatch(/partitions +4, growing from 1: 0% moved/);
+      expect(screen).toMatch(/=124\n$/);
+    }
+    expect(JSON.parse((await delayq(['config', '--json', queue.name])).stdout)).toMatchObject({
+      partitions: 4,
+      growth: { from: 1, moved: 0 },
+    });
+    const stopped = begin(['config', queue.name, 'partitions=4']);
+    await queue.ack(jobs.slice(0, 10));
+    await queue.nack(jobs.slice(10), { backoff: [3_600_000] });
+    expect(await stopped.ended).toMatchObject({ code: 0, stderr: '' });
+    const left = await Promise.all(
+      (await tagsOf(queue.name)).map((tag) => admin.zrange(key(tag, 'pending'), '0', '-1')),
+    );
+    expect(left.flat().sort()).toEqual(
+      jobs
+        .slice(10)
+        .map(({ id }) => id)
+        .sort(),
+    );
+  });
+
+  it('is interrupted with status 130', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(20).map((i) => ({ id: `o:${i}`, payload: 1 })));
+    await queue.drain({ limit: 20 });
+    const run = begin(['config', queue.name, 'partitions=2']);
+    await until(async () => (await admin.hget(key(queue.name, 'config'), 'layout')) === '2 0/2 from 1');
+    run.child.kill('SIGINT');
+    expect(await run.ended).toMatchObject({ code: 130 });
+  });
+});
+
+describe('settings of a queue with partitions', () => {
+  it('hold in all of them, as a pause does, and the later of two commands holds everywhere', async () => {
+    const queue = freshQueue();
+    await delayq(['config', queue.name, 'partitions=5']);
+    const both = ['tries=3', 'tries=8'].map((word) => delayq(['config', queue.name, word]));
+    await new Operator(connection).pause(queue.name);
+    expect((await Promise.all(both)).map(({ code }) => code)).toEqual([0, 0]);
+    const configs = await Promise.all((await tagsOf(queue.name)).map((tag) => admin.hgetall(key(tag, 'config'))));
+    const seen = configs.map(({ tries, paused }) => ({ tries, paused }));
+    expect(seen).toEqual(configs.map(() => ({ tries: configs[0]?.tries, paused: 'inf' })));
+    await new Operator(connection).resume(queue.name);
+    for (const tag of await tagsOf(queue.name)) expect(await admin.hexists(key(tag, 'config'), 'paused')).toBe(0);
+  });
+
+  it('are temporary (75) until all have confirmed; a repeat finishes', async () => {
+    const queue = freshQueue();
+    await delayq(['config', queue.name, 'partitions=3']);
+    const proxy = await during(FaultyProxy.start(...redisTargets));
+    // What the first of the others is sent: in the tag of no other queue.
+    proxy.fault = { word: shaOf('edit/settings', { sharded: onCluster, parted: true }), kind: 'deaf', times: 1 };
+    const ended = await delayq(['config', '--redis', proxy.url, queue.name, 'tries=3']);
+    expect(ended).toMatchObject({ code: 75, stdout: '' });
+    expect(ended.stderr).toMatch(
+      /partitions? of \S+ did not confirm the change\n {2}why: {2}partitions? [\d, ]+: .*\n {2}next: repeat/,
+    );
+    expect(await admin.hget(key(queue.name, 'config'), 'tries')).toBe('3');
+    expect(await delayq(['config', queue.name, 'tries=3'])).toMatchObject({ code: 0 });
+    for (const tag of await tagsOf(queue.name)) expect(await admin.hget(key(tag, 'config'), 'tries')).toBe('3');
+  });
+
+  it('are forgotten only if no partition has jobs', async () => {
+    const queue = freshQueue();
+    await delayq(['config', queue.name, 'partitions=4', 'tries=3']);
+    const operator = new Operator(connection);
+    await queue.enqueue([{ id: 'one', payload: 1 }]);
+    expect(await operator.forget(queue.name)).toBe(false);
+    for (const tag of await tagsOf(queue.name)) expect(await admin.hget(key(tag, 'config'), 'tries')).toBe('3');
+    await queue.ack((await queue.drain()).jobs);
+    expect(await operator.forget(queue.name)).toBe(true);
+    // Others go on with the layout.
+    for (const tag of await tagsOf(queue.name)) {
+      expect(Object.keys(await admin.hgetall(key(tag, 'config'))).sort()).toEqual(['layout', 'partitions']);
+      expect(await admin.exists(key(tag, 'stats'))).toBe(0);
+    }
+    expect(await admin.sismember('delayq:queues', queue.name)).toBe(0);
+  });
+});
+
+/** What stands for the name of a queue in the keys of its partitions. */
+async function tagsOf(name: string): Promise<string[]> {
+  return [name, ...((await admin.hget(key(name, 'config'), 'partitions')) ?? '').split(' ')];
+}
+
+/** All hashes and sets of a queue. */
+async function everything(name: string): Promise<unknown> {
+  const all = (await tagsOf(name)).flatMap((tag) => [
+    admin.hgetall(key(tag, 'config')),
+    admin.hgetall(key(tag, 'stats')),
+    admin.zrange(key(tag, 'pending'), '0', '-1', 'WITHSCORES'),
+  ]);
+  return Promise.all(all);
+}
