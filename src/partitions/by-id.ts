@@ -1,5 +1,5 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import type { Id } from '../model/id.js';
+import { type Id, idKey } from '../model/id.js';
 import { wordOf } from '../net/errors.js';
 import type { QueueKeys } from '../redis/keys.js';
 import type { PartitionMap } from './map.js';
@@ -121,9 +121,13 @@ async function answerGroup<T, A>(
     for (const i of left) answers[i] = undefined;
     const { transfer } = await import('./transfer.js');
     const way = { queue: parts.queue, from: parts.keys(former, map), to: parts.keys(owner, map), index: owner };
-    const moved = await call(former, () => transfer(parts.redis, way, itemsOf(left).map(how.idOf)));
-    const active = left.filter((_, n) => moved[n] === 'active');
-    here.push(...left.filter((_, n) => moved[n] !== 'active'));
+    // Each once: of an id that is given twice, a transfer tells only the first time what became of it.
+    const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
+    const moved = await call(former, () => transfer(parts.redis, way, [...ids.values()]));
+    const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));
+    const isActive = (i: number) => stays.has(idKey(how.idOf(items[i] as T)));
+    const active = left.filter(isActive);
+    here.push(...left.filter((i) => !isActive(i)));
     if (how.onActive) await ask(former, active, how.onActive);
     else for (const i of active) answers[i] = how.ifActive?.(items[i] as T);
   }
