@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import { isDelayqError } from '../model/errors.js';
 import { randomWord } from '../model/id.js';
-import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
+import type { Partitions } from '../partitions/partitions.js';
+import type { Reply } from '../redis/connection.js';
 import * as moves from '../scripts/transfer.js';
+import { forgetTokens, isBrought, restoreInto } from './move.js';
 
 /*
- * Adopts jobs on a cluster whose keys are in several slots, so that no script can do it at once:
+ * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no script can do it at once.
  *
  *   1. claim: remove a job from the sorted set and note it beside it, atomically. No other consumer sees it then.
  *   2. look whether its producer has written it again meanwhile. Then the claim is dropped, or the job put back.
@@ -28,8 +29,7 @@ const shaOf = (value: Buffer) => createHash('sha1').update(value).digest('hex');
 
 /** Takes over jobs as they were read. Throws what Connection.call throws; a repeat of the adopt then finishes it. */
 export async function adoptApart(
-  redis: Connection,
-  keys: QueueKeys,
+  parts: Partitions,
   foreign: Foreign,
   jobs: readonly moves.Foreign[],
 ): Promise<moves.Adopted[]> {
@@ -41,34 +41,29 @@ export async function adoptApart(
     due: String(due),
     sha: shaOf(value),
   }));
-  const claimed = await moves.claim(redis, foreign, wanted, owner);
+  const claimed = await moves.claim(parts.redis, foreign, wanted, owner);
   const payloads = new Map(jobs.map(({ id, value, payload }) => [id, payload ?? value]));
   const claims = claimed.filter((claim) => claim !== undefined);
-  const answers = await finish(redis, keys, foreign, claims, owner, (_, id) => payloads.get(id));
+  const answers = await finish(parts, foreign, claims, owner, (_, id) => payloads.get(id));
   return claimed.map((claim) => (claim === undefined ? 'changed' : (answers.shift() as moves.Adopted)));
 }
 
 /** Finishes what runs have left that ended early. */
-export async function resumeApart(
-  redis: Connection,
-  keys: QueueKeys,
-  foreign: Foreign,
-  payloadOf: PayloadOf,
-): Promise<moves.Adopted[]> {
+export async function resumeApart(parts: Partitions, foreign: Foreign, payloadOf: PayloadOf): Promise<moves.Adopted[]> {
   const owner = randomWord(12);
-  const claims = await moves.takeOver(redis, foreign, owner);
-  return finish(redis, keys, foreign, claims, owner, payloadOf);
+  const claims = await moves.takeOver(parts.redis, foreign, owner);
+  return finish(parts, foreign, claims, owner, payloadOf);
 }
 
 async function finish(
-  redis: Connection,
-  keys: QueueKeys,
+  parts: Partitions,
   foreign: Foreign,
   claims: readonly moves.Claim[],
   owner: string,
   payloadOf: (value: Buffer, id: string) => string | Buffer | undefined,
 ): Promise<moves.Adopted[]> {
   if (claims.length === 0) return [];
+  const { redis } = parts;
   const ids = claims.map(({ id }) => id);
   const [scores, values] = (await Promise.all([
     redis.call('ZMSCORE', foreign.zset, ...ids),
@@ -88,8 +83,7 @@ async function finish(
     }
     // Enqueued anew, or cancelled: nothing is left to do. A new value alone belongs to the claimed job, unless that has
     // been copied before. Another consumer could take it before it is put back; losing it would be worse than twice.
-    const copied =
-      value && scores[i] === null && Number(await redis.call('HEXISTS', keys.lease, `${token} ${id}`)) === 1;
+    const copied = value && scores[i] === null && (await isBrought(parts, token, id));
     ends.push({ id, token, back: Boolean(value) && scores[i] === null && !copied });
     answers.set(id, copied ? 'adopted' : 'changed');
   }
@@ -97,7 +91,7 @@ async function finish(
   if (ready.length > 0) {
     const [parcels, tokens] = [ready.map(({ parcel }) => parcel), ready.map(({ claim }) => claim.token)];
     try {
-      restored = await moves.restore(redis, keys, parcels, tokens, 'adopted');
+      restored = await restoreInto(parts, parcels, tokens, 'adopted');
     } catch (error) {
       // Nothing was copied, so put the jobs back, except those that an earlier run may have copied.
       const own = ready.flatMap(({ claim: { id, token } }) => (token === owner ? [{ id, back: true }] : []));
@@ -118,9 +112,8 @@ async function finish(
   const ended = await moves.unclaim(redis, foreign, ends, owner);
   // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);
-  await moves.forgetTokens(
-    redis,
-    keys,
+  await forgetTokens(
+    parts,
     own.map(({ id, token }) => ({ parcel: { id: Buffer.from(id) }, token })),
   );
   return ids.map((id) => answers.get(id) as moves.Adopted);

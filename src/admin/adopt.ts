@@ -3,8 +3,10 @@ import { idOf, idWord } from '../model/id.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
 import { printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
+import { byId } from '../partitions/by-id.js';
+import { PartitionMap } from '../partitions/map.js';
+import type { Partitions } from '../partitions/partitions.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
 import { MAX_BYTES } from '../redis/script.js';
 import { slotOfKey } from '../redis/slots.js';
@@ -61,17 +63,18 @@ const LEAST_S = 1e8;
 
 /** Takes over jobs of other software; see {@link Transfer.adopt}. */
 export async function* adoptJobs(
-  redis: Connection,
-  keys: QueueKeys,
+  parts: Partitions,
   claims: string | undefined,
   options: AdoptOptions,
 ): AsyncGenerator<AdoptedSlice> {
   const { zset, hash, unit, dryRun } = checkOptions(options);
   checkWord(unit, ['s', 'ms'], 'unit');
-  checkKeys(keys, options);
+  const { redis } = parts;
+  await parts.look();
+  checkKeys(parts, options);
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);
-  const adopt = adopter(redis, keys, claims, options);
+  const adopt = adopter(parts, claims, options);
   if (!dryRun) {
     const answers = await adopt.resume();
     if (answers.length > 0) yield sliceOf(1, answers, []);
@@ -89,7 +92,7 @@ export async function* adoptJobs(
       const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
       const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
       const valid = read.filter((job) => 'value' in job);
-      const answers = dryRun ? await predict(redis, keys, valid) : valid.length > 0 ? await adopt.some(valid) : [];
+      const answers = dryRun ? await predict(parts, valid) : valid.length > 0 ? await adopt.some(valid) : [];
       const left: AdoptedSlice['left'][number][] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
         if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
@@ -108,10 +111,11 @@ function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedS
   return { pass, adopted: count('adopted'), kept: count('kept'), left };
 }
 
-/** Adopts with one script; on a cluster whose keys are in several slots, in several steps. */
-function adopter(redis: Connection, keys: QueueKeys, claims: string | undefined, options: AdoptOptions) {
+/** Adopts with one script; if the queue has partitions, or, on a cluster, the keys several slots, in several steps. */
+function adopter(parts: Partitions, claims: string | undefined, options: AdoptOptions) {
   const { zset, hash, wrap } = options;
-  const slots = new Set([keys.pending, zset, hash].map(slotOfKey));
+  const { redis } = parts;
+  const slots = new Set([parts.keys().pending, zset, hash].map(slotOfKey));
   let isApart = redis.sharded && slots.size > 1;
   const apart = async () => {
     if (claims === undefined) throw unclaimable(zset);
@@ -120,9 +124,10 @@ function adopter(redis: Connection, keys: QueueKeys, claims: string | undefined,
   return {
     /** Finishes what earlier runs have left. */
     resume: async (): Promise<moves.Adopted[]> => {
-      if (slots.size === 1 || claims === undefined || !(await redis.call('EXISTS', claims))) return [];
+      if ((slots.size === 1 && parts.count === 1) || claims === undefined || !(await redis.call('EXISTS', claims)))
+        return [];
       const { resumeApart, foreign } = await apart();
-      return resumeApart(redis, keys, foreign, (value) => {
+      return resumeApart(parts, foreign, (value) => {
         try {
           return payloadOf(value, wrap) ?? value;
         } catch (error) {
@@ -133,16 +138,16 @@ function adopter(redis: Connection, keys: QueueKeys, claims: string | undefined,
     },
     some: async (jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> => {
       try {
-        if (!isApart) return await moves.adopt(redis, keys, { zset, hash }, jobs);
+        if (!isApart && parts.count === 1) return await moves.adopt(redis, parts.keys(), { zset, hash }, jobs);
       } catch (error) {
         // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
-        if (!isDelayqError(error, 'config') || !/CROSSSLOT/.test(error.why ?? '')) throw error;
-        isApart = true;
+        if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) isApart = true;
+        else await parts.learnFrom(PartitionMap.NONE, error, 1);
       }
       const { adoptApart, foreign } = await apart();
-      const likely = await predict(redis, keys, jobs);
+      const likely = await predict(parts, jobs);
       const chosen = jobs.filter((_, i) => likely[i] !== 'exists');
-      const answers = chosen.length > 0 ? await adoptApart(redis, keys, foreign, chosen) : [];
+      const answers = chosen.length > 0 ? await adoptApart(parts, foreign, chosen) : [];
       return likely.map((answer) => (answer === 'exists' ? answer : (answers.shift() as moves.Adopted)));
     },
   };
@@ -173,19 +178,25 @@ export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
 }
 
 /** What adopting these jobs would do, as their queue is now. */
-async function predict(redis: Connection, keys: QueueKeys, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
-  const answers: moves.Adopted[] = [];
-  while (answers.length < jobs.length) {
-    const some = jobs.slice(answers.length);
-    const ids = some.map(({ id }) => Buffer.from(id));
-    for (const [i, row] of (await raw(redis, keys, ids)).entries()) {
-      const { due, value, payload = value } = some[i] as moves.Foreign;
-      const same = text(row.state) === 'p' && Number(text(row.score)) === due;
-      const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());
-      answers.push(text(row.state) === '' ? 'adopted' : equal ? 'kept' : 'exists');
-    }
-  }
-  return answers;
+async function predict(parts: Partitions, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
+  return byId<moves.Foreign, moves.Adopted>(parts, jobs, {
+    idOf: ({ id }) => id,
+    reads: true,
+    act: async (keys, some) => {
+      const rows = await raw(
+        parts.redis,
+        keys,
+        some.map(({ id }) => id),
+      );
+      return rows.map((row, i) => {
+        const { due, value, payload = value } = some[i] as moves.Foreign;
+        const same = text(row.state) === 'p' && Number(text(row.score)) === due;
+        const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());
+        return text(row.state) === '' ? 'adopted' : equal ? 'kept' : 'exists';
+      });
+    },
+    isMissing: (answer) => answer === 'adopted',
+  });
 }
 
 /** A job as it was read, or why it cannot be taken over. */
@@ -233,8 +244,9 @@ function isJson(given: string): boolean {
 const looksLikeOther = (time: number, unit: 's' | 'ms') =>
   unit === 's' ? time >= LEAST_MS : time >= LEAST_S && time < LEAST_MS;
 
-function checkKeys(keys: QueueKeys, { zset, hash }: ForeignQueue): void {
-  const own = [zset, hash].find((name) => Object.values(keys).includes(name));
+function checkKeys(parts: Partitions, { zset, hash }: ForeignQueue): void {
+  const keys = Array.from({ length: parts.count }, (_, i) => Object.values(parts.keys(i))).flat();
+  const own = [zset, hash].find((name) => keys.includes(name));
   if (own === undefined) return;
   const next = 'name the keys of the other software';
   throw new DelayqError('usage', `${printable(own)} is a key of the queue itself`, { next });

@@ -1,6 +1,7 @@
 import { type Id, idOf } from '../model/id.js';
-import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
+import type { State } from '../model/job.js';
+import type { Partitions } from '../partitions/partitions.js';
+import type { Reply } from '../redis/connection.js';
 import { text } from '../redis/replies.js';
 import * as looks from '../scripts/inspect.js';
 import { type Raw, raw, stored } from '../scripts/stored.js';
@@ -22,37 +23,55 @@ export interface ExportSlice {
 }
 
 /** Yields the selected jobs of a queue, byte for byte; see {@link Transfer.export}. */
-export async function* exportJobs(redis: Connection, keys: QueueKeys, filter: Filter): AsyncGenerator<ExportSlice> {
-  const now = await redis.now();
+export async function* exportJobs(parts: Partitions, filter: Filter): AsyncGenerator<ExportSlice> {
+  const now = await parts.redis.now();
   let left = filter.limit ?? Number.POSITIVE_INFINITY;
   for (const state of filter.states) {
-    const list = (before: readonly Reply[]) => {
-      const listed = looks.list(redis, keys, state, filter, { limit: SLICE, before });
-      listed.catch(() => {});
-      return listed;
-    };
-    let next = list([]);
-    for (let found = await next; found.length > 0 && left > 0; found = await next) {
-      // Ask for the next slice while this one is read and written.
-      next = list(found);
-      const ids = found.filter((_, i) => i % 2 === 0) as Buffer[];
-      for (let at = 0; at < ids.length && left > 0; ) {
-        const rows = await raw(redis, keys, ids.slice(at));
-        const jobs: Exported[] = [];
-        const orphans: Id[] = [];
-        for (const [i, row] of rows.entries()) {
-          const id = ids[at + i] as Buffer;
-          const letter = text(row.state);
-          const inState = letter !== '' && state.startsWith(letter);
-          const matches = filter.text === undefined || containsText(stored(idOf(id), row), filter.text);
-          if (!inState || !matches || left <= 0) continue;
-          left -= 1;
-          if (row.payload) jobs.push(exported(id, state, row, now));
-          else orphans.push(idOf(id));
-        }
-        at += rows.length;
-        yield { jobs, orphans };
+    for (let i = 0; i < parts.count && left > 0; i++) {
+      for await (const slice of exportState(parts, i, state, { ...filter, limit: left }, now)) {
+        left -= slice.jobs.length + slice.orphans.length;
+        yield slice;
       }
+    }
+  }
+}
+
+/** Yields the selected jobs of one state in one partition. */
+async function* exportState(
+  parts: Partitions,
+  part: number,
+  state: State,
+  filter: Filter & { readonly limit: number },
+  now: number,
+): AsyncGenerator<ExportSlice> {
+  const { redis } = parts;
+  let left = filter.limit;
+  const list = (before: readonly Reply[]) => {
+    const listed = parts.at(part, (keys) => looks.list(redis, keys, state, filter, { limit: SLICE, before }));
+    listed.catch(() => {});
+    return listed;
+  };
+  let next = list([]);
+  for (let found = await next; found.length > 0 && left > 0; found = await next) {
+    // Ask for the next slice while this one is read and written.
+    next = list(found);
+    const ids = found.filter((_, i) => i % 2 === 0) as Buffer[];
+    for (let at = 0; at < ids.length && left > 0; ) {
+      const rows = await parts.at(part, (keys) => raw(redis, keys, ids.slice(at)));
+      const jobs: Exported[] = [];
+      const orphans: Id[] = [];
+      for (const [i, row] of rows.entries()) {
+        const id = ids[at + i] as Buffer;
+        const letter = text(row.state);
+        const inState = letter !== '' && state.startsWith(letter);
+        const matches = filter.text === undefined || containsText(stored(idOf(id), row), filter.text);
+        if (!inState || !matches || left <= 0) continue;
+        left -= 1;
+        if (row.payload) jobs.push(exported(id, state, row, now));
+        else orphans.push(idOf(id));
+      }
+      at += rows.length;
+      yield { jobs, orphans };
     }
   }
 }

@@ -2,16 +2,22 @@ import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, checkName, keysOf } from '../model/validate.js';
+import { byId } from '../partitions/by-id.js';
+import { LISTED, listAll } from '../partitions/list.js';
+import { ranked } from '../partitions/order.js';
+import { Partitions } from '../partitions/partitions.js';
+import { inspectAll, sumHolders } from '../partitions/sum.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
+import { MAX_BYTES } from '../redis/script.js';
 import { lettersOf } from '../scripts/answers.js';
 import * as looks from '../scripts/inspect.js';
 
 /** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
 export const SLICE = 100;
 
-/** Ids per call when jobs are listed: cheap for Redis, and few are out of date by the time they are used. */
-const LISTED = 200;
+/** In place of a job that is not in this reply: others before it fill it. */
+const LATER = Symbol('later');
 
 /** How many leases are looked at to find out who holds them: about 1 ms of Redis's time. */
 const MAX_LEASES = 250;
@@ -61,20 +67,24 @@ export class Inspector {
   }
 
   /**
-   * Returns all counts of a queue at one moment, with up to `upcoming` of the next due times. `ahead` is a list of times,
+   * Returns all counts of a queue, at one moment unless it has partitions, with up to `upcoming` of the next due times. `ahead` is a list of times,
    * ms from now and ascending: for each, the jobs that fall due between the time before it and this one are counted.
    */
   async inspect(queue: string, upcoming = 0, ahead: readonly number[] = []): Promise<looks.Snapshot> {
-    return looks.inspect(this.#redis, this.#keys(queue), upcoming, ahead);
+    return inspectAll(this.#parts(queue), upcoming, ahead);
   }
 
-  /** Returns who holds the leases of up to 250 active jobs (`seen` of `active`): those whose leases expire first. */
+  /**
+   * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
+   * first.
+   */
   async holders(queue: string): Promise<Awaited<ReturnType<typeof looks.holders>>> {
-    return looks.holders(this.#redis, this.#keys(queue), MAX_LEASES);
+    const parts = this.#parts(queue);
+    return sumHolders(await parts.each((keys) => looks.holders(this.#redis, keys, MAX_LEASES)));
   }
 
-  #keys(queue: string): QueueKeys {
-    return queueKeys(this.#prefix, checkName(queue));
+  #parts(queue: string): Partitions {
+    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /** Returns the settings that are set for a queue. */
@@ -92,24 +102,47 @@ export class Inspector {
     return found;
   }
 
-  /** Like {@link Inspector.show}, but yields one reply of Redis at a time: about 1 MiB of payloads, or one larger payload. */
+  /**
+   * Like {@link Inspector.show}, but yields as much as one reply of Redis at a time: about 1 MiB of payloads, or one larger
+   * payload (of each partition).
+   */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
+    const parts = this.#parts(queue);
     checkList(ids, 'ids');
+    let most = LISTED;
     for (let at = 0; at < ids.length; ) {
-      const some = await looks.show(this.#redis, this.#keys(queue), ids.slice(at, at + LISTED));
+      const rows = await byId<Id, StoredJob | null | typeof LATER>(parts, ids.slice(at, at + most), {
+        idOf: (id) => id,
+        reads: { isMoving: (job) => typeof job === 'object' && job?.moving?.to.includes('/') === true },
+        act: async (keys, some) => {
+          const found = await looks.show(this.#redis, keys, some, Math.ceil(MAX_BYTES / parts.count));
+          return some.map((_, i) => (i < found.length ? (found[i] ?? null) : LATER));
+        },
+        isMissing: (job) => job === null,
+      });
+      // Each partition answers for the first of its ids; what is in between is asked for again.
+      const end = rows.indexOf(LATER);
+      const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
       at += some.length;
-      yield some;
+      most = parts.count === 1 ? LISTED : Math.min(LISTED, 2 * some.length);
+      yield some.map((job) => job ?? undefined);
     }
   }
 
   /** Returns `ids` without duplicates: pending jobs in the order in which they fall due, then all others. */
   async inOrder(queue: string, ids: readonly Id[]): Promise<Id[]> {
-    return looks.inOrder(this.#redis, this.#keys(queue), ids);
+    return (await ranked(this.#parts(queue), 'pending', ids)).map(({ id }) => id);
   }
 
   /** Whether a payload is stored under this id, with or without a job. */
   async hasPayload(queue: string, id: Id): Promise<boolean> {
-    return looks.hasPayload(this.#redis, this.#keys(queue), id);
+    const [found] = await byId<Id, boolean>(this.#parts(queue), [id], {
+      idOf: (id) => id,
+      reads: true,
+      act: async (keys) => [await looks.hasPayload(this.#redis, keys, id)],
+      isMissing: (is) => !is,
+    });
+    return found as boolean;
   }
 
   /**
@@ -129,9 +162,12 @@ export class Inspector {
   async count(queue: string, filter: Filter) {
     const { states, from, to, text, limit = Number.POSITIVE_INFINITY } = checkFilter(filter);
     if (text !== undefined) return undefined;
-    const keys = this.#keys(queue);
-    const count = (state: State) => this.#redis.call('ZCOUNT', keys[state], from ?? '-inf', to ?? '+inf');
-    const counts = await Promise.all(states.map(count));
+    const parts = this.#parts(queue);
+    const count = (key: string) => this.#redis.call('ZCOUNT', key, from ?? '-inf', to ?? '+inf');
+    const counts = await parts.steady(() => {
+      const all = Array.from({ length: parts.count }, (_, i) => parts.keys(i));
+      return Promise.all(all.flatMap((keys) => states.map((state) => count(keys[state]))));
+    });
     const total = counts.reduce<number>((sum, n) => sum + Number(n), 0);
     return Math.min(limit, total);
   }
@@ -163,14 +199,9 @@ export class Inspector {
   ): AsyncGenerator<{ state: State; ids: Id[] }> {
     let left = limit;
     for (const state of states) {
-      let before: readonly Reply[] = [];
-      while (left > 0) {
-        const most = { limit: Math.min(left, LISTED), before };
-        before = await looks.list(this.#redis, this.#keys(queue), state, { from, to }, most);
-        if (before.length === 0) break;
-        const ids = before.filter((_, i) => i % 2 === 0).map((id) => idOf(id as Buffer));
-        left -= ids.length;
-        yield { state, ids };
+      for await (const found of listAll(this.#parts(queue), state, { from, to }, left)) {
+        left -= found.length;
+        yield { state, ids: found.map(idOf) };
       }
     }
   }

@@ -2,8 +2,7 @@ import { readAttributes } from '../model/attributes.js';
 import { byId } from '../partitions/by-id.js';
 import type { Destination } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
-import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
+import type { Reply } from '../redis/connection.js';
 import { text } from '../redis/replies.js';
 import * as looks from '../scripts/inspect.js';
 import { parseRecord, type Raw, raw } from '../scripts/stored.js';
@@ -69,30 +68,49 @@ export function destinationIn(parts: Partitions): Destination {
   return {
     holder: `move:${parts.queue}`,
     restore: (jobs, tokens) => restoreInto(parts, jobs, tokens),
-    forget: async (jobs) => {
-      const { map, redis } = parts;
-      for (const of of ['ownerOf', 'formerOf'] as const) {
-        if (of === 'formerOf' && map.from === undefined) continue;
-        const groups = new Map<number, (typeof jobs)[number][]>();
-        for (const job of jobs) {
-          const i = map[of](job.parcel.id);
-          groups.set(i, [...(groups.get(i) ?? []), job]);
-        }
-        for (const [i, some] of groups) await moves.forgetTokens(redis, parts.keys(i, map), some);
-      }
-    },
+    forget: (jobs) => forgetTokens(parts, jobs),
   };
 }
 
+/** Whether a move with this token has brought a job. */
+export async function isBrought(parts: Partitions, token: string, id: string): Promise<boolean> {
+  const found = await parts.steady(() => {
+    const both = new Set([parts.map.ownerOf(id), parts.map.formerOf(id)]);
+    return Promise.all([...both].map((i) => parts.redis.call('HEXISTS', parts.keys(i).lease, `${token} ${id}`)));
+  });
+  return found.some(Number);
+}
+
+/** A job that a move has brought. */
+type Marked = Parameters<typeof moves.forgetTokens>[2][number];
+
+/** Removes tokens of jobs: where they belong, and where they belonged before a growth. */
+export async function forgetTokens(parts: Partitions, jobs: readonly Marked[]): Promise<void> {
+  const { map, redis } = parts;
+  for (const of of ['ownerOf', 'formerOf'] as const) {
+    if (of === 'formerOf' && map.from === undefined) continue;
+    const groups = new Map<number, Marked[]>();
+    for (const job of jobs) {
+      const i = map[of](job.parcel.id);
+      groups.set(i, [...(groups.get(i) ?? []), job]);
+    }
+    for (const [i, some] of groups) await moves.forgetTokens(redis, parts.keys(i, map), some);
+  }
+}
+
 /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
-export async function* unfinishedMoves(redis: Connection, keys: QueueKeys, to: string): AsyncGenerator<Buffer[]> {
+export async function* unfinishedMoves(parts: Partitions, to: string): AsyncGenerator<Buffer[]> {
+  const { redis } = parts;
   const marker = ` move:${to} `;
-  let before: readonly Reply[] = [];
-  for (;;) {
-    before = await looks.list(redis, keys, 'active', { from: 'inf' }, { limit: SLICE, before });
-    if (before.length === 0) return;
-    const ids = before.filter((_, i) => i % 2 === 0) as Buffer[];
-    const leases = (await redis.call('HMGET', keys.lease, ...ids)) as Reply[];
-    yield ids.filter((_, i) => text(leases[i]).includes(marker));
+  for (let i = 0; i < parts.count; i++) {
+    let before: readonly Reply[] = [];
+    for (;;) {
+      const how = { limit: SLICE, before };
+      before = await parts.at(i, (keys) => looks.list(redis, keys, 'active', { from: 'inf' }, how));
+      if (before.length === 0) break;
+      const ids = before.filter((_, n) => n % 2 === 0) as Buffer[];
+      const leases = (await redis.call('HMGET', parts.keys(i).lease, ...ids)) as Reply[];
+      yield ids.filter((_, n) => text(leases[n]).includes(marker));
+    }
   }
 }

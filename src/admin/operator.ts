@@ -3,13 +3,13 @@ import { type Id, idKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
+import { byId } from '../partitions/by-id.js';
+import { ranked, spreadOver } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere, forgetAll } from '../partitions/settings.js';
 import type { Connection } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
-import type { Answered } from '../scripts/answers.js';
+import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
 import * as acts from '../scripts/edit.js';
-import * as looks from '../scripts/inspect.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 import { SLICE } from './inspector.js';
 
@@ -27,11 +27,7 @@ export class Operator {
     this.#prefix = prefixOf(redis, options);
   }
 
-  #keys(queue: string): QueueKeys {
-    return queueKeys(this.#prefix, checkName(queue));
-  }
-
-  #partitions(queue: string): Partitions {
+  #parts(queue: string): Partitions {
     return Partitions.of(this.#redis, this.#prefix, checkName(queue));
   }
 
@@ -44,7 +40,16 @@ export class Operator {
     ids: readonly Id[],
     states: readonly State[] = ['pending', 'active', 'dead'],
   ): Promise<acts.Cancelled[]> {
-    return inSlices(ids, (some) => acts.cancel(this.#redis, this.#keys(queue), some, states));
+    const cancel = async (keys: QueueKeys, some: readonly Id[], from: readonly State[]) =>
+      (await acts.cancel(this.#redis, keys, some.slice(0, SLICE), from)).answers;
+    return byId<Id, acts.Cancelled>(this.#parts(queue), checkList(ids, 'ids'), {
+      idOf: (id) => id,
+      act: (keys, some) => cancel(keys, some, states),
+      isMissing: (answer) => answer === 'missing',
+      ...(states.includes('active')
+        ? { onActive: async (keys, some) => (await cancel(keys, some, ['active'])).map(unlessMissing) }
+        : { ifActive: () => 'missing' }),
+    });
   }
 
   /**
@@ -52,7 +57,9 @@ export class Operator {
    * starts again. They are due now, or as `spread` says. Jobs that no handler can be given stay dead.
    */
   async requeue(queue: string, ids: readonly Id[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
-    return inSlices(ids, (some) => acts.requeue(this.#redis, this.#keys(queue), some, spread));
+    const parts = this.#parts(queue);
+    const how = { set: 'dead', byTime: false, act: acts.requeue, ifActive: 'missing' } as const;
+    return inSlices(ids, (some) => spreadOver<acts.Requeued>(parts, some, spread, how));
   }
 
   /**
@@ -60,10 +67,12 @@ export class Operator {
    * to live starts again at the new due time. Further calls with the same `spread` continue after these jobs.
    */
   async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<acts.Rescheduled[]> {
-    const keys = this.#keys(queue);
+    const parts = this.#parts(queue);
+    const how = { set: 'pending', byTime: true, act: acts.reschedule, ifActive: 'active' } as const;
     // Within one call, the script sorts.
-    const sorted = checkList(ids, 'ids').length > SLICE ? await looks.inOrder(this.#redis, keys, ids) : ids;
-    const answers = await inSlices(sorted, (some) => acts.reschedule(this.#redis, keys, some, spread));
+    const isLong = checkList(ids, 'ids').length > SLICE;
+    const sorted = isLong ? (await ranked(parts, 'pending', ids)).map(({ id }) => id) : ids;
+    const answers = await inSlices(sorted, (some) => spreadOver<acts.Rescheduled>(parts, some, spread, how));
     const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
     return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
   }
@@ -74,7 +83,12 @@ export class Operator {
    */
   async bury(queue: string, ids: readonly Id[], options: { reason?: string } = {}): Promise<acts.Buried[]> {
     const { reason = '' } = checkBury(options);
-    return inSlices(ids, (some) => acts.bury(this.#redis, this.#keys(queue), some, reason));
+    return byId<Id, acts.Buried>(this.#parts(queue), checkList(ids, 'ids'), {
+      idOf: (id) => id,
+      act: async (keys, some) => (await acts.bury(this.#redis, keys, some.slice(0, SLICE), reason)).answers,
+      isMissing: (answer) => answer === 'missing',
+      ifActive: () => 'active',
+    });
   }
 
   /**
@@ -82,16 +96,25 @@ export class Operator {
    * jobs are removed in slices, and everything else at once when none is left. Running handlers are not stopped.
    */
   async *purge(queue: string, states: readonly State[] = ['pending', 'active', 'dead']): AsyncGenerator<acts.Purged> {
-    for (let more = true; more; ) {
-      const purged = await acts.purge(this.#redis, this.#keys(queue), states, SLICE);
-      more = purged.more;
-      yield purged;
+    const parts = this.#parts(queue);
+    for (let again = true; again; ) {
+      let removed = 0;
+      // In this order no growth moves a job past it, except one that it is moving right now.
+      for (let i = 0; i < parts.count; i++) {
+        for (let more = true; more; ) {
+          const purged = await parts.at(i, (keys) => acts.purge(this.#redis, keys, states, SLICE));
+          more = purged.more;
+          removed += purged.pending + purged.active + purged.dead;
+          yield { ...purged, more: more || i + 1 < parts.count };
+        }
+      }
+      again = parts.map.from !== undefined && removed > 0;
     }
   }
 
   /** Removes counters, settings and the name of a queue without jobs. Returns false, and changes nothing, if it has jobs. */
   async forget(queue: string): Promise<boolean> {
-    const parts = this.#partitions(queue);
+    const parts = this.#parts(queue);
     if (!(await forgetAll(parts))) return false;
     const list = queuesKey(this.#prefix);
     await this.#redis.call('SREM', list, queue);
@@ -110,12 +133,12 @@ export class Operator {
   async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<acts.Paused> {
     const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
-    return changeEverywhere(this.#partitions(queue), (keys) => acts.pause(this.#redis, keys, ms));
+    return changeEverywhere(this.#parts(queue), (keys) => acts.pause(this.#redis, keys, ms));
   }
 
   /** Delivers jobs from a queue again. Waiting drains notice at once. Throws as {@link Operator.pause}. */
   async resume(queue: string): Promise<acts.Paused> {
-    return changeEverywhere(this.#partitions(queue), (keys) => acts.pause(this.#redis, keys, undefined));
+    return changeEverywhere(this.#parts(queue), (keys) => acts.pause(this.#redis, keys, undefined));
   }
 
   /**
@@ -125,12 +148,12 @@ export class Operator {
   async *partition(queue: string, count: number): AsyncGenerator<Growth> {
     // As for settings: the queue may have no jobs yet.
     if (count > 1) await this.#redis.call('SADD', queuesKey(this.#prefix), checkName(queue)).catch(() => {});
-    yield* grow(this.#partitions(queue), count);
+    yield* grow(this.#parts(queue), count);
   }
 
   /** Returns how many partitions a queue has, and how far its growth is if one is open. Changes nothing. */
   async partitions(queue: string): Promise<Partitioning> {
-    return partitioningOf(this.#partitions(queue));
+    return partitioningOf(this.#parts(queue));
   }
 
   /**
@@ -139,7 +162,7 @@ export class Operator {
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
-    const parts = this.#partitions(queue);
+    const parts = this.#parts(queue);
     const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
     const config = await (packed.length > 0 ? changeEverywhere(parts, set) : parts.at(0, set));
     // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.
@@ -148,9 +171,12 @@ export class Operator {
   }
 }
 
-async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<Answered<A>>): Promise<A[]> {
+/** As byId expects it of what was not done. */
+const unlessMissing = <A extends string>(answer: A): A | undefined => (answer === 'missing' ? undefined : answer);
+
+async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<A[]>): Promise<A[]> {
   const answers: A[] = [];
   checkList(ids, 'ids');
-  for (let i = 0; i < ids.length; i += SLICE) answers.push(...(await act(ids.slice(i, i + SLICE))).answers);
+  for (let i = 0; i < ids.length; i += SLICE) answers.push(...(await act(ids.slice(i, i + SLICE))));
   return answers;
 }

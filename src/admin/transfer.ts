@@ -5,7 +5,7 @@ import { byId } from '../partitions/by-id.js';
 import { type Moved, moveSome } from '../partitions/move.js';
 import { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
-import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
+import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES } from '../redis/script.js';
 import type * as moves from '../scripts/transfer.js';
@@ -34,10 +34,6 @@ export class Transfer {
     this.#prefix = prefixOf(redis, options);
   }
 
-  #keys(queue: string): QueueKeys {
-    return queueKeys(this.#prefix, checkName(queue));
-  }
-
   #parts(queue: string): Partitions {
     return Partitions.of(this.#redis, this.#prefix, checkName(queue));
   }
@@ -51,14 +47,15 @@ export class Transfer {
   }
 
   /**
-   * Yields the selected jobs, byte for byte, in slices; within a state, in the order of their times. An active job is
-   * exported in the state it was taken from. Jobs that change state meanwhile may be left out or come twice.
+   * Yields the selected jobs, byte for byte, in slices; within a state, in the order of their times (of a queue with
+   * partitions, one partition after the other). An active job is exported in the state it was taken from. Jobs that change
+   * state meanwhile may be left out or come twice, and so may jobs that a growth of the queue moves.
    */
   async *export(
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
-    yield* exportJobs(this.#redis, this.#keys(queue), checkFilter(filter));
+    yield* exportJobs(this.#parts(queue), checkFilter(filter));
   }
 
   /**
@@ -87,20 +84,22 @@ export class Transfer {
       const next = 'name another queue';
       throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
     }
+    const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
+      this.#list(to);
+      return moveSome({ redis: this.#redis, keys }, destination, some, from);
+    };
     return byId<Id, Moved>(source, ids, {
       idOf: (id) => id,
-      act: (keys, some) => {
-        this.#list(to);
-        return moveSome({ redis: this.#redis, keys }, destination, some, states);
-      },
+      act: (keys, some) => moveFrom(keys, some, states),
       isMissing: (answer) => answer === 'missing',
-      ifActive: () => 'active',
+      // What an earlier move to the same queue holds, this one finishes where it is.
+      onActive: async (keys, some) => (await moveFrom(keys, some, [])).map((a) => (a === 'missing' ? undefined : a)),
     });
   }
 
   /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
   async *unfinished(queue: string, to: string): AsyncGenerator<Buffer[]> {
-    yield* unfinishedMoves(this.#redis, this.#keys(queue), to);
+    yield* unfinishedMoves(this.#parts(queue), to);
   }
 
   /** Finishes interrupted moves to the queue `to`. Yields ids and what became of each, in slices. */
@@ -116,9 +115,8 @@ export class Transfer {
    * `usage` error, before anything is changed, if a key has the wrong type or most times seem to be in the other unit.
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
-    const keys = this.#keys(queue);
     const claims = claimsKey(this.#prefix, queue, options.zset);
-    for await (const slice of adoptJobs(this.#redis, keys, claims, options)) {
+    for await (const slice of adoptJobs(this.#parts(queue), claims, options)) {
       if (slice.adopted > 0 && !options.dryRun) this.#list(queue);
       yield slice;
     }

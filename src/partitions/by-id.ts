@@ -27,7 +27,7 @@ export interface ById<T, A> {
    * It changes nothing: an id is looked for where it belonged before, too, and moved only if its answer says that a
    * growth is moving it: it may be changing where it belongs.
    */
-  readonly reads?: { readonly isMoving: (answer: A) => boolean };
+  readonly reads?: true | { readonly isMoving: (answer: A) => boolean };
 }
 
 /** A partition had another layout, which is known now: look again where the ids belong. */
@@ -115,7 +115,9 @@ async function answerGroup<T, A>(
     const { reads } = how;
     if (reads) here.push(...(await ask(former, indexes)).map(([i]) => i));
     else if (how.before) await ask(former, indexes, how.before);
-    const isLeft = (answer: A | undefined) => (reads ? answer && reads.isMoving(answer) : answer === undefined);
+    const isLeft = (answer: A | undefined) => {
+      return reads ? reads !== true && answer !== undefined && reads.isMoving(answer) : answer === undefined;
+    };
     const left = indexes.filter((i) => isLeft(answers[i]));
     if (left.length === 0) continue;
     for (const i of left) answers[i] = undefined;

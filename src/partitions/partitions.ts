@@ -70,6 +70,15 @@ export class Partitions {
     return this.#map;
   }
 
+  /** Makes plain reads, which compare no layout; again if another one is known afterwards. */
+  async steady<T>(read: () => Promise<T>): Promise<T> {
+    for (;;) {
+      const map = this.#map;
+      const [found, seen] = await Promise.all([read(), this.look()]);
+      if (seen === map) return found;
+    }
+  }
+
   learn(map: PartitionMap): void {
     this.#map = map;
   }

@@ -1,4 +1,4 @@
-import { inspect, type Snapshot } from '../scripts/inspect.js';
+import { type Holder, type Holders, inspect, type Snapshot } from '../scripts/inspect.js';
 import type { Partitions } from './partitions.js';
 
 /** Returns the counts of a queue: of its partitions together, then not at one moment. Times: see {@link inspect}. */
@@ -48,5 +48,28 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     },
     ahead: first.ahead.map((span, i) => ({ ...span, count: add(({ ahead }) => ahead[i]?.count ?? 0) })),
     config: first.config,
+  };
+}
+
+/** Adds up who holds leases in each partition. */
+export function sumHolders(all: readonly Holders[]): Holders {
+  if (all.length === 1) return all[0] as Holders;
+  const holders = new Map<string, Holder>();
+  for (const holder of all.flatMap((one) => one.holders)) {
+    const { by, jobs, since, ends } = holders.get(holder.by) ?? { ...holder, jobs: 0 };
+    const begins = Math.min(since ?? Number.POSITIVE_INFINITY, holder.since ?? Number.POSITIVE_INFINITY);
+    holders.set(by, {
+      by,
+      jobs: jobs + holder.jobs,
+      since: Number.isFinite(begins) ? begins : undefined,
+      ends: Math.min(ends, holder.ends),
+    });
+  }
+  const add = (of: (one: Holders) => number) => all.reduce((total, one) => total + of(one), 0);
+  return {
+    now: Math.max(...all.map(({ now }) => now)),
+    active: add(({ active }) => active),
+    seen: add(({ seen }) => seen),
+    holders: [...holders.values()].sort((a, b) => a.ends - b.ends),
   };
 }

@@ -1,9 +1,9 @@
-import { type Id, idKey, idOf, idWord } from '../model/id.js';
+import { type Id, idOf, idWord } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { known, number, pairs, rows, text, time } from '../redis/replies.js';
-import { MAX_CALL, run } from '../redis/script.js';
+import { run } from '../redis/script.js';
 import { readSamples, type Sample } from './samples.js';
 import { raw, stored } from './stored.js';
 
@@ -24,27 +24,18 @@ export async function list(
   return run(redis, 'inspect/list', keys, [state, limit, from, to, ...backwards]);
 }
 
-/** Returns everything stored about the first of `ids`: as many as fit into one reply; undefined for a missing job. */
-export async function show(redis: Connection, keys: QueueKeys, ids: readonly Id[]): Promise<(StoredJob | undefined)[]> {
-  const found = await raw(redis, keys, ids);
+/**
+ * Returns everything stored about the first of `ids`: as many as fit into one reply of `bytes` (default: 1 MiB) of
+ * payloads; undefined for a missing job.
+ */
+export async function show(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly Id[],
+  bytes?: number,
+): Promise<(StoredJob | undefined)[]> {
+  const found = await raw(redis, keys, ids, bytes);
   return found.map((job, i) => (text(job.state) === '' ? undefined : stored(ids[i] as Id, job)));
-}
-
-/** Returns the ids, each once, in the order of their due times. Those that are not pending come last. */
-export async function inOrder(redis: Connection, keys: QueueKeys, ids: readonly Id[]): Promise<Id[]> {
-  const found: { id: Id; due: number; bytes: Buffer }[] = [];
-  const once = [...new Map(ids.map((id) => [idKey(id), id])).values()];
-  for (let i = 0; i < once.length; i += MAX_CALL) {
-    const some = once.slice(i, i + MAX_CALL);
-    const dues = (await redis.call('ZMSCORE', keys.pending, ...some)) as Reply[];
-    for (const [j, id] of some.entries()) {
-      const due = dues[j] === null ? Number.POSITIVE_INFINITY : number(dues[j]);
-      found.push({ id, due: Number.isNaN(due) ? Number.POSITIVE_INFINITY : due, bytes: Buffer.from(id as string) });
-    }
-  }
-  // Not by subtraction: Infinity - Infinity is NaN.
-  const order = (a: number, b: number) => (a < b ? -1 : a > b ? 1 : 0);
-  return found.sort((a, b) => order(a.due, b.due) || Buffer.compare(a.bytes, b.bytes)).map(({ id }) => id);
 }
 
 /** Whether this id has a payload, even if it is not a job. */
@@ -154,11 +145,16 @@ export interface Holder {
   readonly ends: number;
 }
 
-/**
- * Returns who holds the first `limit` active jobs, in the order in which their leases expire; `seen` is how many jobs
- * were looked at, `active` how many there are.
- */
-export async function holders(redis: Connection, keys: QueueKeys, limit: number) {
+/** Who holds active jobs. `seen` is how many jobs were looked at, `active` how many there are. */
+export interface Holders {
+  readonly now: number;
+  readonly active: number;
+  readonly seen: number;
+  readonly holders: Holder[];
+}
+
+/** Returns who holds the first `limit` active jobs, in the order in which their leases expire. */
+export async function holders(redis: Connection, keys: QueueKeys, limit: number): Promise<Holders> {
   const reply = await run(redis, 'inspect/holders', keys, [limit]);
   const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
   const holders: Holder[] = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({

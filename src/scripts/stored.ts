@@ -11,8 +11,13 @@ import { STATES } from './answers.js';
 export type Raw = Readonly<Record<'state' | 'score' | 'held' | 'record' | 'payload', Reply | undefined>>;
 
 /** Returns what is stored about the first of `ids`: as many as fit into one reply. */
-export async function raw(redis: Connection, keys: QueueKeys, ids: readonly (Id | Reply)[]): Promise<Raw[]> {
-  const reply = await run(redis, 'inspect/show', keys, [MAX_BYTES, ...(ids as Id[])]);
+export async function raw(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly (Id | Reply)[],
+  bytes = MAX_BYTES,
+): Promise<Raw[]> {
+  const reply = await run(redis, 'inspect/show', keys, [bytes, ...(ids as Id[])]);
   return rows(reply, 1, 5).map(([state, score, held, record, payload]) => ({ state, score, held, record, payload }));
 }
 
