@@ -62,6 +62,7 @@ export class Queue {
   readonly #parts: Partitions;
   /** Set for one of several partitions. */
   #index: number | undefined;
+  #whole: Queue = this;
   #partitions: readonly Queue[] = [this];
   readonly #enqueuer: Enqueuer;
   /** When something may be due next in each partition, ms by the clock of its server. */
@@ -87,9 +88,15 @@ export class Queue {
     this.#partitions = Array.from({ length: count }, (_, i) => {
       const part = known[i] ?? new Queue(this.redis, this.name, { prefix });
       part.#index = i;
+      part.#whole = this;
       return part;
     });
     return this.#partitions;
+  }
+
+  /** The queue that this is a partition of, or itself. */
+  get whole(): Queue {
+    return this.#whole;
   }
 
   /** The channel that tells waiting drains of a job that falls due before their next poll. */
@@ -162,31 +169,33 @@ export class Queue {
    * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
+    const known = this.#parts.count;
+    if (this.#index === undefined && known > 1) return this.#takeFirst(options);
+    const drained = await this.take(options);
+    const isAll = this.#index !== undefined || this.#parts.count === known || drained.jobs.length > 0;
+    return isAll ? drained : this.#takeFirst(options);
+  }
+
+  /** As {@link Queue.drain}, but from one partition only: this one, or the first. */
+  async take(options: DrainOptions = {}, i = this.#index ?? 0): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
-    const take = (i: number) =>
-      this.#parts.at(i, (keys) => {
-        const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
-        return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff, receipt, by: consumer() });
-      });
-    if (this.#index !== undefined) return take(this.#index);
-    if (this.#parts.count === 1) {
-      const drained = await take(0);
-      if (this.#parts.count === 1 || drained.jobs.length > 0) return drained;
-    }
-    return this.#takeFirst(take);
+    return this.#parts.at(i, (keys) => {
+      const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
+      return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff, receipt, by: consumer() });
+    });
   }
 
   /** Takes from the partition whose first job has been due for longest, as far as is known, or else from another. */
-  async #takeFirst(take: (i: number) => Promise<scripts.Drained>): Promise<scripts.Drained> {
+  async #takeFirst(options: DrainOptions): Promise<scripts.Drained> {
     const heads = Array.from({ length: this.#parts.count }, (_, i) => this.#heads[i] ?? 0);
     this.#heads = heads;
     const order = [...heads.keys()].sort((a, b) => (heads[a] as number) - (heads[b] as number));
     let drained: scripts.Drained | undefined;
     for (const i of order) {
-      drained = await take(i);
-      heads[i] = drained.state === 'more' ? 0 : (drained.next ?? Number.POSITIVE_INFINITY);
+      drained = await this.take(options, i);
+      heads[i] = drained.next ?? Number.POSITIVE_INFINITY;
       if (drained.jobs.length > 0) break;
     }
     const next = Math.min(...heads);

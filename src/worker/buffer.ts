@@ -62,7 +62,7 @@ export class JobBuffer {
       this.#prefetch = Math.max(this.#concurrency, Math.floor(this.#prefetch * 0.75));
     this.#ranDry = false;
     for (const job of jobs) {
-      this.#waiting.push({ job, queue, since });
+      this.#waiting.push({ job, queue: queue.whole, since });
       this.#bytes += job.payload.length;
     }
   }

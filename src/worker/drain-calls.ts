@@ -32,10 +32,16 @@ export interface DrainAnswer {
 /** A drain call whose answer has not been taken yet. */
 export interface DrainCall {
   answer: Promise<DrainAnswer>;
+  readonly sentAt: number;
+  /** It only asks when the next job is due. */
+  readonly isLook: boolean;
   /** The other queues are asked meanwhile. */
   isLate: boolean;
   surplus?: NodeJS.Timeout;
 }
+
+/** A cutoff before the due times of all jobs, ms: nothing is taken. */
+const LONG_AGO = -1e15;
 
 /** Sends drain calls, within the limit of jobs and up to the cutoff time. */
 export class DrainCalls {
@@ -55,14 +61,15 @@ export class DrainCalls {
     this.left = options.limit ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Asks for as many jobs as the options allow, at most `most`. */
+  /** Asks for as many jobs as the options allow, at most `most`; with 0 only for when the next job is due. */
   send(queue: Queue, most = MAX_CALL): DrainCall {
     const { leases } = this.#options;
+    const sentAt = performance.now();
     const call = this.#call(queue, most);
     const answer = leases ? answerBy(() => leases.giveUpAt, call) : call;
     // If nobody waits for the answer any more, its jobs are given back.
     answer.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
-    return { answer, isLate: false };
+    return { answer, sentAt, isLook: most === 0, isLate: false };
   }
 
   /**
@@ -111,9 +118,12 @@ export class DrainCalls {
     this.left -= limit;
     let unused = limit;
     try {
-      const cutoff = this.#cutoffs.get(queue) ?? this.#start?.cutoff;
-      const answer = await queue.drain({ limit, leaseMs, cutoff });
-      const drained = watch ? answer : this.#upToStart(queue, answer, since);
+      const cutoff = most === 0 ? LONG_AGO : (this.#cutoffs.get(queue) ?? this.#start?.cutoff);
+      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff });
+      const until = watch ? answer.now : this.#cutoffOf(queue, answer.now, since);
+      const { state, next = Number.POSITIVE_INFINITY } = answer;
+      // The cutoff of the call may have been an earlier one.
+      const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
       const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
       if (taken.leaseMs > 0) leases?.hold(taken);
@@ -123,10 +133,10 @@ export class DrainCalls {
     }
   }
 
-  /** Learns the cutoff of a queue from its first answer, which says `more` if the clock of another server was behind. */
-  #upToStart(queue: Queue, answer: Drained, since: number): Drained {
-    if (this.#cutoffs.has(queue)) return answer;
-    const { now, next, state } = answer;
+  /** The cutoff of a queue, which is learned from its first answer: its clock then showed `now`. */
+  #cutoffOf(queue: Queue, now: number, since: number): number {
+    const known = this.#cutoffs.get(queue);
+    if (known !== undefined) return known;
     const here = performance.now();
     this.#start ??= { at: here, cutoff: now };
     const { at, cutoff } = this.#start;
@@ -134,6 +144,6 @@ export class DrainCalls {
     const [least, most] = [now - (here - at) - 1, now - (since - at) + 1];
     const own = least <= cutoff && cutoff <= most ? cutoff : most;
     this.#cutoffs.set(queue, own);
-    return state === 'idle' && next !== undefined && next <= own ? { ...answer, state: 'more' } : answer;
+    return own;
   }
 }

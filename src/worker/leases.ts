@@ -19,8 +19,9 @@ export interface LeasesOptions {
   readonly retryMs?: number | undefined;
 }
 
-/** Jobs of one queue that one drain call took. */
+/** Jobs that one drain call took. */
 export interface Taken {
+  /** The queue, or the partition of it, that they were taken from. */
   readonly queue: Queue;
   readonly jobs: readonly Job[];
   /** When the call was sent, by the monotonic clock, ms. The leases are counted from here, to be on the safe side. */
@@ -93,6 +94,11 @@ export class Leases {
 
   holds(job: Job): boolean {
     return this.#held.has(job);
+  }
+
+  /** The queue, or its partition, that a job was taken from; undefined if its lease is not held. */
+  queueOf(job: Job): Queue | undefined {
+    return this.#held.get(job)?.queue;
   }
 
   /** Drops jobs without settling them. Their leases expire in their own time. */

@@ -18,7 +18,8 @@ interface Outage {
 
 /**
  * The queues of a run that cannot be used for now, for example because a key has the wrong type. The run continues with
- * the other queues and tries these again. It ends when no queue is left.
+ * the other queues and tries these again. It ends when no queue is left. Each partition of a queue counts as one, but
+ * its trouble is reported as that of the queue.
  */
 export class Outages {
   readonly #out = new Map<Queue, Outage>();
@@ -49,7 +50,7 @@ export class Outages {
 
   /** Whether no queue is left. */
   get all(): boolean {
-    return this.#out.size >= this.#queues.length;
+    return this.#queues.every(({ partitions }) => partitions.every((part) => this.#out.has(part)));
   }
 
   /** Why the first of these queues cannot be used. */
@@ -66,12 +67,13 @@ export class Outages {
   /** Records that a queue has failed. Returns whether the run can continue with others. */
   failed(queue: Queue, error: DelayqError, settling = false): boolean {
     const known = this.#out.get(queue);
+    const isFirst = !this.#concerns(queue);
     // Half a poll interval: about one try a second when idle, instead of one for each batch of the other queues.
     const retryAt = performance.now() + POLL_MS / 2;
     this.#out.set(queue, { error, retryAt, settling: settling || known?.settling === true });
     // If jobs can be taken but never settled, they would be handled again and again.
     if (this.#over || this.all || (settling && this.#doubtful.has(queue))) return false;
-    if (!known) this.#onTrouble?.(error, queue);
+    if (isFirst) this.#onTrouble?.(error, queue.whole);
     return true;
   }
 
@@ -88,13 +90,18 @@ export class Outages {
     return this.#waiting.has(queue);
   }
 
+  /** Whether a queue, or one of its partitions, is out. */
+  #concerns({ whole }: Queue): boolean {
+    return [...this.#out.keys()].some((queue) => queue.whole === whole);
+  }
+
   drained(queue: Queue): void {
     if (this.#waiting.delete(queue) && this.#waiting.size === 0) this.#onTrouble?.(undefined);
     const out = this.#out.get(queue);
     if (!out) return;
     this.#out.delete(queue);
     if (out.settling) this.#doubtful.add(queue);
-    if (this.#watch) this.#onTrouble?.(undefined, queue);
+    if (this.#watch && !this.#concerns(queue)) this.#onTrouble?.(undefined, queue.whole);
   }
 
   settled(queue: Queue): void {

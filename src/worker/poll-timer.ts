@@ -14,6 +14,10 @@ interface Plan {
   at: number;
   /** Something falls due then. Otherwise the poll interval ends. */
   forDue: boolean;
+  /** With `forDue`: the due time of that, ms by the wall clock. */
+  head: number;
+  /** When it was asked last, by the monotonic clock, ms. */
+  asked: number;
   /**
    * The clock of the queue's server minus the monotonic clock, ms: each server has a clock of its own. Before the first
    * answer, each message asks for a look at once.
@@ -30,8 +34,11 @@ export class PollTimer {
   readonly #watch: boolean;
   readonly #end: number;
   readonly #signal: AbortSignal | undefined;
-  readonly #plans: Map<Queue, Plan>;
+  readonly #queues: readonly Queue[];
+  readonly #plans = new Map<Queue, Plan>();
   readonly #listeners: readonly WakeListener[];
+  /** When the wake channels of all partitions are heard, as far as is known: by the monotonic clock, ms. */
+  #heardFrom = 0;
   /** Ends the pause so that the times are looked at again. */
   #wake: (() => void) | undefined;
 
@@ -40,8 +47,7 @@ export class PollTimer {
     this.#watch = watch;
     this.#end = end;
     this.#signal = signal;
-    const first: Plan = { at: 0, forDue: false, clockOffset: Number.POSITIVE_INFINITY, wokeForDue: false, backoff: 0 };
-    this.#plans = new Map(queues.map((queue) => [queue, { ...first }]));
+    this.#queues = queues;
     const heard = (queue: Queue, due: number) => this.#untilDue(queue, due);
     this.#listeners = [...new Set(queues.map(({ redis }) => redis))].map(
       (redis) => new WakeListener(redis, queues, heard),
@@ -50,11 +56,31 @@ export class PollTimer {
   }
 
   #plan(queue: Queue): Plan {
-    return this.#plans.get(queue) as Plan;
+    let plan = this.#plans.get(queue);
+    if (!plan) {
+      const clockOffset = Number.POSITIVE_INFINITY;
+      plan = { at: 0, forDue: false, head: 0, asked: 0, clockOffset, wokeForDue: false, backoff: 0 };
+      this.#plans.set(queue, plan);
+    }
+    return plan;
   }
 
-  isTime(queue: Queue): boolean {
-    return this.#plan(queue).at <= performance.now();
+  isTime(queue: Queue, earlyMs = 0): boolean {
+    return this.#plan(queue).at - earlyMs <= performance.now();
+  }
+
+  /** Whether something is due, as far as is known. */
+  isDue(queue: Queue): boolean {
+    return this.#plan(queue).forDue && this.isTime(queue);
+  }
+
+  /** Sorts partitions: those first of which nothing is known, then by the due times of their first jobs. */
+  sort(parts: readonly Queue[]): Queue[] {
+    const head = (part: Queue) => {
+      const plan = this.#plan(part);
+      return plan.forDue ? plan.head : Number.NEGATIVE_INFINITY;
+    };
+    return parts.filter((part) => this.isTime(part)).sort((a, b) => head(a) - head(b) || 0);
   }
 
   lookAt(queue: Queue, at: number): void {
@@ -63,8 +89,16 @@ export class PollTimer {
 
   /** Plans a look after the poll interval. Call this before each look: messages from then on may be news to its answer. */
   planPoll(queue: Queue): void {
+    const plan = this.#plan(queue);
     const now = performance.now();
-    this.lookAt(queue, this.#watch && now < this.#end ? Math.min(this.#end, now + POLL_MS) : Number.POSITIVE_INFINITY);
+    const until = Math.min(this.#end, now + this.#pollMs(queue));
+    const at = this.#watch && now < this.#end ? until : Number.POSITIVE_INFINITY;
+    Object.assign(plan, { at, forDue: false, asked: now });
+  }
+
+  /** Until the wake channels of partitions are surely heard, they are polled as often as a queue. */
+  #pollMs(queue: Queue): number {
+    return performance.now() < this.#heardFrom ? POLL_MS : queue.pollMs;
   }
 
   /** Learns from the answer of a drain call what time it is for its server, and whether another drain was faster. */
@@ -85,11 +119,14 @@ export class PollTimer {
       if (next !== undefined && this.#watch) this.#untilDue(queue, next);
       return;
     }
-    // Queues with priority are asked again before the next batch of this one.
-    for (const one of this.#plans.keys()) {
-      this.lookAt(one, 0);
-      if (one === queue) break;
+    // Queues with priority are asked again before the next batch of this one; of several partitions one, in turn.
+    for (const one of this.#queues) {
+      if (one === queue.whole) break;
+      const waiting = one.partitions.filter((part) => !this.isDue(part));
+      const [first] = waiting.sort((a, b) => this.#plan(a).asked - this.#plan(b).asked);
+      if (first) Object.assign(this.#plan(first), { at: 0, forDue: false });
     }
+    Object.assign(this.#plan(queue), { at: 0, forDue: queue.whole !== queue, head: next ?? 0 });
   }
 
   #untilDue(queue: Queue, due: number): void {
@@ -97,7 +134,7 @@ export class PollTimer {
     const at = due - plan.clockOffset + plan.backoff;
     // False for NaN, too: anybody may publish anything on the wake channel.
     if (!(at < plan.at)) return;
-    Object.assign(plan, { at, forDue: true });
+    Object.assign(plan, { at, forDue: true, head: due });
     this.#wake?.();
   }
 
@@ -116,8 +153,11 @@ export class PollTimer {
     const latest = Math.min(this.#end, performance.now() + POLL_MS);
     while (!ended && !this.#signal?.aborted) {
       let soonest: Plan | undefined;
-      for (const [queue, plan] of this.#plans)
-        if (!late.has(queue) && plan.at < (soonest?.at ?? latest)) soonest = plan;
+      for (const queue of this.#queues)
+        for (const part of queue.partitions) {
+          const plan = this.#plan(part);
+          if (!late.has(part) && plan.at < (soonest?.at ?? latest)) soonest = plan;
+        }
       const ms = (soonest?.at ?? latest) - performance.now();
       if (ms <= 0) {
         if (soonest) soonest.wokeForDue = soonest.forDue;
@@ -137,7 +177,7 @@ export class PollTimer {
 
   /** Subscribes to the wake channels of the queues. Does so again if a connection for it was lost. */
   listen(): void {
-    for (const listener of this.#listeners) listener.listen();
+    for (const listener of this.#listeners) if (listener.listen()) this.#heardFrom = performance.now() + POLL_MS;
   }
 
   close(): void {
@@ -148,8 +188,11 @@ export class PollTimer {
 /** Hears over one connection when jobs of its queues fall due. */
 class WakeListener {
   readonly #redis: Queue['redis'];
+  readonly #queues: readonly Queue[];
   /** By channel. Names are unique within one connection only. */
-  readonly #queues: ReadonlyMap<string, Queue>;
+  #channels = new Map<string, Queue>();
+  /** How many partitions all queues had when it began to listen. */
+  #known = 0;
   readonly #heard: (queue: Queue, due: number) => void;
   #listener: ReturnType<Queue['redis']['listen']> | undefined;
   #listenAgain = 0;
@@ -157,19 +200,28 @@ class WakeListener {
   /** Calls `heard` with what a message on the channel of a queue says, ms; NaN if that is no number. */
   constructor(redis: Queue['redis'], queues: readonly Queue[], heard: (queue: Queue, due: number) => void) {
     this.#redis = redis;
-    this.#queues = new Map(queues.filter((queue) => queue.redis === redis).map((queue) => [queue.wakeChannel, queue]));
+    this.#queues = queues.filter((queue) => queue.redis === redis);
     this.#heard = heard;
   }
 
-  listen(): void {
-    if (this.#listener?.alive() || performance.now() < this.#listenAgain) return;
+  /** Listens to all partitions that are known by now. Returns whether it has begun to do so. */
+  listen(): boolean {
+    const known = this.#queues.reduce((sum, { partitions }) => sum + partitions.length, 0);
+    const isNew = known !== this.#known;
+    if (!isNew && (this.#listener?.alive() || performance.now() < this.#listenAgain)) return false;
     this.#listenAgain = performance.now() + POLL_MS;
+    this.#known = known;
+    if (isNew)
+      this.#channels = new Map(
+        this.#queues.flatMap((queue) => queue.partitions.map((part) => [part.wakeChannel, part])),
+      );
     // A part of it may be alive, on a server that no longer owns its queue.
     this.#listener?.close();
-    this.#listener = this.#redis.listen([...this.#queues.keys()], (channel, message) => {
-      const queue = this.#queues.get(channel);
+    this.#listener = this.#redis.listen([...this.#channels.keys()], (channel, message) => {
+      const queue = this.#channels.get(channel);
       if (queue) this.#heard(queue, Number(message));
     });
+    return true;
   }
 
   close(): void {

@@ -1,6 +1,6 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Queue } from '../queue/queue.js';
-import { POLL_MS } from '../redis/keys.js';
+import { PART_POLL_MS, POLL_MS } from '../redis/keys.js';
 import type { Drained } from '../scripts/jobs.js';
 import { type DrainAnswer, type DrainCall, DrainCalls, type TakeOptions } from './drain-calls.js';
 import type { Taken } from './leases.js';
@@ -35,9 +35,21 @@ const PATIENCE_MS = POLL_MS / 4;
 const SHORT_PATIENCE_MS = 25;
 
 /**
+ * The most jobs of one call to one of several partitions: they come before older ones of the others. Fewer would be
+ * closer to the order of the whole queue, but a call costs as much as taking about ten jobs.
+ */
+const PART_BATCH = 50;
+
+/** When one partition is looked at, so are the others whose time comes within this, ms: a process wakes up for all at once. */
+const EARLY_MS = PART_POLL_MS / 2;
+
+/**
  * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a queue
  * has more jobs, those before it are tried again before each batch. Otherwise a queue is looked at when its next job
  * falls due, and once in each poll interval. Delivery relies on this alone; the wake channel only shortens the wait.
+ *
+ * In place of a queue come its partitions, as soon as they are known: first all are asked when their next jobs are due,
+ * all at once; then jobs are taken from that whose next job has been due for longest.
  *
  * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}; further ones meanwhile for
  * {@link SHORT_PATIENCE_MS}. Its answer is taken when it comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
@@ -54,64 +66,96 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   const outages = options.leases?.outages ?? new Outages();
   outages.begin(queues, options);
   /** The calls to each queue whose answers have not been taken yet, oldest first: two at most, with `ahead`. */
-  const inFlight = new Map<Queue, DrainCall[]>(queues.map((queue) => [queue, []]));
-  const patienceWith = (queue: Queue) => {
-    if (queues.length === 1) return Number.POSITIVE_INFINITY;
+  const inFlight = new Map<Queue, DrainCall[]>();
+  const sentTo = (queue: Queue): DrainCall[] => {
+    const sent = inFlight.get(queue) ?? [];
+    inFlight.set(queue, sent);
+    return sent;
+  };
+  const isAlone = (queue: Queue) => queues.length === 1 && queue.whole.partitions.length === 1;
+  const patienceWith = (queue: Queue, call: DrainCall) => {
+    if (isAlone(queue)) return Number.POSITIVE_INFINITY;
     if (outages.isInTrouble(queue)) return 0;
-    return [...inFlight.values()].some(([call]) => call?.isLate) ? SHORT_PATIENCE_MS : PATIENCE_MS;
+    const ms = [...inFlight.values()].some(([call]) => call?.isLate) ? SHORT_PATIENCE_MS : PATIENCE_MS;
+    // Partitions are asked all at once.
+    return call.isLook ? Math.max(0, call.sentAt + ms - performance.now()) : ms;
   };
   const [first] = queues;
-  /** The last answer of the first queue said that there are more jobs. */
-  let more = false;
+  /** Those whose last answer said that there are more jobs. */
+  const more = new Set<Queue>();
   let failure: { readonly error: unknown } | undefined;
   let timeIsOver = false;
   const over = () => failure !== undefined || timeIsOver || outages.all || calls.left === 0 || signal?.aborted;
-  const look = (queue: Queue) => {
+  const ask = (queue: Queue) => {
+    const isWhole = queue.whole === queue;
+    const most =
+      !isWhole && !timer.isDue(queue) ? 0 : outages.isInTrouble(queue) ? 1 : isWhole ? undefined : PART_BATCH;
     timer.planPoll(queue);
-    return calls.send(queue, outages.isInTrouble(queue) ? 1 : undefined);
+    sentTo(queue).push(calls.send(queue, most));
+  };
+  /** Asks a queue if it is time, or would be within `earlyMs`. */
+  const askInTime = (queue: Queue, earlyMs = 0) => {
+    if (sentTo(queue).length > 0 || over() || !timer.isTime(queue, earlyMs)) return;
+    if (outages.has(queue)) timer.planPoll(queue);
+    else ask(queue);
+  };
+  /** The partitions of a queue in the order in which they are asked; those first that were asked. */
+  const inOrder = (queue: Queue): readonly Queue[] => {
+    const { partitions } = queue;
+    if (partitions.length === 1) return partitions;
+    outages.drained(queue);
+    // It was asked before its partitions were known.
+    const asked = [queue, ...partitions].filter((part) => sentTo(part).length > 0);
+    return [...asked, ...timer.sort(partitions.filter((part) => sentTo(part).length === 0))];
+  };
+  /** Asks ahead, before the answer to `call` has come: the partition with the next oldest job, or the same again. */
+  const askAhead = (queue: Queue, call: DrainCall) => {
+    if (queue.whole !== first || call.isLate || call.isLook || over() || performance.now() >= end) return;
+    const { partitions } = first;
+    if (partitions.reduce((sum, part) => sum + sentTo(part).filter(({ isLate }) => !isLate).length, 0) > 1) return;
+    const next = partitions.length > 1 && inOrder(first).find((part) => sentTo(part).length === 0 && timer.isDue(part));
+    if (next && !outages.has(next)) ask(next);
+    else if (more.has(queue) && sentTo(queue).length === 1) ask(queue);
   };
   const failed = (queue: Queue, error: unknown) => {
     if (signal?.aborted && isDelayqError(error, 'unknown')) failure ??= { error: inDoubt(queue, error, options) };
     else if (watch && isPassing(error)) timer.lookAt(queue, performance.now() + outages.wait(queue, error));
-    else if (isDelayqError(error) && (!isPassing(error) || queues.length > 1)) outages.failed(queue, error);
+    else if (isDelayqError(error) && (!isPassing(error) || !isAlone(queue))) outages.failed(queue, error);
     else failure ??= { error };
   };
   if (watch) timer.listen();
   try {
     for (;;) {
       let found = false;
-      for (const queue of queues) {
-        const sent = inFlight.get(queue) as DrainCall[];
-        if (sent.length === 0) {
-          if (over() || !timer.isTime(queue)) continue;
-          if (outages.has(queue)) {
-            timer.planPoll(queue);
-            continue;
-          }
-          sent.push(look(queue));
-        }
-        const [call] = sent as [DrainCall];
-        const mayAskAhead = options.ahead && more && queue === first && sent.length === 1 && !call.isLate;
-        if (mayAskAhead && !over() && performance.now() < end) sent.push(look(queue));
+      for (const queue of queues.flatMap(inOrder)) {
+        const sent = sentTo(queue);
+        askInTime(queue);
+        const [call] = sent;
+        if (!call) continue;
+        if (call.isLook) for (const part of queue.whole.partitions) if (!timer.isDue(part)) askInTime(part, EARLY_MS);
+        if (options.ahead) askAhead(queue, call);
         let answer: DrainAnswer | undefined;
         try {
-          answer = await calls.answerTo(call, patienceWith(queue));
+          answer = await calls.answerTo(call, patienceWith(queue, call));
           if (!answer) continue;
           sent.shift();
         } catch (error) {
           sent.shift();
           failed(queue, error);
-          more = false;
+          more.delete(queue);
           if (sent.length > 0) break;
           continue;
         }
         outages.drained(queue);
         const { drained, taken } = answer;
-        if (queue === first) more = drained.state === 'more';
+        if (drained.state === 'more') more.add(queue);
+        else more.delete(queue);
         timer.learn(queue, drained);
         // With a call in flight, its answer will say when to look next.
         if (sent.length === 0) timer.plan(queue, drained);
-        options.onDrained?.(queue, drained);
+        const others = queue === queue.whole ? [] : queue.whole.partitions;
+        const goesOn = drained.state === 'idle' && others.some((part) => timer.isDue(part));
+        options.onDrained?.(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
         if (taken.jobs.length > 0) yield taken;
         found = taken.jobs.length > 0 || drained.state === 'more';
         if (found || sent.length > 0) break;

@@ -41,7 +41,10 @@ interface Listener {
 
 const NACKED = ['retry', 'dead', 'release'] as const;
 
-/** Settles jobs in Redis. While a call for a queue is under way, what is to be settled next in that queue gathers. */
+/**
+ * Settles jobs in Redis. While a call for a queue is under way, what is to be settled next in that queue
+ * gathers. Each partition on its own: one whose server is in trouble must not delay the others.
+ */
 export class Settler {
   readonly #leases: Leases;
   readonly #backoff: CheckedOptions['backoff'];
@@ -63,6 +66,12 @@ export class Settler {
     const settlements = jobs.map((job) => {
       return { queue, job, action, ms, error: message, thrown, delayMs: this.#delayOf(job, action, error, stopping) };
     });
+    if (queue.partitions.length === 1) this.#add(queue, settlements);
+    else for (const one of settlements) this.#add(this.#leases.queueOf(one.job) ?? queue, [one]);
+  }
+
+  /** Settles jobs that were taken from `queue`, or from one of its partitions. */
+  #add(queue: Queue, settlements: Settlement[]): void {
     const waiting = this.#waiting.get(queue);
     if (waiting) {
       waiting.push(...settlements);

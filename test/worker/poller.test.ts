@@ -23,8 +23,8 @@ const HOUR_MS = 3_600_000;
 
 /** A queue as if the clock of its server were an hour ahead. */
 class Early extends Queue {
-  override async drain({ cutoff, ...options }: NonNullable<Parameters<Queue['drain']>[0]> = {}) {
-    const drained = await super.drain({ ...options, cutoff: cutoff && cutoff - HOUR_MS });
+  override async take({ cutoff, ...options }: NonNullable<Parameters<Queue['take']>[0]> = {}) {
+    const drained = await super.take({ ...options, cutoff: cutoff && cutoff - HOUR_MS });
     return { ...drained, now: drained.now + HOUR_MS, next: drained.next && drained.next + HOUR_MS };
   }
 }
@@ -195,8 +195,8 @@ describe('a drain loop', () => {
     });
     let answered = 0;
     class Late extends Queue {
-      override async drain(options: Parameters<Queue['drain']>[0]) {
-        const drained = await super.drain(options);
+      override async take(options: Parameters<Queue['take']>[0]) {
+        const drained = await super.take(options);
         answered += 1;
         await held;
         return drained;
