@@ -103,7 +103,7 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
       const versions = new Set<string>();
       await each(added, async (i) => versions.add(await parts.copySettings(i, map)));
       const [version] = versions;
-      if (versions.size === 1) await parts.advance(0, old.layoutOf(0) ?? '1', map, version);
+      if (versions.size === 1) await parts.advance(0, old.layoutOf(0) ?? '1', map, { version });
     } catch (error) {
       // Another process has made it public, and has finished it.
       if (wordOf(error) !== 'LAYOUT') throw error;
@@ -149,8 +149,17 @@ async function closeUp(
   signal: AbortSignal,
 ): Promise<void> {
   await each(upTo(map.count), (i) => parts.bringUp(i, map));
-  for (let left = sweeps; left.length > 0; left = left.filter(({ isClean }) => !isClean)) {
-    await each(left, (sweep) => sweep.run(signal));
+  /** Those that were clean, and whose replicas have all that led to it: a failover after that cannot undo it. */
+  const sure = new Set<Sweep>();
+  for (let left = sweeps; left.length > 0; left = left.filter((sweep) => !sure.has(sweep))) {
+    await each(left, async (sweep) => {
+      await sweep.run(signal);
+      if (!sweep.isClean || signal.aborted) return;
+      // A failover may have come before this write: so look once more after it.
+      await parts.advance(sweep.at, map.layoutOf(sweep.at) as string, map, { must: true });
+      await sweep.run(signal);
+      if (sweep.isClean) sure.add(sweep);
+    });
     if (signal.aborted) return;
     // Active jobs can be moved when they are answered for.
     while (left.some(({ isClean }) => !isClean) && left.every(({ isClean, active }) => isClean || active > 0)) {
@@ -159,8 +168,6 @@ async function closeUp(
       await each(left, (sweep) => sweep.lookAtActive());
     }
   }
-  // Nothing that was answered for before this may come back with a failover.
-  await each(sweeps, ({ at }) => parts.advance(at, map.layoutOf(at) as string, map));
   const closed = new PartitionMap(map.count, undefined, map.tags);
   // Partition 0 says whether the growth is done: a caller who meets another one first advances it.
   await parts.advance(0, map.layoutOf(0) as string, closed);

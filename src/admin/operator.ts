@@ -8,7 +8,7 @@ import { ranked, spreadOver } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere, forgetAll } from '../partitions/settings.js';
 import type { Connection } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../redis/keys.js';
 import * as acts from '../scripts/edit.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 import { SLICE } from './inspector.js';

@@ -21,7 +21,7 @@ export interface ById<T, A> {
    * job was not one.
    */
   readonly onActive?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
-  /** Looks first where an id belonged before, and calls nothing; `undefined`: go on. */
+  /** Looks where an id belonged before, once it is not there; `undefined`: go on. */
   readonly before?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
   /**
    * It changes nothing: an id is looked for where it belonged before, too, and moved only if its answer says that a
@@ -114,9 +114,8 @@ async function answerGroup<T, A>(
   for (const [former, indexes] of movers) {
     const { reads } = how;
     if (reads) here.push(...(await ask(former, indexes)).map(([i]) => i));
-    else if (how.before) await ask(former, indexes, how.before);
     const isLeft = (answer: A | undefined) => {
-      return reads ? reads !== true && answer !== undefined && reads.isMoving(answer) : answer === undefined;
+      return !reads || (reads !== true && answer !== undefined && reads.isMoving(answer));
     };
     const left = indexes.filter((i) => isLeft(answers[i]));
     if (left.length === 0) continue;
@@ -129,7 +128,10 @@ async function answerGroup<T, A>(
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));
     const isActive = (i: number) => stays.has(idKey(how.idOf(items[i] as T)));
     const active = left.filter(isActive);
-    here.push(...left.filter((i) => !isActive(i)));
+    const gone = left.filter((i) => !isActive(i));
+    // Only now: the transfer has shown that no caller with an older layout can change anything there any more.
+    if (how.before) await ask(former, gone, how.before);
+    here.push(...gone.filter((i) => answers[i] === undefined));
     if (how.onActive) await ask(former, active, how.onActive);
     else for (const i of active) answers[i] = how.ifActive?.(items[i] as T);
   }

@@ -134,14 +134,20 @@ export class Partitions {
 
   /**
    * Brings partition `i` from the layout `have` to that of `map`; if it is new, with the settings of partition 0. Does
-   * nothing if its layout is another by now. Returns false if its settings are not of the given `version`.
+   * nothing if its layout is another by now. Returns false if its settings are not of the given `version`. `must`:
+   * throws `temporary` if its replicas do not follow.
    */
-  async advance(i: number, have: string, map: PartitionMap, version?: string): Promise<boolean> {
+  async advance(
+    i: number,
+    have: string,
+    map: PartitionMap,
+    { version, must = false }: { version?: string | undefined; must?: boolean } = {},
+  ): Promise<boolean> {
     const tag = this.tagOf(i, map);
     const keys = queueKeys(this.prefix, tag, have === '1' ? undefined : have);
     const to = { layout: map.layoutOf(i) as string, tags: map.packed, ...(version !== undefined && { version }) };
     try {
-      if (!(await replicated(this.redis, keys.pending, false, (caller) => advance(caller, keys, to)))) return false;
+      if (!(await replicated(this.redis, keys.pending, must, (caller) => advance(caller, keys, to)))) return false;
       if (i > 0 && have === '1') await this.copySettings(i, map);
     } catch (error) {
       // Somebody else was faster.

@@ -220,7 +220,6 @@ export class Queue {
         idOf: ({ id }: ReadyJob) => id,
         act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
           this.#enqueuer.send(keys, jobs, 'keep').then(({ outcomes }) => outcomes),
-        isNew: () => true,
       };
       await byId(this.#parts, ready, put).catch((error) => {
         const ids = some.map(({ id }) => id);
@@ -273,12 +272,20 @@ export class Queue {
   ): Promise<A[]> {
     const parts = this.#parts;
     const groups = new Map<number, number[]>();
+    let last: string | undefined;
+    let group: number[] = [];
     for (const [i, { receipt }] of checkList(jobs, 'jobs').entries()) {
-      const part = Number(/\.(\d{1,4})$/.exec(receipt)?.[1] ?? 0);
-      if (part >= parts.count) await parts.look();
-      // Made up: partition 0 answers that no such lease is held.
-      const known = part < parts.count ? part : 0;
-      groups.set(known, [...(groups.get(known) ?? []), i]);
+      // Most jobs of a call were taken together.
+      if (receipt !== last) {
+        last = receipt;
+        let part = Number(/\.(\d{1,4})$/.exec(receipt)?.[1] ?? 0);
+        if (part >= parts.count) await parts.look();
+        // Made up: partition 0 answers that no such lease is held.
+        if (part >= parts.count) part = 0;
+        group = groups.get(part) ?? [];
+        groups.set(part, group);
+      }
+      group.push(i);
     }
     const answers = new Array<A>(jobs.length);
     await Promise.all(
