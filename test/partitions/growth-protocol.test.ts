@@ -104,6 +104,7 @@ const MISSED: Record<Guard, Omit<Instance, 'apart'> & { apart?: boolean }> = {
   'only who finished removes a token': { clients: [[keep]], begins: 'pending' },
   'marks are copied': { clients: [[restore], [restore]], takes: 1 },
   'restore asks p for the token': { clients: [[restore], [restore]], takes: 1 },
+  'the question for the token compares the layout': { clients: [[restore], [restore]], takes: 1, apart: true },
   'a call by id transfers first': { clients: [[keep]], begins: 'pending' },
   'replace and cancel of an active job are done in place': { clients: [[cancelActive]], begins: 'active' },
   'a call in place is done only if the id is still active': { clients: [[keep]], begins: 'active' },

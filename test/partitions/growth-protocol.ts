@@ -63,6 +63,7 @@ export class Protocol {
     if (there.level === me.level) return true;
     const unguarded =
       (me.at === 'hold' && !this.#has('hold compares the layout')) ||
+      (me.at === 'ask' && !this.#has('the question for the token compares the layout')) ||
       (me.at === 'restore' && !this.#has('restore compares the layout')) ||
       (me.at === 'act' && !this.#has('old maps are refused'));
     if (unguarded) return true;

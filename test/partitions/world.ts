@@ -17,6 +17,7 @@ export const GUARDS = {
   'only who finished removes a token': true,
   'marks are copied': true,
   'restore asks p for the token': true,
+  'the question for the token compares the layout': true,
   'a call by id transfers first': true,
   'replace and cancel of an active job are done in place': true,
   'a call in place is done only if the id is still active': true,
