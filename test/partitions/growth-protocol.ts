@@ -140,15 +140,8 @@ export class Protocol {
         return true;
       }
       case 'look':
-        if (this.#accepts(world, me)) this.#look(p, me, after, answer);
+        if (this.#accepts(world, me)) this.#look(p, after, answer);
         return true;
-      case 'look at q': {
-        if (!this.#accepts(world, me)) return true;
-        if (q.job) answer(this.#act(world, me, this.#q));
-        else if (q.marks.includes(me.token)) answer('missing');
-        else after('look');
-        return true;
-      }
       case 'ask':
         if (!this.#accepts(world, me)) return true;
         if (op.do === 'restore' && p.marks.includes(op.token)) answer('kept');
@@ -208,16 +201,12 @@ export class Protocol {
     return text;
   }
 
-  /**
-   * A reader does not transfer. What a transfer holds is at q if its token is there. If it is not, and the hold is still
-   * the same afterwards, the job was nowhere else.
-   */
-  #look({ job }: Partition, me: Actor, after: (at: string) => void, answer: (text: string) => void): void {
-    const lease = job?.lease?.by === 'transfer' && this.#has('show knows a hold of a transfer') ? job.lease : undefined;
+  /** A reader looks at p first. What a transfer holds may be another by now at q: so it is transferred. */
+  #look({ job }: Partition, after: (at: string) => void, answer: (text: string) => void): void {
     if (!job) after('act');
-    else if (!lease) answer(`${job.set} ${job.version}`);
-    else if (me.token === lease.token) answer(`${lease.was} ${job.version}`);
-    else Object.assign(me, { token: lease.token, at: 'look at q', part: this.#q });
+    else if (job.lease?.by !== 'transfer') answer(`${job.set} ${job.version}`);
+    else if (this.#has('show transfers what a transfer holds')) after('hold');
+    else answer(`${job.lease.was} ${job.version}`);
   }
 
   #hold(world: World, me: Actor, p: Partition, after: (at: string) => void, answer: (text: string) => void): void {
@@ -328,10 +317,16 @@ export class Protocol {
         me.at = 'check';
         return true;
       case 'check': {
-        const clean = !me.dirty && p.returned === me.returned && p.era === me.era;
-        if (clean && this.#has('replicas have the clean p before partition 0 is advanced')) waited(this.#p);
-        me.at = clean || !this.#has('p is clean before partition 0 is advanced') ? 'flip' : 'round';
+        const clean = !me.dirty && p.returned === me.returned;
+        me.at = clean || !this.#has('p is clean before partition 0 is advanced') ? 'confirm' : 'round';
         Object.assign(me, { returned: -1, dirty: false });
+        return true;
+      }
+      case 'confirm': {
+        const same =
+          p.era === me.era || !this.#has('a round counts only if no failover came before its end was replicated');
+        if (this.#has('replicas have the clean p before partition 0 is advanced')) waited(this.#p);
+        me.at = same ? 'flip' : 'round';
         return true;
       }
       case 'flip':

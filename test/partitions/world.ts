@@ -23,13 +23,14 @@ export const GUARDS = {
   'a call in place is done only if the id is still active': true,
   'a call in place leaves holds of transfers alone': true,
   'show asks p first': true,
-  'show knows a hold of a transfer': true,
+  'show transfers what a transfer holds': true,
   'a move takes over its hold at p': true,
   'replicas have what p lacks before q is asked': true,
   'replicas have the hold before restore': true,
   'replicas have the copy before finish': true,
   'replicas have the end before the token is removed': true,
   'replicas have the clean p before partition 0 is advanced': true,
+  'a round counts only if no failover came before its end was replicated': true,
   'replicas have the end of the growth before left tokens are removed': true,
 };
 
