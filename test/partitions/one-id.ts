@@ -2,7 +2,7 @@
  * What the scripts do to one id, in one partition or in a queue without partitions. The scripts themselves are compared
  * with a model in test/scripts/model.test.ts; here only what growth can disturb is kept: sets, leases, tokens.
  */
-export interface Lease {
+interface Lease {
   readonly receipt: string;
   /** A consumer, a transfer between partitions, or a move to another queue. */
   readonly by: 'consumer' | 'transfer' | 'move';

@@ -1,38 +1,36 @@
 import type { Cell, Job, Op } from './one-id.js';
 
 /** A guard of the protocol. A test leaves out one at a time, to show that the search can fail. */
-export type Guard = keyof typeof GUARDS;
-export const GUARDS = {
-  'old maps are refused': true,
-  'hold compares the layout': true,
-  'restore compares the layout': true,
-  'the grower advances p before it looks': true,
-  'p is clean before partition 0 is advanced': true,
-  'what nack and expired leases return is counted': true,
-  'what is put back is counted': true,
-  'what replace returns is counted': true,
-  'active jobs are looked at': true,
-  'a takeover keeps the token': true,
-  'only who made a token removes it': true,
-  'only who finished removes a token': true,
-  'marks are copied': true,
-  'restore asks p for the token': true,
-  'the question for the token compares the layout': true,
-  'a call by id transfers first': true,
-  'replace and cancel of an active job are done in place': true,
-  'a call in place is done only if the id is still active': true,
-  'a call in place leaves holds of transfers alone': true,
-  'show asks p first': true,
-  'show transfers what a transfer holds': true,
-  'a move takes over its hold at p': true,
-  'replicas have what p lacks before q is asked': true,
-  'replicas have the hold before restore': true,
-  'replicas have the copy before finish': true,
-  'replicas have the end before the token is removed': true,
-  'replicas have the clean p before partition 0 is advanced': true,
-  'a round counts only if no failover came before its end was replicated': true,
-  'replicas have the end of the growth before left tokens are removed': true,
-};
+export type Guard =
+  | 'old maps are refused'
+  | 'hold compares the layout'
+  | 'restore compares the layout'
+  | 'the grower advances p before it looks'
+  | 'p is clean before partition 0 is advanced'
+  | 'what nack and expired leases return is counted'
+  | 'what is put back is counted'
+  | 'what replace returns is counted'
+  | 'active jobs are looked at'
+  | 'a takeover keeps the token'
+  | 'only who made a token removes it'
+  | 'only who finished removes a token'
+  | 'marks are copied'
+  | 'restore asks p for the token'
+  | 'the question for the token compares the layout'
+  | 'a call by id transfers first'
+  | 'replace and cancel of an active job are done in place'
+  | 'a call in place is done only if the id is still active'
+  | 'a call in place leaves holds of transfers alone'
+  | 'show asks p first'
+  | 'show transfers what a transfer holds'
+  | 'a move takes over its hold at p'
+  | 'replicas have what p lacks before q is asked'
+  | 'replicas have the hold before restore'
+  | 'replicas have the copy before finish'
+  | 'replicas have the end before the token is removed'
+  | 'replicas have the clean p before partition 0 is advanced'
+  | 'a round counts only if no failover came before its end was replicated'
+  | 'replicas have the end of the growth before left tokens are removed';
 
 /** 0: the layout before the growth, 1: it is open, 2: it is done. A new partition begins without a layout: 0. */
 export type Level = 0 | 1 | 2;
