@@ -1,3 +1,4 @@
+import { DelayqError } from '../model/errors.js';
 import type { Id } from '../model/id.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
@@ -26,7 +27,15 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
   const destination = {
     holder: `move:${way.queue}/${way.index}`,
     restore: async (jobs: readonly moves.Parcel[], tokens: readonly string[]) => {
-      const put = await at(way.to)((caller) => moves.restore(caller, way.to, jobs, tokens, 'transferred'));
+      let isCopied = false;
+      const put = await at(way.to)(async (caller) => {
+        const restored = await moves.restore(caller, way.to, jobs, tokens, 'transferred');
+        isCopied = true;
+        return restored;
+      }).catch((error: DelayqError) => {
+        // Otherwise they would be put back where they were, and be in both: only the replicas are behind.
+        throw isCopied ? new DelayqError('unknown', error.message, { ...error, cause: error }) : error;
+      });
       // In a growth, whatever is there is newer: it can only be there because a failover brought the other one back.
       return / from /.test(way.to.layout ?? '') ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
     },
