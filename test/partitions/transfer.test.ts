@@ -1,10 +1,12 @@
 import { expect, it } from 'vitest';
-import { Operator, Queue } from '../../src/internal.js';
+import { Operator, Queue, Transfer } from '../../src/internal.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { tagFor } from '../../src/partitions/tags.js';
 import { Connection } from '../../src/redis/connection.js';
+import { hold } from '../../src/scripts/transfer.js';
 import { afterwards } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
+import { connection, freshName } from '../support/redis.js';
 
 it('leaves no job in two partitions when the replicas of the new one do not follow', async () => {
   const cluster = await Cluster.start({ masters: 2, replicas: 1 });
@@ -35,3 +37,20 @@ it('leaves no job in two partitions when the replicas of the new one do not foll
   await grow();
   expect(await Promise.all(ids.map(places))).toEqual(ids.map(() => 1));
 }, 90_000);
+
+it('finishes a move to another queue that was cut off before the queue grew', async () => {
+  const [name, other] = [freshName(), freshName()];
+  const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
+  await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: id })));
+  const keys = Partitions.of(connection, 'delayq', name).keys();
+  await hold(connection, keys, ids, { states: ['pending'], receipt: 'r', by: `move:${other}` });
+  for await (const { active } of new Operator(connection).partition(name, 4)) if (active > 0) break;
+
+  const answers: string[] = [];
+  for await (const some of new Transfer(connection).resume(name, other)) answers.push(...some.answers);
+  expect(answers).toEqual(ids.map(() => 'moved'));
+  let done = false;
+  for await (const growth of new Operator(connection).partition(name, 4)) done = growth.done;
+  expect(done).toBe(true);
+  expect(await new Queue(connection, other).counts()).toMatchObject({ pending: ids.length });
+});
