@@ -39,7 +39,7 @@ export async function restoreInto(
       );
     },
     // Brought before the growth, and perhaps done since.
-    before: async (keys, some) => {
+    marked: async (keys, some) => {
       const marks = (await redis.call('HMGET', keys.lease, ...some.map(markOf))) as Reply[];
       return marks.map((mark, i) => (mark !== null && some[i]?.token !== '' ? 'kept' : undefined));
     },

@@ -21,8 +21,8 @@ export interface ById<T, A> {
    * job was not one.
    */
   readonly onActive?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
-  /** Looks where an id belonged before, once it is not there; `undefined`: go on. */
-  readonly before?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
+  /** Looks where an id belonged before for what was left there when it was done; `undefined`: nothing, so go on. */
+  readonly marked?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
   /**
    * It changes nothing: an id is looked for where it belonged before, too, and moved only if its answer says that a
    * growth is moving it: it may be changing where it belongs.
@@ -114,10 +114,9 @@ async function answerGroup<T, A>(
   for (const [former, indexes] of movers) {
     const { reads } = how;
     if (reads) here.push(...(await ask(former, indexes)).map(([i]) => i));
-    const isLeft = (answer: A | undefined) => {
-      return !reads || (reads !== true && answer !== undefined && reads.isMoving(answer));
-    };
-    const left = indexes.filter((i) => isLeft(answers[i]));
+    const left = reads
+      ? indexes.filter((i) => reads !== true && answers[i] !== undefined && reads.isMoving(answers[i] as A))
+      : indexes;
     if (left.length === 0) continue;
     for (const i of left) answers[i] = undefined;
     const { transfer } = await import('./transfer.js');
@@ -125,13 +124,13 @@ async function answerGroup<T, A>(
     // Each once: of an id that is given twice, a transfer tells only the first time what became of it.
     const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
     const moved = await call(former, () => transfer(parts.redis, way, [...ids.values()]));
+    // Only now is it sure that the partition has the new layout, under which nothing more is done there.
+    if (how.marked) await ask(former, left, how.marked);
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));
     const isActive = (i: number) => stays.has(idKey(how.idOf(items[i] as T)));
-    const active = left.filter(isActive);
-    const gone = left.filter((i) => !isActive(i));
-    // Only now: the transfer has shown that no caller with an older layout can change anything there any more.
-    if (how.before) await ask(former, gone, how.before);
-    here.push(...gone.filter((i) => answers[i] === undefined));
+    const open = left.filter((i) => answers[i] === undefined);
+    const active = open.filter(isActive);
+    here.push(...open.filter((i) => !isActive(i)));
     if (how.onActive) await ask(former, active, how.onActive);
     else for (const i of active) answers[i] = how.ifActive?.(items[i] as T);
   }

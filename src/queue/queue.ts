@@ -220,6 +220,7 @@ export class Queue {
         idOf: ({ id }: ReadyJob) => id,
         act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
           this.#enqueuer.send(keys, jobs, 'keep').then(({ outcomes }) => outcomes),
+        ifActive: () => 'kept' as const,
       };
       await byId(this.#parts, ready, put).catch((error) => {
         const ids = some.map(({ id }) => id);

@@ -54,3 +54,18 @@ it('finishes a move to another queue that was cut off before the queue grew', as
   expect(done).toBe(true);
   expect(await new Queue(connection, other).counts()).toMatchObject({ pending: ids.length });
 });
+
+it('puts back what it took beside no other job of this id, although the queue grows', async () => {
+  const name = freshName();
+  const queue = new Queue(connection, name);
+  const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
+  const enqueue = () => queue.enqueue(ids.map((id) => ({ id, payload: id })));
+  await enqueue();
+  const { jobs } = await queue.drain({ limit: 20, leaseMs: 0 });
+  await enqueue();
+  await queue.drain({ limit: 20 });
+  for await (const { active } of new Operator(connection).partition(name, 4)) if (active > 0) break;
+
+  await queue.putBack(jobs);
+  expect(await queue.counts()).toMatchObject({ pending: 0, active: ids.length });
+});
