@@ -2,7 +2,7 @@ import { type Id, idOf } from '../model/id.js';
 import type { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { TRANSFER_SLICE, transfer } from '../partitions/transfer.js';
-import type { Reply } from '../redis/connection.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
 
@@ -96,20 +96,8 @@ export class Sweep {
     }
   }
 
-  /** Yields the ids in a set that belong to another partition: each that was in it all the time, some perhaps twice. */
-  async *#movers(set: 'pending' | 'dead' | 'active'): AsyncGenerator<Id[]> {
-    let cursor = '0';
-    do {
-      const reply = await this.#parts.redis.call('ZSCAN', this.#keys[set], cursor, 'COUNT', SCANNED);
-      const [next, found] = reply as [Reply, Reply[]];
-      cursor = text(next);
-      const ids: Id[] = [];
-      for (let n = 0; n < found.length; n += 2) {
-        const id = idOf(found[n] as Buffer);
-        if (this.#map.ownerOf(id) !== this.at) ids.push(id);
-      }
-      yield ids;
-    } while (cursor !== '0');
+  #movers(set: 'pending' | 'dead' | 'active'): AsyncGenerator<Id[]> {
+    return idsWhere(this.#parts.redis, this.#keys[set], (id) => this.#map.ownerOf(id) !== this.at);
   }
 
   /** Copies the marks of moves that have brought ids: a repeat of such a move looks for them where the ids belong. */
@@ -133,4 +121,17 @@ export class Sweep {
         await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...fields);
     } while (cursor !== '0');
   }
+}
+
+/** Yields ids of a sorted set in slices: each that was in it all the time, some perhaps twice. */
+export async function* idsWhere(redis: Connection, key: string, isMeant: (id: Id) => boolean): AsyncGenerator<Id[]> {
+  let cursor = '0';
+  do {
+    const [next, found] = (await redis.call('ZSCAN', key, cursor, 'COUNT', SCANNED)) as [Reply, Reply[]];
+    cursor = text(next);
+    yield found
+      .filter((_, n) => n % 2 === 0)
+      .map((id) => idOf(id as Buffer))
+      .filter(isMeant);
+  } while (cursor !== '0');
 }

@@ -1,31 +1,31 @@
-import { Inspector } from '../admin/inspector.js';
 import { exists } from '../admin/snapshot.js';
 import { isDelayqError, isPassing } from '../model/errors.js';
 import { many, printable, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
+import { Partitions } from '../partitions/partitions.js';
+import { inspectAll } from '../partitions/sum.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { KEY_ORDER, type PrefixOption, prefixOf, type QueueKeys, queueKeys, queuesKey } from '../redis/keys.js';
-import type { Snapshot } from '../scripts/inspect.js';
-import type { Letter } from '../scripts/repair.js';
+import { KEY_ORDER, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../redis/keys.js';
+import { type Snapshot, show } from '../scripts/inspect.js';
+import { type Letter, PLACES } from '../scripts/repair.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
 import { type AuditOptions, checkOptions, IdAudit, type Tally } from './id-audit.js';
 import { Mender } from './mender.js';
+import { checkPartitions, checkStrays, growthOf, inPartition } from './partitions.js';
 import { problems } from './problems.js';
 
 /** Finds faults in the jobs of a queue, in small calls while the queue is in use, and repairs them. */
 export class Auditor {
   readonly #redis: Connection;
   readonly #prefix: string;
-  readonly #inspector: Inspector;
   #listLost = false;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
     this.#redis = redis;
     this.#prefix = prefixOf(redis, options);
-    this.#inspector = new Inspector(redis, options);
   }
 
   /** Finds all queues: in the list of queues, and by a scan of all keys in the database. */
@@ -38,21 +38,27 @@ export class Auditor {
    * exist. With `mend`, repairs faults as it finds them. Never deletes a payload.
    */
   async examine(queue: string, options: AuditOptions = {}): Promise<Finding[]> {
-    const keys = queueKeys(this.#prefix, checkName(queue));
+    const parts = Partitions.of(this.#redis, this.#prefix, checkName(queue));
     const mender = new Mender(checkOptions(options).mend === true);
     const found: Finding[] = [];
     const add = (findings: readonly Finding[]) => found.push(...findings.map((finding) => ({ ...finding, queue })));
     // Missing permissions for one check must not hide what the others find or repair.
     const run = async (name: string, check: () => Promise<Finding[]>) => add(await check().catch(skipped(name)));
     try {
-      const sizes = await this.#inspector.inspect(queue);
+      // First, because any other call brings up a partition that is behind.
+      await run('partitions', () => checkPartitions(parts, mender));
+      const sizes = await inspectAll(parts, 0);
       if (!exists(sizes)) return [];
-      await run('jobs', () => this.#checkIds(queue, keys, sizes, options, mender));
-      await run('expiring-key', () => this.#checkExpiry(keys, mender));
+      const each = async (check: (keys: QueueKeys) => Promise<Finding[]>) => {
+        const all = await parts.each(async (keys, i) => said(parts, i, await check(keys)));
+        return all.flat();
+      };
+      await run('jobs', () => this.#checkIds(parts, sizes, options, mender));
+      await run('expiring-key', () => each((keys) => this.#checkExpiry(keys, mender)));
       await run('unlisted', () => this.#checkList(queue, mender));
       add(mender.refusal);
-      await run('bad-counter', () => this.#checkCounters(keys));
-      const others = problems(queue, await this.#inspector.inspect(queue)).filter(({ check }) => check !== 'orphans');
+      await run('bad-counter', () => each((keys) => this.#checkCounters(keys)));
+      const others = problems(queue, await inspectAll(parts, 0)).filter(({ check }) => check !== 'orphans');
       return [...found, ...others.map(({ urgent, ...finding }) => finding)];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
@@ -67,26 +73,30 @@ export class Auditor {
     }
   }
 
-  async #checkIds(
-    queue: string,
-    keys: QueueKeys,
-    sizes: Snapshot,
-    options: AuditOptions,
-    mender: Mender,
-  ): Promise<Finding[]> {
-    const ids = new IdAudit(this.#redis, keys, mender);
-    await ids.run(sizes, options);
-    const faults = await ids.findings((letter, tally) => this.#next(queue, letter, tally));
-    if (options.signal?.aborted || faults.length > 0) return faults;
+  async #checkIds(parts: Partitions, sizes: Snapshot, options: AuditOptions, mender: Mender): Promise<Finding[]> {
+    const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
+    const found: Finding[] = [];
+    for (let i = 0, looked = 0; i < parts.count && !options.signal?.aborted; i++) {
+      const ids = new IdAudit(parts, i, mender);
+      looked = await ids.run({ looked, total }, options);
+      found.push(...said(parts, i, await ids.findings((letter, tally) => this.#next(parts, i, letter, tally))));
+      found.push(...(await checkStrays(parts, i, mender, options.signal)));
+    }
+    if (options.signal?.aborted || found.some(({ level, mended }) => level !== 'ok' || mended)) return found;
     const { pending, active, dead } = sizes;
     const jobs = many(pending + active + dead, 'job');
-    return [fine('jobs', `${jobs}, each in one state and, unless it is dead, with its payload`)];
+    return [fine('jobs', `${jobs}, each in one state and, unless it is dead, with its payload`), ...found];
   }
 
-  async #next(queue: string, letter: Letter, { samples }: Tally): Promise<string> {
-    if (letter !== 'v') return FAULTS[letter].next ?? `delayq doctor --fix ${queue}`;
-    const [job] = await this.#inspector.show(queue, samples.slice(0, 1));
-    return `delayq move ${queue} --into ${shellWord(/^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…')}`;
+  async #next(parts: Partitions, i: number, letter: Letter, { samples }: Tally): Promise<string> {
+    const { queue } = parts;
+    const fix = `delayq doctor --fix ${queue}`;
+    if (letter !== 'v') return FAULTS[letter].next ?? fix;
+    const [job] = await parts.at(i, (keys) => show(this.#redis, keys, samples.slice(0, 1)));
+    const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
+    // From one partition to another.
+    if (to.startsWith(`${queue}/`)) return parts.map.from === undefined ? fix : growthOf(parts);
+    return `delayq move ${queue} --into ${shellWord(to)}`;
   }
 
   async #checkExpiry(keys: QueueKeys, mender: Mender): Promise<Finding[]> {
@@ -131,6 +141,11 @@ export class Auditor {
       return bad('warn', 'bad-counter', what, why, cure);
     });
   }
+}
+
+/** Names the partition in what was found in it. */
+function said(parts: Partitions, i: number, findings: readonly Finding[]): Finding[] {
+  return findings.map((finding) => ({ ...finding, what: inPartition(parts, i, finding.what) }));
 }
 
 /** For a check that this user has no permission for. */

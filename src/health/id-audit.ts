@@ -3,9 +3,9 @@ import { SLICE } from '../admin/inspector.js';
 import { type Id, idOf, idWord } from '../model/id.js';
 import { many } from '../model/text.js';
 import { keysOf } from '../model/validate.js';
+import type { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { Snapshot } from '../scripts/inspect.js';
 import { audit, type Letter, mend, PLACES, type Place, recheck, type Suspect } from '../scripts/repair.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding } from './finding.js';
@@ -45,23 +45,27 @@ export interface Tally {
   readonly samples: Id[];
 }
 
-/** Goes through all ids in the structures of a queue, and repairs those that have a fault. */
+/** Goes through all ids in the structures of a queue, or of one of its partitions, and repairs those that have a fault. */
 export class IdAudit {
-  readonly #redis: Connection;
-  readonly #keys: QueueKeys;
+  readonly #parts: Partitions;
+  readonly #i: number;
   readonly #mender: Mender;
   readonly tallies = new Map<Letter, Tally>();
 
-  constructor(redis: Connection, keys: QueueKeys, mender: Mender) {
-    this.#redis = redis;
-    this.#keys = keys;
+  constructor(parts: Partitions, i: number, mender: Mender) {
+    this.#parts = parts;
+    this.#i = i;
     this.#mender = mender;
   }
 
-  /** Looks at all ids; `sizes` tells how many there are about. */
-  async run(sizes: Snapshot, { graceMs = GRACE_MS, progress, signal }: AuditOptions): Promise<void> {
-    const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
-    let looked = 0;
+  /**
+   * Looks at all ids. Of the `total` of the queue, about, others have looked at `looked`; returns how many have been
+   * looked at then.
+   */
+  async run(
+    { looked, total }: { looked: number; total: number },
+    { graceMs = GRACE_MS, progress, signal }: AuditOptions,
+  ): Promise<number> {
     /** HSCAN can leave out the values, as far as is known. */
     let lean = true;
     for (const place of PLACES) {
@@ -69,7 +73,8 @@ export class IdAudit {
       let suspects = new Map<string, Suspect>();
       let cursor: string | undefined = '0';
       while (cursor !== undefined && !signal?.aborted) {
-        const slice = await audit(this.#redis, this.#keys, { place, cursor, count: SLICE, lean });
+        const from: Parameters<typeof audit>[2] = { place, cursor, count: SLICE, lean };
+        const slice: Awaited<ReturnType<typeof audit>> = await this.#call((redis, keys) => audit(redis, keys, from));
         if (slice.refused) lean = false;
         for (const suspect of slice.suspects) suspects.set(suspect.id.toString('latin1'), suspect);
         cursor = slice.next;
@@ -81,13 +86,20 @@ export class IdAudit {
         suspects = new Map();
       }
     }
+    return looked;
+  }
+
+  #call<T>(act: (redis: Connection, keys: QueueKeys) => Promise<T>): Promise<T> {
+    return this.#parts.at(this.#i, (keys) => act(this.#parts.redis, keys));
   }
 
   /** Looks a second time at suspects, counts those that still have a fault, and repairs them if allowed. */
   async #settle(place: Place, suspects: readonly Suspect[]): Promise<void> {
     for (let i = 0; i < suspects.length; i += SLICE) {
       const ids = suspects.slice(i, i + SLICE).map(({ id }) => id);
-      const faulty = await recheck(this.#redis, this.#keys, place, ids);
+      const suspicious = await this.#call((redis, keys) => recheck(redis, keys, place, ids));
+      // While a growth is open, the marks of transfers are needed, however old they are.
+      const faulty = suspicious.filter(({ letter }) => letter !== 's' || this.#parts.map.from === undefined);
       for (const { id, letter } of faulty) {
         const tally = this.tallies.get(letter) ?? { count: 0, mended: 0, samples: [] };
         this.tallies.set(letter, tally);
@@ -96,7 +108,7 @@ export class IdAudit {
       }
       if (faulty.length === 0) continue;
       const repair = faulty.map(({ id }) => id);
-      const answers = await this.#mender.try(() => mend(this.#redis, this.#keys, place, repair));
+      const answers = await this.#mender.try(() => this.#call((redis, keys) => mend(redis, keys, place, repair)));
       if (answers === undefined) continue;
       // An id that is in order by now counts, too: somebody else has repaired it.
       for (const [n, { letter }] of faulty.entries())

@@ -158,13 +158,18 @@ export class Partitions {
 
   /** Gives partition `i` the settings of partition 0, if they are newer. Returns their version. */
   async copySettings(i: number, map = this.#map): Promise<string> {
-    const { stats, config } = this.keys(0, map);
     // The version first: if the settings change in between, they are copied again.
+    const { stats } = this.keys(0, map);
     const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
-    const fields = ((await this.redis.call('HGETALL', config)) as Reply[]).map(text);
-    const settings = fields.filter((_, n) => !OWN.has(fields[n - (n % 2)] as string));
+    const settings = await this.settings(0, map);
     if (settings.length > 0 || version !== '0') await takeSettings(this.redis, this.keys(i, map), version, settings);
     return version;
+  }
+
+  /** The settings and the pause that partition `i` has: names and values in turn. */
+  async settings(i: number, map = this.#map): Promise<string[]> {
+    const fields = ((await this.redis.call('HGETALL', this.keys(i, map).config)) as Reply[]).map(text);
+    return fields.filter((_, n) => !OWN.has(fields[n - (n % 2)] as string));
   }
 
   /** What partition `i` says of its queue; its tag is that in `map`. */

@@ -59,7 +59,7 @@ const STEPS: [step: string, word: string, after?: number][] = [
   ['the first new partition', scripts('transfer/advance', false)],
   ['its settings', scripts('edit/settings')],
   ['the second new partition', scripts('transfer/advance', false), 1],
-  ['partition 0: the growth is public', scripts('transfer/advance', false), 3],
+  ['partition 0: the growth is public', '2 0/4 from 1'],
   ['the first hold', scripts('transfer/hold')],
   ['the first copy', scripts('transfer/restore')],
   ['the second copy', scripts('transfer/restore'), 1],

@@ -141,12 +141,14 @@ describe('json.md has the fields that are printed by', () => {
   });
 
   it('purge, pause, resume, wait and config', async () => {
-    const { json, run } = place();
+    const { json, run, key } = place();
     await run('enqueue --id a q 1');
     const paused = [...(await json('pause --json q')), ...(await json('resume --json q'))];
     expect(differences(paused, documented('pause, resume'))).toEqual(NONE);
     expect(differences(await json('wait --idle --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
-    expect(differences(await json('config --json q tries=3'), documented('config --json'))).toEqual(NONE);
+    await admin.hset(key('config', 'growing'), 'layout', '2 0/2 from 1', 'partitions', 'growing/1.0');
+    const configs = [...(await json('config --json q tries=3')), ...(await json('config --json growing'))];
+    expect(differences(configs, documented('config --json'))).toEqual(NONE);
     const purged = [...(await json('purge --dry-run --json q')), ...(await json('purge --yes --json q'))];
     expect(differences(purged, documented('purge --json'))).toEqual(NONE);
   });

@@ -48,7 +48,7 @@ export function configCommand(context: Context): Command {
     'A loss is a lease that expired. The last wait of a backoff repeats. Settings',
     'also apply to jobs that are in the queue already, from the next call on.',
     '',
-    'partitions=N spreads the queue over several slots of a Redis Cluster, to use more',
+    'partitions=N spreads a queue over N slots of a Redis Cluster, and so over more',
     'than one node. The queue stays in use while its jobs are moved. Active jobs are',
     'moved when they are answered for, so the command may wait for consumers. If it',
     `stops, repeat it: it goes on. A queue can have up to ${MAX_PARTITIONS} partitions, and cannot`,

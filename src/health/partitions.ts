@@ -1,0 +1,123 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { idsWhere } from '../admin/sweep.js';
+import { type Id, idWord } from '../model/id.js';
+import { many, printable } from '../model/text.js';
+import type { PartitionMap } from '../partitions/map.js';
+import type { Partitions } from '../partitions/partitions.js';
+import { changeEverywhere } from '../partitions/settings.js';
+import { transfer } from '../partitions/transfer.js';
+import { config } from '../scripts/edit.js';
+import { bad, type Finding, fine } from './finding.js';
+import { type Mender, mendedFinding } from './mender.js';
+
+/** The most ids that are shown. */
+const SAMPLES = 3;
+
+/** How long a change of settings takes to be everywhere, ms. */
+const GRACE_MS = 100;
+
+/** `what`, said of one partition of a queue that has several. */
+export function inPartition(parts: Partitions, i: number, what: string): string {
+  return parts.count === 1 ? what : `partition ${i}: ${what}`;
+}
+
+/** The command that finishes an open growth. */
+export const growthOf = ({ queue, map }: Partitions) => `delayq config ${queue} partitions=${map.count}`;
+
+/** Checks the growth of a queue, and that its partitions agree on what it is. */
+export async function checkPartitions(parts: Partitions, mender: Mender): Promise<Finding[]> {
+  const map = await parts.look();
+  if (map.count === 1) return [];
+  if (map.from !== undefined) {
+    const what = `a growth from ${map.from} to ${map.count} partitions is not done`;
+    const why = 'until it is, calls by id take longer, and old partitions keep jobs that belong to new ones';
+    return [bad('fail', 'growth', what, why, growthOf(parts))];
+  }
+  const found: Finding[] = [];
+  for (let i = 1; i < map.count; i++) found.push(...(await checkLayout(parts, map, i, mender)));
+  found.push(...(await checkSettings(parts, map, mender)));
+  return found.length > 0 ? found : [fine('partitions', `${map.count} partitions, with the same layout and settings`)];
+}
+
+async function checkLayout(parts: Partitions, map: PartitionMap, i: number, mender: Mender): Promise<Finding[]> {
+  const has = await parts.read(i, map);
+  if (has.layout === map.layoutOf(i) && has.map?.packed === map.packed) return [];
+  const isNewer = has.map?.isNewerThan(map);
+  const what = `partition ${i} has the layout ${printable(has.layout)}, not that of partition 0, or other tags`;
+  const why = 'calls there are refused until both agree';
+  const fix = `delayq doctor --fix ${parts.queue}`;
+  return mender.mend(bad('fail', 'partition-layout', what, why, fix), 1, `partition ${i} has its layout again`, () =>
+    isNewer && has.map ? parts.bringUp(0, has.map) : parts.advance(i, has.layout, map),
+  );
+}
+
+async function checkSettings(parts: Partitions, map: PartitionMap, mender: Mender): Promise<Finding[]> {
+  let different = await withOtherSettings(parts, map);
+  if (different.length === 0) return [];
+  // A command may be changing them.
+  await sleep(GRACE_MS);
+  different = await withOtherSettings(parts, map);
+  if (different.length === 0) return [];
+  const one = different.length === 1;
+  const which = `${one ? 'partition' : 'partitions'} ${different.join(', ')}`;
+  const what = `${which} ${one ? 'has' : 'have'} other settings than partition 0, or another pause`;
+  const why = 'a change was interrupted, or made in one partition only';
+  const finding = bad('fail', 'partition-settings', what, why, `delayq doctor --fix ${parts.queue}`);
+  // Changes nothing in partition 0, but makes its settings the latest.
+  const repeat = () => changeEverywhere(parts, (keys) => config(parts.redis, keys, ['', '']));
+  return mender.mend(finding, different.length, `${which}: given the settings of partition 0`, repeat);
+}
+
+async function withOtherSettings(parts: Partitions, map: PartitionMap): Promise<number[]> {
+  const all = await Promise.all(map.tags.map((_, i) => parts.settings(i, map)));
+  const texts = all.map((fields) => {
+    const lines = fields.flatMap((name, n) => (n % 2 === 0 ? [JSON.stringify([name, fields[n + 1]])] : []));
+    return lines.sort().join();
+  });
+  return texts.flatMap((one, i) => (one === texts[0] ? [] : [i]));
+}
+
+/**
+ * Finds ids in a partition where they do not belong, and transfers them if allowed. In partition 0 they are normal:
+ * producers that know no partitions write there. Looks for none while a growth is open, which moves ids itself.
+ */
+export async function checkStrays(
+  parts: Partitions,
+  i: number,
+  mender: Mender,
+  signal: AbortSignal | undefined,
+): Promise<Finding[]> {
+  const { map, queue, redis } = parts;
+  if (map.count === 1 || map.from !== undefined) return [];
+  const keys = parts.keys(i, map);
+  let [count, moved] = [0, 0];
+  const samples: Id[] = [];
+  for (const set of ['pending', 'active', 'dead'] as const) {
+    for await (const ids of idsWhere(redis, keys[set], (id) => map.ownerOf(id) !== i)) {
+      count += ids.length;
+      samples.push(...ids.slice(0, SAMPLES - samples.length));
+      for (const owner of new Set(ids.map((id) => map.ownerOf(id)))) {
+        const some = ids.filter((id) => map.ownerOf(id) === owner);
+        const way = { queue, from: keys, to: parts.keys(owner, map), index: owner };
+        const answers = await mender.try(() => transfer(redis, way, some, true));
+        moved += (answers ?? []).filter((one) => !STAYS.includes(one)).length;
+      }
+      if (signal?.aborted) break;
+    }
+  }
+  if (count === 0) return [];
+  const which = `partition ${i}: ${many(count, 'job')} that ${count === 1 ? 'belongs' : 'belong'} to other partitions`;
+  const more = { count, samples: samples.map(idWord), mendable: true };
+  if (moved === count) return [mendedFinding({ ...fine('stray', ''), ...more }, moved, `${which}: moved there`)];
+  if (i === 0) {
+    const what = `${which}: producers that know no partitions write here, and drains take them here`;
+    return [{ ...fine('stray', what), ...more }];
+  }
+  const why = 'calls by id do not find them; drains deliver them all the same';
+  const left = `${moved > 0 ? `${many(moved, 'job')} moved there; ` : ''}`;
+  const finding = bad('fail', 'stray', `${left}${which}`, why, `delayq doctor --fix ${queue}`);
+  return [{ ...finding, ...more }];
+}
+
+/** Of these, a transfer leaves the job where it was: with a consumer, without a payload, or for another job of its id. */
+const STAYS: readonly string[] = ['active', 'orphaned', 'missing', 'differs', 'kept-dead', 'held'];
