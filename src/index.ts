@@ -58,6 +58,7 @@ export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
 export type { Settings, SettingsChange } from './model/settings.js';
 export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
 export type { Moved } from './partitions/move.js';
+export type { Part } from './partitions/sum.js';
 export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';

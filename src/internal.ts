@@ -6,7 +6,7 @@ export type { LeftReason } from './admin/adopt.js';
 export { eachQueue } from './admin/each-queue.js';
 export { type Exported, SCORE } from './admin/export.js';
 export { checkGrows, checkPartitions, MAX_PARTITIONS } from './admin/grow.js';
-export { exists, LATE_MS, lag, orphans, pausedUntil, stalled } from './admin/snapshot.js';
+export { exists, LATE_MS, lag, orphans, partitionsOf, pausedUntil, stalled } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
 export { courseOf, problems, STEADY } from './health/problems.js';
@@ -30,6 +30,7 @@ export {
 export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
+export { sum } from './partitions/sum.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';
 export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
 export { MAX_CALL } from './redis/script.js';

@@ -6,7 +6,7 @@ import { byId } from '../partitions/by-id.js';
 import { LISTED, listAll } from '../partitions/list.js';
 import { ranked } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
-import { inspectAll, sumHolders } from '../partitions/sum.js';
+import { inspectAll, inspectEach, type Part, sumHolders } from '../partitions/sum.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
 import { MAX_BYTES } from '../redis/script.js';
@@ -75,12 +75,23 @@ export class Inspector {
   }
 
   /**
+   * Returns the same for each partition, or why it cannot be read, within `limitMs`. Throws if the first cannot be read and
+   * nothing is known of others.
+   */
+  async partitions(queue: string, upcoming = 0, ahead: readonly number[] = [], limitMs?: number): Promise<Part[]> {
+    return inspectEach(this.#parts(queue), upcoming, ahead, limitMs);
+  }
+
+  /**
    * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
-   * first.
+   * first. Leaves out partitions that cannot be read.
    */
   async holders(queue: string): Promise<Awaited<ReturnType<typeof looks.holders>>> {
     const parts = this.#parts(queue);
-    return sumHolders(await parts.each((keys) => looks.holders(this.#redis, keys, MAX_LEASES)));
+    const all = await parts.settle((keys) => looks.holders(this.#redis, keys, MAX_LEASES));
+    const found = all.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+    if (found.length === 0) throw (all[0] as PromiseRejectedResult).reason;
+    return sumHolders(found);
   }
 
   #parts(queue: string): Partitions {

@@ -1,6 +1,8 @@
+import { PartitionMap } from '../partitions/map.js';
 import { FURTHEST } from '../redis/replies.js';
-import type { Snapshot } from '../scripts/inspect.js';
-import type { Sample } from '../scripts/samples.js';
+import { lag, type Snapshot } from '../scripts/inspect.js';
+
+export { lag, sampleOf } from '../scripts/inspect.js';
 
 /** A job that has been due for this long is late, and so is a queue without a drain for this long, ms: cron runs every minute. */
 export const LATE_MS = 120_000;
@@ -20,11 +22,6 @@ export function orphans({ pending, active, dead, payload }: Snapshot): { ids: nu
   return { ids: Math.max(0, difference), payloads: Math.max(0, -difference) };
 }
 
-/** How long the oldest due job has been due, ms; 0: none is due. */
-export function lag({ now, oldest }: Snapshot): number {
-  return oldest === undefined ? 0 : Math.max(0, now - oldest);
-}
-
 /** Until when the queue is paused, ms by Redis's clock (Infinity: until it is resumed); undefined: it is not paused. */
 export function pausedUntil({ config, now }: Snapshot): number | undefined {
   const { paused } = config;
@@ -33,13 +30,6 @@ export function pausedUntil({ config, now }: Snapshot): number | undefined {
   if (!(until > now)) return undefined;
   // Too far away for a Date.
   return until <= FURTHEST ? until : Number.POSITIVE_INFINITY;
-}
-
-/** Returns a snapshot in the form of a sample, for {@link trend}. */
-export function sampleOf(snapshot: Snapshot): Sample {
-  const { now: at, due, pending, stats } = snapshot;
-  const { enqueued = 0, delivered = 0, acked = 0, removed = 0, retried = 0, dead = 0 } = stats;
-  return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: lag(snapshot), pending };
 }
 
 /** Time since a drain last asked for jobs or renewed a lease, ms (Infinity: never, as far as is known). */
@@ -55,4 +45,10 @@ export function stalled(snapshot: Snapshot): number | undefined {
   const age = drainAge(snapshot);
   const waits = (lag(snapshot) >= LATE_MS || snapshot.runOut > 0) && pausedUntil(snapshot) === undefined;
   return waits && age >= LATE_MS ? age : undefined;
+}
+
+/** How many partitions a queue has, and, while that grows, how many it had before (`from`). */
+export function partitionsOf({ config }: Snapshot): { readonly count: number; readonly from: number | undefined } {
+  const { count, from } = PartitionMap.parse(config.layout ?? '1', config.partitions ?? '') ?? PartitionMap.NONE;
+  return { count, from };
 }

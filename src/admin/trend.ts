@@ -1,4 +1,4 @@
-import type { Sample } from '../scripts/samples.js';
+import { LEAST_MS, type Sample, stateAt } from '../scripts/samples.js';
 
 /** How a queue changes. Rates are jobs per second. */
 export interface Trend {
@@ -24,9 +24,6 @@ const RATES_MS = 5 * 60_000;
 
 /** The time that the growth of lag and due jobs covers, ms: short, so that the effect of a repair shows soon. */
 const COURSE_MS = 60_000;
-
-/** The shortest time that says anything, ms. */
-const LEAST_MS = 10_000;
 
 /**
  * Returns the trend of a queue, from the samples in its snapshot and its present state `now` (see {@link sampleOf}).
@@ -71,18 +68,4 @@ const COUNTERS = ['enqueued', 'delivered', 'done', 'retried', 'dead'] as const;
 /** Whether no counter of `a` is beyond that of `b`. */
 function upTo(a: Sample, b: Sample): boolean {
   return COUNTERS.every((name) => a[name] <= b[name]);
-}
-
-/** The state of the queue `ms` before `now`, to the minute, or its first state if it is younger. */
-function stateAt(samples: readonly Sample[], now: Sample, ms: number): Sample | undefined {
-  const edge = now.at - ms;
-  const before = samples.findLast(({ at }) => at <= edge);
-  const after = samples.find(({ at }) => at > edge);
-  if (!before) return after && now.at - after.at >= LEAST_MS ? after : undefined;
-  // The edge is within the minute of this sample.
-  if (Math.floor(before.at / 60_000) === Math.floor(edge / 60_000)) return before;
-  // Nothing was enqueued or taken from the end of that minute to the next sample, so take the state of the next one.
-  const next = after ?? now;
-  const done = before.done + ((next.done - before.done) * (edge - before.at)) / (next.at - before.at);
-  return { ...next, at: edge, done, lag: next.lag > 0 ? Math.max(0, edge - (next.at - next.lag)) : 0 };
 }

@@ -6,6 +6,7 @@ const STATUSES: Readonly<Record<RunOutcome | ErrorCode, number>> = {
   // Commands that ran to their end, or were stopped
   incomplete: 1,
   empty: 3,
+  partial: 75,
   interrupted: 130,
   // doctor
   ok: 0,

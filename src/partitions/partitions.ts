@@ -95,17 +95,29 @@ export class Partitions {
     }
   }
 
-  /** Makes one call on each partition. Throws what the first throws that fails. */
+  /** Makes one call on each partition. Throws what one of them throws. */
   async each<T>(act: (keys: QueueKeys, i: number) => Promise<T>): Promise<T[]> {
+    const ended = await this.settle(act);
+    return ended.map((one) => {
+      if (one.status === 'rejected') throw one.reason;
+      return one.value;
+    });
+  }
+
+  /**
+   * Makes one call on each partition, and returns how each ended. Throws what that on the first throws, if nothing is known
+   * of others.
+   */
+  async settle<T>(act: (keys: QueueKeys, i: number) => Promise<T>): Promise<PromiseSettledResult<T>[]> {
     const done: Promise<T>[] = [];
     // The first one tells how many there are.
     if (this.count === 1) done.push(this.at(0, (keys) => act(keys, 0)));
     await done[0];
     do {
       for (let i = done.length; i < this.count; i++) done.push(this.at(i, (keys) => act(keys, i)));
-      await Promise.all(done);
+      await Promise.allSettled(done);
     } while (done.length < this.count);
-    return Promise.all(done);
+    return Promise.allSettled(done);
   }
 
   /** Learns from the error of a call that believed `map`. Throws the error if there is nothing to learn. */

@@ -1,11 +1,14 @@
 import { Command } from 'commander';
 import {
   type Connection,
+  DelayqError,
   formatDuration,
   formatTime,
   Inspector,
   lag,
   orphans,
+  type Part,
+  partitionsOf,
   pausedUntil,
   stalled,
   type Trend,
@@ -13,15 +16,17 @@ import {
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, type Room, sizeOf, visible, writeJson } from '../terminal/output.js';
+import { colours, document, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
 import { overview } from '../views/overview.js';
+import { partitionTable } from '../views/partitions.js';
 import { signLines } from '../views/problems.js';
 import { detail } from '../views/queue.js';
-import { aheadOf, type Look, lookAt, nothingThere, type Row, reasonOf } from '../views/snapshot.js';
+import { aheadOf, type Look, lookAt, nothingThere, type Row, reasonOf, unreadOf } from '../views/snapshot.js';
 
 interface Options extends Globals {
   readonly watch?: boolean;
+  readonly partitions?: boolean;
   readonly tz?: string;
 }
 
@@ -30,6 +35,7 @@ export function inspectCommand(context: Context): Command {
     .description('Show all queues in one table, or one queue in detail. What is wrong comes first.')
     .argument('[queue]', 'name of a queue')
     .option('--json', 'print one JSON document')
+    .option('--partitions', 'one line for each partition of the queue')
     .option('-w, --watch', 'refresh every second, full screen, until q is pressed')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
@@ -47,11 +53,15 @@ export function inspectCommand(context: Context): Command {
     '  dead      jobs that are not retried: see delayq list --dead, then requeue them',
     '            or cancel them',
     '',
-    'Exit status: 0, 1 a queue cannot be read, 3 no such queue.',
+    'A queue with partitions is shown as the sums of them, with the largest lag.',
+    '',
+    'Exit status: 0, 1 a queue cannot be read, 3 no such queue, 75 some partitions',
+    'cannot be read: the sums are those of the others.',
   ]);
   examples(command, [
     'delayq inspect',
     'delayq inspect order-close',
+    'delayq inspect --partitions order-close',
     'delayq inspect --watch',
     `delayq inspect --json | jq '.queues[] | select(.lagMs > 120000)'`,
     `delayq inspect --json order-close | jq '.queues[0].ahead.hour[] | .count'`,
@@ -64,22 +74,30 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   const zone = context.zone(options);
+  if (options.partitions && name === undefined)
+    throw new DelayqError('usage', '--partitions is for one queue', {
+      next: 'name it: delayq inspect --partitions QUEUE',
+    });
   // Reports a bad time zone before anything is drawn. JSON has no zone.
   if (!options.json) formatTime(0, zone);
   await redis.connect();
   const first = await lookAt(inspector, name);
   if (name !== undefined && nothingThere(first)) throw await unknownQueue(redis, prefix, name);
   if (first.broken.length > 0) context.outcomes.add('incomplete');
+  if (first.rows.some((row) => unreadOf(row).length > 0)) context.outcomes.add('partial');
   const paint = await colours(context, context.stdout);
   const picture = async (seen: Look, room: Room) => {
     const how = { address: redis.address, prefix, zone, paint, room };
-    return name === undefined ? overview(seen, how) : detail(seen.rows[0] as Row, how);
+    const [row] = seen.rows as [Row];
+    if (options.partitions) return partitionTable(row, how);
+    return name === undefined ? overview(seen, how) : detail(row, how);
   };
   const { stdout, env } = context;
   const foot = (at: number) =>
     `${clock(at, zone)}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}`;
   const print = async (seen: Look) => {
-    if (options.json) return writeJson(context, toJson(redis, prefix, seen));
+    if (options.json) return writeJson(context, toJson(redis, prefix, seen, options.partitions));
+    for (const { what } of missingIn(seen)) say(context, what);
     const { width, height } = sizeOf(context, stdout);
     // The command line above and the prompt below stay visible.
     const inside = await picture(seen, { width, height: height - (options.watch ? 3 : 2) });
@@ -88,7 +106,8 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   if (!options.watch) return print(first);
   const lines = async (seen: Look, { at, trouble }: { at: number; trouble: Trouble | undefined }) => {
     const { width, height } = sizeOf(context, stdout);
-    const above = trouble ? signLines({ urgent: true, what: troubleOf(trouble, zone) }, paint, { width, height }) : [];
+    const signs = trouble ? [{ urgent: true, what: troubleOf(trouble, zone) }] : missingIn(seen);
+    const above = signs.flatMap((sign) => signLines(sign, paint, { width, height })).slice(0, Math.floor(height / 3));
     // The footer stays at the bottom of the screen.
     const inside = await picture(seen, { width, height: height - above.length - 1 });
     const body = [...above, ...inside].slice(0, height - 1);
@@ -110,14 +129,26 @@ function troubleOf({ since, error }: Trouble, zone: string): string {
   return `${what} since ${clock(since, zone)} (${long}): ${visible(error.why ?? error.message)}`;
 }
 
-function toJson(redis: Connection, prefix: string, { rows, broken }: Look): string {
+/** Says which partitions cannot be read. */
+function missingIn({ rows }: Look): { urgent: boolean; what: string }[] {
+  return rows.flatMap((row) =>
+    unreadOf(row).map(({ partition, error }) => {
+      return { urgent: true, what: `partition ${partition} of ${row.queue} cannot be read: ${visible(error)}` };
+    }),
+  );
+}
+
+function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each = false): string {
   const queues = rows.map((row) => {
     const { queue, snapshot, rates, held } = row;
     const { now, pending, due, active, runOut, dead, lease, payload, meta, oldest, upcoming, stats, config } = snapshot;
     const until = pausedUntil(snapshot);
+    const { count, from } = partitionsOf(snapshot);
     return {
       queue,
       now,
+      ...(count > 1 ? { partitions: count, growingFrom: from ?? null } : {}),
+      ...(each ? { partition: row.parts.map(partJson) } : {}),
       pending,
       due,
       lagMs: lag(snapshot),
@@ -153,8 +184,17 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look): stri
       config,
     };
   });
-  const unreadable = broken.map(({ queue, error }) => ({ queue, error: reasonOf(error) }));
+  const unreadable = [
+    ...broken.map(({ queue, error }) => ({ queue, error: reasonOf(error) })),
+    ...rows.flatMap((row) => unreadOf(row).map((part) => ({ queue: row.queue, ...part }))),
+  ];
   return document({ redis: redis.address, prefix, queues, unreadable });
+}
+
+function partJson({ index, tag, found, error }: Part) {
+  if (!found) return { index, tag, error: error ? reasonOf(error) : null };
+  const { pending, due, active, dead, oldest } = found;
+  return { index, tag, pending, due, lagMs: lag(found), oldestDue: oldest ?? null, active, dead };
 }
 
 function trendJson({ spanMs, in: arrivals, out, delivered, retried, dead, lag: slope, due, emptyInMs }: Trend) {

@@ -32,10 +32,17 @@ export interface Globals {
  * How a command that threw nothing has ended, if not with success; exit.ts has the exit status of each.
  *
  * - `incomplete`: a part of what was asked could not be done · `empty`: nothing was there
+ * - `partial`: some partitions of a queue could not be read
  * - `interrupted`: stopped by a signal before it was done
  * - the states of doctor and check
  */
-export type RunOutcome = 'incomplete' | 'empty' | 'interrupted' | ReturnType<typeof worst> | Checked['state'];
+export type RunOutcome =
+  | 'incomplete'
+  | 'empty'
+  | 'partial'
+  | 'interrupted'
+  | ReturnType<typeof worst>
+  | Checked['state'];
 
 /** How long a stopped process waits for the reader of its stderr, ms. */
 const FLUSH_MS = 1_000;

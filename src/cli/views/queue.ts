@@ -3,6 +3,7 @@ import {
   formatDuration,
   formatSetting,
   lag,
+  partitionsOf,
   pausedUntil,
   readSettings,
   type Settings,
@@ -30,6 +31,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, stats, upcoming } = snapshot;
   const { drained, ...totals } = stats;
+  const { count, from } = partitionsOf(snapshot);
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
   const at = (ms: number) => momentOf(ms, now, zone);
   const line = (name: string, value: string) => fold(`  ${name.padEnd(10)}  ${value}`, room, MARGIN + 2);
@@ -37,6 +39,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const lines = [
     ...signsOf(row, zone).flatMap((sign) => signLines(sign, paint, room)),
     paint.bold(queue),
+    ...(count > 1 ? line('partitions', `${count}${from === undefined ? '' : `, still growing from ${from}`}`) : []),
     ...line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
   ];
   if (due > 0) {
@@ -124,9 +127,13 @@ function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   );
 }
 
+/** What is no setting, but says how the queue is stored. */
+const OWN = new Set(['layout', 'partitions', 'returned']);
+
 function settingsOf(snapshot: Snapshot, zone: string): [string, string][] {
   const settings = readSettings(snapshot.config);
-  return Object.entries(snapshot.config).map(([name, text]) => {
+  const given = Object.entries(snapshot.config).filter(([name]) => !OWN.has(name));
+  return given.map(([name, text]) => {
     if (name === 'paused' && text !== '') return [name, pauseInWords(snapshot, text, zone)];
     const value = settings[name as keyof Settings];
     return [name, value === undefined ? text : formatSetting(name as keyof Settings, value)];

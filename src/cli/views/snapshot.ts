@@ -4,9 +4,11 @@ import {
   exists,
   type Inspector,
   isPassing,
+  type Part,
   type Sample,
   type Snapshot,
   sampleOf,
+  sum,
   type Trend,
   trend,
 } from '../../internal.js';
@@ -23,6 +25,8 @@ export interface Row {
   readonly rates: Rates | undefined;
   /** Its counters at the last looks, oldest first. */
   readonly seen: readonly Sample[];
+  /** Its partitions; one if it has none. */
+  readonly parts: readonly Part[];
   /** The consumers that hold leases; only if one queue was asked for by name. */
   readonly held?: Awaited<ReturnType<Inspector['holders']>>;
 }
@@ -57,7 +61,11 @@ const LIVE_MS = [1_000, 250] as const;
 export async function lookAt(inspector: Inspector, name: string | undefined, before?: Look): Promise<Look> {
   const one = async (queue: string): Promise<Row> => {
     const full = name !== undefined;
-    const snapshot = await inspector.inspect(queue, full ? UPCOMING : 1, full ? AHEAD : []);
+    const upcoming = full ? UPCOMING : 1;
+    const parts = await inspector.partitions(queue, upcoming, full ? AHEAD : [], before && LIVE_MS[1]);
+    const found = parts.flatMap((part) => part.found ?? []);
+    if (found.length === 0) throw parts[0]?.error;
+    const snapshot = sum(found, upcoming);
     const held = full && snapshot.active > 0 ? await inspector.holders(queue) : undefined;
     const old = before?.rows.find((row) => row.queue === queue);
     const now = sampleOf(snapshot);
@@ -68,6 +76,7 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
       trend: trend(snapshot.samples, now, seen[0]),
       rates: ratesOf(now, old?.seen.at(-1)),
       seen,
+      parts,
       ...(held ? { held } : {}),
     };
   };
@@ -86,6 +95,11 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
 export function reasonOf(error: DelayqError): string {
   const { message, why } = error;
   return why === undefined ? message : isPassing(error) ? `${message}: ${why}` : why;
+}
+
+/** Which partitions of a queue cannot be read, and why. */
+export function unreadOf({ parts }: Row): { readonly partition: number; readonly error: string }[] {
+  return parts.flatMap(({ index, error }) => (error ? [{ partition: index, error: reasonOf(error) }] : []));
 }
 
 export function nothingThere({ rows, broken }: Look): boolean {
