@@ -21,12 +21,14 @@ interface Lane {
   /** The last slice that was read. */
   slice: readonly Reply[];
   done: boolean;
+  /** How many partitions there were before the growth that was open when it was read, if one was. */
+  from: number | undefined;
 }
 
 /**
  * Yields the ids of one state with times `from` … `to`, ms, at most `limit`, in slices: over all partitions, in the order of
- * their times. Keeps at most one slice of each partition in memory. No job is left out because a growth moves it meanwhile,
- * and none comes twice for that.
+ * their times. Keeps at most one slice of each partition in memory. Jobs that a growth has moved come once; only those that
+ * it is moving while they are read may be left out.
  */
 export async function* listAll(
   parts: Partitions,
@@ -45,6 +47,7 @@ export async function* listAll(
         list(parts.redis, keys, state, range, { limit: most, before: lane.before }),
       );
       lane.waiting = entriesOf(lane.slice);
+      lane.from = parts.map.from;
       const isLast = parts.count > 1 && parts.map.from === undefined && lane.waiting.length < most;
       lane.done = lane.waiting.length === 0 || isLast;
     };
@@ -75,13 +78,15 @@ export async function* listAll(
 /** Reads on where nothing waits. */
 async function fill(parts: Partitions, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
   for (let again = true; again; ) {
-    while (lanes.length < parts.count) lanes.push({ waiting: [], before: [], slice: [], done: false });
-    const wanted = [...lanes.entries()].filter(([, { waiting, done }]) => waiting.length === 0 && !done);
-    const { from = lanes.length } = parts.map;
-    const former = wanted.filter(([i]) => i < from);
+    while (lanes.length < parts.count)
+      lanes.push({ waiting: [], before: [], slice: [], done: false, from: parts.map.from });
+    const all = [...lanes.entries()];
+    const wanted = all.filter(([, { waiting, done }]) => waiting.length === 0 && !done);
+    // A growth moves jobs only from the former partitions to the new ones: so what is read of the new ones must be younger.
+    const isNew = ([i, { from = lanes.length }]: [number, Lane]) => i >= from;
+    const former = wanted.filter((one) => !isNew(one));
     await Promise.all(former.map(([i, lane]) => read(lane, i)));
-    // A growth moves jobs only from the former partitions to the new ones. So what is read of these must be younger.
-    const later = former.length > 0 ? [...lanes.entries()].slice(from) : wanted.filter(([i]) => i >= from);
+    const later = (former.length > 0 ? all : wanted).filter(isNew);
     await Promise.all(later.map(([i, lane]) => read(lane, i)));
     // Perhaps a growth began.
     again = lanes.length < parts.count;
