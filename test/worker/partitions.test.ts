@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, Operator, poll, Queue, type Taken } from '../../src/internal.js';
-import { afterwards } from '../support/afterwards.js';
+import { Connection, type Job, Leases, Operator, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { Partitions } from '../../src/partitions/partitions.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { Cluster } from '../support/cluster.js';
 import { connection, freshQueue, listeners, redisUrl } from '../support/redis.js';
+import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
 /** Grows a queue. */
@@ -122,4 +125,112 @@ describe('a drain that watches a queue with partitions', () => {
     stop.abort();
     await running;
   });
+
+  it('goes on while it grows: each job comes once and in time, and what was taken before is settled after', async () => {
+    const producer = freshQueue();
+    const redis = new Connection(redisUrl);
+    afterwards(() => redis.close());
+    const queue = new Queue(redis, producer.name);
+    const leases = new Leases();
+    const stop = new AbortController();
+    const late = new Map<string, number>();
+    const kept: Job[] = [];
+    const running = (async () => {
+      for await (const { jobs } of poll([queue], { watch: true, signal: stop.signal, leases })) {
+        for (const { id, due } of jobs) {
+          expect(late.has(id)).toBe(false);
+          late.set(id, Date.now() - due);
+        }
+        // Of some, the leases are held for longer.
+        if (kept.length < 50) kept.push(...jobs);
+        else expect(await leases.ack(jobs)).toEqual(jobs.map(() => 'held'));
+      }
+    })();
+    const enqueue = async (name: string) =>
+      producer.enqueue(Array.from({ length: 200 }, (_, i) => ({ id: `${name}-${i}`, payload: i, in: 10 * i })));
+    await enqueue('before');
+    await until(() => kept.length > 0);
+    // It ends when the jobs have been answered for that are taken.
+    const growing = grow(producer, 16);
+    await enqueue('meanwhile');
+    await until(() => queue.partitions.length === 16 && kept.length >= 50);
+    expect(await leases.ack(kept)).toEqual(kept.map(() => 'held'));
+    await growing;
+    await Promise.all([grow(producer, 24), enqueue('again')]);
+    await enqueue('after');
+    await until(() => late.size === 800);
+    expect(queue.partitions).toHaveLength(24);
+    // A partition is polled every 5 s.
+    expect(Math.max(...late.values())).toBeLessThan(5_500);
+    stop.abort();
+    await running;
+    leases.close();
+    expect(await producer.counts()).toMatchObject({ pending: 0, active: 0, dead: 0 });
+  }, 30_000);
+
+  it('is not held up by a frozen node, which has some of them, and takes their jobs when it is back', async () => {
+    const cluster = await during(Cluster.start({ nodeTimeoutMs: 60_000 }));
+    const redis = new Connection(cluster.url);
+    afterwards(() => redis.close());
+    const queue = new Queue(redis, 'parted');
+    await grow(queue, 16);
+    const owners = await Promise.all(queue.partitions.map(({ wakeChannel }) => cluster.ownerOf(wakeChannel)));
+    const frozen = cluster.nodes.find((node) => node !== owners[0]) as Server;
+    afterwards(() => frozen.signal('SIGCONT'));
+    const handled: number[] = [];
+    const worker = new Worker([queue], ({ payload }) => handled.push(Number(payload)), { concurrency: 10 });
+    const running = worker.run();
+    afterwards(() => worker.stop());
+    await queue.enqueue(spread(160, 1_000));
+    await until(() => handled.length === 160 && queue.partitions.every((part) => part !== queue));
+    const mine = owners.flatMap((owner, i) => (owner === frozen ? [i] : []));
+    expect(mine.length).toBeGreaterThan(3);
+    const inPart = (i: number) => Partitions.of(redis, 'delayq', 'parted').map.newIdOf(i);
+    const to = (parts: number[]) => parts.map((i) => ({ id: inPart(i), payload: i }));
+    // Not yet due: it will be while the node is frozen.
+    await queue.enqueue(to(mine).map((job) => ({ ...job, in: 1_000 })));
+    frozen.signal('SIGSTOP');
+    const awake = [...owners.keys()].filter((i) => !mine.includes(i));
+    for (let round = 1; round <= 8; round++) {
+      const before = handled.length;
+      const since = performance.now();
+      await queue.enqueue(to(awake));
+      await until(() => handled.length === before + awake.length);
+      // 250 ms for the first that does not answer, 25 ms for each other, and what the machine takes.
+      expect(performance.now() - since).toBeLessThan(1_500);
+    }
+    frozen.signal('SIGCONT');
+    await until(() => mine.every((i) => handled.slice(160).includes(i)));
+    await until(async () => (await queue.counts()).active === 0);
+    worker.stop();
+    await running;
+  }, 60_000);
+
+  it('makes about as few calls while idle when there are a hundred of it', async () => {
+    const server = await during(Server.start());
+    const open = () => {
+      const redis = new Connection(server.url);
+      afterwards(() => redis.close());
+      return redis;
+    };
+    await grow(new Queue(open(), 'parted'), 16);
+    const connections = Array.from({ length: 10 }, open);
+    const stop = new AbortController();
+    const running = Array.from({ length: 100 }, async (_, i) => {
+      const queue = new Queue(connections[i % 10] as Connection, 'parted');
+      for await (const _ of poll([queue], { watch: true, signal: stop.signal })) throw new Error('there are no jobs');
+    });
+    const calls = async () =>
+      Number(/cmdstat_evalsha:calls=(\d+)/.exec(await server.admin.info('commandstats'))?.[1] ?? 0);
+    // Each has asked all partitions twice, for those jobs that were enqueued before its wake channels were heard.
+    await until(async () => (await calls()) >= 100 * 2 * 16);
+    await until(async () => Number(/pubsub_channels:(\d+)/.exec(await server.admin.info('stats'))?.[1]) === 16);
+    await server.admin.config('RESETSTAT');
+    const since = performance.now();
+    await until(async () => (await calls()) >= 100 * 2 * 16);
+    // Every 5 s, all partitions.
+    expect(performance.now() - since).toBeGreaterThan(4_500);
+    stop.abort();
+    await Promise.all(running);
+  }, 30_000);
 });
