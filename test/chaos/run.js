@@ -60,7 +60,7 @@ if (!/^\d{1,9}$/.test(seed)) fail(`--seed must be an integer, not ${JSON.stringi
 if (!(Number(minutes) > 0)) fail(`--minutes must be a number above zero, not ${JSON.stringify(minutes)}`);
 if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat must be at least 1, not ${JSON.stringify(repeat)}`);
 for (const file of files) {
-  if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm', 'cluster'].includes(file))
+  if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm', 'cluster', 'history', 'growth'].includes(file))
     fail(`there is no file ${JSON.stringify(file)}`);
 }
 // It reads /proc, sets clocks with libfaketime and mounts a tmpfs.
