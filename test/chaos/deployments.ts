@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Cluster as Client, Redis } from 'ioredis';
 import { Cluster } from '../support/cluster.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { key } from '../support/redis.js';
@@ -23,6 +24,8 @@ export interface Deployment {
   readonly servers: readonly Server[];
   /** What can strike it, by name. */
   readonly faults: Readonly<Record<string, RedisFault>>;
+  /** A plain client of all keys, now. */
+  client(): Promise<Redis | Client>;
   /** The server that has the keys of a queue now. */
   ownerOf(queue: string): Promise<Server>;
   stop(): Promise<unknown>;
@@ -98,6 +101,7 @@ export async function oneServer(appendfsync: 'always' | 'everysec' = 'always'): 
     directUrl: server.url,
     proxies: [proxy],
     servers: [server],
+    client: async () => server.admin,
     ownerOf: async () => server,
     faults: {
       'SCRIPT FLUSH': { strike: () => flush(server) },
@@ -131,6 +135,7 @@ export async function cluster(queues: readonly string[]): Promise<Deployment> {
     directUrl: redis.url,
     proxies: redis.proxies,
     servers: redis.nodes,
+    client: async () => redis.admin,
     ownerOf: (queue) => redis.ownerOf(key(queue, 'pending')),
     faults: {
       'SCRIPT FLUSH': { strike: async () => Promise.all((await redis.masters()).map(flush)) },
@@ -198,6 +203,7 @@ export async function withSentinels(): Promise<Deployment> {
     directUrl: redis.url,
     proxies: redis.proxies,
     servers: redis.servers,
+    client: async () => (await redis.primary()).admin,
     ownerOf: async () => {
       await redis.settled();
       return redis.primary();

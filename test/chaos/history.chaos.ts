@@ -67,6 +67,15 @@ it.each<[string, Call[], Unseen[]?]>([
     ],
   ],
   [
+    'a replace that was done before its repeat, as was its job',
+    [
+      ['replace', 0, 400, 'created', { version: 1, repeated: true }],
+      ['take', 20, 30, 'taken', { version: 1, receipt: 'a', leaseMs: 1_000, forgettable: true }],
+      ACKED,
+      ['show', 410, 420, 'pending', { version: 1 }],
+    ],
+  ],
+  [
     'a repeated enqueue that kept what it had made',
     [
       ['keep', 0, 200, 'kept', { version: 1, repeated: true }],

@@ -120,7 +120,24 @@ function notHeld(): Answers {
   return each(['lost', 'superseded'], () => (state, operation) => (holds(state, operation) ? undefined : state));
 }
 
+/** What else is sent again when a reply is lost. */
+const SETTLING: ReadonlySet<Act> = new Set(['ack', 'release', 'refuse']);
 const isEnqueue = ({ act }: Operation) => act === 'keep' || act === 'replace';
+
+/** Answers that say that nothing was changed. */
+const LOOKS: Partial<Record<Act, readonly string[]>> = {
+  keep: ['kept', 'kept-dead'],
+  cancel: ['missing'],
+  reschedule: ['rescheduled', 'active', 'dead', 'missing'],
+  bury: ['active', 'dead', 'missing'],
+  requeue: ['missing'],
+  show: ['pending', 'active', 'dead', 'missing'],
+  ...Object.fromEntries(['ack', 'release', 'refuse', 'renew'].map((act) => [act, ['lost', 'superseded']])),
+};
+
+/** Whether an operation changes nothing, whenever it came. */
+const isLook = (operation: Operation) =>
+  LOOKS[operation.act]?.includes(operation.answer ?? '') && !(operation.repeated && isEnqueue(operation));
 
 /** The states that an operation can lead to from a state. None: it cannot have been answered so. */
 function statesAfter(state: State, operation: Operation): State[] {
@@ -136,7 +153,7 @@ function statesAfter(state: State, operation: Operation): State[] {
   if (repeated && isEnqueue(operation)) {
     results.push(state.kind === 'none' ? pending(version) : state);
     if (operation.act === 'replace') results.push(pending(version));
-  } else if (repeated) results.push(state);
+  } else if (repeated && SETTLING.has(operation.act)) results.push(state);
   if (forgettable) results.push(state);
   return results.filter((one) => one !== undefined);
 }
@@ -156,7 +173,7 @@ function drifted(state: State, by: number, unseen: readonly Unseen[]): State[] {
 const nameOf = ({ kind, version, receipt, ends }: State) => `${kind} ${version} ${receipt} ${ends}`;
 
 /** How many states of the search are visited before a history counts as undecided. */
-const MOST_VISITS = 300_000;
+const MOST_VISITS = 100_000;
 
 /**
  * Judges the history of one id, which begins without a job. Returns undefined if it is linearizable, and otherwise what
@@ -202,6 +219,10 @@ class Search {
       return `undecided after ${MOST_VISITS} states: ${this.#operations.length} calls`;
     const { done, state } = this.#best;
     const lines = this.#operations.map((one, i) => `${done[i] ? ' ' : '?'} ${line(one)}`);
+    const first = done.indexOf(false);
+    const last = this.#operations.findIndex(({ to }) => to === Number.POSITIVE_INFINITY);
+    lines.splice(first + 15, Math.max(0, last - first - 15), '  …');
+    lines.splice(0, Math.max(0, first - 15), '  …');
     return `no order of these calls explains the answers; those with ? cannot follow "${nameOf(state)}":\n${lines.join('\n')}`;
   }
 
@@ -215,11 +236,11 @@ class Search {
     if (count > this.#best.count) this.#best = { done: [...this.#done], count, state };
     const deadline = this.#operations[first]?.to as number;
     const before = drifted(state, deadline, this.#unseen);
-    const idle = this.#idle(state, deadline);
-    if (idle !== undefined) {
-      this.#done[idle] = true;
+    const look = this.#look(state, deadline);
+    if (look !== undefined) {
+      this.#done[look] = true;
       if (this.#explains(state, count + 1)) return true;
-      this.#done[idle] = false;
+      this.#done[look] = false;
       return false;
     }
     const alike = new Set<string>();
@@ -240,14 +261,12 @@ class Search {
     return false;
   }
 
-  /** A call that can come next and changes nothing: it may come at once, so no other order needs to be tried. */
-  #idle(state: State, deadline: number): number | undefined {
-    const name = nameOf(state);
-    const found = this.#operations.findIndex((operation, i) => {
-      if (this.#done[i] || operation.from > deadline || operation.to === Number.POSITIVE_INFINITY) return false;
-      const after = statesAfter(state, operation);
-      return after.length > 0 && after.every((next) => nameOf(next) === name);
-    });
+  /** A look that can come next. It may come at once, so no other order needs to be tried. */
+  #look(state: State, deadline: number): number | undefined {
+    const found = this.#operations.findIndex(
+      (operation, i) =>
+        !this.#done[i] && operation.from <= deadline && isLook(operation) && statesAfter(state, operation).length > 0,
+    );
     return found < 0 ? undefined : found;
   }
 }

@@ -23,9 +23,11 @@ export interface Producing {
   readonly ttl: string;
 }
 
-/** A payload with its id, what its handler should do, and its own length in bytes. */
-export function payloadOf(id: string, what: 'ok' | 'wait' | 'fail' | 'refuse' | 'slow', pad: number): string {
-  const text = JSON.stringify({ id, do: what, bytes: '00000000', pad: 'x'.repeat(pad) });
+type Doing = 'ok' | 'wait' | 'fail' | 'refuse' | 'slow';
+
+/** A payload with its id, what its handler should do, its own length in bytes, and perhaps which one of the id it is. */
+export function payloadOf(id: string, what: Doing, pad: number, version?: number): string {
+  const text = JSON.stringify({ id, do: what, bytes: '00000000', version, pad: 'x'.repeat(pad) });
   return text.replace('00000000', String(text.length).padStart(8, '0'));
 }
 

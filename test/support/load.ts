@@ -3,7 +3,7 @@ import { type Connection, DelayqError, Queue } from '../../src/index.js';
 import { until } from './until.js';
 
 /** What a producer or a consumer saw. */
-class Seen {
+export class Seen {
   /** Codes of errors, and how often. */
   readonly errors: Record<string, number> = {};
   readonly reasons: string[] = [];

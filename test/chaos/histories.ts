@@ -1,0 +1,76 @@
+import { judge, type Operation, type Unseen } from './history.js';
+
+/** Ms since 1970, with fractions. */
+export const now = () => performance.timeOrigin + performance.now();
+
+/** A call that took longer than this, ms, may have been repeated because a reply was lost. Enqueues wait so long. */
+const REPEATED_MS = 100;
+
+/** About the time when a master dies, or comes back: what it did then its replica may not have, ms. */
+const FORGETS_MS = 200;
+
+/** A call as it is recorded; `replicated`: it was confirmed only when all replicas had it. */
+export interface Recorded extends Operation {
+  readonly replicated?: boolean | undefined;
+}
+
+/** What was asked about all ids of a queue, and what was answered. */
+export class Histories {
+  readonly #of = new Map<string, Recorded[]>();
+  readonly #unseen: Unseen[] = [];
+  readonly #troubled: [number, number][] = [];
+  readonly #forgot: [number, number][] = [];
+  #versions = 0;
+
+  /** A number that no other payload has. */
+  get version(): number {
+    this.#versions += 1;
+    return this.#versions;
+  }
+
+  record(id: string, operation: Recorded): void {
+    const history = this.#of.get(id);
+    if (history) history.push(operation);
+    else this.#of.set(id, [operation]);
+  }
+
+  /** From now on, somebody may have taken jobs that nobody saw, each for at least `leaseMs`. */
+  unseen(from: number, leaseMs = 0): void {
+    this.#unseen.push({ from, leaseMs });
+  }
+
+  /** Replies may have been lost from a time on until now. */
+  troubled(from: number): void {
+    this.#troubled.push([from, now()]);
+  }
+
+  /** A server died, or came back: what it did now may be forgotten. */
+  forgets(): void {
+    this.#forgot.push([now() - FORGETS_MS, now() + FORGETS_MS]);
+  }
+
+  /** Judges the histories of all ids. */
+  judge(): { readonly figures: Record<string, number>; readonly violations: string[] } {
+    const violations: string[] = [];
+    let [calls, unknown, longest] = [0, 0, 0];
+    for (const [id, history] of this.#of) {
+      calls += history.length;
+      unknown += history.filter(({ act, answer }) => answer === undefined && act !== 'ack').length;
+      longest = Math.max(longest, history.length);
+      const wrong = judge(history.map(this.#qualified, this), this.#unseen);
+      if (wrong) violations.push(`${id}: ${wrong}`);
+    }
+    return {
+      figures: { ids: this.#of.size, calls, 'most of an id': longest, 'of unknown outcome': unknown },
+      violations,
+    };
+  }
+
+  #qualified(operation: Recorded): Operation {
+    const { act, from, to, replicated } = operation;
+    const within = (all: readonly [number, number][]) => all.some(([begin, end]) => from <= end && to >= begin);
+    const isEnqueue = act === 'keep' || act === 'replace';
+    const repeated = to - from > REPEATED_MS || (!isEnqueue && within(this.#troubled));
+    return { ...operation, repeated, forgettable: !replicated && within(this.#forgot) };
+  }
+}

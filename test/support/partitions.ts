@@ -1,0 +1,26 @@
+import type { Cluster, Redis } from 'ioredis';
+import { key } from './redis.js';
+
+/** What each partition of a queue has in its keys in place of the name of the queue, as documented. */
+export async function tagsOf(client: Redis | Cluster, queue: string): Promise<string[]> {
+  const others = (await client.hget(key(queue, 'config'), 'partitions')) ?? '';
+  return [queue, ...others.split(' ').filter(Boolean)];
+}
+
+/** What each partition of a queue says of itself: `2 i/n`, or nothing without partitions. */
+export async function layoutsOf(client: Redis | Cluster, queue: string): Promise<(string | null)[]> {
+  const tags = await tagsOf(client, queue);
+  return Promise.all(tags.map((tag) => client.hget(key(tag, 'config'), 'layout')));
+}
+
+/** Where the ids of a queue stand: `partition state`, one for each set that has it. */
+export async function placesOf(client: Redis | Cluster, queue: string): Promise<Map<string, string[]>> {
+  const places = new Map<string, string[]>();
+  for (const [i, tag] of (await tagsOf(client, queue)).entries()) {
+    for (const state of ['pending', 'active', 'dead']) {
+      for (const id of await client.zrange(key(tag, state), '0', '-1'))
+        places.set(id, [...(places.get(id) ?? []), `${i} ${state}`]);
+    }
+  }
+  return places;
+}
