@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster as Client, Redis } from 'ioredis';
 import { Cluster } from '../support/cluster.js';
+import { tagsOf } from '../support/partitions.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { key } from '../support/redis.js';
 import { Sentinels } from '../support/sentinel.js';
@@ -174,7 +175,8 @@ export async function cluster(queues: readonly string[]): Promise<Deployment> {
       'move slot': {
         strike: async (random) => {
           await redis.settled();
-          const slot = await redis.slotOf(key(random.pick(queues), 'pending'));
+          const tags = await tagsOf(redis.admin, random.pick(queues));
+          const slot = await redis.slotOf(key(random.pick(tags), 'pending'));
           await redis.migrate(slot, random.pick(await redis.masters()), random.whole(1, 4));
           await redis.settled();
         },

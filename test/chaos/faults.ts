@@ -15,6 +15,8 @@ export interface Victims {
   mayKillReader(consumer: Consumer): boolean;
   /** Must be called before a consumer is killed or stopped: its jobs may be delivered again before a lease expires. */
   disturbed(consumer: Consumer): void;
+  /** Begins to grow a queue. Returns false if none can grow. */
+  grow(): boolean;
 }
 
 /** Strikes. Resolves when the fault is over; with false if there was nothing to strike. */
@@ -101,6 +103,7 @@ export const FAULTS = {
     const ms = random.whole(100, 3_000);
     return sum(proxies.map((proxy) => proxy.delay(ms, isClient))) > 0;
   },
+  'grow queue': async (victims: Victims) => victims.grow(),
 } satisfies Record<string, Fault>;
 
 export type FaultName = keyof typeof FAULTS;
@@ -121,4 +124,5 @@ export const STORM: Record<FaultName, number> = {
   'drop requests': 2,
   'half-open connections': 2,
   'delay the network': 3,
+  'grow queue': 3,
 };

@@ -1,16 +1,13 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, Queue } from '../../src/index.js';
-import { cronEnv } from '../support/cli.js';
 import { placesOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { Caller, type Calling, Commander, Handler, Taker } from './callers.js';
 import { Consumer, FORMS } from './consumers.js';
 import type { Deployment } from './deployments.js';
+import { Grower } from './grower.js';
 import { Histories, now } from './histories.js';
 import { readLog } from './ledger.js';
 import { Random } from './random.js';
@@ -33,44 +30,6 @@ export interface GrowthWeather {
   readonly replicas?: number | undefined;
 }
 
-/** Grows a queue with the command line. */
-export class Grower {
-  readonly #url: string;
-  readonly #queue: string;
-  killed = 0;
-  /** How often it could not finish, and said so. */
-  stopped = 0;
-
-  constructor(url: string, queue: string) {
-    this.#url = url;
-    this.#queue = queue;
-  }
-
-  /** Grows to n partitions. The process is killed at random moments, `kills` times, and started again. */
-  async grow(n: number, random: Random, kills: number): Promise<void> {
-    for (let left = kills; ; left--) {
-      const child = spawn('delayq', ['config', this.#queue, `partitions=${n}`], {
-        env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
-        stdio: ['ignore', 'ignore', 'pipe'],
-      });
-      let errors = '';
-      child.stderr.on('data', (data) => {
-        errors += data;
-      });
-      const closed = once(child, 'close');
-      if (left > 0) {
-        await Promise.race([closed, sleep(random.whole(100, 600))]);
-        child.kill('SIGKILL');
-      }
-      await closed;
-      if (child.exitCode === 0) return;
-      if (child.signalCode === 'SIGKILL') this.killed += 1;
-      else if (child.exitCode === 75) this.stopped += 1;
-      else throw new Error(`growth to ${n} partitions ended with ${child.exitCode}: ${errors}`);
-    }
-  }
-}
-
 /** Callers by id, and consumers, of a queue that grows meanwhile. */
 export class GrowthStorm {
   readonly histories = new Histories();
@@ -90,7 +49,7 @@ export class GrowthStorm {
     this.#weather = weather;
     this.#random = new Random(seed);
     this.#ids = Array.from({ length: ids }, (_, i) => `id-${i}`);
-    this.grower = new Grower(redis.url, QUEUE);
+    this.grower = new Grower(redis.url, QUEUE, this.#errors);
   }
 
   static async begin(weather: GrowthWeather): Promise<GrowthStorm> {
@@ -171,8 +130,9 @@ export class GrowthStorm {
     return () => clearInterval(look);
   }
 
-  async grow(n: number, kills = 2): Promise<void> {
-    await this.grower.grow(n, this.#random.branch(), kills);
+  /** Grows by one step, while all else goes on. */
+  async grow(): Promise<void> {
+    await this.grower.step(this.#random.branch());
   }
 
   /** Ends all calls, looks at all ids, and returns what cannot be explained. */

@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
+import { tagsOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
 
 /** A line of the handlers' log: a job was handled under a receipt, from start to end (ms). */
@@ -48,28 +49,30 @@ export interface Remains {
   readonly present: ReadonlySet<string>;
   readonly dead: ReadonlySet<string>;
   readonly stats: Readonly<Record<string, number>>;
-  /** Ids that are in no set, in several, or have no payload. */
+  /** Ids that are in no set, in several, in several partitions, or have no payload. */
   readonly torn: string[];
 }
 
+/** Looks at all partitions of a queue. */
 export async function remainsOf(admin: Redis | Cluster, queue: string): Promise<Remains> {
-  const [pending, active, dead] = await Promise.all(
-    ['pending', 'active', 'dead'].map((set) => admin.zrange(key(queue, set), '0', '-1')),
-  );
-  const sets = [...(pending ?? []), ...(active ?? []), ...(dead ?? [])];
-  const payloads = new Set(await admin.hkeys(key(queue, 'payload')));
-  const ids = new Set(sets);
-  const once = new Set<string>();
-  const stats = await admin.hgetall(key(queue, 'stats'));
-  return {
-    present: new Set([...(pending ?? []), ...(active ?? [])]),
-    dead: new Set(dead),
-    stats: Object.fromEntries(Object.entries(stats).map(([name, value]) => [name, Number(value)])),
-    torn: [
-      ...sets.filter((id) => !payloads.has(id) || once.has(id) || !once.add(id)),
-      ...[...payloads].filter((id) => !ids.has(id)),
-    ],
-  };
+  const remains = { present: new Set<string>(), dead: new Set<string>(), stats: {} as Record<string, number> };
+  const torn: string[] = [];
+  for (const tag of await tagsOf(admin, queue)) {
+    const [pending = [], active = [], dead = []] = await Promise.all(
+      ['pending', 'active', 'dead'].map((set) => admin.zrange(key(tag, set), '0', '-1')),
+    );
+    const payloads = new Set(await admin.hkeys(key(tag, 'payload')));
+    const sets = [...pending, ...active, ...dead];
+    const ids = new Set(sets);
+    const once = new Set([...remains.present, ...remains.dead]);
+    torn.push(...sets.filter((id) => !payloads.has(id) || once.has(id) || !once.add(id)));
+    torn.push(...[...payloads].filter((id) => !ids.has(id)));
+    for (const id of [...pending, ...active]) remains.present.add(id);
+    for (const id of dead) remains.dead.add(id);
+    for (const [name, value] of Object.entries(await admin.hgetall(key(tag, 'stats'))))
+      remains.stats[name] = (remains.stats[name] ?? 0) + Number(value);
+  }
+  return { ...remains, torn };
 }
 
 /** An enqueue that took longer than this, ms, may have been repeated because a reply was lost. */

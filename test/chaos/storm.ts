@@ -3,12 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { canSetClocks } from '../support/clock.js';
+import { tagsOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 import { Consumer, FORMS, type Form, READERS } from './consumers.js';
 import { type Deployment, oneServer } from './deployments.js';
 import { FAULTS, type FaultName, type Victims } from './faults.js';
+import { Grower } from './grower.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
 import { Random } from './random.js';
@@ -63,6 +65,9 @@ export class Storm {
   readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
   /** How often each fault struck. */
   readonly struck: Record<string, number> = {};
+  /** Grow the queues, a step at each strike. */
+  readonly #growers: readonly Grower[];
+  readonly #growing: Promise<void>[] = [];
   /** When Redis was killed or replaced: from when on until when it may have lost what it did, ms. */
   readonly #forgot: [number, number][] = [];
   /** The faults are over. Consumers no longer watch: those to stdout would keep the last jobs in the pipe. */
@@ -74,6 +79,7 @@ export class Storm {
     this.#weather = weather;
     this.#random = new Random(weather.seed);
     this.#redis = redis;
+    this.#growers = QUEUES.map((queue) => new Grower(this.#url, queue, this.#errors));
   }
 
   static async begin(weather: Weather): Promise<Storm> {
@@ -187,6 +193,7 @@ export class Storm {
       producers: () => this.#producers.flatMap(({ pid }) => pid ?? []),
       mayKillReader: ({ form, label, feeds }) => form === 'lease' || (label.startsWith('readers/') && feeds),
       disturbed: ({ label }) => this.#disturbed.add(label),
+      grow: () => this.#grow(random.branch()),
     };
   }
 
@@ -225,6 +232,13 @@ export class Storm {
     return found;
   }
 
+  /** Begins to grow a queue that is not as large as it may become. The storm goes on meanwhile. */
+  #grow(random: Random): boolean {
+    const grower = random.shuffled(this.#growers).find(({ mayGrow }) => mayGrow);
+    if (grower) this.#growing.push(grower.step(random));
+    return grower !== undefined;
+  }
+
   /** How many lines handlers have logged so far. */
   get handled(): number {
     return readFileSync(this.#log, 'latin1').split('\n').length - 1;
@@ -243,14 +257,12 @@ export class Storm {
     await Promise.all(this.#producers.map((producer) => producer.stop()));
     this.#calm = true;
     this.#stopAll();
+    await Promise.all(this.#growing);
     const waiting = async () => {
-      const counts = await Promise.all(
-        QUEUES.map(async (queue) => {
-          const { admin } = await this.#redis.ownerOf(queue);
-          return (await admin.zcard(key(queue, 'pending'))) + (await admin.zcard(key(queue, 'active')));
-        }),
-      );
-      return counts.reduce((sum, n) => sum + n, 0);
+      const client = await this.#redis.client();
+      const tags = (await Promise.all(QUEUES.map((queue) => tagsOf(client, queue)))).flat();
+      const counts = tags.flatMap((tag) => ['pending', 'active'].map((set) => client.zcard(key(tag, set))));
+      return (await Promise.all(counts)).reduce((sum, n) => sum + n, 0);
     };
     let stuck = '';
     await until(async () => (await waiting()) === 0, CALM_MS).catch(async () => {
@@ -270,21 +282,15 @@ export class Storm {
     const calm = Object.keys(this.struck).length === 0;
     const balances: Balance[] = [];
     for (const ledger of this.#ledgers) {
-      const balance = ledger.balance(
-        log,
-        await remainsOf((await this.#redis.ownerOf(ledger.queue)).admin, ledger.queue),
-        {
-          calm,
-          mayLose: ledger.queue === 'once',
-          atMostOnce: ledger.queue === 'once',
-          disturbed: (run) => this.#disturbed.has(run),
-          mayForget:
-            this.#forgot.length > 0
-              ? (at) => this.#forgot.some(([from, until]) => at > from && at <= until)
-              : undefined,
-          replicated: this.#weather.replicas !== undefined,
-        },
-      );
+      const balance = ledger.balance(log, await remainsOf(await this.#redis.client(), ledger.queue), {
+        calm,
+        mayLose: ledger.queue === 'once',
+        atMostOnce: ledger.queue === 'once',
+        disturbed: (run) => this.#disturbed.has(run),
+        mayForget:
+          this.#forgot.length > 0 ? (at) => this.#forgot.some(([from, until]) => at > from && at <= until) : undefined,
+        replicated: this.#weather.replicas !== undefined,
+      });
       balances.push(balance);
     }
     const strays = log.handlings.filter(({ id, run }) => id.replace(/-\d+$/, '') !== run.replace(/\/.*/, ''));

@@ -1,0 +1,61 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cronEnv } from '../support/cli.js';
+import type { Random } from './random.js';
+
+/** How many partitions a queue gets, one step after the other. */
+const STEPS = [4, 16];
+
+/** How often the process of a step is killed, at most. */
+const MOST_KILLS = 3;
+
+/** Statuses after which a growth is repeated: Redis could not be reached, or could not do it now. */
+const AGAIN = new Set([69, 75]);
+
+/** Grows a queue with the command line. Its process is killed at random moments, and started again until it is done. */
+export class Grower {
+  readonly #url: string;
+  readonly #queue: string;
+  readonly #errors: string;
+  readonly #steps = [...STEPS];
+  #isBusy = false;
+  killed = 0;
+  /** How often it could not finish, and said so. */
+  stopped = 0;
+
+  constructor(url: string, queue: string, errors: string) {
+    this.#url = url;
+    this.#queue = queue;
+    this.#errors = errors;
+  }
+
+  get mayGrow(): boolean {
+    return !this.#isBusy && this.#steps.length > 0;
+  }
+
+  /** Grows by one step. Throws if the command ends in a way that no fault explains. */
+  async step(random: Random): Promise<void> {
+    this.#isBusy = true;
+    const n = this.#steps.shift() as number;
+    for (let kills = random.whole(1, MOST_KILLS); ; kills--) {
+      const child = spawn('delayq', ['config', this.#queue, `partitions=${n}`], {
+        env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
+        stdio: ['ignore', 'ignore', 'pipe'],
+      });
+      child.stderr.on('data', (data) => appendFileSync(this.#errors, data));
+      const closed = once(child, 'close');
+      if (kills > 0) {
+        await Promise.race([closed, sleep(random.whole(100, 600))]);
+        child.kill('SIGKILL');
+      }
+      await closed;
+      if (child.exitCode === 0) break;
+      if (child.signalCode === 'SIGKILL') this.killed += 1;
+      else if (AGAIN.has(child.exitCode ?? 0)) this.stopped += 1;
+      else throw new Error(`the growth of ${this.#queue} to ${n} partitions ended with ${child.exitCode}`);
+    }
+    this.#isBusy = false;
+  }
+}
