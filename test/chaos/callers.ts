@@ -2,19 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  BatchWorker,
-  Connection,
-  DelayqError,
-  type Held,
-  Inspector,
-  type Job,
-  Operator,
-  Queue,
-  Spread,
-  type Task,
-  Worker,
-} from '../../src/index.js';
+import { Connection, type DelayqError, Inspector, Operator, Queue, Spread } from '../../src/index.js';
 import { cronEnv } from '../support/cli.js';
 import { Seen } from '../support/load.js';
 import { send } from './consumers.js';
@@ -43,7 +31,7 @@ const ANY = ['pending', 'active', 'dead'] as const;
 const CALLS = { keep: 6, replace: 5, cancel: 2, reschedule: 2, bury: 2, requeue: 3, show: 4 };
 type ById = keyof typeof CALLS;
 
-abstract class Calls {
+export abstract class Calls {
   protected readonly how: Calling;
   protected readonly redis: Connection;
   protected readonly queue: Queue;
@@ -166,112 +154,8 @@ export class Caller extends Calls {
   }
 }
 
-const versionOf = (payload: Uint8Array | undefined) =>
+export const versionOf = (payload: Uint8Array | undefined) =>
   payload && (JSON.parse(Buffer.from(payload).toString()) as { version: number }).version;
-
-/** Takes jobs by hand, and settles each in one way or another, or lets its lease end. */
-export class Taker extends Calls {
-  readonly #settling = new Set<Promise<unknown>>();
-
-  protected async run(): Promise<void> {
-    const { random, ids, histories, pauseMs = 5 } = this.how;
-    const known = new Set(ids);
-    while (!this.over) {
-      const leaseMs = random.whole(150, 800);
-      const from = now();
-      try {
-        const { jobs } = await this.queue.drain({ limit: random.whole(1, 10), leaseMs });
-        const to = now();
-        this.seen.succeeded();
-        for (const job of jobs) {
-          const { id, receipt, payload } = job;
-          if (!known.has(id)) throw new Error(`a drain took ${id}, which nobody enqueued`);
-          histories.record(id, {
-            act: 'take',
-            from,
-            to,
-            answer: 'taken',
-            receipt,
-            leaseMs,
-            version: versionOf(payload),
-          });
-        }
-        const settling = this.#settle(jobs);
-        this.#settling.add(settling);
-        settling.finally(() => this.#settling.delete(settling));
-      } catch (error) {
-        this.seen.failed(error);
-        if (error instanceof DelayqError && error.code === 'unknown') histories.unseen(from, leaseMs);
-        await sleep(50);
-      }
-      await sleep(random.whole(0, 4 * pauseMs));
-    }
-    await Promise.all(this.#settling);
-  }
-
-  async #settle(jobs: readonly Job[]): Promise<void> {
-    const { random } = this.how;
-    const share = random.next();
-    await sleep(random.chance(0.8) ? random.whole(0, 30) : random.whole(0, 1_000));
-    if (share < 0.1) return;
-    if (share < 0.25) await this.#answer('renew', jobs);
-    const act = share < 0.7 ? 'ack' : share < 0.93 ? 'release' : 'refuse';
-    await this.#answer(act, jobs);
-  }
-
-  async #answer(act: 'ack' | 'release' | 'refuse' | 'renew', jobs: readonly Held[]): Promise<void> {
-    const { random } = this.how;
-    const ids = jobs.map(({ id }) => id);
-    const leaseMs = random.whole(150, 800);
-    const delayMs = random.chance(0.5) ? random.whole(0, 50) : undefined;
-    const mode = act === 'refuse' ? 'dead' : random.pick(['retry', 'release'] as const);
-    const given = jobs.map((job) => ({
-      id: job.id,
-      receipt: job.receipt,
-      delayMs: mode === 'dead' ? undefined : delayMs,
-    }));
-    const ask = async () => {
-      if (act === 'ack') return this.queue.ack(jobs);
-      if (act === 'renew') return this.queue.renew(jobs, leaseMs);
-      return (await this.queue.nack(given, { mode })).map(({ answer }) => answer);
-    };
-    await this.call(act, ids, ask, (i) => ({
-      receipt: jobs[i]?.receipt,
-      leaseMs: act === 'renew' ? leaseMs : undefined,
-    }));
-  }
-}
-
-/** Consumes with the library's Worker or BatchWorker. What it fetches ahead nobody sees. */
-export class Handler extends Calls {
-  readonly #stop = new AbortController();
-
-  protected async run(): Promise<void> {
-    const { random } = this.how;
-    const begun = now();
-    this.how.histories.unseen(begun);
-    const handle = async (tasks: readonly Task[]) => {
-      const to = now();
-      for (const { id, receipt, payload } of tasks) {
-        const { histories } = this.how;
-        histories.record(id, { act: 'take', from: begun, to, answer: 'taken', receipt, version: versionOf(payload) });
-        histories.record(id, { act: 'ack', from: to, to: Number.POSITIVE_INFINITY, receipt });
-      }
-      this.seen.succeeded();
-      await sleep(random.whole(0, 30));
-    };
-    const options = { concurrency: 4, watch: true, onResult: () => {}, onTrouble: () => {}, signal: this.#stop.signal };
-    const worker = random.chance(0.5)
-      ? new Worker(this.queue, (task) => handle([task]), options)
-      : new BatchWorker(this.queue, handle, { ...options, batch: 5 });
-    await worker.run();
-  }
-
-  override async stop(): Promise<void> {
-    this.#stop.abort();
-    await super.stop();
-  }
-}
 
 /** Calls by id with the command line, a process for each call. Some are killed, and some sleep for a while. */
 export class Commander extends Calls {

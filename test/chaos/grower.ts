@@ -5,11 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cronEnv } from '../support/cli.js';
 import type { Random } from './random.js';
 
-/** How many partitions a queue gets, one step after the other. */
-const STEPS = [4, 16];
-
-/** How often the process of a step is killed, at most. */
+/** How often the process of a step is killed, at most, and how long it may live until then, ms. */
 const MOST_KILLS = 3;
+const LIVES_MS = 600;
+
+/** How often it may say that it could not go on. */
+const MOST_STOPS = 50;
 
 /** Statuses after which a growth is repeated: Redis could not be reached, or could not do it now. */
 const AGAIN = new Set([69, 75]);
@@ -19,13 +20,17 @@ export class Grower {
   readonly #url: string;
   readonly #queue: string;
   readonly #errors: string;
-  readonly #steps = [...STEPS];
+  readonly #livesMs: number;
+  readonly #steps: number[];
   #isBusy = false;
   killed = 0;
   /** How often it could not finish, and said so. */
   stopped = 0;
 
-  constructor(url: string, queue: string, errors: string) {
+  /** `steps`: to how many partitions, one step after the other. `livesMs`: for how long its process may live. */
+  constructor(url: string, queue: string, errors: string, { steps = [4, 16], livesMs = LIVES_MS } = {}) {
+    this.#steps = [...steps];
+    this.#livesMs = livesMs;
     this.#url = url;
     this.#queue = queue;
     this.#errors = errors;
@@ -47,13 +52,13 @@ export class Grower {
       child.stderr.on('data', (data) => appendFileSync(this.#errors, data));
       const closed = once(child, 'close');
       if (kills > 0) {
-        await Promise.race([closed, sleep(random.whole(100, 600))]);
+        await Promise.race([closed, sleep(random.whole(100, this.#livesMs))]);
         child.kill('SIGKILL');
       }
       await closed;
       if (child.exitCode === 0) break;
       if (child.signalCode === 'SIGKILL') this.killed += 1;
-      else if (AGAIN.has(child.exitCode ?? 0)) this.stopped += 1;
+      else if (AGAIN.has(child.exitCode ?? 0) && this.stopped < MOST_STOPS) this.stopped += 1;
       else throw new Error(`the growth of ${this.#queue} to ${n} partitions ended with ${child.exitCode}`);
     }
     this.#isBusy = false;

@@ -4,13 +4,14 @@ import { Connection, Queue } from '../../src/index.js';
 import { placesOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
-import { Caller, type Calling, Commander, Handler, Taker } from './callers.js';
+import { Caller, type Calling, Commander } from './callers.js';
 import { Consumer, FORMS } from './consumers.js';
 import type { Deployment } from './deployments.js';
 import { Grower } from './grower.js';
 import { Histories, now } from './histories.js';
 import { readLog } from './ledger.js';
 import { Random } from './random.js';
+import { Handler, Taker } from './takers.js';
 
 const QUEUE = 'grown';
 
@@ -28,6 +29,9 @@ export interface GrowthWeather {
   /** Whether there are consumers of every form. What they fetch ahead nobody sees, so less is certain. */
   readonly everyForm?: boolean;
   readonly replicas?: number | undefined;
+  /** To how many partitions it grows, one step after the other, and how long the process of a step lives at most, ms. */
+  readonly steps?: number[];
+  readonly livesMs?: number;
 }
 
 /** Callers by id, and consumers, of a queue that grows meanwhile. */
@@ -45,11 +49,11 @@ export class GrowthStorm {
   readonly #waiting: string[] = [];
 
   private constructor(weather: GrowthWeather) {
-    const { seed, redis, ids = 24 } = weather;
+    const { seed, redis, ids = 24, ...growing } = weather;
     this.#weather = weather;
     this.#random = new Random(seed);
     this.#ids = Array.from({ length: ids }, (_, i) => `id-${i}`);
-    this.grower = new Grower(redis.url, QUEUE, this.#errors);
+    this.grower = new Grower(redis.url, QUEUE, this.#errors, growing);
   }
 
   static async begin(weather: GrowthWeather): Promise<GrowthStorm> {
@@ -73,8 +77,15 @@ export class GrowthStorm {
     const { admin } = await redis.ownerOf(QUEUE);
     await admin.hset(key(QUEUE, 'config'), SETTINGS);
     const connection = new Connection(redis.url);
-    const jobs = Array.from({ length: waiting }, (_, i) => ({ id: `waiting-${i}`, in: '1h', payload: i }));
-    for (const { id } of await new Queue(connection, QUEUE).enqueue(jobs, { replicas })) this.#waiting.push(id);
+    const queue = new Queue(connection, QUEUE);
+    while (this.#waiting.length < waiting) {
+      const left = Math.min(10_000, waiting - this.#waiting.length);
+      const jobs = Array.from({ length: left }, (_, i) => {
+        const n = this.#waiting.length + i;
+        return { id: `waiting-${n}`, in: '1h', payload: n };
+      });
+      for (const { id } of await queue.enqueue(jobs, { replicas })) this.#waiting.push(id);
+    }
     connection.close();
 
     for (let n = 0; n < 4; n++) this.#callers.push(new Caller(this.#calling()).begin());
@@ -130,9 +141,11 @@ export class GrowthStorm {
     return () => clearInterval(look);
   }
 
-  /** Grows by one step, while all else goes on. */
-  async grow(): Promise<void> {
+  /** Grows by one step, while all else goes on. Returns how long that took, ms. */
+  async grow(): Promise<number> {
+    const begin = performance.now();
     await this.grower.step(this.#random.branch());
+    return performance.now() - begin;
   }
 
   /** Ends all calls, looks at all ids, and returns what cannot be explained. */

@@ -1,4 +1,4 @@
-const { DELAYQ_CHAOS_SEED, DELAYQ_CHAOS_MINUTES, DELAYQ_CHAOS_REPEAT } = process.env;
+const { DELAYQ_CHAOS_SEED, DELAYQ_CHAOS_MINUTES, DELAYQ_CHAOS_REPEAT, DELAYQ_CHAOS_JOBS } = process.env;
 
 /** The seed of all random choices. */
 export const seed = Number(DELAYQ_CHAOS_SEED ?? 1);
@@ -8,3 +8,6 @@ export const minutes = Number(DELAYQ_CHAOS_MINUTES ?? 1);
 
 /** How often each scenario runs, each time with another seed. */
 export const repeat = Number(DELAYQ_CHAOS_REPEAT ?? 1);
+
+/** How many jobs wait in the large queue that grows. 0: that is left out. */
+export const jobs = Number(DELAYQ_CHAOS_JOBS ?? 0);

@@ -12,18 +12,20 @@ const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
 Kills, freezes and disconnects real processes and servers, then checks that no
-job was lost. Files: ledger, steps, readers, servers, large, storm, cluster
-(default: all)
+job was lost. Files: ledger, history, steps, readers, servers, large, storm,
+cluster, growth (default: all)
 
   --seed N       seed of all random choices (default: a new one, which is printed)
   --minutes M    duration of each storm with all faults (default: 1)
   --repeat N     run each scenario N times, each with the next seed (default: 1)
+  --jobs N       also grow a queue in which N jobs wait (default: 0, not at all)
   -t TEXT        run only tests whose names match
   --mutations    check that the suite fails on each patch in test/chaos/mutations,
                  applied to a copy of the project
 
 Examples:
   npm run test:chaos -- --minutes 30 storm
+  npm run test:chaos -- --jobs 1000000 -t 'large queue' growth
   npm run test:chaos -- --seed 7 -t 'killed after it took'`;
 
 function fail(why) {
@@ -40,6 +42,7 @@ function optionsOf(args) {
         seed: { type: 'string', default: String(Math.floor(Math.random() * 1_000_000)) },
         minutes: { type: 'string', default: '1' },
         repeat: { type: 'string', default: '1' },
+        jobs: { type: 'string', default: '0' },
         t: { type: 'string', short: 't' },
         mutations: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
@@ -51,7 +54,7 @@ function optionsOf(args) {
 }
 
 const { values, positionals: files } = optionsOf(process.argv.slice(2));
-const { seed, minutes, repeat, t: name } = values;
+const { seed, minutes, repeat, jobs, t: name } = values;
 if (values.help) {
   console.log(HELP);
   process.exit();
@@ -59,6 +62,7 @@ if (values.help) {
 if (!/^\d{1,9}$/.test(seed)) fail(`--seed must be an integer, not ${JSON.stringify(seed)}`);
 if (!(Number(minutes) > 0)) fail(`--minutes must be a number above zero, not ${JSON.stringify(minutes)}`);
 if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat must be at least 1, not ${JSON.stringify(repeat)}`);
+if (!/^\d{1,7}$/.test(jobs)) fail(`--jobs must be an integer below ten million, not ${JSON.stringify(jobs)}`);
 for (const file of files) {
   if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm', 'cluster', 'history', 'growth'].includes(file))
     fail(`there is no file ${JSON.stringify(file)}`);
@@ -80,6 +84,7 @@ function suite() {
     minutes,
     '--repeat',
     repeat,
+    ...(jobs === '0' ? [] : ['--jobs', jobs]),
     ...(name ? ['-t', `'${name}'`] : []),
     ...files,
   ];
@@ -90,7 +95,12 @@ function suite() {
 /** Runs the suite in `directory`. Returns the tests that failed, or files that could not run, and how many passed. */
 function vitest(directory, args, options, more = {}) {
   const report = process.env.DELAYQ_TEST_REPORT ?? join(mkdtempSync(join(tmpdir(), 'delayq-chaos-')), 'report.json');
-  const variables = { DELAYQ_CHAOS_SEED: seed, DELAYQ_CHAOS_MINUTES: minutes, DELAYQ_CHAOS_REPEAT: repeat };
+  const variables = {
+    DELAYQ_CHAOS_SEED: seed,
+    DELAYQ_CHAOS_MINUTES: minutes,
+    DELAYQ_CHAOS_REPEAT: repeat,
+    DELAYQ_CHAOS_JOBS: jobs,
+  };
   const { status } = spawnSync(
     process.execPath,
     ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/chaos/vitest.config.ts', ...args],
