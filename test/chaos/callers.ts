@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
+import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, type DelayqError, Inspector, Operator, Queue, Spread } from '../../src/index.js';
 import { cronEnv } from '../support/cli.js';
@@ -185,7 +185,7 @@ export class Commander extends Calls {
         env: cronEnv({ DELAYQ_REDIS_URL: this.how.url }),
         stdio: ['ignore', 'pipe', 'pipe'],
       });
-      child.stderr.pipe(createWriteStream(this.#errors, { flags: 'a' }));
+      child.stderr.on('data', (data) => appendFileSync(this.#errors, data));
       let text = '';
       child.stdout.on('data', (data) => {
         text += data;

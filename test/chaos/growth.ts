@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, Queue } from '../../src/index.js';
 import { placesOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
@@ -211,6 +212,8 @@ export class GrowthStorm {
   }
 
   async stop(): Promise<void> {
+    const ended = Promise.all([...this.#callers, ...this.#takers].map((one) => one.stop()));
+    await Promise.race([ended, sleep(10_000, undefined, { ref: false })]);
     for (const { consumer } of this.#consumers) await consumer.kill();
     await this.#weather.redis.stop();
   }

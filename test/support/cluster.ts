@@ -193,7 +193,12 @@ export class Cluster {
 
   async #selves(): Promise<[Server, Self][]> {
     const awake = this.nodes.filter(({ isAwake }) => isAwake);
-    return Promise.all(awake.map(async (node): Promise<[Server, Self]> => [node, await selfOf(node)]));
+    const asked = awake.map(async (node): Promise<[Server, Self][]> => {
+      // A new replica of much data does not answer while it loads that.
+      const self = await unlessLoading(selfOf(node));
+      return self ? [[node, self]] : [];
+    });
+    return (await Promise.all(asked)).flat();
   }
 
   /**
@@ -204,7 +209,7 @@ export class Cluster {
     await until(async () => {
       const awake = this.nodes.filter(({ isAwake }) => isAwake);
       const ids = awake.map((node) => this.idOf(node));
-      const [first, ...views] = await Promise.all(awake.map((node) => viewOf(node, ids)));
+      const [first, ...views] = await Promise.all(awake.map((node) => unlessLoading(viewOf(node, ids))));
       return first !== undefined && views.every((view) => view === first);
     }, ms);
   }
@@ -309,6 +314,13 @@ async function freeNodePort(): Promise<number> {
 async function linesOf(node: Server): Promise<string[][]> {
   const text = String(await node.admin.call('CLUSTER', 'NODES'));
   return text.split('\n').flatMap((line) => (line === '' ? [] : [line.split(' ')]));
+}
+
+async function unlessLoading<T>(asked: Promise<T>): Promise<T | undefined> {
+  return asked.catch((error: Error) => {
+    if (!error.message.startsWith('LOADING')) throw error;
+    return undefined;
+  });
 }
 
 async function selfOf(node: Server): Promise<Self> {
