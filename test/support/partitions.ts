@@ -7,6 +7,17 @@ export async function tagsOf(client: Redis | Cluster, queue: string): Promise<st
   return [queue, ...others.split(' ').filter(Boolean)];
 }
 
+/** Makes the growth of a queue to n partitions public, as documented: nothing is moved yet. Returns all tags. */
+export async function openGrowth(client: Redis | Cluster, queue: string, n: number): Promise<string[]> {
+  const tags = [queue, ...Array.from({ length: n - 1 }, (_, i) => `${queue}/${i + 1}.0`)];
+  // Partition 0 comes last.
+  for (const [i, tag] of [...tags.entries()].reverse()) {
+    const fields = { layout: `2 ${i}/${n} from 1`, partitions: tags.slice(1).join(' ') };
+    await client.hset(key(tag, 'config'), fields);
+  }
+  return tags;
+}
+
 /** What each partition of a queue says of itself: `2 i/n`, or nothing without partitions. */
 export async function layoutsOf(client: Redis | Cluster, queue: string): Promise<(string | null)[]> {
   const tags = await tagsOf(client, queue);

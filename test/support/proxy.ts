@@ -15,7 +15,10 @@ export type FaultKind = 'cut' | 'refuse' | 'silent' | 'deaf' | 'half-open';
 /** A fault for calls that contain `word`, such as the name of a command or the hash of a script. */
 export interface Fault {
   readonly word: string;
-  readonly kind: FaultKind;
+  /** `pass`: nothing happens to the call itself. */
+  readonly kind: FaultKind | 'pass';
+  /** Called before the call goes on. */
+  readonly before?: () => void;
   /** How many calls it affects. */
   times: number;
   /** How many calls pass before; default 0. */
@@ -90,7 +93,8 @@ export class FaultyProxy {
     if (fault.after >= 0) return undefined;
     fault.times -= 1;
     this.struck += 1;
-    return fault.kind;
+    fault.before?.();
+    return fault.kind === 'pass' ? undefined : fault.kind;
   }
 
   /** Applies a fault to the open connections that `which` selects (default: all). Returns how many. */
