@@ -121,8 +121,8 @@ export async function oneServer(appendfsync: 'always' | 'everysec' = 'always'): 
 }
 
 /** Three masters, each with a replica. `queues` are those whose slots move. */
-export async function cluster(queues: readonly string[]): Promise<Deployment> {
-  const redis = await Cluster.start({ replicas: 1, proxied: true, args: [...ARGS, 'always'] });
+export async function cluster(queues: readonly string[], appendfsync = 'always'): Promise<Deployment> {
+  const redis = await Cluster.start({ replicas: 1, proxied: true, args: [...ARGS, appendfsync] });
   /** Strikes one of the masters, and waits until all is well. */
   const aMaster =
     (how: (master: Server, random: Random) => Promise<unknown>) =>

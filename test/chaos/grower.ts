@@ -49,7 +49,11 @@ export class Grower {
         env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
         stdio: ['ignore', 'ignore', 'pipe'],
       });
-      child.stderr.on('data', (data) => appendFileSync(this.#errors, data));
+      let said = '';
+      child.stderr.on('data', (data: Buffer) => {
+        said += data;
+        appendFileSync(this.#errors, data);
+      });
       const closed = once(child, 'close');
       if (kills > 0) {
         await Promise.race([closed, sleep(random.whole(100, this.#livesMs))]);
@@ -59,7 +63,7 @@ export class Grower {
       if (child.exitCode === 0) break;
       if (child.signalCode === 'SIGKILL') this.killed += 1;
       else if (AGAIN.has(child.exitCode ?? 0) && this.stopped < MOST_STOPS) this.stopped += 1;
-      else throw new Error(`the growth of ${this.#queue} to ${n} partitions ended with ${child.exitCode}`);
+      else throw new Error(`the growth of ${this.#queue} to ${n} partitions ended with ${child.exitCode}: ${said}`);
     }
     this.#isBusy = false;
   }

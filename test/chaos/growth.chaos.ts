@@ -1,9 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { during } from '../support/afterwards.js';
+import { begin as beginCommand, delayq, linesOf } from '../support/cli.js';
+import { layoutsOf, placesOf, tagsOf } from '../support/partitions.js';
+import { key } from '../support/redis.js';
+import { Server } from '../support/server.js';
+import { until } from '../support/until.js';
 import { cluster, oneServer } from './deployments.js';
 import { GrowthStorm, type GrowthWeather } from './growth.js';
-import { jobs, seed } from './options.js';
+import { jobs, minutes, seed } from './options.js';
 
 const begin = async (weather: Omit<GrowthWeather, 'seed'>) => during(GrowthStorm.begin({ seed, ...weather }));
 
@@ -21,7 +26,8 @@ describe(`a queue that grows from 1 to 4 to 16 partitions while it is called by 
     await expectExplained(storm);
   });
 
-  it('and with consumers of every form', async () => {
+  // The storms have consumers of every form, too.
+  it.runIf(minutes >= 1)('and with consumers of every form', async () => {
     const storm = await begin({ redis: await oneServer(), waiting: 500, everyForm: true });
     await storm.grow();
     await storm.grow();
@@ -38,9 +44,69 @@ describe(`a queue that grows from 1 to 4 to 16 partitions while it is called by 
   });
 });
 
+it('a growth stops with 75 when the server is full, loses nothing, and goes on later', async () => {
+  const server = await during(Server.start());
+  const env = { DELAYQ_REDIS_URL: server.url };
+  const lines = Array.from({ length: 20_000 }, (_, i) => `{"id":"${i}","in":"1h","payload":${i}}\n`).join('');
+  expect(await delayq(['enqueue', '-q', '--jobs', 'q', '-'], { input: lines, env })).toMatchObject({ code: 0 });
+  const growing = beginCommand(['config', 'q', 'partitions=16'], { env });
+  await until(async () => (await movedOf(server)) > 100);
+  await server.admin.config('SET', 'maxmemory', '1');
+  expect(await growing.ended).toMatchObject({ code: 75, stdout: '' });
+  const moved = await movedOf(server);
+  expect(moved).toBeLessThan(18_000);
+  expect(await delayq(['config', 'q', 'partitions=16'], { env })).toMatchObject({ code: 75 });
+  expect(await movedOf(server)).toBe(moved);
+  // All are there, and what needs no memory works.
+  expect((await placesOf(server.admin, 'q')).size).toBe(20_000);
+  expect(await delayq(['show', '--json', 'q', '19999'], { env })).toMatchObject({ code: 0 });
+  await server.admin.config('SET', 'maxmemory', '0');
+  expect(await delayq(['config', 'q', 'partitions=16'], { env })).toMatchObject({ code: 0 });
+  const places = await placesOf(server.admin, 'q');
+  expect(places.size).toBe(20_000);
+  expect([...places].filter(([, all]) => all.length > 1 || !all[0]?.endsWith(' pending'))).toEqual([]);
+  expect(await layoutsOf(server.admin, 'q')).toEqual(Array.from({ length: 16 }, (_, i) => `2 ${i}/16`));
+});
+
+/** How many jobs stand in other partitions than the first. */
+async function movedOf({ admin }: Server): Promise<number> {
+  const [, ...others] = await tagsOf(admin, 'q');
+  const counts = await Promise.all(others.map((tag) => admin.zcard(key(tag, 'pending'))));
+  return counts.reduce((sum, n) => sum + n, 0);
+}
+
+it('jobs that other software writes into the first partition are delivered, before and after a growth', async () => {
+  const server = await during(Server.start());
+  const env = { DELAYQ_REDIS_URL: server.url };
+  const write = async (ids: readonly string[]) => {
+    for (const id of ids)
+      await server.admin
+        .multi()
+        .hset(key('q', 'payload'), id, JSON.stringify(id))
+        .zadd(key('q', 'pending'), 1, id)
+        .exec();
+  };
+  const [before, after] = ['before', 'after'].map((when) => Array.from({ length: 20 }, (_, i) => `${when}-${i}`));
+  await write(before as string[]);
+  expect(await delayq(['config', 'q', 'partitions=4'], { env })).toMatchObject({ code: 0 });
+  await write(after as string[]);
+  // By their ids they are found, too.
+  expect(await delayq(['show', '--json', 'q', 'after-0'], { env })).toMatchObject({ code: 0 });
+  expect(await delayq(['cancel', 'q', 'after-1'], { env })).toMatchObject({ code: 0 });
+  const { code, stdout } = await delayq(['drain', 'q'], { env });
+  const all = [...(before as string[]), ...(after as string[])].filter((id) => id !== 'after-1');
+  expect({
+    code,
+    ids: linesOf(stdout)
+      .map((line) => JSON.parse(line))
+      .sort(),
+  }).toEqual({ code: 0, ids: all.sort() });
+  expect((await placesOf(server.admin, 'q')).size).toBe(0);
+});
+
 describe.runIf(jobs > 0)(`a large queue: ${jobs} jobs (seed ${seed})`, () => {
   it('grows from 1 to 16 partitions under all of that, with a failover, a killed master and a killed grower', async () => {
-    const redis = await cluster(['grown']);
+    const redis = await cluster(['grown'], 'everysec');
     const large = { waiting: jobs, ids: 200, everyForm: true, replicas: 1, steps: [16], livesMs: 8_000 };
     const storm = await begin({ redis, ...large });
     await sleep(1_000);
