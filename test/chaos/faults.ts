@@ -124,5 +124,5 @@ export const STORM: Record<FaultName, number> = {
   'drop requests': 2,
   'half-open connections': 2,
   'delay the network': 3,
-  'grow queue': 3,
+  'grow queue': 12,
 };
