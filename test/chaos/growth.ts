@@ -187,9 +187,9 @@ export class GrowthStorm {
   #readLog(): void {
     const { handlings, corrupt } = readLog(readFileSync(this.#log, 'utf8'));
     if (corrupt.length > 0) throw new Error(`payloads were not whole: ${corrupt}`);
-    for (const { id, start, receipt, run } of handlings) {
+    for (const { id, start, receipt, run, version } of handlings) {
       const { from } = this.#consumers[Number(run.replace('run-', ''))] as { from: number };
-      this.histories.record(id, { act: 'take', from, to: start + 2, answer: 'taken', receipt });
+      this.histories.record(id, { act: 'take', from, to: start + 2, answer: 'taken', receipt, version });
       // A reader may log a job after its drain has acked it.
       this.histories.record(id, { act: 'ack', from, to: Number.POSITIVE_INFINITY, receipt });
     }

@@ -11,6 +11,8 @@ export interface Handling {
   readonly end: number;
   readonly receipt: string;
   readonly run: string;
+  /** Which payload of its id it had, if there are several. */
+  readonly version?: number | undefined;
 }
 
 /** What handlers logged. */
@@ -30,7 +32,7 @@ export function readLog(text: string): Log {
     if (words[0] === 'corrupt') log.corrupt.push(words[1] as string);
     if (words[0] === 'failed') log.failures.push(`${words[1]} ${words[2]}`);
     if (words.length < 7) continue;
-    const [id, attempt, due, start, end, receipt, run] = words;
+    const [id, attempt, due, start, end, receipt, run, version] = words;
     log.handlings.push({
       id,
       attempt: Number(attempt),
@@ -39,6 +41,7 @@ export function readLog(text: string): Log {
       end: Number(end),
       receipt: receipt as string,
       run: run as string,
+      version: version ? Number(version) : undefined,
     });
   }
   return log;

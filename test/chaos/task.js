@@ -21,5 +21,5 @@ export async function work({ id, attempt, due, receipt }, payload) {
     }
   }
   if (CHAOS_PAUSE !== '0') await sleep(Number(CHAOS_PAUSE) * 1_000);
-  note(id, attempt, due, start, Date.now(), receipt, CHAOS_RUN);
+  note(id, attempt, due, start, Date.now(), receipt, CHAOS_RUN, payload.version ?? '');
 }
