@@ -157,7 +157,9 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         const goesOn = drained.state === 'idle' && others.some((part) => timer.isDue(part));
         options.onDrained?.(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
         if (taken.jobs.length > 0) yield taken;
-        found = taken.jobs.length > 0 || drained.state === 'more';
+        // Its partitions are known now, and have not been asked.
+        const isFirst = queue === queue.whole && queue.partitions.length > 1;
+        found = taken.jobs.length > 0 || drained.state === 'more' || isFirst;
         if (found || sent.length > 0) break;
       }
       const awaited = [...inFlight].flatMap(([queue, [call]]) => (call ? [{ queue, call }] : []));

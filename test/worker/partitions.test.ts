@@ -45,6 +45,13 @@ describe('a drain of a queue with partitions', () => {
     expect(await queue.counts()).toMatchObject({ pending: 1 });
   });
 
+  it('takes the only due job although it is not in the partition that is asked first', async () => {
+    const queue = await parted();
+    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    await new Queue(connection, queue.name).enqueue({ id: map.newIdOf(5), payload: 1 });
+    expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([1]);
+  });
+
   it('takes the oldest jobs first although they are all in one partition', async () => {
     const queue = await parted();
     await queue.enqueue(spread(500, 60_000));
