@@ -80,6 +80,7 @@ export function clusterFindings(members: readonly Member[], known: Known): Findi
     ...slotSize(known),
     ...sharedSlots(known),
     ...balance(members, known),
+    ...uneven(members, known),
   ];
 }
 
@@ -99,6 +100,14 @@ const isPrimary = ({ flags, slots }: Member) => flags.includes('master') && slot
 function named(all: readonly string[]): string {
   const more = all.length - 3;
   return all.slice(0, 3).join(', ') + (more > 0 ? ` and ${grouped(more)} more` : '');
+}
+
+const labelOf = ({ queue, partition }: Load) => (partition === undefined ? queue : `${queue} partition ${partition}`);
+
+/** The command that spreads a queue over more slots than it is in now. */
+function growthOf(queue: string, loads: readonly Load[]): string {
+  const has = loads.filter((load) => load.queue === queue).length;
+  return `delayq config ${queue} partitions=${has === 1 ? 16 : 2 * has}`;
 }
 
 function slots(members: readonly Member[], { lost, isUp, timeoutMs }: Known): Finding {
@@ -167,9 +176,10 @@ const NODE_TIMEOUT_MS = 15_000;
 function slotSize({ loads, movesWhole, timeoutMs = NODE_TIMEOUT_MS }: Known): Finding[] {
   if (movesWhole) return [];
   const sums = new Map<number, { slot: number; jobs: number; bytes: number; queues: string[] }>();
-  for (const { slot, jobs, bytes, queue } of loads) {
+  for (const load of loads) {
+    const { slot, jobs, bytes } = load;
     const sum = sums.get(slot) ?? { slot, jobs: 0, bytes: 0, queues: [] };
-    sums.set(slot, { slot, jobs: sum.jobs + jobs, bytes: sum.bytes + bytes, queues: [...sum.queues, queue] });
+    sums.set(slot, { slot, jobs: sum.jobs + jobs, bytes: sum.bytes + bytes, queues: [...sum.queues, labelOf(load)] });
   }
   const [largest] = [...sums.values()].sort((a, b) => migrationMs(b) - migrationMs(a));
   const ms = largest ? migrationMs(largest) : 0;
@@ -182,7 +192,9 @@ function slotSize({ loads, movesWhole, timeoutMs = NODE_TIMEOUT_MS }: Known): Fi
     ms < timeoutMs / 2
       ? 'calls for all queues of both nodes wait that long, or fail after 5s'
       : `cluster-node-timeout is ${formatDuration(timeoutMs)}: a failover may begin half-way, and split the queue`;
-  const next = 'do not reshard this slot before the queue is shorter; Redis 8.4 and Valkey 9 move slots without a stop';
+  const { queue } = loads.find((load) => load.slot === largest.slot) as Load;
+  const grow = growthOf(queue, loads);
+  const next = `do not reshard this slot before the queue is shorter, or split: ${grow}; Redis 8.4 and Valkey 9 do not stop`;
   return [bad('warn', 'slot-size', what, why, next)];
 }
 
@@ -190,7 +202,7 @@ function slotSize({ loads, movesWhole, timeoutMs = NODE_TIMEOUT_MS }: Known): Fi
 const LARGE_QUEUE = 10_000;
 
 function sharedSlots({ loads }: Known): Finding[] {
-  const large = loads.filter(({ jobs }) => jobs >= LARGE_QUEUE);
+  const large = loads.filter(({ jobs, partition }) => jobs >= LARGE_QUEUE && partition === undefined);
   return [...new Set(large.map(({ slot }) => slot))].flatMap((slot) => {
     const queues = large.filter((load) => load.slot === slot).map(({ queue }) => queue);
     if (queues.length < 2) return [];
@@ -204,7 +216,7 @@ function sharedSlots({ loads }: Known): Finding[] {
 /** Fewer jobs than this need not be spread. */
 const MANY_JOBS = 100_000;
 
-function balance(members: readonly Member[], { loads }: Known): Finding[] {
+function balance(members: readonly Member[], { loads, place }: Known): Finding[] {
   const owners = ownersOf(members);
   const primaries = members.filter(isPrimary);
   const total = loads.reduce((sum, { jobs }) => sum + jobs, 0);
@@ -214,10 +226,29 @@ function balance(members: readonly Member[], { loads }: Known): Finding[] {
     const own = loads.filter(({ slot }) => owners[slot] === member);
     const jobs = own.reduce((sum, load) => sum + load.jobs, 0);
     if (jobs <= limit) return [];
-    const queues = named(own.map((load) => `${load.queue} (${grouped(load.jobs)})`));
+    const queues = named(own.map((load) => `${labelOf(load)} (${grouped(load.jobs)})`));
     const what = `${member.place} holds ${Math.floor((100 * jobs) / total)} % of all jobs: ${queues}`;
     const why = 'its memory and processor limit these queues, whatever the other nodes have left';
-    const next = 'a queue is on one node: split the largest into several queues';
+    const whole = own.find(({ partition }) => partition === undefined);
+    const next = whole ? growthOf(whole.queue, loads) : `redis-cli --cluster rebalance ${place}`;
     return [bad('warn', 'balance', what, why, next)];
+  });
+}
+
+/** Whether some primary has many more partitions of a queue than the others. */
+function uneven(members: readonly Member[], { loads, place }: Known): Finding[] {
+  const owners = ownersOf(members);
+  const primaries = members.filter(isPrimary);
+  const split = new Set(loads.filter(({ partition }) => partition !== undefined).map(({ queue }) => queue));
+  return [...split].flatMap((queue) => {
+    const own = loads.filter((load) => load.queue === queue);
+    const mean = own.length / primaries.length;
+    const counts = primaries.map((member) => own.filter(({ slot }) => owners[slot] === member).length);
+    const most = Math.max(...counts);
+    if (most <= 1.5 * mean || most <= mean + 1) return [];
+    const busiest = primaries[counts.indexOf(most)]?.place;
+    const what = `${busiest} has ${most} of ${own.length} partitions of ${queue}, ${primaries.length} primaries have ${mean.toFixed(1)} each on average`;
+    const why = 'it limits the whole queue, whatever the other nodes have left';
+    return [bad('warn', 'uneven', what, why, `redis-cli --cluster rebalance ${place}`)];
   });
 }

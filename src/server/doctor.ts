@@ -2,6 +2,7 @@ import type { Found } from '../health/discovery.js';
 import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable, shellWord } from '../model/text.js';
+import { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, queueKeys, queuesKey } from '../redis/keys.js';
 import { slotOfKey } from '../redis/slots.js';
@@ -85,7 +86,7 @@ export class Doctor {
     const place = placeOf(first.address);
     const reports: Report[] = [];
     for (const node of nodes) {
-      const rights = { address: node.address, prefix: this.#prefix, queue: queues.find(isServed) ?? 'queue', kind };
+      const rights = { address: node.address, prefix: this.#prefix, tags: this.#tagsOf(queues.find(isServed)), kind };
       try {
         const findings = [
           ...(await node.findings(jobBytes)),
@@ -120,6 +121,12 @@ export class Doctor {
         queue,
       })),
     ];
+  }
+
+  /** The name of a queue, and the tag of one of its partitions, if it has some, as far as is known. */
+  #tagsOf(queue = 'queue'): string[] {
+    const parts = Partitions.of(this.#redis, this.#prefix, queue);
+    return parts.count === 1 ? [queue] : [queue, parts.tagOf(1)];
   }
 
   /** A server that answers; or, unless it is the `only` one, that it does not. */

@@ -1,6 +1,7 @@
 import { isPassing } from '../model/errors.js';
+import { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
-import { queueKeys } from '../redis/keys.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { slotOfKey } from '../redis/slots.js';
 import { refusedOr } from './permissions.js';
 
@@ -14,15 +15,17 @@ const ENOUGH_JOBS = 100;
 /** How many queues are counted at once. */
 const AT_ONCE = 250;
 
-/** What a queue holds. */
+/** What a queue holds, or a partition of one. */
 export interface Load {
   readonly queue: string;
+  /** Which partition; undefined: the queue has none. */
+  readonly partition?: number | undefined;
   readonly slot: number;
   readonly jobs: number;
   readonly bytes: number;
 }
 
-/** Measures queues, and returns the largest first: their jobs, and the memory of a job. */
+/** Measures queues and partitions, and returns the largest first: their jobs, and the memory of a job. */
 export async function measure(
   redis: Connection,
   prefix: string,
@@ -33,18 +36,24 @@ export async function measure(
     if (redis.sharded && isPassing(error)) return 0;
     return refusedOr(0)(error);
   };
-  const counted: { queue: string; jobs: number }[] = [];
+  const size = async (keys: QueueKeys, queue: string, partition?: number) => {
+    const jobs = Number(await redis.call('HLEN', keys.payload).catch(none));
+    return { keys, queue, partition, jobs };
+  };
+  const counted: Awaited<ReturnType<typeof size>>[] = [];
   for (let i = 0; i < queues.length; i += AT_ONCE) {
     const some = queues.slice(i, i + AT_ONCE).map(async (queue) => {
-      const jobs = await redis.call('HLEN', queueKeys(prefix, queue).payload).catch(none);
-      return { queue, jobs: Number(jobs) };
+      const parts = Partitions.of(redis, prefix, queue);
+      const [first] = await Promise.all([size(parts.keys(), queue), parts.look().catch(none)]);
+      if (parts.count === 1) return [first];
+      return Promise.all(parts.map.tags.map((_, n) => size(parts.keys(n), queue, n)));
     });
-    counted.push(...(await Promise.all(some)));
+    counted.push(...(await Promise.all(some)).flat());
   }
   counted.sort((a, b) => b.jobs - a.jobs);
   const measured: { jobs: number; bytes: number }[] = [];
-  for (const { queue, jobs } of counted.slice(0, MEASURED)) {
-    const { pending, payload, meta } = queueKeys(prefix, queue);
+  for (const { keys, jobs } of counted.slice(0, MEASURED)) {
+    const { pending, payload, meta } = keys;
     const sizes = [pending, payload, meta].map((key) => redis.call('MEMORY', 'USAGE', key).catch(none));
     const bytes = (await Promise.all(sizes)).reduce<number>((sum, size) => sum + Number(size ?? 0), 0);
     measured.push({ jobs, bytes });
@@ -54,8 +63,8 @@ export async function measure(
     bytes: 0,
   });
   const jobBytes = all.jobs >= ENOUGH_JOBS ? Math.max(1, Math.round(all.bytes / all.jobs)) : JOB_BYTES;
-  const loads = counted.map(({ queue, jobs }, i) => ({
-    ...{ queue, jobs, slot: slotOfKey(queueKeys(prefix, queue).payload) },
+  const loads = counted.map(({ keys, queue, partition, jobs }, i) => ({
+    ...{ queue, partition, jobs, slot: slotOfKey(keys.payload) },
     bytes: measured[i]?.bytes ?? jobs * jobBytes,
   }));
   return { loads, jobBytes };

@@ -49,27 +49,31 @@ export class User {
   }
 }
 
-/** Checks the permissions of `user` on the server at `address` for `queue`. */
+/** Checks the permissions of `user` on the server at `address` for a queue: its name, and the tag of a partition if it has some. */
 export async function checkPermissions(
   user: User,
   {
     address,
     prefix,
-    queue,
+    tags,
     kind,
-  }: { address: string; prefix: string; queue: string; kind: 'cluster' | 'sentinel' | undefined },
+  }: { address: string; prefix: string; tags: readonly string[]; kind: 'cluster' | 'sentinel' | undefined },
 ): Promise<Finding> {
   const who = user.name === undefined ? 'the user of this connection' : `user ${user.name}`;
-  const forms = formsFor(prefix, queue);
-  const more = user.isTold ? [...forms.changing, ...(kind ? forms[kind] : [])] : [];
+  const all = tags.flatMap((tag, i) => {
+    const { queues, changing, sentinel, durability, ...forms } = formsFor(prefix, tag);
+    const kinds = kind === 'cluster' ? forms.cluster : kind ? sentinel : [];
+    const waits: Form[] = i > 0 ? [...sentinel, ...durability.filter(([command]) => command === 'wait')] : [];
+    return user.isTold ? [...queues, ...changing, ...kinds, ...waits] : queues;
+  });
   const denied: string[] = [];
   const keysDenied = new Set<string>();
-  for (const form of [...forms.queues, ...more]) {
+  for (const form of all) {
     const said = await user.refusal(form);
     const [command] = form;
     if (said === undefined) continue;
     if (/ access /.test(said)) keysDenied.add(HINTS.includes(command) ? `&${prefix}:*` : `~${prefix}:*`);
-    else denied.push(command);
+    else if (!denied.includes(command)) denied.push(command);
   }
   if (denied.length + keysDenied.size === 0) {
     const which = user.isTold || user.name === 'default' ? 'delayq needs' : 'could be tried';

@@ -19,7 +19,7 @@ export const HINTS = ['publish', 'subscribe', 'spublish', 'ssubscribe'];
 const SINCE: Readonly<Record<string, number>> = { spublish: 700, ssubscribe: 700, 'acl|dryrun': 700, waitaof: 702 };
 
 /**
- * All commands that delayq and its scripts use, by what needs them, for `queue`. Left out are CONFIG and SLOWLOG: doctor
+ * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Left out are CONFIG and SLOWLOG: doctor
  * does without, and they show what a user of queues should not see, such as the passwords of Redis.
  */
 export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
@@ -72,8 +72,9 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
       ['subscribe', channel],
     ],
     cluster: [['asking'], ['cluster|slots'], ['spublish', channel, ''], ['ssubscribe', channel]],
+    /** Also for partitions: transfers wait until the replicas have them. */
     sentinel: [['role']],
-    /** --replicas and --durable. */
+    /** --replicas and --durable, and partitions. */
     durability: [['wait'], ['waitaof']],
     connection: [['select'], ['client|setname']],
     doctor: [['scan'], ['info'], ['memory|usage'], ['acl|whoami'], ['acl|dryrun'], ['cluster|info'], ['cluster|nodes']],
@@ -94,7 +95,8 @@ export function aclLine(queues: readonly string[], { prefix = DEFAULT_PREFIX, ve
     const next = 'write it as 7.0; for Redis 7.2 or newer, and for Valkey, omit it';
     throw new DelayqError('usage', `no ACL for Redis ${printable(version)}`, { why, next });
   }
-  const names = queues.length > 0 ? queues.map((queue) => `{${checkName(queue)}}:*`) : ['*'];
+  // A queue, and its partitions.
+  const names = queues.length > 0 ? queues.flatMap((name) => [`{${checkName(name)}}:*`, `{${name}/*}:*`]) : ['*'];
   const list = queues.length > 0 ? [`~${queuesKey(prefix)}`] : [];
   const commands = Object.values(formsFor(prefix, 'queue'))
     .flatMap((forms) => forms.map(([command]) => command))

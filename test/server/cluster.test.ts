@@ -3,6 +3,7 @@ import { clusterFindings, type Known, parseMembers } from '../../src/server/clus
 import { during } from '../support/afterwards.js';
 import { delayq, sh } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
+import { upTo } from '../support/jobs.js';
 import { limitedUrl, refusals } from '../support/limited-user.js';
 import { until } from '../support/until.js';
 
@@ -195,7 +196,44 @@ describe('the queues of a cluster', () => {
     expect(spread(100_000, 60_000)).toEqual([]);
     expect(spread(1_000, 1)).toEqual([]);
     expect(spread(1_000_000, 10)).toMatchObject([
-      { level: 'warn', what: 'one.example:7000 holds 99 % of all jobs: q (1,000,000)' },
+      {
+        level: 'warn',
+        what: 'one.example:7000 holds 99 % of all jobs: q (1,000,000)',
+        next: 'delayq config q partitions=16',
+      },
+    ]);
+  });
+
+  it('are named by their partitions, if they have some', () => {
+    const parts = (jobs: number, ...slots: number[]) =>
+      slots.map((slot, partition) => ({ ...load('q', slot, jobs), partition }));
+    expect(named('slot-size', { loads: parts(1_000_000, 5, 9_000) })).toMatchObject([
+      {
+        what: expect.stringContaining('moving slot 5 (q partition 0: 1,000,000 jobs)'),
+        next: expect.stringContaining('delayq config q partitions=4'),
+      },
+    ]);
+    expect(named('balance', { loads: [...parts(1_000_000, 5, 6), load('r', 9_000, 1)] })).toMatchObject([
+      { what: expect.stringContaining('q partition 0 (1,000,000), q partition 1 (1,000,000)') },
+    ]);
+    expect(named('shared-slot', { loads: parts(20_000, 5, 5) })).toEqual([]);
+  });
+
+  it('are named if their partitions are spread unevenly', () => {
+    const uneven = (first: number, second: number) => {
+      const slots = [...upTo(first), ...upTo(second).map((i) => 9_000 + i)];
+      return named('uneven', { loads: slots.map((slot, partition) => ({ ...load('q', slot, 0), partition })) });
+    };
+    expect(uneven(8, 8)).toEqual([]);
+    expect(uneven(12, 4)).toEqual([]);
+    // One more than the others, of few, cannot be helped.
+    expect(uneven(2, 0)).toEqual([]);
+    expect(uneven(13, 3)).toMatchObject([
+      {
+        level: 'warn',
+        what: 'one.example:7000 has 13 of 16 partitions of q, 2 primaries have 8.0 each on average',
+        next: 'redis-cli --cluster rebalance one.example:7000',
+      },
     ]);
   });
 });

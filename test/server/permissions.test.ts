@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { delayq, sh } from '../support/cli.js';
 import { doctor, serverWith } from '../support/doctor.js';
+import { VERSION } from '../support/limited-user.js';
 
 describe('the permissions of the user', () => {
   /** A server with a user who has these permissions; returns the URL for that user. */
@@ -33,6 +34,25 @@ describe('the permissions of the user', () => {
     expect((await doctor(url)).told.rights).toMatchObject({
       level: 'warn',
       next: expect.stringMatching(/acl setuser app '&delayq:\*'$/),
+    });
+  });
+
+  it('for the partitions of a queue are checked too; those of --acl are sufficient', async () => {
+    const server = await serverWith();
+    const { url, admin } = server;
+    expect(await delayq(['config', '--redis', url, 'q', 'partitions=2'])).toMatchObject({ code: 0 });
+    const rules = (await delayq(['doctor', '--acl', '--redis-version', VERSION, 'q'])).stdout.trim();
+    await admin.call('ACL', ...rules.replace(/#\S+/, '>secret').split(' ').slice(1));
+    const own = url.replace('unix://', 'unix://app:secret@');
+    expect(await delayq(['config', '--redis', own, 'q', 'partitions=4', 'tries=3'])).toMatchObject({
+      code: 0,
+      stderr: '',
+    });
+    expect((await doctor(own)).told.rights).toMatchObject({ level: 'ok' });
+    await admin.call('ACL', 'SETUSER', 'app', 'resetkeys', '~delayq:{q}:*', '~delayq:queues');
+    expect((await doctor(own)).told.rights).toMatchObject({
+      level: 'fail',
+      what: expect.stringContaining('~delayq:*'),
     });
   });
 
