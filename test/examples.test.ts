@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
-import { Inspector, Queue } from '../src/index.js';
+import { Inspector, Operator, Queue } from '../src/index.js';
 import { beginSh, cronEnv, sh } from './support/cli.js';
 import { admin, connection, freshName, freshQueue, onCluster } from './support/redis.js';
 import { temporaryDirectory } from './support/temporary.js';
@@ -287,5 +287,41 @@ describe.skipIf(onCluster)('a producer in another language', () => {
   );
   it.runIf(has('/usr/bin/python3', '-c', 'import redis'))('such as Python', () =>
     produces(`/usr/bin/python3 ${path('enqueue.py')}`, { REDIS_URL: `unix://${socket}` }),
+  );
+
+  const keeps = async (command: string, more: Record<string, string>) => {
+    const name = freshName();
+    const keep = async (id: string, payload: string) => {
+      const { code, stdout } = await sh(`${command} "$QUEUE" "$ID" 900 "$PAYLOAD"`, {
+        env: { ...env, ...more, QUEUE: name, ID: id, PAYLOAD: payload },
+      });
+      return { code, answer: stdout.trim() };
+    };
+    const [queue, operator] = [new Queue(connection, name), new Operator(connection)];
+    expect(await keep('order:1', '{"n":1}')).toEqual({ code: 0, answer: 'created' });
+    for (const count of [3, 6]) {
+      for await (const _ of operator.partition(name, count));
+      const ids = Array.from({ length: 4 }, (_, i) => `order:${count}:${i}`);
+      const kept = await queue.enqueue({ id: `mine:${count}`, payload: 1, in: '1h' });
+      expect(await keep(kept.id, '2')).toEqual({ code: 0, answer: 'kept' });
+      for (const id of ids) expect(await keep(id, '{}')).toEqual({ code: 0, answer: 'created' });
+      // They are where delayq expects them: partition 0 has only its own.
+      const again = await queue.enqueue(ids.map((id) => ({ id, payload: 2 })));
+      expect(new Set(again.map(({ outcome }) => outcome))).toEqual(new Set(['kept']));
+    }
+    expect(await keep('order:1', '2')).toEqual({ code: 0, answer: 'kept' });
+    expect(await queue.counts()).toMatchObject({ pending: 11, payload: 11 });
+    expect(await new Operator(connection).cancel(name, ['order:1'])).toEqual(['pending']);
+    for await (const _ of operator.partition(name, 7)) break;
+    expect(await keep('order:9', '1')).toEqual({ code: 1, answer: '' });
+    expect((await queue.counts()).pending).toBe(10);
+  };
+
+  it.runIf(has('php', '-r', 'exit(class_exists("Redis") ? 0 : 1);'))(
+    'keeps a job in the partition of its id: PHP',
+    () => keeps(`php ${path('keep.php')}`, { REDIS_SOCKET: socket }),
+  );
+  it.runIf(has('/usr/bin/python3', '-c', 'import redis'))('keeps a job in the partition of its id: Python', () =>
+    keeps(`/usr/bin/python3 ${path('keep.py')}`, { REDIS_URL: `unix://${socket}` }),
   );
 });

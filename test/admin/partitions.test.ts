@@ -206,9 +206,9 @@ describe('over partitions', () => {
     const { code, stdout, stderr } = await delayq(['inspect', '--json', '--partitions', queue.name]);
     const { queues, unreadable } = JSON.parse(stdout);
     expect({ code, stderr }).toEqual({ code: 75, stderr: '' });
-    expect(queues[0]).toMatchObject({ pending: 100 - lost, partitions: 4, growingFrom: null });
-    expect(queues[0].partition).toHaveLength(4);
-    expect(queues[0].partition[1]).toEqual({ index: 1, tag, error: expect.stringContaining('is a string') });
+    expect(queues[0]).toMatchObject({ pending: 100 - lost, partitions: { count: 4, from: null } });
+    expect(queues[0].partitions.each).toHaveLength(4);
+    expect(queues[0].partitions.each[1]).toEqual({ index: 1, tag, error: expect.stringContaining('is a string') });
     expect(unreadable).toEqual([{ queue: queue.name, partition: 1, error: expect.stringContaining('is a string') }]);
     const text = await delayq(['inspect', queue.name]);
     expect(text.code).toBe(75);

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { tablesOf } from '../../scripts/docs/text.js';
+import { Operator } from '../../src/index.js';
 import { during } from '../support/afterwards.js';
 import { begin, delayq, linesOf } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
-import { admin, freshName } from '../support/redis.js';
+import { admin, connection, freshName } from '../support/redis.js';
 import { until } from '../support/until.js';
 
 const tables = tablesOf(readFileSync(new URL('../../docs/reference/json.md', import.meta.url), 'utf8'));
@@ -117,11 +118,15 @@ describe('json.md has the fields that are printed by', () => {
     await admin.hset(key('stats'), 'at:15', `${Date.now() - 60_000} 0 0 0 0 0 0 - 0`);
     await admin.set(key('pending', 'broken'), 'no sorted set');
     await admin.sadd(`${prefix}:queues`, 'broken');
+    for await (const _ of new Operator(connection, { prefix }).partition('parted', 3));
+    const tag = String(await admin.hget(key('config', 'parted'), 'partitions')).split(' ')[1] as string;
+    await admin.set(key('pending', tag), 'no sorted set');
     const watching = begin(['inspect', '--json', '--watch', 'q'], { input: '', env: { DELAYQ_PREFIX: prefix } });
     await until(() => linesOf(watching.stdout).length > 1);
     watching.child.kill('SIGTERM');
     const looks = linesOf((await watching.ended).stdout).map((line) => JSON.parse(line));
-    expect(differences([...(await json('inspect --json')), ...looks], documented('inspect'))).toEqual(NONE);
+    const parted = await json('inspect --json --partitions parted');
+    expect(differences([...(await json('inspect --json')), ...parted, ...looks], documented('inspect'))).toEqual(NONE);
   });
 
   it.each([

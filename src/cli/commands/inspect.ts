@@ -147,8 +147,9 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
     return {
       queue,
       now,
-      ...(count > 1 ? { partitions: count, growingFrom: from ?? null } : {}),
-      ...(each ? { partition: row.parts.map(partJson) } : {}),
+      ...(count > 1
+        ? { partitions: { count, from: from ?? null, ...(each && { each: row.parts.map(partJson) }) } }
+        : {}),
       pending,
       due,
       lagMs: lag(snapshot),
@@ -193,8 +194,8 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
 
 function partJson({ index, tag, found, error }: Part) {
   if (!found) return { index, tag, error: error ? reasonOf(error) : null };
-  const { pending, due, active, dead, oldest } = found;
-  return { index, tag, pending, due, lagMs: lag(found), oldestDue: oldest ?? null, active, dead };
+  const { pending, due, active, dead } = found;
+  return { index, tag, pending, due, lagMs: lag(found), active, dead };
 }
 
 function trendJson({ spanMs, in: arrivals, out, delivered, retried, dead, lag: slope, due, emptyInMs }: Trend) {
