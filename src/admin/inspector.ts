@@ -84,14 +84,11 @@ export class Inspector {
 
   /**
    * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
-   * first. Leaves out partitions that cannot be read.
+   * first.
    */
   async holders(queue: string): Promise<Awaited<ReturnType<typeof looks.holders>>> {
     const parts = this.#parts(queue);
-    const all = await parts.settle((keys) => looks.holders(this.#redis, keys, MAX_LEASES));
-    const found = all.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
-    if (found.length === 0) throw (all[0] as PromiseRejectedResult).reason;
-    return sumHolders(found);
+    return sumHolders(await parts.each((keys) => looks.holders(this.#redis, keys, MAX_LEASES)));
   }
 
   #parts(queue: string): Partitions {

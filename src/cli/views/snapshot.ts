@@ -66,7 +66,9 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
     const found = parts.flatMap((part) => part.found ?? []);
     if (found.length === 0) throw parts[0]?.error;
     const snapshot = sum(found, upcoming);
-    const held = full && snapshot.active > 0 ? await inspector.holders(queue) : undefined;
+    // It would wait once more for a server that does not answer.
+    const asks = full && snapshot.active > 0 && found.length === parts.length;
+    const held = asks ? await inspector.holders(queue) : undefined;
     const old = before?.rows.find((row) => row.queue === queue);
     const now = sampleOf(snapshot);
     const seen = [...(old?.seen ?? []), now].slice(-LOOKS);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Connection, Queue } from '../../../src/index.js';
+import { Connection, Inspector, Operator, Queue } from '../../../src/index.js';
 import { begin, delayq, linesOf } from '../../support/cli.js';
 import { Cluster } from '../../support/cluster.js';
 import { freshName, key } from '../../support/redis.js';
@@ -132,5 +132,40 @@ describe.concurrent('while one node of a cluster is frozen, with 60 queues,', ()
     await until(() => running.stdout.includes('"back"'));
     running.child.kill('SIGTERM');
     expect(await running.ended).toMatchObject({ code: 0 });
+  });
+
+  it('inspect shows the partitions of a queue that the others have, and names those of the frozen one', async () => {
+    const redis = new Connection(cluster.url);
+    // A namespace of its own. Partition 0 is on another node: who cannot ask it knows of no other.
+    const prefix = freshName();
+    const keyOf = (tag: string) => `${prefix}:{${tag}}:stats`;
+    let name = freshName();
+    while ((await cluster.ownerOf(keyOf(name))) === frozen) name = freshName();
+    const queue = new Queue(redis, name, { prefix });
+    for await (const _ of new Operator(redis, { prefix }).partition(name, 9));
+    await queue.enqueue(Array.from({ length: 90 }, (_, i) => ({ id: `p${i}`, payload: i, in: i < 45 ? '1h' : 0 })));
+    await queue.drain();
+    const parts = await new Inspector(redis, { prefix }).partitions(name);
+    redis.close();
+    const own = { env: { ...env, DELAYQ_PREFIX: prefix } };
+    const isGone = await Promise.all(parts.map(async ({ tag }) => (await cluster.ownerOf(keyOf(tag))) === frozen));
+    const gone = parts.filter((_, i) => isGone[i]).map(({ index }) => index);
+    expect(gone.length).toBeGreaterThan(0);
+    const [one, all] = (
+      await whileFrozen(() =>
+        Promise.all([delayq(['inspect', '--json', '--partitions', name], own), delayq(['inspect'], own)]),
+      )
+    ).result;
+    const { queues, unreadable } = JSON.parse(one.stdout);
+    expect({ code: one.code, unreadable: unreadable.map((part: { partition: number }) => part.partition) }).toEqual({
+      code: 75,
+      unreadable: gone,
+    });
+    const pending = parts.filter((_, i) => !isGone[i]).reduce((sum, { found }) => sum + (found?.pending ?? 0), 0);
+    expect(queues[0].pending).toBe(pending);
+    for (const index of gone) expect(all.stderr).toContain(`partition ${index} of ${name} cannot be read: `);
+    expect(all).toMatchObject({ code: 75 });
+    // Not a second time for each partition.
+    expect((await whileFrozen(() => delayq(['inspect', name], own))).ms).toBeLessThan(ONCE_MS);
   });
 });
