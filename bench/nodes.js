@@ -96,25 +96,27 @@ class Node {
   }
 }
 
-/** Three masters, a replica each. */
+/** Masters, three unless said otherwise, and a replica of each, or none. */
 export class ClusterNodes {
   /** The replicas of each master. */
   replicas = 1;
 
-  /** @param {import('./rig.js').Rig} rig */
-  static async start(rig) {
+  /** @param {import('./rig.js').Rig} rig @param {{ masters?: number, replicas?: 0 | 1 }} [options] */
+  static async start(rig, { masters = 3, replicas = 1 } = {}) {
     const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(TIMEOUT)];
     args.push('--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', '0');
     const cluster = new ClusterNodes();
-    cluster.nodes = await Promise.all(Array.from({ length: 6 }, () => Node.start(rig, args)));
+    cluster.replicas = replicas;
+    const count = masters * (1 + replicas);
+    cluster.nodes = await Promise.all(Array.from({ length: count }, () => Node.start(rig, args)));
     const [first, ...others] = cluster.nodes;
     for (const [n, { admin }] of cluster.nodes.entries()) {
       await admin.call('CLUSTER', 'SET-CONFIG-EPOCH', n + 1);
-      const bound = (i) => Math.floor((i * SLOTS) / 3);
-      if (n < 3) await admin.call('CLUSTER', 'ADDSLOTSRANGE', bound(n), bound(n + 1) - 1);
+      const bound = (i) => Math.floor((i * SLOTS) / masters);
+      if (n < masters) await admin.call('CLUSTER', 'ADDSLOTSRANGE', bound(n), bound(n + 1) - 1);
     }
     for (const { port } of others) await first.admin.call('CLUSTER', 'MEET', HOST, port);
-    for (const [n, { admin }] of cluster.nodes.slice(3).entries()) {
+    for (const [n, { admin }] of cluster.nodes.slice(masters).entries()) {
       const id = await cluster.nodes[n].admin.call('CLUSTER', 'MYID');
       await until(() => admin.call('CLUSTER', 'REPLICATE', id));
     }
@@ -191,7 +193,8 @@ export class ClusterNodes {
           const state = await node.admin.call('CLUSTER', 'INFO');
           const text = String(await node.admin.call('CLUSTER', 'NODES'));
           const lines = text.trim().split('\n');
-          const well = lines.length === 6 && lines.every((line) => /\S+ \S+ (myself,)?(master|slave) /.test(line));
+          const well =
+            lines.length === this.nodes.length && lines.every((line) => /\S+ \S+ (myself,)?(master|slave) /.test(line));
           if (!/cluster_state:ok/.test(state) || !well) return;
           if (/master_link_status:down|master_sync_in_progress:1/.test(await node.info())) return;
           const slots = (await this.#slots(node)).map(({ from, to, ports: [first, ...rest] }) =>

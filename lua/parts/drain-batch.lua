@@ -63,12 +63,13 @@ while seen < #ids and not full do
 end
 
 if n > 0 and leaseMs > 0 then
+  -- A long value makes a hash table of a new hash, and a long member a skip list of a new set: in Redis's compact
+  -- encoding, each of many entries is searched for.
+  local long = leases == 0 and n > 16 and string.rep(' ', 65)
+  if long then call('ZADD', active, ends, long) leased[2 * n + 1], leased[2 * n + 2] = '', long end
   call('ZADD', active, unpack(leaseEnds))
-  -- A long value makes a hash table of a new hash: in Redis's compact encoding, each of many fields is searched for.
-  local long = leases == 0 and n > 16
-  if long then leased[2 * n + 1], leased[2 * n + 2] = '', string.rep(' ', 65) end
   call('HSET', lease, unpack(leased))
-  if long then call('HDEL', lease, '') end
+  if long then call('HDEL', lease, '') call('ZREM', active, long) end
 end
 for _, job in ipairs(odd) do
   bury(unpack(job)) count(job[3] == 'orphaned' and job[3] or 'dead', 1)

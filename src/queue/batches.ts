@@ -17,17 +17,17 @@ export type BatchResult<J> =
   | { readonly batch: readonly J[]; readonly error: unknown };
 
 /**
- * Collects items into batches, each for one call: at most {@link MAX_CALL} items, and about 1 MiB of payloads and
- * attributes.
+ * Collects items into batches: at most `most` items, by default so many as go into one call, and about 1 MiB of payloads
+ * and attributes.
  */
 export class Batches<T> {
   readonly #full: { items: T[]; units: number }[] = [];
   #last: { items: T[]; units: number } = { items: [], units: 0 };
 
-  add(item: T, units: number): void {
+  add(item: T, units: number, most = MAX_CALL): void {
     this.#last.items.push(item);
     this.#last.units += units;
-    if (this.#last.items.length === MAX_CALL || this.#last.units >= BATCH_UNITS) this.#flush();
+    if (this.#last.items.length >= most || this.#last.units >= BATCH_UNITS) this.#flush();
   }
 
   #flush(): void {
@@ -50,11 +50,17 @@ export class Batches<T> {
   }
 }
 
+/**
+ * How many jobs with own ids to send together, for each partition: ids are spread by chance, so hardly ever will more
+ * than {@link MAX_CALL} of them belong to the same one.
+ */
+const PER_PARTITION = 200;
+
 /** Regroups jobs into batches, sends up to `inFlight` of them at once, and yields their results in order. */
 export async function* inBatches<J extends NewJob>(
   groups: AsyncIterable<readonly J[]>,
   send: (batch: readonly J[]) => Promise<Enqueued[]>,
-  inFlight = IN_FLIGHT,
+  { inFlight = IN_FLIGHT, partitions = () => 1 }: { inFlight?: number | undefined; partitions?: () => number } = {},
 ): AsyncGenerator<BatchResult<J>> {
   const source = groups[Symbol.asyncIterator]();
   const pull = () => source.next().then((turn) => ({ turn }));
@@ -83,7 +89,11 @@ export async function* inBatches<J extends NewJob>(
       yield ready.result;
     } else if (ready.turn.done) next = undefined;
     else {
-      for (const job of ready.turn.value) waiting.add(...withJson(job));
+      for (const job of ready.turn.value) {
+        // Those without an id get ids of one partition.
+        const most = job?.id === undefined ? MAX_CALL : Math.max(MAX_CALL, PER_PARTITION * partitions());
+        waiting.add(...withJson(job), most);
+      }
       next = pull();
     }
   }

@@ -8,6 +8,7 @@ import type { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
+import { MAX_CALL } from '../redis/script.js';
 import * as scripts from '../scripts/jobs.js';
 import { Coalescer } from './coalesce.js';
 import {
@@ -60,8 +61,9 @@ export class Enqueuer {
   readonly #redis: Connection;
   readonly #parts: Partitions;
   #listed = false;
-  /** The partition for the next jobs whose ids are made here. */
+  /** The partition for the next jobs whose ids are made here: another one after a full batch of jobs, or a failure. */
   #turn = Math.floor(Math.random() * 1024);
+  #putInTurn = 0;
   /** Single jobs that are enqueued together share a call. */
   readonly #singles = new Coalescer<ReadyJob, Enqueued>(
     (items) => this.#put(items, {}),
@@ -92,6 +94,11 @@ export class Enqueuer {
     );
   }
 
+  #takeTurns(): void {
+    this.#turn++;
+    this.#putInTurn = 0;
+  }
+
   /** Makes ids of one partition until the next call: so a batch of them is one call, stored whole or not at all. */
   readonly #makeId = (): string => {
     const { map } = this.#parts;
@@ -101,7 +108,8 @@ export class Enqueuer {
   async #put(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     if (jobs.length === 0) return [];
     const parts = this.#parts;
-    this.#turn++;
+    this.#putInTurn += jobs.length;
+    if (this.#putInTurn >= MAX_CALL) this.#takeTurns();
     if (parts.count === 1) {
       try {
         return await this.#putInto(parts.keys(), jobs, options);

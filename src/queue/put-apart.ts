@@ -3,6 +3,7 @@ import type { Enqueued, ReadyJob } from '../model/job.js';
 import { byId } from '../partitions/by-id.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { QueueKeys } from '../redis/keys.js';
+import { MAX_CALL } from '../redis/script.js';
 import { replaceActive } from '../scripts/jobs.js';
 
 /**
@@ -19,7 +20,8 @@ export async function putApart(
   try {
     return await byId<ReadyJob, Enqueued>(parts, jobs, {
       idOf: ({ id }) => id,
-      act: async (keys, some) => {
+      act: async (keys, all) => {
+        const some = all.slice(0, MAX_CALL);
         const results = await put(keys, some);
         for (const job of some) stored.add(job);
         return results;
@@ -28,7 +30,8 @@ export async function putApart(
       ...(ifExists === 'keep'
         ? { ifActive: (job) => resultOf(job, 'kept', Date.now()) }
         : {
-            onActive: async (keys, some) => {
+            onActive: async (keys, all) => {
+              const some = all.slice(0, MAX_CALL);
               const { now, outcomes } = await replaceActive(parts.redis, keys, some);
               return outcomes.map((outcome, i) => outcome && resultOf(some[i] as ReadyJob, outcome, now));
             },

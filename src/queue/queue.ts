@@ -49,6 +49,9 @@ interface DrainOptions {
   readonly cutoff?: number | undefined;
 }
 
+/** A cutoff before the due times of all jobs, ms: a drain takes nothing, and says when the next job is due. */
+export const LONG_AGO = -1e15;
+
 const checkDrain = keysOf<DrainOptions>('drain', {
   limit: 'max count number batch',
   leaseMs: 'visibilityTimeout timeout',
@@ -160,7 +163,8 @@ export class Queue {
     options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
     const inFlight = requiredBy(checkOptions(options)) && DURABLE_IN_FLIGHT;
-    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), inFlight);
+    const partitions = () => this.#parts.count;
+    yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), { inFlight, partitions });
   }
 
   /**
@@ -176,14 +180,20 @@ export class Queue {
     return isAll ? drained : this.#takeFirst(options);
   }
 
-  /** As {@link Queue.drain}, but from one partition only: this one, or the first. */
+  /**
+   * As {@link Queue.drain}, but from one partition only: this one, or the first; nothing if only the reply tells that
+   * there are several.
+   */
   async take(options: DrainOptions = {}, i = this.#index ?? 0): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
+    const known = this.#parts.count;
     return this.#parts.at(i, (keys) => {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
-      return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff, receipt, by: consumer() });
+      // It has partitions, as has turned out: others may have older jobs.
+      const upTo = known === 1 && this.#parts.count > 1 ? LONG_AGO : cutoff;
+      return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff: upTo, receipt, by: consumer() });
     });
   }
 

@@ -1,5 +1,5 @@
 import { within } from '../model/time.js';
-import type { Queue } from '../queue/queue.js';
+import { LONG_AGO, type Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import type { Drained } from '../scripts/jobs.js';
@@ -39,9 +39,6 @@ export interface DrainCall {
   isLate: boolean;
   surplus?: NodeJS.Timeout;
 }
-
-/** A cutoff before the due times of all jobs, ms: nothing is taken. */
-const LONG_AGO = -1e15;
 
 /** Sends drain calls, within the limit of jobs and up to the cutoff time. */
 export class DrainCalls {

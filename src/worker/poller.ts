@@ -35,10 +35,10 @@ const PATIENCE_MS = POLL_MS / 4;
 const SHORT_PATIENCE_MS = 25;
 
 /**
- * The most jobs of one call to one of several partitions: they come before older ones of the others. Fewer would be
- * closer to the order of the whole queue, but a call costs as much as taking about ten jobs.
+ * The most jobs of one call to one of several partitions: they come before older ones of the others. With 50, a job costs
+ * Redis half as much again as in a queue without partitions; with 100, less than a quarter.
  */
-const PART_BATCH = 50;
+const PART_BATCH = 100;
 
 /** When one partition is looked at, so are the others whose time comes within this, ms: a process wakes up for all at once. */
 const EARLY_MS = PART_POLL_MS / 2;
