@@ -173,11 +173,9 @@ export class Queue {
    * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
-    const known = this.#parts.count;
-    if (this.#index === undefined && known > 1) return this.#takeFirst(options);
-    const drained = await this.take(options);
-    const isAll = this.#index !== undefined || this.#parts.count === known || drained.jobs.length > 0;
-    return isAll ? drained : this.#takeFirst(options);
+    const isOne = () => this.#index !== undefined || this.#parts.count === 1;
+    const drained = isOne() ? await this.take(options) : undefined;
+    return drained && (isOne() || drained.jobs.length > 0) ? drained : this.#takeFirst(options);
   }
 
   /**
@@ -282,32 +280,27 @@ export class Queue {
     call: (keys: QueueKeys, some: readonly J[]) => Promise<A[]>,
   ): Promise<A[]> {
     const parts = this.#parts;
+    if (checkList(jobs, 'jobs').every(({ receipt }) => !String(receipt).includes('.'))) {
+      const answers: A[] = [];
+      for (const some of chunks(jobs)) answers.push(...(await parts.at(0, (keys) => call(keys, some))));
+      return answers;
+    }
     const groups = new Map<number, number[]>();
-    let last: string | undefined;
-    let group: number[] = [];
-    for (const [i, { receipt }] of checkList(jobs, 'jobs').entries()) {
-      // Most jobs of a call were taken together.
-      if (receipt !== last) {
-        last = receipt;
-        let part = Number(/\.(\d{1,4})$/.exec(receipt)?.[1] ?? 0);
-        if (part >= parts.count) await parts.look();
-        // Made up: partition 0 answers that no such lease is held.
-        if (part >= parts.count) part = 0;
-        group = groups.get(part) ?? [];
-        groups.set(part, group);
-      }
-      group.push(i);
+    for (const [i, { receipt }] of jobs.entries()) {
+      const part = Number(/\.(\d{1,4})$/.exec(receipt)?.[1] ?? 0);
+      if (part >= parts.count) await parts.look();
+      // Made up: partition 0 answers that no such lease is held.
+      const known = part < parts.count ? part : 0;
+      const group = groups.get(known);
+      if (group) group.push(i);
+      else groups.set(known, [i]);
     }
     const answers = new Array<A>(jobs.length);
     await Promise.all(
       [...groups].map(async ([part, indexes]) => {
         for (const some of chunks(indexes)) {
-          const found = await parts.at(part, (keys) =>
-            call(
-              keys,
-              some.map((i) => jobs[i] as J),
-            ),
-          );
+          const held = some.map((i) => jobs[i] as J);
+          const found = await parts.at(part, (keys) => call(keys, held));
           for (const [n, i] of some.entries()) answers[i] = found[n] as A;
         }
       }),
