@@ -189,9 +189,12 @@ export class Cluster {
 
   /** Reads the map of the cluster from any node, of which `doubted` is the last to be asked. Never throws. */
   async #readMap(doubted?: RedisNode): Promise<void> {
-    this.#learning ??= this.#askForMap(doubted).finally(() => {
-      this.#learning = undefined;
-    });
+    // Later: the call to a node that is slow would read the map again at once.
+    this.#learning ??= Promise.resolve()
+      .then(() => this.#askForMap(doubted))
+      .finally(() => {
+        this.#learning = undefined;
+      });
     await this.#learning;
   }
 

@@ -384,3 +384,16 @@ describe('a cluster whose nodes stand behind faulty proxies', () => {
     expect(String(await owner.admin.info('commandstats'))).toMatch(/cmdstat_evalsha:calls=1,/);
   });
 });
+
+describe('a cluster of one master', () => {
+  it('is waited for when it is slow: there is no other node to ask', async () => {
+    const cluster = await during(Cluster.start({ masters: 1 }));
+    const [node] = cluster.nodes as [Server];
+    const redis = connect(cluster, cluster.url.replace('redis:', 'redis+cluster:'));
+    await redis.call('SET', 'key', 'here');
+    node.signal('SIGSTOP');
+    // The map is asked for after a second or two.
+    setTimeout(() => node.signal('SIGCONT'), 2_500);
+    expect(String(await redis.call('GET', 'key'))).toBe('here');
+  });
+});
