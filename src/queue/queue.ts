@@ -69,7 +69,7 @@ export class Queue {
   #partitions: readonly Queue[] = [this];
   readonly #enqueuer: Enqueuer;
   /** When something may be due next in each partition, ms by the clock of its server. */
-  #heads: number[] = [];
+  readonly #heads: number[] = [];
 
   /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
   constructor(redis: Connection, name: string, options: PrefixOption = {}) {
@@ -197,15 +197,18 @@ export class Queue {
 
   /** Takes from the partition whose first job has been due for longest, as far as is known, or else from another. */
   async #takeFirst(options: DrainOptions): Promise<scripts.Drained> {
-    const heads = Array.from({ length: this.#parts.count }, (_, i) => this.#heads[i] ?? 0);
-    this.#heads = heads;
-    const order = [...heads.keys()].sort((a, b) => (heads[a] as number) - (heads[b] as number));
+    const heads = this.#heads;
+    const asked = new Set<number>();
     let drained: scripts.Drained | undefined;
-    for (const i of order) {
-      drained = await this.take(options, i);
-      heads[i] = drained.next ?? Number.POSITIVE_INFINITY;
-      if (drained.jobs.length > 0) break;
-    }
+    do {
+      // An answer may tell of new partitions.
+      while (heads.length < this.#parts.count) heads.push(0);
+      const rest = [...heads.keys()].filter((i) => !asked.has(i));
+      const first = rest.reduce((a, b) => ((heads[b] as number) < (heads[a] as number) ? b : a));
+      asked.add(first);
+      drained = await this.take(options, first);
+      heads[first] = drained.next ?? Number.POSITIVE_INFINITY;
+    } while (drained.jobs.length === 0 && asked.size < this.#parts.count);
     const next = Math.min(...heads);
     const { now, state } = drained as scripts.Drained;
     return {

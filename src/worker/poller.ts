@@ -72,6 +72,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
     inFlight.set(queue, sent);
     return sent;
   };
+  const known = () => queues.reduce((sum, { partitions }) => sum + partitions.length, 0);
   const isAlone = (queue: Queue) => queues.length === 1 && queue.whole.partitions.length === 1;
   const patienceWith = (queue: Queue, call: DrainCall) => {
     if (isAlone(queue)) return Number.POSITIVE_INFINITY;
@@ -127,6 +128,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   try {
     for (;;) {
       let found = false;
+      const before = known();
       for (const queue of queues.flatMap(inOrder)) {
         const sent = sentTo(queue);
         askInTime(queue);
@@ -157,11 +159,11 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         const goesOn = drained.state === 'idle' && others.some((part) => timer.isDue(part));
         options.onDrained?.(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
         if (taken.jobs.length > 0) yield taken;
-        // Its partitions are known now, and have not been asked.
-        const isFirst = queue === queue.whole && queue.partitions.length > 1;
-        found = taken.jobs.length > 0 || drained.state === 'more' || isFirst;
+        found = taken.jobs.length > 0 || drained.state === 'more';
         if (found || sent.length > 0) break;
       }
+      // An answer has told of new partitions, which have not been asked.
+      found ||= known() > before;
       const awaited = [...inFlight].flatMap(([queue, [call]]) => (call ? [{ queue, call }] : []));
       if (awaited.some(({ call }) => !call.isLate) || (found && performance.now() < end)) continue;
       timeIsOver ||= performance.now() >= end;

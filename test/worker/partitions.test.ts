@@ -52,6 +52,25 @@ describe('a drain of a queue with partitions', () => {
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([1]);
   });
 
+  it('takes the only due job although its partition was made after others were known', async () => {
+    const queue = await parted(2);
+    expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([]);
+    await grow(new Queue(connection, queue.name), 4);
+    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    await new Queue(connection, queue.name).enqueue([2, 3].map((i) => ({ id: map.newIdOf(i), payload: i })));
+    expect((await queue.drain({ leaseMs: 0 })).jobs).toHaveLength(1);
+    expect(queue.partitions).toHaveLength(4);
+  });
+
+  it('takes due jobs of partitions that it learns of while it asks the others', async () => {
+    const queue = await parted(2);
+    expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([]);
+    await grow(new Queue(connection, queue.name), 4);
+    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    await new Queue(connection, queue.name).enqueue({ id: map.newIdOf(3), payload: 3 });
+    expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([3]);
+  });
+
   it('takes the oldest jobs first although they are all in one partition', async () => {
     const queue = await parted();
     await queue.enqueue(spread(500, 60_000));
