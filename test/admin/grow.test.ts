@@ -196,7 +196,8 @@ describe('growth', () => {
     await admin.zrem(key(name, 'pending'), away);
     const seen: number[] = [];
     for await (const { active } of new Operator(connection).partition(name, 2)) {
-      if (active > 0) seen.push(active);
+      if (active > 0 && seen.length < 10) seen.push(active);
+      else continue;
       // Long enough to be looked at twice.
       if (seen.length !== 10) continue;
       await queue.ack(jobs);
