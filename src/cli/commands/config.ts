@@ -162,7 +162,8 @@ async function show(
     name in set ? '' : paint.dim('default'),
     paint.dim(MEANINGS[name]),
   ]);
-  const far = growth ? `, growing from ${growth.from}: ${Math.floor(100 * growth.moved)}% moved` : '';
-  rows.push(['partitions', `${partitions}${far}`, partitions === 1 ? paint.dim('default') : '', paint.dim(PARTITIONS)]);
+  const far = growth && `growing from ${growth.from}: ${Math.floor(100 * growth.moved)}% moved`;
+  const only = partitions === 1 ? paint.dim('default') : '';
+  rows.push(['partitions', String(partitions), only, far ?? paint.dim(PARTITIONS)]);
   await context.write(`${await table(undefined, rows, [0, 1, 2, 3])}\n`);
 }

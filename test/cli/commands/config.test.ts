@@ -102,7 +102,7 @@ describe('delayq config partitions=N', () => {
       expect(screen).toMatch(/growing from 1 to 4 partitions, 0 moved, waits for \d+ active jobs/);
       expect(screen).toContain('stopped: ');
       expect(screen).toContain('repeat the command to go on');
-      expect(screen).toMatch(/partitions +4, growing from 1: 0% moved/);
+      expect(screen).toMatch(/partitions +4 +growing from 1: 0% moved/);
       expect(screen).toMatch(/=124\n$/);
     }
     expect(JSON.parse((await delayq(['config', '--json', queue.name])).stdout)).toMatchObject({
