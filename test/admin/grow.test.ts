@@ -62,7 +62,6 @@ const STEPS: [step: string, word: string, after?: number][] = [
   ['partition 0: the growth is public', '2 0/4 from 1'],
   ['the first hold', scripts('transfer/hold')],
   ['the first copy', scripts('transfer/restore')],
-  ['the second copy', scripts('transfer/restore'), 1],
   ['the first removal', scripts('transfer/finish')],
   ['the first mark', 'HDEL'],
   ['the layout of a clean partition', scripts('transfer/advance')],
