@@ -70,9 +70,9 @@ export async function spreadOver<A extends string>(
   }
   // Neighbours in the order are in different partitions: so each gets its own due time.
   const start = Number(spread.next) + (spread.next.startsWith('+') ? await redis.now() : 0);
-  const inOrder = await ranked(parts, how.set, ids);
-  const scores = new Map(inOrder.map(({ id, score }) => [idKey(id), score]));
-  const line = how.byTime ? inOrder.map(({ id }) => id) : ids;
+  const inOrder = spread.stepMs === 0 ? undefined : await ranked(parts, how.set, ids);
+  const scores = new Map(inOrder?.map(({ id, score }) => [idKey(id), score]));
+  const line = (how.byTime && inOrder?.map(({ id }) => id)) || ids;
   const dueAt = new Map<string, string>();
   let n = 0;
   const due = () => String(Math.min(start + n * spread.stepMs, LAST));
@@ -85,12 +85,22 @@ export async function spreadOver<A extends string>(
   return byId<Id, A>(parts, ids, {
     idOf: (id) => id,
     act: async (keys, some) => {
-      const each = some.map((id) => {
-        const at = new Spread({ stepMs: 0 });
-        at.advance(dueAt.get(idKey(id)) as string);
-        return how.act(redis, keys, [id], at);
-      });
-      return (await Promise.all(each)).map(({ answers }) => answers[0] as A);
+      const calls: Promise<{ answers: A[] }>[] = [];
+      for (let at = 0; at < some.length; ) {
+        const next = dueAt.get(idKey(some[at] as Id)) as string;
+        const end = some.findIndex((id, i) => i > at && dueAt.get(idKey(id)) !== next);
+        const together = some.slice(at, end < 0 ? some.length : end);
+        const when = new Spread({ stepMs: 0 });
+        when.advance(next);
+        calls.push(how.act(redis, keys, together, when));
+        at += together.length;
+      }
+      const ended = await Promise.allSettled(calls);
+      const failed = ended.findIndex(({ status }) => status === 'rejected');
+      // What was done before the layout changed is not done again.
+      if (failed === 0) throw (ended[0] as PromiseRejectedResult).reason;
+      const done = ended.slice(0, failed < 0 ? ended.length : failed) as PromiseFulfilledResult<{ answers: A[] }>[];
+      return done.flatMap(({ value }) => value.answers);
     },
     isMissing: (answer) => answer === 'missing',
     ifActive: () => how.ifActive,

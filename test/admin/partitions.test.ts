@@ -188,6 +188,23 @@ describe('over partitions', () => {
     expect(seen?.in).toBeLessThan(6.6);
   });
 
+  it('leases are settled from the command line, each in the partition of its receipt', async () => {
+    const queue = await grownQueue(4);
+    await queue.enqueue(upTo(20).map((i) => ({ id: `s${i}`, payload: i })));
+    const lines: string[] = [];
+    for (let { jobs } = await queue.drain(); jobs.length > 0; { jobs } = await queue.drain())
+      lines.push(...jobs.map(({ id, receipt }) => JSON.stringify({ queue: queue.name, id, receipt })));
+    const receipts = new Set(lines.map((line) => JSON.parse(line).receipt.replace(/^\w+/, '')));
+    expect([...receipts].sort()).toEqual(['', '.1', '.2', '.3']);
+    const [first = '', second = '', ...rest] = lines;
+    const { id, receipt } = JSON.parse(first);
+    expect((await delayq(['ack', queue.name, id, receipt])).code).toBe(0);
+    expect((await delayq(['renew'], { input: second })).code).toBe(0);
+    expect((await delayq(['nack', '--in', '1h'], { input: second })).code).toBe(0);
+    expect((await delayq(['ack'], { input: rest.join('\n') })).code).toBe(0);
+    expect(await inspector.inspect(queue.name)).toMatchObject({ pending: 1, active: 0, stats: { acked: 19 } });
+  });
+
   it('holders of leases are told once, with all their jobs', async () => {
     const queue = await grownQueue(3);
     await queue.enqueue(upTo(30).map((i) => ({ id: `h${i}`, payload: i })));
