@@ -105,7 +105,7 @@ async function onCluster(rig, cluster, masters) {
       name,
       ours: found[name][PARTITIONS].map(({ busiest }) => busiest * 100),
       theirs: found[name][1].map(({ busiest }) => busiest * 100),
-      target: { value: 125 / masters },
+      target: { value: Math.round(1_250 / masters) / 10 },
     })),
   );
   return [work, share];

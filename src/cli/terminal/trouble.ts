@@ -15,11 +15,12 @@ export function troubleReporter(
   const began = new Map<Queue | undefined, number>();
   return (error, queue) => {
     const since = began.get(queue);
-    if (error && queue && !watch) say(context, `going on without ${queue.name}: ${error.why ?? error.message}`);
+    const what = queue && (queue.partitions.length > 1 ? `partitions of ${queue.name}` : queue.name);
+    if (error && queue && !watch) say(context, `going on without ${what}: ${error.why ?? error.message}`);
     else if (error && since === undefined) {
       began.set(queue, performance.now());
       complain(context, error);
-      say(context, queue ? `going on without ${queue.name}, retrying it every second` : 'still trying');
+      say(context, what ? `going on without ${what}, retrying every second` : 'still trying');
     } else if (!error && since !== undefined) {
       began.delete(queue);
       say(context, `${queue?.name ?? 'Redis'} is back after ${formatDuration(performance.now() - since)}`);
