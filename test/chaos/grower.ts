@@ -68,3 +68,29 @@ export class Grower {
     this.#isBusy = false;
   }
 }
+
+/** Grow several queues at the same time, while other things go on. */
+export class Growers {
+  readonly #growers: readonly Grower[];
+  readonly #growing: Promise<void>[] = [];
+  readonly #bugs: string[] = [];
+
+  constructor(url: string, queues: readonly string[], errors: string) {
+    this.#growers = queues.map((queue) => new Grower(url, queue, errors));
+  }
+
+  /** Begins a step of a queue that is not as large as it may become. Returns false if there is none. */
+  begin(random: Random): boolean {
+    const grower = random.shuffled(this.#growers).find(({ mayGrow }) => mayGrow);
+    const growing = grower?.step(random).catch((error: Error) => void this.#bugs.push(error.message));
+    if (growing) this.#growing.push(growing);
+    return growing !== undefined;
+  }
+
+  /** Waits for the steps that were begun. Returns what went wrong: also that they do not end within `ms`. */
+  async ended(ms: number): Promise<string[]> {
+    const all = Promise.all(this.#growing).then(() => []);
+    const late = sleep(ms, ['a growth does not end'], { ref: false });
+    return [...(await Promise.race([all, late])), ...this.#bugs];
+  }
+}

@@ -154,7 +154,8 @@ export class GrowthStorm {
     await Promise.all(this.#callers.map((caller) => caller.stop()));
     await Promise.all(this.#takers.map((taker) => taker.stop()));
     for (const { consumer } of this.#consumers) consumer.signal('drain', 'SIGTERM');
-    for (const { consumer } of this.#consumers) await consumer.ended;
+    await Promise.race([Promise.all(this.#consumers.map(({ consumer }) => consumer.ended)), sleep(20_000)]);
+    for (const { consumer } of this.#consumers) await consumer.kill();
     this.#readLog();
     const last = new Caller(this.#calling());
     await last.showAll();

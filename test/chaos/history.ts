@@ -230,7 +230,7 @@ class Search {
     // Operations are in the order of their answers.
     const first = this.#operations.findIndex(({ to }, i) => !this.#done[i] && to < Number.POSITIVE_INFINITY);
     if (first < 0) return true;
-    const key = `${this.#done.map(Number).join('')} ${nameOf(state)}`;
+    const key = `${first} ${this.#done.slice(first).map(Number).join('')} ${nameOf(state)}`;
     if (this.#tried.has(key) || this.#tried.size >= MOST_VISITS) return false;
     this.#tried.add(key);
     if (count > this.#best.count) this.#best = { done: [...this.#done], count, state };

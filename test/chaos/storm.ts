@@ -10,7 +10,7 @@ import { until } from '../support/until.js';
 import { Consumer, FORMS, type Form, READERS } from './consumers.js';
 import { type Deployment, oneServer } from './deployments.js';
 import { FAULTS, type FaultName, type Victims } from './faults.js';
-import { Grower } from './grower.js';
+import { Growers } from './grower.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
 import { Random } from './random.js';
@@ -65,9 +65,7 @@ export class Storm {
   readonly #producers: (OneByOne | Bulk | InProcess)[] = [];
   /** How often each fault struck. */
   readonly struck: Record<string, number> = {};
-  /** Grow the queues, a step at each strike. */
-  readonly #growers: readonly Grower[];
-  readonly #growing: Promise<void>[] = [];
+  readonly #growers: Growers;
   /** When Redis was killed or replaced: from when on until when it may have lost what it did, ms. */
   readonly #forgot: [number, number][] = [];
   /** The faults are over. Consumers no longer watch: those to stdout would keep the last jobs in the pipe. */
@@ -79,7 +77,7 @@ export class Storm {
     this.#weather = weather;
     this.#random = new Random(weather.seed);
     this.#redis = redis;
-    this.#growers = QUEUES.map((queue) => new Grower(this.#url, queue, this.#errors));
+    this.#growers = new Growers(this.#url, QUEUES, this.#errors);
   }
 
   static async begin(weather: Weather): Promise<Storm> {
@@ -193,7 +191,7 @@ export class Storm {
       producers: () => this.#producers.flatMap(({ pid }) => pid ?? []),
       mayKillReader: ({ form, label, feeds }) => form === 'lease' || (label.startsWith('readers/') && feeds),
       disturbed: ({ label }) => this.#disturbed.add(label),
-      grow: () => this.#grow(random.branch()),
+      grow: () => this.#growers.begin(random.branch()),
     };
   }
 
@@ -232,13 +230,6 @@ export class Storm {
     return found;
   }
 
-  /** Begins to grow a queue that is not as large as it may become. The storm goes on meanwhile. */
-  #grow(random: Random): boolean {
-    const grower = random.shuffled(this.#growers).find(({ mayGrow }) => mayGrow);
-    if (grower) this.#growing.push(grower.step(random));
-    return grower !== undefined;
-  }
-
   /** How many lines handlers have logged so far. */
   get handled(): number {
     return readFileSync(this.#log, 'latin1').split('\n').length - 1;
@@ -257,7 +248,7 @@ export class Storm {
     await Promise.all(this.#producers.map((producer) => producer.stop()));
     this.#calm = true;
     this.#stopAll();
-    await Promise.all(this.#growing);
+    this.#bugs.push(...(await this.#growers.ended(CALM_MS)));
     const waiting = async () => {
       const client = await this.#redis.client();
       const tags = (await Promise.all(QUEUES.map((queue) => tagsOf(client, queue)))).flat();
@@ -280,9 +271,10 @@ export class Storm {
   async #balance(stuck: string): Promise<Balance[]> {
     const log = readLog(readFileSync(this.#log, 'utf8'));
     const calm = Object.keys(this.struck).length === 0;
+    const client = await this.#redis.client();
     const balances: Balance[] = [];
     for (const ledger of this.#ledgers) {
-      const balance = ledger.balance(log, await remainsOf(await this.#redis.client(), ledger.queue), {
+      const balance = ledger.balance(log, await remainsOf(client, ledger.queue), {
         calm,
         mayLose: ledger.queue === 'once',
         atMostOnce: ledger.queue === 'once',
