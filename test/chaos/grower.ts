@@ -6,7 +6,7 @@ import { cronEnv } from '../support/cli.js';
 import type { Random } from './random.js';
 
 /** How often the process of a step is killed, at most, and how long it may live until then, ms. */
-const MOST_KILLS = 3;
+const MOST_KILLS = 2;
 const LIVES_MS = 600;
 
 /** How often it may say that it could not go on. */
