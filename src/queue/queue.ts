@@ -23,6 +23,7 @@ import { MAX_CALL } from '../redis/script.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
+import { byReceipt, chunks } from './by-receipt.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from './durability.js';
 import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
 
@@ -261,7 +262,11 @@ export class Queue {
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
   async renew(jobs: readonly Held[], leaseMs?: number): Promise<Answer[]> {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
-    return this.#byReceipt(jobs, async (keys, some) => (await scripts.renew(this.redis, keys, some, leaseMs)).answers);
+    return byReceipt(
+      this.#parts,
+      jobs,
+      async (keys, some) => (await scripts.renew(this.redis, keys, some, leaseMs)).answers,
+    );
   }
 
   /** Settles jobs in chunks. Repeats a chunk if its reply was lost. */
@@ -269,7 +274,7 @@ export class Queue {
     jobs: readonly J[],
     settle: (keys: QueueKeys, some: readonly J[]) => Promise<{ answers: A[] }>,
   ): Promise<A[]> {
-    return this.#byReceipt(jobs, (keys, some) =>
+    return byReceipt(this.#parts, jobs, (keys, some) =>
       repeatIfLost(async (attempt) => {
         const { answers } = await settle(keys, some);
         return attempt > 0 ? answers.map(afterRepeat) : answers;
@@ -277,47 +282,8 @@ export class Queue {
     );
   }
 
-  /** Makes calls about leases in chunks, each on the partition where its lease is: its receipt says which. */
-  async #byReceipt<J extends Held, A>(
-    jobs: readonly J[],
-    call: (keys: QueueKeys, some: readonly J[]) => Promise<A[]>,
-  ): Promise<A[]> {
-    const parts = this.#parts;
-    if (checkList(jobs, 'jobs').every(({ receipt }) => !String(receipt).includes('.'))) {
-      const answers: A[] = [];
-      for (const some of chunks(jobs)) answers.push(...(await parts.at(0, (keys) => call(keys, some))));
-      return answers;
-    }
-    const groups = new Map<number, number[]>();
-    for (const [i, { receipt }] of jobs.entries()) {
-      const part = Number(/\.(\d{1,4})$/.exec(receipt)?.[1] ?? 0);
-      if (part >= parts.count) await parts.look();
-      // Made up: partition 0 answers that no such lease is held.
-      const known = part < parts.count ? part : 0;
-      const group = groups.get(known);
-      if (group) group.push(i);
-      else groups.set(known, [i]);
-    }
-    const answers = new Array<A>(jobs.length);
-    await Promise.all(
-      [...groups].map(async ([part, indexes]) => {
-        for (const some of chunks(indexes)) {
-          const held = some.map((i) => jobs[i] as J);
-          const found = await parts.at(part, (keys) => call(keys, held));
-          for (const [n, i] of some.entries()) answers[i] = found[n] as A;
-        }
-      }),
-    );
-    return answers;
-  }
-
   /** Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due times. */
   async counts(upcoming = 0): Promise<Snapshot> {
     return inspectAll(this.#parts, upcoming);
   }
-}
-
-function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
-  checkList(list, 'jobs');
-  for (let i = 0; i < list.length; i += MAX_CALL) yield list.slice(i, i + MAX_CALL);
 }
