@@ -3,7 +3,7 @@ import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors
 import { newId } from '../model/id.js';
 import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import { checkWord, keysOf } from '../model/validate.js';
-import { PartitionMap } from '../partitions/map.js';
+import type { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey } from '../redis/keys.js';
@@ -110,11 +110,13 @@ export class Enqueuer {
     const parts = this.#parts;
     this.#putInTurn += jobs.length;
     if (this.#putInTurn >= MAX_CALL) this.#takeTurns();
-    if (parts.count === 1) {
+    const { map } = parts;
+    const owner = ownerOfAll(jobs, map);
+    if (owner !== undefined) {
       try {
-        return await this.#putInto(parts.keys(), jobs, options);
+        return await this.#putInto(parts.keys(owner, map), jobs, options);
       } catch (error) {
-        await parts.learnFrom(PartitionMap.NONE, error, 1);
+        await parts.learnFrom(map, error, 1);
       }
     }
     const { putApart } = await import('./put-apart.js');
@@ -216,3 +218,15 @@ export class Enqueuer {
 }
 
 const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';
+
+/**
+ * The partition to which all jobs belong, if one call can put them there: at most {@link MAX_CALL}, and while a growth is
+ * open only those that cannot be elsewhere.
+ */
+function ownerOfAll(jobs: readonly ReadyJob[], map: PartitionMap): number | undefined {
+  if (map.count === 1) return 0;
+  const [first] = jobs as [ReadyJob];
+  const owner = map.ownerOf(first.id);
+  const isHere = ({ id, ours }: ReadyJob) => (map.from === undefined || ours) && map.ownerOf(id) === owner;
+  return jobs.length <= MAX_CALL && jobs.every(isHere) ? owner : undefined;
+}
