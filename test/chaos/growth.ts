@@ -122,11 +122,9 @@ export class GrowthStorm {
   async strike(name: string): Promise<void> {
     const fault = this.#weather.redis.faults[name];
     if (!fault) throw new Error(`nothing here strikes ${name}`);
-    const from = now();
     const isForgotten = fault.forgets ? this.#watchServers() : undefined;
     await fault.strike(this.#random.branch());
     isForgotten?.();
-    this.histories.troubled(from);
     this.struck[name] = (this.struck[name] ?? 0) + 1;
   }
 

@@ -3,8 +3,11 @@ import { judge, type Operation, type Unseen } from './history.js';
 /** Ms since 1970, with fractions. */
 export const now = () => performance.timeOrigin + performance.now();
 
-/** A call that took longer than this, ms, may have been repeated because a reply was lost. Enqueues wait so long. */
+/** How long an enqueue waits before it is repeated, ms. */
 const REPEATED_MS = 100;
+
+/** A call that took longer than this, ms, may have lost a reply although nothing had struck. */
+const LOST_MS = 2_000;
 
 /** About the time when a master dies, or comes back: what it did then its replica may not have, ms. */
 const FORGETS_MS = 200;
@@ -21,7 +24,6 @@ export interface Recorded extends Operation {
 export class Histories {
   readonly #of = new Map<string, Recorded[]>();
   readonly #unseen: Unseen[] = [];
-  readonly #troubled: [number, number][] = [];
   readonly #forgot: [number, number][] = [];
   #versions = 0;
 
@@ -42,12 +44,7 @@ export class Histories {
     this.#unseen.push({ from, leaseMs });
   }
 
-  /** Replies may have been lost from a time on until now. */
-  troubled(from: number): void {
-    this.#troubled.push([from, now()]);
-  }
-
-  /** A server died, or came back: what it did now may be forgotten. */
+  /** A server died, or came back: what it did now may be forgotten, and its replies were lost. */
   forgets(): void {
     this.#forgot.push([now() - FORGETS_MS, now() + FORGETS_MS]);
   }
@@ -78,7 +75,9 @@ export class Histories {
     const { act, from, to, replicated } = operation;
     const within = (all: readonly [number, number][]) => all.some(([begin, end]) => from <= end && to >= begin);
     const isEnqueue = act === 'keep' || act === 'replace';
-    const repeated = to - from > REPEATED_MS || (!isEnqueue && within(this.#troubled));
-    return { ...operation, repeated, forgettable: !replicated && within(this.#forgot) };
+    const took = to - from;
+    const isStruck = within(this.#forgot);
+    const repeated = took > LOST_MS || (isStruck && (!isEnqueue || took > REPEATED_MS));
+    return { ...operation, repeated, forgettable: !replicated && isStruck };
   }
 }
