@@ -215,15 +215,15 @@ class Search {
 
   run(): string | undefined {
     if (this.#explains(NONE, 0)) return;
-    if (this.#tried.size >= MOST_VISITS)
-      return `undecided after ${MOST_VISITS} states: ${this.#operations.length} calls`;
+    const isOpen = this.#tried.size >= MOST_VISITS;
+    const said = isOpen ? `undecided after ${MOST_VISITS} states: perhaps no order` : 'no order';
     const { done, state } = this.#best;
     const lines = this.#operations.map((one, i) => `${done[i] ? ' ' : '?'} ${line(one)}`);
     const first = done.indexOf(false);
     const last = this.#operations.findIndex(({ to }) => to === Number.POSITIVE_INFINITY);
     lines.splice(first + 15, Math.max(0, last - first - 15), '  …');
     lines.splice(0, Math.max(0, first - 15), '  …');
-    return `no order of these calls explains the answers; those with ? cannot follow "${nameOf(state)}":\n${lines.join('\n')}`;
+    return `${said} of these calls explains the answers; those with ? cannot follow "${nameOf(state)}":\n${lines.join('\n')}`;
   }
 
   #explains(state: State, count: number): boolean {
