@@ -167,10 +167,10 @@ class Played {
       case 'drain': {
         const taken: { id: string; receipt: string; attempt: number; payload: string }[] = [];
         for (;;) {
-          const { jobs, receipt } = await queue
-            .drain({ limit: 3, leaseMs: one.leaseMs })
-            .then((drained) => ({ jobs: drained.jobs, receipt: drained.jobs[0]?.receipt ?? '' }));
-          if (jobs.length === 0) break;
+          const { jobs, state } = await queue.drain({ limit: 3, leaseMs: one.leaseMs });
+          const receipt = jobs[0]?.receipt ?? '';
+          // All that a call found may have expired.
+          if (jobs.length === 0 && state !== 'more') break;
           taken.push(...jobs.map(({ id, attempt, payload }) => ({ id, receipt, attempt, payload: String(payload) })));
         }
         const receiptOf = new Map(taken.map(({ id, receipt }) => [id, receipt]));

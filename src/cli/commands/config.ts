@@ -74,8 +74,9 @@ async function config(context: Context, queue: string, words: readonly string[],
   const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
   const configure = () => operator.configure(queue, settings);
   if (partitions === undefined) {
-    const [set, partitioning] = await Promise.all([configure(), operator.partitions(queue)]);
-    return show(context, queue, { set, partitioning }, options);
+    // One after the other: a server that wants a password ends the connection after its first refusal.
+    const set = await configure();
+    return show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
   }
   const stop = context.stopSignal();
   // Bad input changes nothing.
