@@ -26,7 +26,8 @@ export function replicated<T>(
     const result = await write(caller);
     const replicas = await replicasOf(caller);
     if (replicas === 0) return result;
-    const there = Number(await caller.call('WAIT', replicas, must ? WAIT_MS : SHORT_WAIT_MS));
+    const waited = caller.call('WAIT', replicas, must ? WAIT_MS : SHORT_WAIT_MS);
+    const there = Number(await waited.catch((error: unknown) => Promise.reject(demoted(error))));
     if (there < replicas && must) {
       throw new DelayqError('temporary', 'too few replicas', {
         why: `${there} of ${replicas} replicas of Redis at ${caller.address} confirmed a write within ${WAIT_MS / 1000} s`,
@@ -35,6 +36,12 @@ export function replicated<T>(
     }
     return result;
   });
+}
+
+/** The error of WAIT; one that passes, if the server has become a replica since the write. */
+function demoted(error: unknown): unknown {
+  if (!isDelayqError(error) || !/cannot be used with replica/.test(error.why ?? '')) return error;
+  return new DelayqError('temporary', error.message, { why: error.why, next: 'repeat the command', cause: error });
 }
 
 /** How many replicas follow this server. */
