@@ -64,11 +64,8 @@ export class Enqueuer {
   /** The partition for the next jobs whose ids are made here: another one after a full batch of jobs, or a failure. */
   #turn = Math.floor(Math.random() * 1024);
   #putInTurn = 0;
-  /** Single jobs that are enqueued together share a call. */
-  readonly #singles = new Coalescer<ReadyJob, Enqueued>(
-    (items) => this.#put(items, {}),
-    (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.message) : error),
-  );
+  /** Single jobs that are enqueued together share a call; one for each partition, so that each fails on its own. */
+  readonly #singles: Coalescer<ReadyJob, Enqueued>[] = [];
 
   constructor(parts: Partitions) {
     this.#redis = parts.redis;
@@ -80,18 +77,31 @@ export class Enqueuer {
     const ready = readyJob(job, this.#makeId);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
     if (!requiredBy(options) && options.ifExists !== 'replace')
-      return this.#singles.add(ready, ready.json.length + ready.record.length);
-    this.#singles.flush();
+      return this.#singlesOf(ready).add(ready, ready.json.length + ready.record.length);
+    this.#flushSingles();
     const [enqueued] = await this.#put([ready], options);
     return enqueued as Enqueued;
   }
 
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
-    this.#singles.flush();
+    this.#flushSingles();
     return this.#put(
       jobs.map((job) => readyJob(job, this.#makeId)),
       options,
     );
+  }
+
+  #singlesOf({ id }: ReadyJob): Coalescer<ReadyJob, Enqueued> {
+    const i = this.#parts.map.ownerOf(id);
+    this.#singles[i] ??= new Coalescer<ReadyJob, Enqueued>(
+      (items) => this.#put(items, {}),
+      (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.message) : error),
+    );
+    return this.#singles[i];
+  }
+
+  #flushSingles(): void {
+    for (const singles of this.#singles) singles?.flush();
   }
 
   #takeTurns(): void {
