@@ -120,6 +120,7 @@ export class Enqueuer {
     const parts = this.#parts;
     this.#putInTurn += jobs.length;
     if (this.#putInTurn >= MAX_CALL) this.#takeTurns();
+    let ready = jobs;
     const { map } = parts;
     const owner = ownerOfAll(jobs, map);
     if (owner !== undefined) {
@@ -128,9 +129,19 @@ export class Enqueuer {
       } catch (error) {
         await parts.learnFrom(map, error, 1);
       }
+      // The ids made here would be spread over all partitions.
+      ready = jobs.map((job) => (job.ours ? { ...job, id: this.#makeId() } : job));
     }
     const { putApart } = await import('./put-apart.js');
-    return putApart(parts, jobs, options.ifExists ?? 'keep', (keys, some) => this.#putInto(keys, some, options));
+    try {
+      return await putApart(parts, ready, {
+        put: (keys, some) => this.#putInto(keys, some, options),
+        onActive: (keys, some) => this.#putActive(keys, some, options),
+      });
+    } catch (error) {
+      this.#takeTurns();
+      throw error;
+    }
   }
 
   /** Puts jobs into one partition. */
@@ -142,7 +153,6 @@ export class Enqueuer {
       ifExists,
       requiredBy(options),
     );
-    const confirmed = confirmation && 'confirmed' in confirmation ? confirmation.confirmed : undefined;
     const results: Enqueued[] = [];
     const collided: number[] = [];
     const unclear: string[] = [];
@@ -154,8 +164,7 @@ export class Enqueuer {
         else if (job.ours || first[i] === 'created') outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
       }
-      const result = { id: job.id, outcome, due: job.at ?? now + job.in };
-      results.push(confirmed ? { ...result, confirmed } : result);
+      results.push(resultOf(job, outcome, now, confirmation));
     }
     const earlier = 'jobs with these ids exist, but they may be the earlier ones';
     if (unclear.length > 0)
@@ -166,6 +175,33 @@ export class Enqueuer {
       for (const [n, i] of collided.entries()) results[i] = again[n] as Enqueued;
     }
     if (confirmation && 'doubt' in confirmation) throw unconfirmed(results, confirmation);
+    return results;
+  }
+
+  /** Replaces or keeps jobs that are active where they belonged before a growth. Undefined for each that is not. */
+  async #putActive(
+    keys: QueueKeys,
+    jobs: readonly ReadyJob[],
+    options: EnqueueOptions,
+  ): Promise<(Enqueued | undefined)[]> {
+    const required = requiredBy(options);
+    const over = async (caller: Caller) => {
+      const confirmed = async () => required && (await confirm(caller, required));
+      if (options.ifExists === 'replace')
+        return { ...(await scripts.replaceActive(caller, keys, jobs)), confirmation: await confirmed() };
+      // As a script counts them; it is also what there is to confirm.
+      await caller.call('HINCRBY', keys.stats, 'kept', jobs.length);
+      return { now: Date.now(), outcomes: jobs.map(() => 'kept' as const), confirmation: await confirmed() };
+    };
+    const { now, outcomes, confirmation } = await (required
+      ? pinnedFor(this.#redis, keys.pending, required, over)
+      : over(this.#redis));
+    const results = outcomes.map((outcome, i) => outcome && resultOf(jobs[i] as ReadyJob, outcome, now, confirmation));
+    if (confirmation && 'doubt' in confirmation)
+      throw unconfirmed(
+        results.filter((one) => one !== undefined),
+        confirmation,
+      );
     return results;
   }
 
@@ -239,4 +275,9 @@ function ownerOfAll(jobs: readonly ReadyJob[], map: PartitionMap): number | unde
   const owner = map.ownerOf(first.id);
   const isHere = ({ id, ours }: ReadyJob) => (map.from === undefined || ours) && map.ownerOf(id) === owner;
   return jobs.length <= MAX_CALL && jobs.every(isHere) ? owner : undefined;
+}
+
+function resultOf(job: ReadyJob, outcome: Outcome, now: number, confirmation?: Confirmation): Enqueued {
+  const result = { id: job.id, outcome, due: job.at ?? now + job.in };
+  return confirmation && 'confirmed' in confirmation ? { ...result, confirmed: confirmation.confirmed } : result;
 }

@@ -1,59 +1,50 @@
-import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
+import { isDelayqError, unknownOutcome } from '../model/errors.js';
 import type { Enqueued, ReadyJob } from '../model/job.js';
 import { byId } from '../partitions/by-id.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { MAX_CALL } from '../redis/script.js';
-import { replaceActive } from '../scripts/jobs.js';
+
+/** How jobs are put into one partition, at most {@link MAX_CALL}. */
+interface Puts {
+  readonly put: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<Enqueued[]>;
+  /** The same for those that are active where they belonged before a growth. */
+  readonly onActive: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<(Enqueued | undefined)[]>;
+}
 
 /**
- * Enqueues jobs into the partitions of their ids: `put` those of one. Throws its error if all failed with one. If some
- * jobs were stored and others not, throws `unknown` with the ids of the others: a repeat with the same ids is safe.
+ * Enqueues jobs into the partitions of their ids: `put` those of one. Throws its error if nothing was stored, or if it is
+ * about all jobs. Otherwise throws `unknown` with the ids of all jobs that are not surely stored: a repeat with the same
+ * ids is safe.
  */
 export async function putApart(
   parts: Partitions,
   jobs: readonly ReadyJob[],
-  ifExists: 'keep' | 'replace',
-  put: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<Enqueued[]>,
+  { put, onActive }: Puts,
 ): Promise<Enqueued[]> {
   const stored = new Set<ReadyJob>();
+  const noting = <A extends Enqueued | undefined>(
+    act: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<A[]>,
+  ) => {
+    return async (keys: QueueKeys, all: readonly ReadyJob[]) => {
+      const some = all.slice(0, MAX_CALL);
+      const results = await act(keys, some);
+      for (const [i, job] of some.entries()) if (results[i]) stored.add(job);
+      return results;
+    };
+  };
   try {
     return await byId<ReadyJob, Enqueued>(parts, jobs, {
       idOf: ({ id }) => id,
-      act: async (keys, all) => {
-        const some = all.slice(0, MAX_CALL);
-        const results = await put(keys, some);
-        for (const job of some) stored.add(job);
-        return results;
-      },
+      act: noting(put),
       isNew: ({ ours }) => ours,
-      ...(ifExists === 'keep'
-        ? { ifActive: (job) => resultOf(job, 'kept', Date.now()) }
-        : {
-            onActive: async (keys, all) => {
-              const some = all.slice(0, MAX_CALL);
-              const { now, outcomes } = await replaceActive(parts.redis, keys, some);
-              return outcomes.map((outcome, i) => outcome && resultOf(some[i] as ReadyJob, outcome, now));
-            },
-          }),
+      onActive: noting(onActive),
     });
   } catch (error) {
-    if (stored.size === 0 || !isDelayqError(error)) throw error;
-    throw partly(
-      jobs.filter((job) => !stored.has(job)),
-      error,
-    );
+    if (!isDelayqError(error)) throw error;
+    const isForAll = error.code === 'unknown' ? error.ids.length === jobs.length : stored.size === 0;
+    if (isForAll) throw error;
+    const rest = jobs.filter((job) => !stored.has(job)).map(({ id }) => id);
+    throw unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.message}`);
   }
-}
-
-function resultOf(job: ReadyJob, outcome: Enqueued['outcome'], now: number): Enqueued {
-  return { id: job.id, outcome, due: job.at ?? now + job.in };
-}
-
-function partly(rest: readonly ReadyJob[], { why, message }: DelayqError): DelayqError {
-  const ids = rest.map(({ id }) => id);
-  return unknownOutcome(
-    ids,
-    `other jobs of the same call are in other partitions, and were enqueued: ${why ?? message}`,
-  );
 }

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { type NewJob, Operator, Queue } from '../../src/internal.js';
+import { isDelayqError, type NewJob, Operator, Queue } from '../../src/internal.js';
 import { crc32 } from '../../src/partitions/crc32.js';
 import { Connection } from '../../src/redis/connection.js';
 import { afterwards } from '../support/afterwards.js';
-import { tagsOf } from '../support/partitions.js';
-import { admin, freshName, key, redisUrl } from '../support/redis.js';
+import { openGrowth, tagsOf } from '../support/partitions.js';
+import { FaultyProxy } from '../support/proxy.js';
+import { admin, freshName, key, onCluster, redisTargets, redisUrl } from '../support/redis.js';
 
 function connected(url = redisUrl): Connection {
   const redis = new Connection(url);
@@ -40,5 +41,107 @@ describe('enqueue, if one of several partitions fails', () => {
     const ended = await Promise.allSettled(jobsOf([...good, ...bad]).map((job) => all.enqueue(job)));
     const ofEach = ended.map((one) => (one.status === 'fulfilled' ? one.value.outcome : one.reason.code));
     expect(ofEach).toEqual(['created', 'created', 'created', 'config', 'config', 'config']);
+  });
+
+  it('goes on with another one for jobs without ids', async () => {
+    const [queue, redis] = [freshName(), connected()];
+    await grow(redis, queue, 2);
+    await broken(queue, 1);
+    const all = new Queue(redis, queue);
+    const outcomes: string[] = [];
+    for (let n = 0; n < 4; n++) {
+      const one = all.enqueue({ payload: n });
+      outcomes.push(
+        await one.then(
+          ({ outcome }) => outcome,
+          () => 'failed',
+        ),
+      );
+    }
+    expect(outcomes.filter((outcome) => outcome === 'failed').length).toBeLessThanOrEqual(2);
+    expect(outcomes).toContain('created');
+  });
+
+  it('stores a batch without ids whole or not at all, also if the call tells that there are partitions', async () => {
+    const [queue, redis] = [freshName(), connected()];
+    await grow(connected(), queue, 4);
+    const made = await new Queue(redis, queue).enqueue(Array.from({ length: 20 }, (_, n) => ({ payload: n })));
+    expect(new Set(made.map(({ id }) => crc32(id) % 4)).size).toBe(1);
+    expect(made.map(({ id }) => id)).toEqual(made.map(({ id }) => id).sort());
+  });
+
+  it('names all jobs that may not be enqueued, if several replies are lost', async () => {
+    const proxy = await FaultyProxy.start(...redisTargets);
+    afterwards(() => proxy.stop());
+    const [queue, redis] = [freshName(), connected(proxy.url)];
+    await grow(redis, queue, 4);
+    const ids = [0, 1, 2, 3].flatMap((i) => idsOf(i, 4, 5));
+    // Not the first call: it opens the connections to the nodes of a cluster.
+    await new Queue(redis, queue).enqueue({ payload: 0 });
+    proxy.fault = { word: ids[0] as string, kind: 'cut', times: 100 };
+    const failure = await new Queue(redis, queue).enqueue(jobsOf(ids)).catch((error: unknown) => error);
+    proxy.fault = undefined;
+    if (!isDelayqError(failure, 'unknown')) throw failure;
+    const stored = new Set((await new Queue(connected(), queue).drain({ limit: 250 })).jobs.map(({ id }) => id));
+    const missing = ids.filter((id) => !stored.has(id));
+    expect(failure.ids).toEqual(expect.arrayContaining([ids[0], ...(onCluster ? [] : missing)]));
+    expect(failure.ids).toEqual(ids.filter((id) => failure.ids.includes(id)));
+  });
+
+  it('names all of its jobs if one fails and the reply of another is lost', async () => {
+    const proxy = await FaultyProxy.start(...redisTargets);
+    afterwards(() => proxy.stop());
+    const [queue, redis] = [freshName(), connected(proxy.url)];
+    await grow(redis, queue, 2);
+    await broken(queue, 1);
+    const [lost, bad] = [idsOf(0, 2, 3), idsOf(1, 2, 3)];
+    proxy.fault = { word: lost[0] as string, kind: 'cut', times: 100 };
+    const failure = await new Queue(redis, queue).enqueue(jobsOf([...lost, ...bad])).catch((error: unknown) => error);
+    proxy.fault = undefined;
+    expect(failure).toMatchObject({ code: 'unknown', ids: [...lost, ...bad] });
+  });
+});
+
+describe('while a growth is open, enqueue of a job that is active where it belonged', () => {
+  for (const ifExists of ['keep', 'replace'] as const) {
+    it(`requires replicas before it does anything: ${ifExists}`, async () => {
+      const [queue, redis] = [freshName(), connected()];
+      const [id] = idsOf(1, 2, 1) as [string];
+      await new Queue(connected(), queue).enqueue({ id, payload: 1 });
+      const { jobs } = await new Queue(connected(), queue).drain();
+      await openGrowth(admin, queue, 2);
+      await new Queue(redis, queue).counts();
+      const again = new Queue(redis, queue).enqueue({ id, payload: 2 }, { ifExists, replicas: 9 });
+      await expect(again).rejects.toMatchObject({ code: 'temporary' });
+      expect(await new Queue(connected(), queue).renew(jobs)).toEqual(['held']);
+    });
+
+    it(`is counted: ${ifExists}`, async () => {
+      const [queue, redis] = [freshName(), connected()];
+      const [id] = idsOf(1, 2, 1) as [string];
+      await new Queue(connected(), queue).enqueue({ id, payload: 1 });
+      await new Queue(connected(), queue).drain();
+      await openGrowth(admin, queue, 2);
+      await new Queue(redis, queue).enqueue({ id, payload: 2 }, { ifExists });
+      const counter = ifExists === 'keep' ? 'kept' : 'replaced';
+      expect((await new Queue(redis, queue).counts()).stats).toMatchObject({ [counter]: 1 });
+    });
+  }
+
+  it('names the job if the reply is lost', async () => {
+    const proxy = await FaultyProxy.start(...redisTargets);
+    afterwards(() => proxy.stop());
+    const [queue, redis] = [freshName(), connected(proxy.url)];
+    const [id] = idsOf(1, 2, 1) as [string];
+    await new Queue(connected(), queue).enqueue({ id, payload: 1 });
+    await new Queue(connected(), queue).drain();
+    await openGrowth(admin, queue, 2);
+    await new Queue(redis, queue).counts();
+    proxy.fault = { word: 'active 1 1 0', kind: 'cut', times: 100 };
+    const failure = await new Queue(redis, queue)
+      .enqueue({ id, payload: 2 }, { ifExists: 'replace' })
+      .catch((error: unknown) => error);
+    expect(proxy.struck).toBeGreaterThan(0);
+    expect(failure).toMatchObject({ code: 'unknown', ids: [id] });
   });
 });
