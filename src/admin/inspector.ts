@@ -132,8 +132,9 @@ export class Inspector {
       const end = rows.indexOf(LATER);
       const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
       at += some.length;
-      most = parts.count === 1 ? LISTED : Math.min(LISTED, 2 * some.length);
-      yield some.map((job) => job ?? undefined);
+      // At least one: the first may have come after others, where a growth has moved it.
+      most = parts.count === 1 ? LISTED : Math.min(LISTED, Math.max(1, 2 * some.length));
+      if (some.length > 0) yield some.map((job) => job ?? undefined);
     }
   }
 

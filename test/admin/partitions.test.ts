@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, Inspector, Operator, type Queue, Spread, Transfer, trend } from '../../src/index.js';
+import { Connection, DelayqError, Inspector, Operator, Queue, Spread, Transfer, trend } from '../../src/index.js';
+import { crc32 } from '../../src/partitions/crc32.js';
 import { queueKeys } from '../../src/redis/keys.js';
 import { nameOf } from '../../src/redis/script.js';
 import { sampleOf } from '../../src/scripts/inspect.js';
@@ -7,6 +8,7 @@ import * as moves from '../../src/scripts/transfer.js';
 import { afterwards } from '../support/afterwards.js';
 import { delayq, linesOf } from '../support/cli.js';
 import { upTo } from '../support/jobs.js';
+import { openGrowth as makePublic } from '../support/partitions.js';
 import { admin, connection, freshName, freshQueue, key, redisUrl } from '../support/redis.js';
 
 const inspector = new Inspector(connection);
@@ -52,6 +54,18 @@ async function allIds(name: string, state: 'pending' | 'active' | 'dead' = 'pend
 
 /** Jobs in an order that is not that of their ids; several are due at the same time. */
 const mixed = (n: number) => upTo(n).map((i) => ({ id: `j${i}`, payload: { i }, at: 4e12 + ((i * 7919) % 331) }));
+
+/** A connection on which the reply to the third requeue is lost. */
+class Losing extends Connection {
+  #seen = 0;
+
+  override async call(...args: Parameters<Connection['call']>) {
+    const reply = await super.call(...args);
+    if (nameOf(String(args[1])) === 'edit/requeue' && ++this.#seen === 3)
+      throw new DelayqError('unknown', 'no reply', { next: 'wait' });
+    return reply;
+  }
+}
 
 describe('over partitions', () => {
   it('jobs are listed in the order of their times, the first n are the first n of all', async () => {
@@ -112,6 +126,43 @@ describe('over partitions', () => {
       shown.push(...some.map((job) => job?.id));
     }
     expect(shown).toEqual([undefined, ...ids.slice(1)]);
+  });
+
+  it('a job that a growth is moving is shown before larger ones that are where they belong', async () => {
+    const { name } = freshQueue();
+    const [a, b] = upTo(20)
+      .map((i) => `o:${i}`)
+      .filter((id) => crc32(id) % 2 === 1) as [string, string];
+    await new Queue(connection, name).enqueue({ id: a, payload: 1, in: '1h' });
+    await makePublic(admin, name, 2);
+    const keys = queueKeys('delayq', name, '2 0/2 from 1');
+    await moves.hold(connection, keys, [a], { states: ['pending'], receipt: 'dead', by: `move:${name}/1` });
+    await new Queue(connection, name).enqueue({ id: b, payload: 'x'.repeat(600_000), in: '1h' });
+    const shown: unknown[] = [];
+    let slices = 0;
+    for await (const some of inspector.shown(name, [a, b])) {
+      shown.push(...some.map((job) => [job?.id, job?.state]));
+      if (++slices > 10) break;
+    }
+    expect(shown).toEqual([
+      [a, 'pending'],
+      [b, 'pending'],
+    ]);
+  });
+
+  it('a lost reply of an edit that gives due times is in doubt, whatever came before it', async () => {
+    const { name } = await grownQueue(2);
+    const ids = upTo(20)
+      .map((i) => `o:${i}`)
+      .filter((id) => crc32(id) % 2 === 1);
+    await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: id, in: '1h' })));
+    // So that the script is known.
+    await operator.requeue(name, ids.slice(0, 1));
+    await operator.bury(name, ids);
+    const losing = new Losing(redisUrl);
+    afterwards(() => losing.close());
+    const requeued = new Operator(losing).requeue(name, ids, new Spread({ stepMs: 1 }));
+    await expect(requeued).rejects.toMatchObject({ code: 'unknown' });
   });
 
   it('reschedule and requeue keep the order and the step of all, over several calls', async () => {
