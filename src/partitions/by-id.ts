@@ -145,9 +145,10 @@ async function answerGroup<T, A>(
   for (const [i, answer] of stray) answers[i] = answer;
 }
 
-/** What tells most about the outcome: that nobody knows it. */
-function worst(errors: readonly unknown[]): unknown {
-  return errors.find((error) => isDelayqError(error, 'unknown')) ?? errors[0];
+/** What tells most about the outcome: that nobody knows it; least, that the layout was another. */
+export function worst(errors: readonly unknown[]): unknown {
+  const doubt = errors.find((error) => isDelayqError(error, 'unknown'));
+  return doubt ?? errors.find((error) => wordOf(error) !== 'LAYOUT') ?? errors[0];
 }
 
 function push<K>(groups: Map<K, number[]>, key: K, i: number): void {

@@ -1,10 +1,11 @@
 import { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
+import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { number } from '../redis/replies.js';
 import { MAX_CALL } from '../redis/script.js';
-import { byId } from './by-id.js';
+import { byId, worst } from './by-id.js';
 import type { Partitions } from './partitions.js';
 
 /** The latest due time, ms. Must match lua/lib/spread.lua. */
@@ -96,11 +97,12 @@ export async function spreadOver<A extends string>(
         at += together.length;
       }
       const ended = await Promise.allSettled(calls);
-      const failed = ended.findIndex(({ status }) => status === 'rejected');
-      // What was done before the layout changed is not done again.
-      if (failed === 0) throw (ended[0] as PromiseRejectedResult).reason;
-      const done = ended.slice(0, failed < 0 ? ended.length : failed) as PromiseFulfilledResult<{ answers: A[] }>[];
-      return done.flatMap(({ value }) => value.answers);
+      const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+      const done = ended.flatMap((one) => (one.status === 'fulfilled' ? one.value.answers : []));
+      // What was done before the layout changed is not done again: those after it were all refused.
+      if (errors.length > 0 && (done.length === 0 || errors.some((error) => wordOf(error) !== 'LAYOUT')))
+        throw worst(errors);
+      return done;
     },
     isMissing: (answer) => answer === 'missing',
     ifActive: () => how.ifActive,
