@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isDelayqError, type NewJob, Operator, Queue } from '../../src/internal.js';
+import { DelayqError, isDelayqError, type NewJob, Operator, Queue, settleWithRetries } from '../../src/internal.js';
 import { crc32 } from '../../src/partitions/crc32.js';
 import { Connection } from '../../src/redis/connection.js';
 import { afterwards } from '../support/afterwards.js';
@@ -30,6 +30,57 @@ async function broken(queue: string, i: number): Promise<void> {
 }
 
 const jobsOf = (ids: readonly string[]): NewJob[] => ids.map((id) => ({ id, payload: id }));
+
+/** A connection on which the first answers about leases of partition 1 are refused for now. */
+class Busy extends Connection {
+  #isFirst = true;
+
+  override call(...args: Parameters<Connection['call']>) {
+    if (!this.#isFirst || !args.some((arg) => /^\w{12}\.1$/.test(String(arg)))) return super.call(...args);
+    this.#isFirst = false;
+    return Promise.reject(new DelayqError('temporary', 'busy', { next: 'wait' }));
+  }
+}
+
+describe('leases of several partitions', () => {
+  const limits = { until: () => performance.now() + 5_000 };
+  async function taken() {
+    const [queue, redis] = [freshName(), connected()];
+    await grow(redis, queue, 2);
+    const all = new Queue(redis, queue);
+    await all.enqueue(jobsOf([...idsOf(0, 2, 3), ...idsOf(1, 2, 3)]));
+    const jobs = [...(await all.drain()).jobs, ...(await all.drain()).jobs];
+    expect(jobs).toHaveLength(6);
+    const busy = new Busy(redisUrl);
+    afterwards(() => busy.close());
+    return { jobs, again: new Queue(busy, queue) };
+  }
+
+  it('are held when they are acked again because one partition could not answer', async () => {
+    const { jobs, again } = await taken();
+    expect(new Set(await settleWithRetries(() => again.ack(jobs), limits))).toEqual(new Set(['held']));
+  });
+
+  it('are held when they are given back again because one partition could not answer', async () => {
+    const { jobs, again } = await taken();
+    const nacked = await settleWithRetries(() => again.nack(jobs, { mode: 'release' }), limits);
+    expect(new Set(nacked.map(({ answer }) => answer))).toEqual(new Set(['pending']));
+  });
+
+  it('are looked for once, whatever their receipts say', async () => {
+    const { jobs, again } = await taken();
+    const made = jobs.map(({ id }) => ({ id, receipt: 'x.9999' }));
+    let looks = 0;
+    const { redis } = again;
+    const call = redis.call.bind(redis);
+    redis.call = (...args) => {
+      if (args[0] === 'HMGET') looks++;
+      return call(...args);
+    };
+    expect(new Set(await again.ack(made))).toEqual(new Set(['lost']));
+    expect(looks).toBe(1);
+  });
+});
 
 describe('enqueue, if one of several partitions fails', () => {
   it('fails only for its jobs, if single jobs are enqueued together', async () => {
