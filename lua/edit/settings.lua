@@ -7,9 +7,10 @@ if not atLeast(0, ARGV[1]) then return BAD end
 local fields, own, paused = call('HGETALL', config), { layout = true, partitions = true, returned = true }, false
 -- Settings of older versions of delayq have the version 0.
 if (tonumber(call('HGET', stats, 'configured')) or -1) >= tonumber(ARGV[1]) then return { 0 } end
+-- First write: it frees memory, so a full server also accepts the rest.
+call('HDEL', config, 'paused')
 for i = 1, #fields, 2 do
   paused = paused or fields[i] == 'paused'
-  -- First write: it frees memory, so a full server also accepts the rest.
   if not own[fields[i]] then call('HDEL', config, fields[i]) end
 end
 if #ARGV > 1 then call('HSET', config, unpack(ARGV, 2)) end

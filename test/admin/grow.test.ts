@@ -153,6 +153,17 @@ describe('growth', () => {
     }
   });
 
+  it('can be paused, all of it, when Redis is full', async () => {
+    const server = await during(Server.start());
+    const redis = new Connection(server.url);
+    afterwards(() => redis.close());
+    await grow('q', 4, redis);
+    await server.admin.config('SET', 'maxmemory', '1');
+    await new Operator(redis).pause('q');
+    const paused = await Partitions.of(redis, 'delayq', 'q').each(({ config }) => server.admin.hget(config, 'paused'));
+    expect(paused).toEqual(['inf', 'inf', 'inf', 'inf']);
+  });
+
   it('stops when Redis is full, loses nothing, and is finished by a repeat', async () => {
     const server = await during(Server.start());
     const { url } = server;
