@@ -1,6 +1,8 @@
+import { setTimeout } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { DelayqError, isDelayqError, type NewJob, Operator, Queue, settleWithRetries } from '../../src/internal.js';
 import { crc32 } from '../../src/partitions/crc32.js';
+import { inBatches } from '../../src/queue/batches.js';
 import { Connection } from '../../src/redis/connection.js';
 import { afterwards } from '../support/afterwards.js';
 import { openGrowth, tagsOf } from '../support/partitions.js';
@@ -195,4 +197,27 @@ describe('while a growth is open, enqueue of a job that is active where it belon
     expect(proxy.struck).toBeGreaterThan(0);
     expect(failure).toMatchObject({ code: 'unknown', ids: [id] });
   });
+});
+
+it('has a bounded number of jobs with own ids in flight, however many partitions there are', async () => {
+  let pulled = 0;
+  async function* source() {
+    for (; pulled < 400_000; pulled += 1_000) yield jobsOf(Array.from({ length: 1_000 }, (_, k) => `${pulled + k}`));
+  }
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const send = () => released.then(() => []);
+  const sent = inBatches(source(), send, { partitions: () => 1_024 });
+  const first = sent.next();
+  let before = -1;
+  while (pulled > before) {
+    before = pulled;
+    await setTimeout(50);
+  }
+  expect(pulled).toBeLessThan(150_000);
+  release();
+  await first;
+  await sent.return(undefined);
 });
