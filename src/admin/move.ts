@@ -1,4 +1,5 @@
 import { readAttributes } from '../model/attributes.js';
+import { isDelayqError, partly } from '../model/errors.js';
 import { byId } from '../partitions/by-id.js';
 import type { Destination } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
@@ -17,7 +18,10 @@ interface Brought {
 
 const markOf = ({ parcel: { id }, token }: Brought) => Buffer.concat([Buffer.from(`${token} `), id]);
 
-/** Puts jobs into a queue as they are, each into the partition of its id; see moves.restore. */
+/**
+ * Puts jobs into a queue as they are, each into the partition of its id; see moves.restore. Throws `unknown` if some are
+ * there when it fails: others must not put them back where they were.
+ */
 export async function restoreInto(
   parts: Partitions,
   jobs: readonly moves.Parcel[],
@@ -26,17 +30,14 @@ export async function restoreInto(
 ): Promise<moves.Restored[]> {
   const { redis } = parts;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
-  return byId<Brought, moves.Restored>(parts, items, {
+  let isAnyHere = false;
+  const restoring = byId<Brought, moves.Restored>(parts, items, {
     idOf: ({ parcel }) => parcel.id,
-    act: (keys, some) => {
-      const parcels = some.map(({ parcel }) => parcel);
-      return moves.restore(
-        redis,
-        keys,
-        parcels,
-        some.map(({ token }) => token),
-        counter,
-      );
+    act: async (keys, some) => {
+      const [parcels, words] = [some.map(({ parcel }) => parcel), some.map(({ token }) => token)];
+      const restored = await moves.restore(redis, keys, parcels, words, counter);
+      isAnyHere ||= restored.includes('created');
+      return restored;
     },
     // Brought before the growth, and perhaps done since.
     marked: async (keys, some) => {
@@ -51,6 +52,9 @@ export async function restoreInto(
         return isSame(row, (some[i] as Brought).parcel) ? 'kept' : 'differs';
       });
     },
+  });
+  return restoring.catch((error: unknown) => {
+    throw isAnyHere && isDelayqError(error) ? partly(error) : error;
   });
 }
 

@@ -56,6 +56,11 @@ export function isPassing(error: unknown): error is DelayqError {
   return isDelayqError(error, 'unreachable', 'temporary', 'unknown');
 }
 
+/** The error for a call that was carried out in part when `error` ended it. */
+export function partly(error: DelayqError): DelayqError {
+  return new DelayqError('unknown', error.message, { why: error.why, next: error.next, cause: error });
+}
+
 /** The error for jobs that were sent when no reply arrived. */
 export function unknownOutcome(ids: string[], why: string): DelayqError {
   const one = ids.length === 1;

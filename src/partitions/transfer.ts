@@ -1,4 +1,4 @@
-import { DelayqError } from '../model/errors.js';
+import { type DelayqError, partly } from '../model/errors.js';
 import type { Id } from '../model/id.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
@@ -34,7 +34,7 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
         return restored;
       }).catch((error: DelayqError) => {
         // Otherwise they would be put back where they were, and be in both: only the replicas are behind.
-        throw isCopied ? new DelayqError('unknown', error.message, { ...error, cause: error }) : error;
+        throw isCopied ? partly(error) : error;
       });
       // In a growth, whatever is there is newer: it can only be there because a failover brought the other one back.
       return / from /.test(way.to.layout ?? '') ? put.map((one) => (one === 'created' ? one : 'kept')) : put;

@@ -1,4 +1,4 @@
-import { DelayqError, isPassing } from '../model/errors.js';
+import { isPassing, partly } from '../model/errors.js';
 import type { Held } from '../model/job.js';
 import { checkList } from '../model/validate.js';
 import { worst } from '../partitions/by-id.js';
@@ -47,8 +47,7 @@ export async function byReceipt<J extends Held, A>(
   const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
   if (errors.length === 0) return answers;
   const error = worst(errors);
-  if (!isAnyAnswered || !isPassing(error)) throw error;
-  throw new DelayqError('unknown', error.message, { why: error.why, next: error.next, cause: error });
+  throw isAnyAnswered && isPassing(error) ? partly(error) : error;
 }
 
 function partIn(receipt: unknown): number {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
+import { DelayqError, isDelayqError, isPassing, partly } from '../model/errors.js';
 import type { Confirmed, Enqueued } from '../model/job.js';
 import { checkCount } from '../model/validate.js';
 import { DEADLINE_MS } from '../net/errors.js';
@@ -74,7 +74,7 @@ export async function confirm(pinned: Caller, required: Durability): Promise<Con
     if (!isDelayqError(error)) throw error;
     if (!isPassing(error)) return doubtOf(error);
     // The jobs were written. With the original code it would look as if the call had been rejected.
-    throw new DelayqError('unknown', error.message, { why: error.why, next: error.next, cause: error });
+    throw partly(error);
   }
 }
 

@@ -6,7 +6,8 @@ import { Connection } from '../../src/redis/connection.js';
 import { hold } from '../../src/scripts/transfer.js';
 import { afterwards } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
-import { connection, freshName } from '../support/redis.js';
+import { tagsOf } from '../support/partitions.js';
+import { admin, connection, freshName, key } from '../support/redis.js';
 
 it('leaves no job in two partitions when the replicas of the new one do not follow', async () => {
   const cluster = await Cluster.start({ masters: 2, replicas: 1 });
@@ -68,4 +69,23 @@ it('puts back what it took beside no other job of this id, although the queue gr
 
   await queue.putBack(jobs);
   expect(await queue.counts()).toMatchObject({ pending: 0, active: ids.length });
+});
+
+it('leaves no job in two queues when one partition of the other queue fails', async () => {
+  const [queue, to] = [new Queue(connection, freshName()), freshName()];
+  for await (const _ of new Operator(connection).partition(to, 2));
+  const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
+  await queue.enqueue(ids.map((id) => ({ id, payload: id })));
+  const broken = (await tagsOf(admin, to))[1] as string;
+  await admin.set(key(broken, 'pending'), 'no zset');
+  const move = () => new Transfer(connection).move(queue.name, ids, { to });
+  await expect(move()).rejects.toMatchObject({ code: 'unknown' });
+  const copied = await admin.zrange(key(to, 'pending'), '0', '-1');
+  expect(copied).not.toEqual([]);
+  expect((await admin.zrange(key(queue.name, 'pending'), '0', '-1')).filter((id) => copied.includes(id))).toEqual([]);
+
+  await admin.del(key(broken, 'pending'));
+  expect(new Set(await move())).toEqual(new Set(['kept', 'moved']));
+  expect((await queue.counts()).payload).toBe(0);
+  expect((await new Queue(connection, to).counts()).pending).toBe(20);
 });
