@@ -5,6 +5,7 @@ import { wordOf } from '../net/errors.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { tagFor } from '../partitions/tags.js';
+import { withRetries } from '../redis/retry.js';
 import { Sweep } from './sweep.js';
 
 /** The most partitions: a watcher asks each every few seconds. */
@@ -15,6 +16,9 @@ const LOOK_MS = 500;
 
 /** How often is said how far it is, ms. */
 const TICK_MS = 100;
+
+/** For how long trouble is waited out in which nothing moves, ms: longer than a failover takes. */
+const PATIENCE_MS = 10_000;
 
 /** Partitions at once. */
 const AT_ONCE = 4;
@@ -27,6 +31,8 @@ export interface Growth {
   readonly moved: number;
   /** Jobs that can be moved only when they are answered for, as far as is known. */
   readonly active: number;
+  /** The queues to which unfinished moves hold some of these: they must be finished. */
+  readonly moves: readonly string[];
   readonly done: boolean;
 }
 
@@ -121,11 +127,16 @@ async function* finish(parts: Partitions, map: PartitionMap, moved: number): Asy
   const sweeps = upTo(from).map((i) => new Sweep(parts, map, i));
   const state = (done = false): Growth => {
     const sum = (of: (sweep: Sweep) => number) => sweeps.reduce((total, sweep) => total + of(sweep), 0);
-    return { from, to: map.count, moved: moved + sum((one) => one.moved), active: sum((one) => one.active), done };
+    const moves = [...new Set(sweeps.flatMap((sweep) => [...sweep.moves]))];
+    const [all, active] = [moved + sum((one) => one.moved), sum((one) => one.active)];
+    return { from, to: map.count, moved: all, active, moves, done };
   };
   const stop = new AbortController();
   try {
-    const work = closeUp(parts, map, sweeps, stop.signal);
+    const work = ridesOut(
+      () => closeUp(parts, map, sweeps, stop.signal),
+      () => state().moved,
+    );
     try {
       for await (const _ of ticks(work)) yield state();
     } finally {
@@ -139,6 +150,18 @@ async function* finish(parts: Partitions, map: PartitionMap, moved: number): Asy
     if (wordOf(error) !== 'LAYOUT' || (await parts.look()).from !== undefined) throw error;
   }
   return state().moved;
+}
+
+/** Repeats `work` while its errors pass: a failover is over in some seconds. Throws the last one if nothing moves for long. */
+async function ridesOut(work: () => Promise<void>, moved: () => number): Promise<void> {
+  let before = -1;
+  let end = 0;
+  const until = () => {
+    if (moved() !== before) end = performance.now() + PATIENCE_MS;
+    before = moved();
+    return end;
+  };
+  await withRetries(work, { until });
 }
 
 /** Sweeps until each partition is clean, then closes the growth. */

@@ -22,6 +22,8 @@ export class Sweep {
   moved = 0;
   /** Jobs that consumers, or unfinished moves to other queues, held in the last round. */
   active = 0;
+  /** The queues to which unfinished moves hold some of these. */
+  readonly moves = new Set<string>();
   /** In the last round nothing was left to move, and nothing came back meanwhile. */
   isClean = false;
 
@@ -46,7 +48,16 @@ export class Sweep {
   /** Counts the active jobs that must be moved. */
   async lookAtActive(): Promise<void> {
     let active = 0;
-    for await (const ids of this.#movers('active')) active += ids.length;
+    this.moves.clear();
+    for await (const ids of this.#movers('active')) {
+      active += ids.length;
+      if (ids.length === 0) continue;
+      for (const lease of (await this.#parts.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
+        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease)) ?? [];
+        // Those of this growth have a slash in their names, and are taken over.
+        if (to && !to.includes('/')) this.moves.add(to);
+      }
+    }
     this.active = active;
   }
 

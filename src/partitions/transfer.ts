@@ -1,10 +1,10 @@
-import { type DelayqError, partly } from '../model/errors.js';
+import { DelayqError, partly } from '../model/errors.js';
 import type { Id } from '../model/id.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import * as moves from '../scripts/transfer.js';
 import { MOVE_SLICE, type Moved, moveSome } from './move.js';
-import { replicated } from './replicated.js';
+import { replicasAt, replicated } from './replicated.js';
 
 /** A way between two partitions of a queue. */
 export interface Way {
@@ -42,11 +42,22 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
     forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, way.to, jobs),
   };
   const source = { redis, keys: way.from, step: at(way.from) };
+  if (must) await checkReplicas(redis, way);
   const moved: Moved[] = [];
   while (moved.length < ids.length) {
     moved.push(...(await moveSome(source, destination, ids.slice(moved.length), ['pending', 'dead'])));
   }
   return moved;
+}
+
+/** A job that replicas have must not go where fewer would have it: throws `temporary` then. */
+async function checkReplicas(redis: Connection, { from, to, index }: Way): Promise<void> {
+  const [before, after] = await Promise.all([from, to].map(({ pending }) => replicasAt(redis, pending)));
+  if ((after as number) >= (before as number)) return;
+  throw new DelayqError('temporary', `partition ${index} has too few replicas`, {
+    why: `${after} replicas follow its server, and ${before} that where its jobs are now`,
+    next: 'wait until the replicas are back, then repeat the command',
+  });
 }
 
 /** Most jobs in one call of a transfer. */

@@ -39,6 +39,22 @@ it('leaves no job in two partitions when the replicas of the new one do not foll
   expect(await Promise.all(ids.map(places))).toEqual(ids.map(() => 1));
 }, 90_000);
 
+it('moves no job that a replica has to a server without one', async () => {
+  const cluster = await Cluster.start({ masters: 2, replicas: 1 });
+  afterwards(() => cluster.stop());
+  const redis = new Connection(cluster.url);
+  afterwards(() => redis.close());
+  await new Queue(redis, 'q').enqueue(Array.from({ length: 20 }, (_, i) => ({ id: `o:${i}`, payload: i })));
+  const owner = await cluster.ownerOf(`delayq:{${tagFor('q', 1)}}:pending`);
+  const [replica] = await cluster.replicasOf(owner);
+  await replica?.stop();
+  const grow = async () => {
+    for await (const _ of new Operator(redis).partition('q', 2));
+  };
+  await expect(grow()).rejects.toMatchObject({ code: 'temporary', message: 'partition 1 has too few replicas' });
+  expect(await redis.call('ZCARD', 'delayq:{q}:pending')).toBe(20);
+}, 90_000);
+
 it('finishes a move to another queue that was cut off before the queue grew', async () => {
   const [name, other] = [freshName(), freshName()];
   const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);

@@ -63,6 +63,9 @@ export function configCommand(context: Context): Command {
   return addGlobals(command);
 }
 
+/** How long a growth waits for active jobs before it says so, ms. */
+const SILENT_MS = 5_000;
+
 /** What the command line asks for. */
 interface Changes {
   readonly settings: SettingsChange;
@@ -116,9 +119,18 @@ async function grow(
   const started = performance.now();
   const progress = new Progress(context);
   let moved = 0;
+  let waitsSince: number | undefined;
   try {
     for await (const growth of operator.partition(queue, partitions)) {
       moved = growth.moved;
+      if (growth.active === 0) waitsSince = undefined;
+      else waitsSince ??= performance.now();
+      if (waitsSince !== undefined && performance.now() - waitsSince > SILENT_MS) {
+        // Said once: it may take as long as the longest handler.
+        waitsSince = Number.POSITIVE_INFINITY;
+        progress.clear();
+        say(context, waitsFor(queue, growth));
+      }
       progress.tell(() => `${queue}: ${inWords(growth)}`);
       if (!stop.aborted || growth.done) continue;
       context.outcomes.add('interrupted');
@@ -136,6 +148,11 @@ async function grow(
   }
   const took = formatDuration(performance.now() - started);
   if (progress.wanted && moved > 0) say(context, `${many(moved, 'job')} moved in ${took}`);
+}
+
+function waitsFor(queue: string, { active, moves }: Growth): string {
+  const held = moves.map((to) => `; an unfinished move holds some: delayq move ${queue} --into ${to}`).join('');
+  return `${queue}: waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
 }
 
 function inWords({ from, to, moved, active }: Growth): string {

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Operator } from '../../../src/internal.js';
+import { Partitions } from '../../../src/partitions/partitions.js';
 import { shaOf } from '../../../src/redis/script.js';
+import { hold } from '../../../src/scripts/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { begin, delayq, onTerminal } from '../../support/cli.js';
 import { upTo } from '../../support/jobs.js';
@@ -197,3 +199,17 @@ async function everything(name: string): Promise<unknown> {
   ]);
   return Promise.all(all);
 }
+
+it('delayq config partitions=N says what it waits for, and how to finish a move that holds jobs', async () => {
+  const queue = freshQueue();
+  const ids = upTo(20).map((i) => `o:${i}`);
+  await queue.enqueue(ids.map((id) => ({ id, payload: id })));
+  const keys = Partitions.of(connection, 'delayq', queue.name).keys();
+  await hold(connection, keys, ids, { states: ['pending'], receipt: 'r', by: 'move:elsewhere' });
+  const running = begin(['config', queue.name, 'partitions=4']);
+  await until(() => running.stderr.includes('unfinished move'));
+  expect(running.stderr).toMatch(/waits for \d+ active jobs, to be moved when their handlers are done; an unfinished/);
+  const [, command = ''] = /holds some: delayq (.*)$/m.exec(running.stderr) ?? [];
+  expect(await delayq([...command.split(' '), '--yes'])).toMatchObject({ code: 0 });
+  expect(await running.ended).toMatchObject({ code: 0 });
+});
