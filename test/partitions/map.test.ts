@@ -48,6 +48,17 @@ describe('a map of partitions', () => {
     expect(Math.min(...counts)).toBeGreaterThan(850);
   });
 
+  it('knows which part of all ids belongs to each, also if they are no power of two', () => {
+    for (const count of [1, 3, 4, 6, 13]) {
+      const map = mapOf(count);
+      const owners = Array.from({ length: 16_000 }, (_, i) => map.ownerOf(`order:${i}`));
+      for (let p = 0; p < count; p++) {
+        const found = owners.filter((owner) => owner === p).length / owners.length;
+        expect(Math.abs(found - map.shareOf(p))).toBeLessThan(0.02);
+      }
+    }
+  });
+
   it('makes ids of each partition, in their order, and each once', () => {
     for (const count of [2, 12, 16, 300]) {
       const map = mapOf(count);

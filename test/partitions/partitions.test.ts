@@ -3,6 +3,7 @@ import { Operator, Queue } from '../../src/internal.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { Connection } from '../../src/redis/connection.js';
 import { afterwards } from '../support/afterwards.js';
+import { openGrowth } from '../support/partitions.js';
 import { admin, connection, freshName, key, keysLike, redisUrl, timePasses } from '../support/redis.js';
 
 const operator = new Operator(connection);
@@ -115,6 +116,15 @@ describe('a partition that is behind', () => {
     await admin.del(parts.keys(1).config, parts.keys(1).stats);
     await new Queue(connection, name).enqueue({ id: parts.map.newIdOf(1), payload: 1 });
     expect(await admin.hget(parts.keys(1).config, 'tries')).toBe('7');
+  });
+
+  it('keeps its own count of what goes back while settings change', async () => {
+    const name = freshName();
+    const tags = await openGrowth(admin, name, 2);
+    for (const [i, tag] of tags.entries()) await admin.hset(key(tag, 'config'), 'returned', 3 + i);
+    await operator.configure(name, { tries: 7 });
+    for (const [i, tag] of tags.entries())
+      expect(await admin.hgetall(key(tag, 'config'))).toMatchObject({ returned: String(3 + i), tries: '7' });
   });
 
   it('also if it is the first, which new callers ask', async () => {
