@@ -1,6 +1,7 @@
 import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
 import { byId } from '../partitions/by-id.js';
+import { groupsOf } from '../partitions/map.js';
 import type { Destination } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
@@ -93,12 +94,8 @@ export async function forgetTokens(parts: Partitions, jobs: readonly Marked[]): 
   const { map, redis } = parts;
   for (const of of ['ownerOf', 'formerOf'] as const) {
     if (of === 'formerOf' && map.from === undefined) continue;
-    const groups = new Map<number, Marked[]>();
-    for (const job of jobs) {
-      const i = map[of](job.parcel.id);
-      groups.set(i, [...(groups.get(i) ?? []), job]);
-    }
-    for (const [i, some] of groups) await moves.forgetTokens(redis, parts.keys(i, map), some);
+    for (const [i, some] of groupsOf(jobs, ({ parcel }) => map[of](parcel.id)))
+      await moves.forgetTokens(redis, parts.keys(i, map), some);
   }
 }
 

@@ -1,7 +1,8 @@
 import { type Id, idOf } from '../model/id.js';
-import type { PartitionMap } from '../partitions/map.js';
+import { groupsOf, type PartitionMap } from '../partitions/map.js';
+import { MOVE_SLICE } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
-import { TRANSFER_SLICE, transfer } from '../partitions/transfer.js';
+import { transfer } from '../partitions/transfer.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
@@ -85,7 +86,7 @@ export class Sweep {
           const some = collected.get(owner) ?? [];
           collected.set(owner, some);
           some.push(id);
-          if (some.length < TRANSFER_SLICE) continue;
+          if (some.length < MOVE_SLICE) continue;
           collected.delete(owner);
           await send(owner, some);
         }
@@ -119,17 +120,15 @@ export class Sweep {
       const reply = await redis.call('HSCAN', this.#keys.lease, cursor, 'COUNT', SCANNED);
       const [next, found] = reply as [Reply, Buffer[]];
       cursor = text(next);
-      const copies = new Map<number, Buffer[]>();
+      const marks: [field: Buffer, value: Buffer][] = [];
       for (let n = 0; n < found.length; n += 2) {
         const [field, value] = [found[n] as Buffer, found[n + 1] as Buffer];
-        const space = field.indexOf(' ');
         // A lease has several words, a mark is a time.
-        if (space < 0 || !/^\d+$/.test(text(value))) continue;
-        const owner = this.#map.ownerOf(field.subarray(space + 1));
-        if (owner !== this.at) copies.set(owner, [...(copies.get(owner) ?? []), field, value]);
+        if (field.includes(' ') && /^\d+$/.test(text(value))) marks.push([field, value]);
       }
-      for (const [owner, fields] of copies)
-        await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...fields);
+      const ownerOf = (field: Buffer) => this.#map.ownerOf(field.subarray(field.indexOf(' ') + 1));
+      for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field)))
+        if (owner !== this.at) await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...some.flat());
     } while (cursor !== '0');
   }
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { idsWhere } from '../admin/sweep.js';
 import { type Id, idWord } from '../model/id.js';
 import { many, printable } from '../model/text.js';
-import type { PartitionMap } from '../partitions/map.js';
+import { groupsOf, type PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere } from '../partitions/settings.js';
 import { transfer } from '../partitions/transfer.js';
@@ -96,8 +96,7 @@ export async function checkStrays(
     for await (const ids of idsWhere(redis, keys[set], (id) => map.ownerOf(id) !== i)) {
       count += ids.length;
       samples.push(...ids.slice(0, SAMPLES - samples.length));
-      for (const owner of new Set(ids.map((id) => map.ownerOf(id)))) {
-        const some = ids.filter((id) => map.ownerOf(id) === owner);
+      for (const [owner, some] of groupsOf(ids, (id) => map.ownerOf(id))) {
         const way = { queue, from: keys, to: parts.keys(owner, map), index: owner };
         const answers = await mender.try(() => transfer(redis, way, some, true));
         moved += (answers ?? []).filter((one) => !STAYS.includes(one)).length;

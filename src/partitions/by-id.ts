@@ -2,7 +2,7 @@ import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, idKey } from '../model/id.js';
 import { wordOf } from '../net/errors.js';
 import type { QueueKeys } from '../redis/keys.js';
-import type { PartitionMap } from './map.js';
+import { groupsOf, type PartitionMap } from './map.js';
 import { MAX_TURNS, type Partitions } from './partitions.js';
 
 /** How a call by id is made. `T`: what it is about, `A`: its answer. */
@@ -48,8 +48,7 @@ export async function byId<T, A>(parts: Partitions, items: readonly T[], how: By
         throw AGAIN;
       }
     };
-    const groups = new Map<number, number[]>();
-    for (const i of rest) push(groups, map.ownerOf(how.idOf(items[i] as T)), i);
+    const groups = groupsOf(rest, (i) => map.ownerOf(how.idOf(items[i] as T)));
     const ended = await Promise.allSettled(
       [...groups].map(async ([owner, some]) => {
         try {
@@ -103,14 +102,12 @@ async function answerGroup<T, A>(
     }
     return missing;
   };
-  const movers = new Map<number, number[]>();
-  const here: number[] = [];
-  for (const i of some) {
+  const movers = groupsOf(some, (i) => {
     const item = items[i] as T;
-    const former = map.from === undefined || how.isNew?.(item) ? owner : map.formerOf(how.idOf(item));
-    if (former === owner) here.push(i);
-    else push(movers, former, i);
-  }
+    return map.from === undefined || how.isNew?.(item) ? owner : map.formerOf(how.idOf(item));
+  });
+  const here = movers.get(owner) ?? [];
+  movers.delete(owner);
   for (const [former, indexes] of movers) {
     const { reads } = how;
     if (reads) here.push(...(await ask(former, indexes)).map(([i]) => i));
@@ -149,10 +146,4 @@ async function answerGroup<T, A>(
 export function worst(errors: readonly unknown[]): unknown {
   const doubt = errors.find((error) => isDelayqError(error, 'unknown'));
   return doubt ?? errors.find((error) => wordOf(error) !== 'LAYOUT') ?? errors[0];
-}
-
-function push<K>(groups: Map<K, number[]>, key: K, i: number): void {
-  const group = groups.get(key);
-  if (group) group.push(i);
-  else groups.set(key, [i]);
 }

@@ -80,6 +80,18 @@ export class PartitionMap {
   }
 }
 
+/** Groups items by their partitions. */
+export function groupsOf<T>(items: Iterable<T>, partOf: (item: T) => number): Map<number, T[]> {
+  const groups = new Map<number, T[]>();
+  for (const item of items) {
+    const part = partOf(item);
+    const group = groups.get(part);
+    if (group) group.push(item);
+    else groups.set(part, [item]);
+  }
+  return groups;
+}
+
 /** The smallest power of two that is not less than `count`. */
 function powerFor(count: number): number {
   return 2 ** Math.ceil(Math.log2(count));

@@ -127,15 +127,11 @@ export class Partitions {
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
     if (!seen) throw error;
     if (seen.isNewerThan(this.#map)) this.learn(seen);
-    else if (this.#map.isNewerThan(seen)) await this.#advance(PartitionMap.indexIn(believed), layout);
-    else if (!this.#map.isNewerThan(map)) throw error;
-  }
-
-  /** Brings partition 0, and then partition `i`, which has the layout `have`, up to what is known. */
-  async #advance(i: number, have: string): Promise<void> {
-    const map = this.#map;
-    await this.bringUp(0, map);
-    if (i > 0) await this.advance(i, have, map);
+    else if (this.#map.isNewerThan(seen)) {
+      const [known, i] = [this.#map, PartitionMap.indexIn(believed)];
+      await this.bringUp(0, known);
+      if (i > 0) await this.advance(i, layout, known);
+    } else if (!this.#map.isNewerThan(map)) throw error;
   }
 
   /** Brings partition `i` up to `map`, if it is older. */

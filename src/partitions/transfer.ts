@@ -3,7 +3,7 @@ import type { Id } from '../model/id.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import * as moves from '../scripts/transfer.js';
-import { MOVE_SLICE, type Moved, moveSome } from './move.js';
+import { type Moved, moveSome } from './move.js';
 import { replicasAt, replicated } from './replicated.js';
 
 /** A way between two partitions of a queue. */
@@ -59,6 +59,3 @@ async function checkReplicas(redis: Connection, { from, to, index }: Way): Promi
     next: 'wait until the replicas are back, then repeat the command',
   });
 }
-
-/** Most jobs in one call of a transfer. */
-export const TRANSFER_SLICE = MOVE_SLICE;

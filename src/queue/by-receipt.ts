@@ -2,6 +2,7 @@ import { isPassing, partly } from '../model/errors.js';
 import type { Held } from '../model/job.js';
 import { checkList } from '../model/validate.js';
 import { worst } from '../partitions/by-id.js';
+import { groupsOf } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { MAX_CALL } from '../redis/script.js';
@@ -23,13 +24,7 @@ export async function byReceipt<J extends Held, A>(
     jobs.every(({ receipt }) => partIn(receipt) === 0)
   )
     return parts.at(0, (keys) => call(keys, jobs));
-  const groups = new Map<number, number[]>();
-  for (const [i, { receipt }] of jobs.entries()) {
-    const part = partIn(receipt);
-    const group = groups.get(part);
-    if (group) group.push(i);
-    else groups.set(part, [i]);
-  }
+  const groups = groupsOf(jobs.keys(), (i) => partIn((jobs[i] as J).receipt));
   if (Math.max(0, ...groups.keys()) >= parts.count) await parts.look();
   const answers = new Array<A>(jobs.length);
   let isAnyAnswered = false;
