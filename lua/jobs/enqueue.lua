@@ -2,11 +2,11 @@
 -- ARGV   'keep', then one job: id, payload, time ('+ms' from now | ms since 1970), perhaps a record (JSON with tries,
 --        maxLost, ttl and attributes as a:NAME)
 --        or 'keep N T R' or 'replace N T R' or (only in a partition) 'active N T R', which replaces active jobs and
---        leaves all others, then N ids, N payloads, T times, R records ('': none). Times and records
---        repeat if there are fewer than jobs
--- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead, m not active), 1 if anything was written, 2 if the
---        queue may be new: the caller then lists it, because the list of queues is in another slot. Now alone, not in
---        a list: one job was created (c, 1)
+--        leaves all others, then N ids, N payloads, T times, R records ('': none). Times and records repeat if there
+--        are fewer than jobs
+-- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead, m not active), 1 if anything was
+--        written, 2 if the queue may be new: the caller then lists it, because the list of queues is in another slot.
+--        Now alone, not in a list: one job was created (c, 1)
 -- Atomic because due time and payload must appear together, and an id must be in only one set.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/open

@@ -67,8 +67,9 @@ export class Inspector {
   }
 
   /**
-   * Returns all counts of a queue, at one moment unless it has partitions, with up to `upcoming` of the next due times. `ahead` is a list of times,
-   * ms from now and ascending: for each, the jobs that fall due between the time before it and this one are counted.
+   * Returns all counts of a queue, at one moment unless it has partitions, with up to `upcoming` of the next due times.
+   * `ahead` is a list of times, ms from now and ascending: for each, the jobs that fall due between the time before it
+   * and this one are counted.
    */
   async inspect(queue: string, upcoming = 0, ahead: readonly number[] = []): Promise<looks.Snapshot> {
     return inspectAll(this.#parts(queue), upcoming, ahead);

@@ -49,7 +49,7 @@ export class User {
   }
 }
 
-/** Checks the permissions of `user` on the server at `address` for a queue: its name, and the tag of a partition if it has some. */
+/** Checks the permissions of `user` on the server at `address` for the keys of `tags`: a queue, and one of its partitions. */
 export async function checkPermissions(
   user: User,
   {

@@ -19,8 +19,9 @@ export const HINTS = ['publish', 'subscribe', 'spublish', 'ssubscribe'];
 const SINCE: Readonly<Record<string, number>> = { spublish: 700, ssubscribe: 700, 'acl|dryrun': 700, waitaof: 702 };
 
 /**
- * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Left out are CONFIG and SLOWLOG: doctor
- * does without, and they show what a user of queues should not see, such as the passwords of Redis.
+ * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Left out
+ * are CONFIG and SLOWLOG: doctor does without, and they show what a user of queues should not see, such as the passwords
+ * of Redis.
  */
 export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
   const { pending, payload, stats, config } = queueKeys(prefix, queue);

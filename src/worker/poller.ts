@@ -52,7 +52,8 @@ const EARLY_MS = PART_POLL_MS / 2;
  * all at once; then jobs are taken from that whose next job has been due for longest.
  *
  * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}; further ones meanwhile for
- * {@link SHORT_PATIENCE_MS}. Its answer is taken when it comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
+ * {@link SHORT_PATIENCE_MS}. Its answer is taken when it comes. Until it is well again, it is asked for one job at a
+ * time: what a call may bring counts against the limit.
  *
  * With `watch`, errors that pass are waited out; the last one is thrown if the time ends before it has passed. A queue
  * that fails with another error, or without `watch` with any, is left out and, with `watch`, tried again later. Its
