@@ -106,6 +106,8 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
     try {
       const added = upTo(map.count).slice(first);
       await each(added.slice(1), (i) => parts.advance(i, '1', map));
+      // All can be reached: with a growth open, calls by id need two partitions.
+      await each(upTo(first), (i) => parts.read(i, map));
       const versions = new Set<string>();
       await each(added, async (i) => versions.add(await parts.copySettings(i, map)));
       const [version] = versions;

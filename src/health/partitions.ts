@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { idsWhere } from '../admin/sweep.js';
 import { type Id, idWord } from '../model/id.js';
 import { many, printable } from '../model/text.js';
-import { groupsOf, type PartitionMap } from '../partitions/map.js';
+import { groupsOf, PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere } from '../partitions/settings.js';
+import { tagFor } from '../partitions/tags.js';
 import { transfer } from '../partitions/transfer.js';
 import { config } from '../scripts/edit.js';
 import { bad, type Finding, fine } from './finding.js';
@@ -27,7 +28,7 @@ export const growthOf = ({ queue, map }: Partitions) => `delayq config ${queue} 
 /** Checks the growth of a queue, and that its partitions agree on what it is. */
 export async function checkPartitions(parts: Partitions, mender: Mender): Promise<Finding[]> {
   const map = await parts.look();
-  if (map.count === 1) return [];
+  if (map.count === 1) return checkFirst(parts, mender);
   if (map.from !== undefined) {
     const what = `a growth from ${map.from} to ${map.count} partitions is not done`;
     const why = 'until it is, calls by id take longer, and old partitions keep jobs that belong to new ones';
@@ -37,6 +38,19 @@ export async function checkPartitions(parts: Partitions, mender: Mender): Promis
   for (let i = 1; i < map.count; i++) found.push(...(await checkLayout(parts, map, i, mender)));
   found.push(...(await checkSettings(parts, map, mender)));
   return found.length > 0 ? found : [fine('partitions', `${map.count} partitions, with the same layout and settings`)];
+}
+
+/** Without a layout in partition 0, whether it has lost it: then the others still know. */
+async function checkFirst(parts: Partitions, mender: Mender): Promise<Finding[]> {
+  const { map } = await parts.read(1, new PartitionMap(2, 1, ['', tagFor(parts.queue, 1)]));
+  if (!map?.isNewerThan(parts.map)) return [];
+  const what = `partition 0 has lost its layout, which says that there are ${map.count} partitions`;
+  const why = 'new callers take the queue for one without partitions, and see no other jobs';
+  const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${parts.queue}`);
+  return mender.mend(found, 1, 'partition 0 has its layout again', async () => {
+    await parts.bringUp(0, map);
+    await parts.look();
+  });
 }
 
 async function checkLayout(parts: Partitions, map: PartitionMap, i: number, mender: Mender): Promise<Finding[]> {

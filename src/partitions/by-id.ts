@@ -1,4 +1,4 @@
-import { DelayqError, isDelayqError } from '../model/errors.js';
+import { DelayqError, isDelayqError, isPassing, partly } from '../model/errors.js';
 import { type Id, idKey } from '../model/id.js';
 import { wordOf } from '../net/errors.js';
 import type { QueueKeys } from '../redis/keys.js';
@@ -59,7 +59,11 @@ export async function byId<T, A>(parts: Partitions, items: readonly T[], how: By
       }),
     );
     const failed = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
-    if (failed.length > 0) throw worst(failed);
+    if (failed.length > 0) {
+      const error = worst(failed);
+      const isPart = !how.reads && isPassing(error) && answers.some((answer) => answer !== undefined);
+      throw isPart ? partly(error) : error;
+    }
     rest = rest.filter((i) => answers[i] === undefined);
     if (turn > MAX_TURNS && rest.length > 0) {
       const next = 'try again';

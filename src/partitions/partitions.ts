@@ -1,4 +1,4 @@
-import type { DelayqError } from '../model/errors.js';
+import { DelayqError } from '../model/errors.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { type QueueKeys, queueKeys, wakeChannel } from '../redis/keys.js';
@@ -125,7 +125,7 @@ export class Partitions {
     if (wordOf(error) !== 'LAYOUT' || turn > MAX_TURNS) throw error;
     const [, layout = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
-    if (!seen) throw error;
+    if (!seen) throw layout.startsWith('2 ') ? disagreeing(this.queue, error as DelayqError) : error;
     if (seen.isNewerThan(this.#map)) this.learn(seen);
     else if (this.#map.isNewerThan(seen)) {
       const [known, i] = [this.#map, PartitionMap.indexIn(believed)];
@@ -187,6 +187,16 @@ export class Partitions {
     const layout = found[0] === null ? '1' : text(found[0]);
     return { layout, map: PartitionMap.parse(layout, text(found[1] ?? undefined)) };
   }
+}
+
+/** The error for a partition whose layout no growth can have written. */
+function disagreeing(queue: string, cause: DelayqError): DelayqError {
+  const next = `delayq doctor --fix ${queue}`;
+  return new DelayqError('config', `the partitions of ${queue} disagree on what they are`, {
+    why: cause.why,
+    next,
+    cause,
+  });
 }
 
 /** What lua/lib/layout.lua replies. */

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { Auditor, Operator, Queue } from '../../src/internal.js';
 import { Partitions } from '../../src/partitions/partitions.js';
+import { Connection } from '../../src/redis/connection.js';
+import { afterwards } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
-import { admin, connection, freshName, key } from '../support/redis.js';
+import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
 
 const auditor = new Auditor(connection);
 const operator = new Operator(connection);
@@ -52,6 +54,19 @@ describe('the audit of a queue with partitions', () => {
     expect(await admin.zcard(at(2, 'dead'))).toBe(1);
     expect(await admin.zcard(at(3, 'dead'))).toBe(1);
     expect(await admin.ttl(at(1, 'pending'))).toBe(-1);
+  });
+
+  it('finds and mends a partition 0 that has lost its layout, also for a caller who knows of no partitions', async () => {
+    const { name, at, queue } = await parted();
+    await admin.del(at(0, 'config'));
+    const redis = new Connection(redisUrl);
+    afterwards(() => redis.close());
+    const stranger = new Auditor(redis);
+    const lost = (await stranger.examine(name, { graceMs: 0 })).find(({ check }) => check === 'partition-layout');
+    expect(lost?.what).toContain('4 partitions');
+    await stranger.examine(name, { mend: true, graceMs: 0 });
+    expect(await admin.hget(at(0, 'config'), 'layout')).toBe('2 0/4');
+    expect(await queue.counts()).toMatchObject({ pending: 40 });
   });
 
   it('fails while a growth is open, and says how to finish it', async () => {

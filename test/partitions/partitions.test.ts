@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { Operator, Queue } from '../../src/internal.js';
+import { DelayqError, Operator, Queue } from '../../src/internal.js';
+import { byId } from '../../src/partitions/by-id.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { Connection } from '../../src/redis/connection.js';
+import type { QueueKeys } from '../../src/redis/keys.js';
 import { afterwards } from '../support/afterwards.js';
 import { openGrowth } from '../support/partitions.js';
 import { admin, connection, freshName, key, keysLike, redisUrl, timePasses } from '../support/redis.js';
@@ -135,6 +137,33 @@ describe('a partition that is behind', () => {
     await admin.del(parts.keys(3).config);
     await new Queue(connection, name).enqueue({ id: parts.map.newIdOf(3), payload: 1 });
     expect(await admin.hget(parts.keys(0).config, 'layout')).toBe('2 0/4');
+  });
+});
+
+describe('an edit of jobs in several partitions', () => {
+  it('is in doubt, not refused, if one partition fails after others have answered', async () => {
+    const name = freshName();
+    await grow(name, 2);
+    const parts = Partitions.of(connection, 'delayq', name);
+    const ids = [parts.map.newIdOf(0), parts.map.newIdOf(1)];
+    await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: 1 })));
+    const refused = new DelayqError('temporary', 'full', { why: 'OOM' });
+    const cancel = (keys: QueueKeys, some: readonly string[]) =>
+      keys === parts.keys(1) ? Promise.reject(refused) : Promise.resolve(some.map(() => 'pending'));
+    const acting = byId(parts, ids, { idOf: (id) => id, act: cancel });
+    await expect(acting).rejects.toMatchObject({ code: 'unknown', why: 'OOM' });
+    await expect(byId(parts, ids.slice(1), { idOf: (id) => id, act: cancel })).rejects.toBe(refused);
+  });
+});
+
+describe('a partition whose layout nobody can have written', () => {
+  it('is told with what to do, and changes nothing', async () => {
+    const name = freshName();
+    await grow(name, 2);
+    const parts = Partitions.of(connection, 'delayq', name);
+    await admin.hset(parts.keys(1).config, 'layout', '2 1/9');
+    const enqueued = new Queue(connection, name).enqueue({ id: parts.map.newIdOf(1), payload: 1 });
+    await expect(enqueued).rejects.toMatchObject({ code: 'config', next: `delayq doctor --fix ${name}` });
   });
 });
 

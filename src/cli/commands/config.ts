@@ -101,7 +101,7 @@ function parseChange(text: string): Changes {
   const at = text.indexOf('=');
   const [name, value] = [text.slice(0, at), text.slice(at + 1)];
   if (at > 0 && name === 'partitions') {
-    const partitions = checkPartitions(/^\d+$/.test(value) ? Number(value) : Number.NaN, value);
+    const partitions = checkPartitions(/^[1-9]\d*$/.test(value) ? Number(value) : Number.NaN, value);
     return { settings: {}, partitions };
   }
   if (at > 0) return { settings: parseSetting(name, value), partitions: undefined };
