@@ -115,10 +115,14 @@ export class PollTimer {
 
   /** Plans the next look at a queue by the last answer about it. */
   plan(queue: Queue, { state, next }: Drained): void {
-    if (state !== 'more') {
-      if (next !== undefined && this.#watch) this.#untilDue(queue, next);
-      return;
-    }
+    if (state === 'more') {
+      this.askBefore(queue);
+      Object.assign(this.#plan(queue), { at: 0, forDue: queue.whole !== queue, head: next ?? 0 });
+    } else if (next !== undefined && this.#watch) this.#untilDue(queue, next);
+  }
+
+  /** Plans a look at the queues before this one, which has more. */
+  askBefore(queue: Queue): void {
     // Queues with priority are asked again before the next batch of this one; of several partitions one, in turn.
     for (const one of this.#queues) {
       if (one === queue.whole) break;
@@ -126,7 +130,6 @@ export class PollTimer {
       const [first] = waiting.sort((a, b) => this.#plan(a).asked - this.#plan(b).asked);
       if (first) Object.assign(this.#plan(first), { at: 0, forDue: false });
     }
-    Object.assign(this.#plan(queue), { at: 0, forDue: queue.whole !== queue, head: next ?? 0 });
   }
 
   #untilDue(queue: Queue, due: number): void {

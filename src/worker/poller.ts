@@ -158,6 +158,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         if (sent.length === 0) timer.plan(queue, drained);
         const others = queue === queue.whole ? [] : queue.whole.partitions;
         const goesOn = drained.state === 'idle' && others.some((part) => timer.isDue(part));
+        if (goesOn) timer.askBefore(queue);
         options.onDrained?.(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
         if (taken.jobs.length > 0) yield taken;
         found = taken.jobs.length > 0 || drained.state === 'more';

@@ -71,7 +71,8 @@ const STEPS: [step: string, word: string, after?: number][] = [
 
 describe('a growth whose process is killed', () => {
   const faults = (['deaf', 'silent'] satisfies FaultKind[]).map((kind) => [kind === 'deaf' ? 'before' : 'after', kind]);
-  describe.each(faults as [string, FaultKind][])('%s', (_, kind) => {
+  // On a cluster, what is sent together depends on which node is known when; the storms kill growers there.
+  describe.skipIf(onCluster).each(faults as [string, FaultKind][])('%s', (_, kind) => {
     it.each(STEPS)('%s is finished by a repeat, with each job once', async (_, word, after = 0) => {
       const { name, ids } = await filled();
       await delayq(['config', name, 'tries=3']);
