@@ -10,11 +10,7 @@ export const LATE_MS = 120_000;
 /** Whether anything of the queue exists in Redis. */
 export function exists(snapshot: Snapshot): boolean {
   const { pending, active, lease, dead, payload, meta, stats, config } = snapshot;
-  // What a queue keeps when it is forgotten.
-  const { layout: _, partitions: __, ...settings } = config;
-  return (
-    pending + active + lease + dead + payload + meta + Object.keys(stats).length + Object.keys(settings).length > 0
-  );
+  return pending + active + lease + dead + payload + meta + Object.keys(stats).length + Object.keys(config).length > 0;
 }
 
 /**

@@ -117,12 +117,22 @@ export class Enqueuer {
 
   async #put(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     if (jobs.length === 0) return [];
-    const parts = this.#parts;
     this.#putInTurn += jobs.length;
     if (this.#putInTurn >= MAX_CALL) this.#takeTurns();
-    let ready = jobs;
+    try {
+      return await this.#route(jobs, options);
+    } catch (error) {
+      this.#takeTurns();
+      throw error;
+    }
+  }
+
+  /** Puts jobs into the partitions to which they belong. */
+  async #route(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
+    const parts = this.#parts;
     const { map } = parts;
     const owner = ownerOfAll(jobs, map);
+    let ready = jobs;
     if (owner !== undefined) {
       try {
         return await this.#putInto(parts.keys(owner, map), jobs, options);
@@ -133,15 +143,10 @@ export class Enqueuer {
       ready = jobs.map((job) => (job.ours ? { ...job, id: this.#makeId() } : job));
     }
     const { putApart } = await import('./put-apart.js');
-    try {
-      return await putApart(parts, ready, {
-        put: (keys, some) => this.#putInto(keys, some, options),
-        onActive: (keys, some) => this.#putActive(keys, some, options),
-      });
-    } catch (error) {
-      this.#takeTurns();
-      throw error;
-    }
+    return putApart(parts, ready, {
+      put: (keys, some) => this.#putInto(keys, some, options),
+      onActive: (keys, some) => this.#putActive(keys, some, options),
+    });
   }
 
   /** Puts jobs into one partition. */
