@@ -3,6 +3,7 @@
 -- Reply  now, a letter for each job: the state it was in, m in none of these states
 -- Atomic because a job must be removed completely, and only if it is still in one of these states.
 -- include lib/prelude
+-- in a partition: -- include lib/transferred
 local ids, letters, gone = { unpack(ARGV, 2) }, {}, {}
 local leases = call('HMGET', lease, unpack(ids))
 local function removed(state, set, id)
@@ -10,10 +11,10 @@ local function removed(state, set, id)
   return string.find(ARGV[1], state, 1, true) and call('ZREM', set, id) == 1 and state
 end
 for i, id in ipairs(ids) do
-  local isTransferred = false
-  -- A growth of the queue is moving it: it may be elsewhere already.
-  -- in a partition: isTransferred = string.find(leases[i] or '', ' move:%S+/%d+ ') ~= nil
-  letters[i] = isTransferred and 'm' or removed('p', pending, id) or removed('a', active, id)
+  local isElsewhere = false
+  -- What a growth is moving may be in its new partition already.
+  -- in a partition: isElsewhere = isTransferred(leases[i])
+  letters[i] = isElsewhere and 'm' or removed('p', pending, id) or removed('a', active, id)
     or removed('d', dead, id) or 'm'
   if letters[i] ~= 'm' then gone[#gone + 1] = id end
   if letters[i] == 'a' then supersede(id, leases[i]) end

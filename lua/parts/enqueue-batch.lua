@@ -11,11 +11,7 @@ local function where(set)
 end
 local inPending, inActive, inDead = where(pending), where(active), where(dead)
 
--- Whether a growth of the queue is moving an active job.
-local function isTransferred(id, ends)
-  -- in a partition: return tonumber(ends) == math.huge and string.find(call('HGET', lease, id) or '', ' move:%S+/%d+ ')
-end
-
+-- include lib/transferred
 -- places: id → its index among the jobs to write. If an id is given twice, the last one is written, as by two calls.
 local letters, places, old, superseded = {}, {}, {}, {}
 local scores, bodies, metas, dues, soonest = {}, {}, {}, {}, math.huge
@@ -27,7 +23,7 @@ for i = 1, n do
   local exists = place or there and call('HEXISTS', payload, id) == 1
   if exists and mode == 'keep' then
     letters[i] = not place and inDead[i] and 'd' or 'k'
-  elseif mode == 'active' and not (inActive[i] and exists and not isTransferred(id, inActive[i])) then
+  elseif mode == 'active' and not (inActive[i] and exists and not isTransferred(call('HGET', lease, id))) then
     letters[i] = 'm'
   else
     if not place then

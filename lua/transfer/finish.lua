@@ -3,6 +3,7 @@
 -- Reply  now, a letter for each job: h held, and done, l lost (another move took over), s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it must be in only one set.
 -- include lib/prelude
+-- include lib/transferred
 -- in a partition: -- include lib/returned
 local ids, letters, leases = checkLeases(1, 3)
 local gone, transferred, soonest = {}, 0, math.huge
@@ -14,7 +15,7 @@ for i, id in ipairs(ids) do
     if ARGV[3 * i] == 'm' then
       gone[#gone + 1] = id
       -- To another partition of the same queue.
-      if string.find(leases[i], ' move:%S+/%d+ ') then transferred = transferred + 1 end
+      if isTransferred(leases[i]) then transferred = transferred + 1 end
     else
       local score, state = string.match(leases[i], '^%S+ (%S+) %S+ %S+ ([pd]) %S+$')
       local at = tonumber(score) or now

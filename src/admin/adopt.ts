@@ -8,11 +8,10 @@ import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { text } from '../redis/replies.js';
-import { MAX_BYTES } from '../redis/script.js';
+import { MAX_BYTES, SLICE } from '../redis/script.js';
 import { slotOfKey } from '../redis/slots.js';
 import { raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
-import { SLICE } from './inspector.js';
 
 /** The keys in which other software keeps its jobs. */
 export interface ForeignQueue {

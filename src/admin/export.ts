@@ -3,10 +3,11 @@ import type { State } from '../model/job.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
 import { text } from '../redis/replies.js';
+import { SLICE } from '../redis/script.js';
 import * as looks from '../scripts/inspect.js';
 import { type Raw, raw, stored } from '../scripts/stored.js';
 import type * as moves from '../scripts/transfer.js';
-import { containsText, type Filter, SLICE } from './inspector.js';
+import { containsText, type Filter } from './inspector.js';
 
 /** A score as Redis writes it. */
 export const SCORE = /^-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)$/;

@@ -13,9 +13,6 @@ import { MAX_BYTES } from '../redis/script.js';
 import { lettersOf } from '../scripts/answers.js';
 import * as looks from '../scripts/inspect.js';
 
-/** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
-export const SLICE = 100;
-
 /** In place of a job that is not in this reply: others before it fill it. */
 const LATER = Symbol('later');
 

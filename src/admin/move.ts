@@ -6,10 +6,10 @@ import type { Destination } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
 import { text } from '../redis/replies.js';
+import { SLICE } from '../redis/script.js';
 import * as looks from '../scripts/inspect.js';
 import { parseRecord, type Raw, raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
-import { SLICE } from './inspector.js';
 
 /** A job to be put into a queue, and the token of the move that brings it; '' without one. */
 interface Brought {

@@ -9,9 +9,9 @@ import { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere, forgetAll } from '../partitions/settings.js';
 import type { Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../redis/keys.js';
+import { SLICE } from '../redis/script.js';
 import * as acts from '../scripts/edit.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
-import { SLICE } from './inspector.js';
 
 const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
 const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: 'duration ms time' });

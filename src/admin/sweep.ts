@@ -1,11 +1,11 @@
 import { type Id, idOf } from '../model/id.js';
 import { groupsOf, type PartitionMap } from '../partitions/map.js';
-import { MOVE_SLICE } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { transfer } from '../partitions/transfer.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { text } from '../redis/replies.js';
+import { SLICE } from '../redis/script.js';
 
 /** About how many ids one reply has while a set is searched: less than 1 ms of Redis's time. */
 const SCANNED = 500;
@@ -86,7 +86,7 @@ export class Sweep {
           const some = collected.get(owner) ?? [];
           collected.set(owner, some);
           some.push(id);
-          if (some.length < MOVE_SLICE) continue;
+          if (some.length < SLICE) continue;
           collected.delete(owner);
           await send(owner, some);
         }

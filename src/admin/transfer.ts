@@ -7,11 +7,11 @@ import { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
 import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
-import { MAX_BYTES } from '../redis/script.js';
+import { MAX_BYTES, SLICE } from '../redis/script.js';
 import type * as moves from '../scripts/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, type ForeignQueue, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
-import { checkFilter, type Filter, SLICE } from './inspector.js';
+import { checkFilter, type Filter } from './inspector.js';
 import { destinationIn, restoreInto, unfinishedMoves } from './move.js';
 
 /** Where jobs are moved to, and from which states. */

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SLICE } from '../admin/inspector.js';
 import { type Id, idOf, idWord } from '../model/id.js';
 import { many } from '../model/text.js';
 import { keysOf } from '../model/validate.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
+import { SLICE } from '../redis/script.js';
 import { audit, type Letter, mend, PLACES, type Place, recheck, type Suspect } from '../scripts/repair.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding } from './finding.js';

@@ -3,6 +3,7 @@ import { type Id, randomWord } from '../model/id.js';
 import type { Answer } from '../model/job.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
+import { SLICE } from '../redis/script.js';
 import * as moves from '../scripts/transfer.js';
 
 /*
@@ -14,9 +15,6 @@ import * as moves from '../scripts/transfer.js';
  * 4. forget: at the destination, the tokens are removed
  * A move that was interrupted is repeated from step 1. The token keeps step 2 from making a second copy.
  */
-
-/** Most jobs in one call: few enough to keep other clients from waiting. */
-export const MOVE_SLICE = 100;
 
 /**
  * What became of a job that was to be moved.
@@ -68,7 +66,7 @@ export async function moveSome(
   const receipt = randomWord(12);
   const { keys, redis, step = (write) => write(redis) } = source;
   const how = { states, receipt, by: to.holder };
-  const holds = await step((caller) => moves.hold(caller, keys, ids.slice(0, MOVE_SLICE), how));
+  const holds = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));
   const held = holds.filter((hold) => typeof hold !== 'string');
   const copied = held.length > 0 ? await copyAndFinish({ redis, keys, step }, to, held, receipt) : [];
   return holds.map((hold) => (typeof hold === 'string' ? hold : (copied.shift() as Moved)));

@@ -66,7 +66,7 @@ export class Partitions {
   /** Reads the layout of partition 0, and learns it if it is newer. */
   async look(): Promise<PartitionMap> {
     const { map } = await this.read(0);
-    if (map?.isNewerThan(this.#map)) this.learn(map);
+    if (map?.isNewerThan(this.#map)) this.#map = map;
     return this.#map;
   }
 
@@ -77,10 +77,6 @@ export class Partitions {
       const [found, seen] = await Promise.all([read(), this.look()]);
       if (seen === map) return found;
     }
-  }
-
-  learn(map: PartitionMap): void {
-    this.#map = map;
   }
 
   /** Makes one call on partition `i`, again if the layout was another. Throws what `act` throws. */
@@ -126,7 +122,7 @@ export class Partitions {
     const [, layout = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
     if (!seen) throw layout.startsWith('2 ') ? disagreeing(this.queue, error as DelayqError) : error;
-    if (seen.isNewerThan(this.#map)) this.learn(seen);
+    if (seen.isNewerThan(this.#map)) this.#map = seen;
     else if (this.#map.isNewerThan(seen)) {
       const [known, i] = [this.#map, PartitionMap.indexIn(believed)];
       await this.bringUp(0, known);

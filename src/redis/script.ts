@@ -7,6 +7,9 @@ import { KEY_ORDER, type QueueKeys } from './keys.js';
 /** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
 
+/** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
+export const SLICE = 100;
+
 /** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
 
