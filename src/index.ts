@@ -55,7 +55,7 @@ export type {
   StoredJob,
 } from './model/job.js';
 export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
-export type { Settings, SettingsChange } from './model/settings.js';
+export type { Rate, Settings, SettingsChange } from './model/settings.js';
 export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
 export type { Moved } from './partitions/move.js';
 export type { Part } from './partitions/sum.js';

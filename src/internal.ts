@@ -16,7 +16,17 @@ export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { idOf, idWord, timeOfId } from './model/id.js';
 export { MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
-export { DEFAULT_SETTINGS, formatSetting, parseSetting, readSettings, SETTING_NAMES } from './model/settings.js';
+export {
+  DEFAULT_SETTINGS,
+  formatRate,
+  formatSetting,
+  LIMITS,
+  parseRate,
+  parseSetting,
+  readSettings,
+  SETTING_NAMES,
+  settingWord,
+} from './model/settings.js';
 export { closest, grouped, many, printable, shellWord } from './model/text.js';
 export {
   exactDuration,

@@ -3,6 +3,7 @@
 -- Reply  the whole config (name, value …)
 -- Atomic because settings that are given together belong together.
 -- include lib/prelude
+-- in a partition: -- include parts/no-limits
 for i = 1, #ARGV, 2 do
   -- First write: it frees memory, so a full server also accepts the rest.
   call('HDEL', config, ARGV[i])

@@ -1,6 +1,7 @@
 -- Takes back expired leases, then takes due jobs, oldest due first, and drops those whose time to live has passed.
 -- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms (none or '': the
---        queue's, 0: remove them), 6 cutoff ms (none or '': now)
+--        queue's, 0: remove them), 6 cutoff ms (none or '': now); only in layout 2: 7 how many jobs the caller can start
+--        now ('': all it takes, '-': it holds jobs that it has not begun), 8 '0': make no occurrences
 -- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired and taken back, ids moved to dead, each
 --        with its reason, the queue's tries, lease ms, then for each job id, due, counts (1: first attempt; otherwise
 --        attempt, failures and tries as text; in a list with the record, if it has attributes or the lease is 0),
@@ -19,6 +20,8 @@ if configured then
   -- include parts/drain-settings
 end
 leaseMs = leaseMs or 60000
+-- in a partition: -- include parts/occurrences
+-- in a partition: -- include parts/limits
 
 local back = tonumber(call('ZRANGE', active, '0', '0', 'WITHSCORES')[2]) or math.huge
 local id, second = unpack(call('ZRANGEBYSCORE', pending, '-inf', stamp, 'LIMIT', '0', '2'))

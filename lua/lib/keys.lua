@@ -4,3 +4,4 @@ local call, try = redis.call, redis.pcall
 local known = '1'
 -- in a partition: known = table.remove(ARGV)
 local pending, active, lease, dead, payload, meta, stats, config = unpack(KEYS)
+-- in a partition: local done, every, occurs = KEYS[9], KEYS[10], KEYS[11]

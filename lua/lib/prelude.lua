@@ -2,7 +2,9 @@
 -- whatever would fail later: Redis does not undo the writes of a failed script.
 -- include lib/open
 -- Asking for the size of a key is the cheapest way to check its type.
-for i, ask in ipairs({ 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'HLEN' }) do
+local sizes = { 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'HLEN' }
+-- in a partition: sizes[9], sizes[10], sizes[11] = 'ZCARD', 'HLEN', 'ZCARD'
+for i, ask in ipairs(sizes) do
   local n = try(ask, KEYS[i])
   if type(n) ~= 'number' then
     if string.sub(n.err, 1, 9) ~= 'WRONGTYPE' then return n end

@@ -1,15 +1,16 @@
 -- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
--- KEYS   after those of the queue: 9 the sorted set (id → time), 10 the hash (id → value)
+-- KEYS   after those of the queue: the sorted set (id → time), the hash (id → value)
 -- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself)
 -- Reply  now, a letter for each job: c adopted, k removed there because the same job is here, e left there because
 --        another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 -- include lib/prelude
-local set, hash = KEYS[9], KEYS[10]
+local set, hash = KEYS[#KEYS - 1], KEYS[#KEYS]
 for i, want in ipairs({ 'zset', 'hash' }) do
-  local type = call('TYPE', KEYS[8 + i]).ok
+  local key = i == 1 and set or hash
+  local type = call('TYPE', key).ok
   if type ~= want and type ~= 'none' then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[8 + i] .. ' is a ' .. type .. ', not a ' .. want)
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. type .. ', not a ' .. want)
   end
 end
 local ids = {}

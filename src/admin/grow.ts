@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
+import { LIMITS, settingWord } from '../model/settings.js';
 import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { tagFor } from '../partitions/tags.js';
+import type { Reply } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
 import { withRetries } from '../redis/retry.js';
 import { Sweep } from './sweep.js';
 
@@ -92,8 +95,20 @@ export async function* grow(parts: Partitions, count: number): AsyncGenerator<Gr
   }
 }
 
+/** Throws `config` if the queue has limits: they count the jobs of one partition. */
+async function checkNoLimits({ redis, queue }: Partitions, keys: QueueKeys): Promise<void> {
+  const set = (await redis.call('HMGET', keys.config, ...LIMITS)) as Reply[];
+  const names = LIMITS.filter((_, i) => set[i] !== null).map(settingWord);
+  if (names.length === 0) return;
+  throw new DelayqError('config', `${queue} has limits, and cannot have partitions`, {
+    why: `${names.join(', ')}: a limit counts the jobs of one partition`,
+    next: `remove them: delayq config ${queue} ${names.map((name) => `${name}=`).join(' ')}`,
+  });
+}
+
 /** Steps 1 and 2: makes the new partitions, and then the growth public. May return before that: call it again. */
 async function open(parts: Partitions, old: PartitionMap, count: number): Promise<void> {
+  if (old.count === 1) await checkNoLimits(parts, parts.keys(0, old));
   const tags = [...old.tags];
   for (let i = old.count; i < count; i++) tags.push(tagFor(parts.queue, i));
   const first = old.count;

@@ -1,7 +1,7 @@
 import { Spread } from '../model/due-times.js';
 import { type Id, idKey } from '../model/id.js';
 import type { State } from '../model/job.js';
-import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
+import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
 import { ranked, spreadOver } from '../partitions/order.js';
@@ -157,12 +157,13 @@ export class Operator {
   }
 
   /**
-   * Changes settings of a queue and returns all that are set. Throws a `usage` error for an invalid value, `temporary`
-   * while some partitions have not confirmed.
+   * Changes settings of a queue and returns all that are set. Throws a `usage` error for an invalid value, `config` for a
+   * limit of a queue that has partitions, `temporary` while some partitions have not confirmed.
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
     const parts = this.#parts(queue);
+    if (needsLayout2(change)) await parts.toLayout2();
     const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
     const config = await (packed.length > 0 ? changeEverywhere(parts, set) : parts.at(0, set));
     // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.

@@ -4,6 +4,12 @@ import { printable } from './text.js';
 import { exactDuration, parseDuration } from './time.js';
 import { checkCount, checkMs, keysOf } from './validate.js';
 
+/** A number of jobs in a time. */
+export interface Rate {
+  readonly jobs: number;
+  readonly perMs: number;
+}
+
 /** Defaults of a queue. Jobs and callers can override them. Durations are ms. */
 export interface Settings {
   /** Failures after which a job is dead. */
@@ -16,6 +22,14 @@ export interface Settings {
   readonly lease: number;
   /** How long after its first due time a job expires and is dropped. Undefined: never. */
   readonly ttl: number | undefined;
+  /** How many jobs all drains together may take, on average. Undefined: no limit. */
+  readonly rate: Rate | undefined;
+  /** How many jobs they may take at once after a quiet time. Undefined: a tenth of the jobs of a second, at least one. */
+  readonly burst: number | undefined;
+  /** How many jobs may be active at once, over all consumers. Undefined: no limit. */
+  readonly maxActive: number | undefined;
+  /** How long the id of a job stays taken after the job has ended. Undefined: not at all. */
+  readonly onceFor: number | undefined;
 }
 
 /** Settings to change. `null` removes one, so that delayq's own default applies again. */
@@ -27,6 +41,10 @@ const checkSettings = keysOf<SettingsChange>('a queue', {
   backoff: 'delay',
   lease: 'timeout visibilityTimeout',
   ttl: 'expires expiresIn',
+  rate: 'limiter rateLimit ratePerSecond',
+  burst: 'bucket',
+  maxActive: 'concurrency globalConcurrency',
+  onceFor: 'once uniqueFor unique deduplication',
 });
 
 /** The defaults of a queue without settings. The Lua scripts repeat these values. */
@@ -36,26 +54,73 @@ export const DEFAULT_SETTINGS: Settings = {
   backoff: 'exponential',
   lease: 60_000,
   ttl: undefined,
+  rate: undefined,
+  burst: undefined,
+  maxActive: undefined,
+  onceFor: undefined,
 };
 
-/** Each setting: how people write and read it (parse, format), and how Redis stores it (pack, unpack). */
-const KINDS: {
-  readonly [K in keyof Settings]-?: {
-    parse(text: string): Settings[K];
-    format(value: Settings[K]): string;
-    pack(value: NonNullable<Settings[K]>): string;
-    unpack(text: string): Settings[K] | undefined;
-  };
-} = {
+/** How people write and read a setting (parse, format), and how Redis stores it (pack, unpack). */
+interface Kind<T> {
+  parse(text: string): T;
+  format(value: T): string;
+  pack(value: NonNullable<T>): string;
+  unpack(text: string): T | undefined;
+}
+
+const KINDS: { readonly [K in keyof Settings]-?: Kind<Settings[K]> } = {
   tries: count('tries'),
   maxLost: count('maxLost'),
   backoff: { parse: parseBackoff, format: formatBackoff, pack: packBackoff, unpack: unpackBackoff },
   lease: span('lease', 1),
-  ttl: {
-    ...span('ttl', 0),
-    format: (ms: number | undefined) => (ms === undefined ? 'none' : exactDuration(ms)),
-  },
+  ttl: optional(span('ttl', 0)),
+  rate: optional({ parse: parseRate, format: formatRate, pack: packRate, unpack: unpackRate }),
+  burst: optional(count('burst'), 'a tenth of a second'),
+  maxActive: optional(count('max-active')),
+  onceFor: optional(span('once-for', 1)),
 };
+
+function optional<T extends object | number>(kind: Kind<T>, otherwise = 'none'): Kind<T | undefined> {
+  return { ...kind, format: (value) => (value === undefined ? otherwise : kind.format(value)) } as Kind<T | undefined>;
+}
+
+/** Parses a rate such as `10/s`, `100/m`, `5/h` or `1/30s`. Throws `usage` if it is none. */
+export function parseRate(text: string): Rate {
+  const [, n, unit = ''] = /^(\d+(?:\.\d+)?)\/(.+)$/.exec(text) ?? [];
+  try {
+    const perMs = parseDuration(/^[a-z]/.test(unit) ? `1${unit}` : unit);
+    if (Number(n) > 0) return checkRate({ jobs: Number(n), perMs });
+  } catch {}
+  throw new DelayqError('usage', `${printable(text)} is not a rate`, {
+    why: 'it must be a number above zero and a time',
+    next: 'write it as 10/s, 100/m or 1/30s; to take no jobs at all: delayq pause',
+  });
+}
+
+function checkRate(rate: Rate): Rate {
+  const { jobs, perMs } = Object(rate) as Partial<Rate>;
+  if (typeof jobs === 'number' && typeof perMs === 'number' && jobs > 0 && jobs <= 1e9 && perMs >= 1 && perMs <= 1e12) {
+    return { jobs, perMs };
+  }
+  throw new DelayqError('usage', 'rate is not valid', {
+    next: 'give it as { jobs: 100, perMs: 1_000 }, both above zero',
+  });
+}
+
+/** The text that {@link parseRate} reads. */
+export function formatRate({ jobs, perMs }: Rate): string {
+  return `${jobs}/${exactDuration(perMs).replace(/^1(?=[a-z]+$)/, '')}`;
+}
+
+function packRate(rate: Rate): string {
+  const { jobs, perMs } = checkRate(rate);
+  return `${jobs} ${perMs}`;
+}
+
+function unpackRate(text: string): Rate | undefined {
+  const [jobs = 0, perMs = 0] = text.split(' ').map(Number);
+  return jobs > 0 && perMs > 0 ? { jobs, perMs } : undefined;
+}
 
 function count(name: string) {
   return {
@@ -90,14 +155,27 @@ function numberOf(text: string): number | undefined {
 
 export const SETTING_NAMES = Object.keys(DEFAULT_SETTINGS) as (keyof Settings)[];
 
+/** Settings that only a queue of layout 2 can have. */
+const OF_LAYOUT_2: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive', 'onceFor'];
+
+/** Settings that a queue with several partitions cannot have. Must match lua/edit/config.lua. */
+export const LIMITS: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive'];
+
+/** Whether a change turns on what only a queue of layout 2 can have. */
+export const needsLayout2 = (change: SettingsChange) => OF_LAYOUT_2.some((name) => change[name] != null);
+
+/** The name of a setting as people write and read it: `max-active`. */
+export const settingWord = (name: keyof Settings) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
 /** Parses `text` as a value of the setting `name`; empty text removes it. Throws `usage` if either is invalid. */
 export function parseSetting(name: string, text: string): SettingsChange {
-  if (!SETTING_NAMES.includes(name as keyof Settings)) {
+  const known = SETTING_NAMES.find((one) => one === name || settingWord(one) === name);
+  if (!known) {
     throw new DelayqError('usage', `unknown setting ${printable(name)}`, {
-      next: `the settings are ${SETTING_NAMES.join(', ')}`,
+      next: `the settings are ${SETTING_NAMES.map(settingWord).join(', ')}`,
     });
   }
-  return { [name]: text === '' ? null : KINDS[name as keyof Settings].parse(text) };
+  return { [known]: text === '' ? null : KINDS[known].parse(text) };
 }
 
 /** Formats the value of a setting so that {@link parseSetting} can read it. */

@@ -6,8 +6,10 @@ import { crc32 } from './crc32.js';
  * docs/internals/partitions.md.
  */
 export class PartitionMap {
-  /** A queue without partitions: its only one is the queue itself. */
+  /** A plain queue: its only partition is the queue itself. */
   static readonly NONE = new PartitionMap(1, undefined, ['']);
+  /** The same for a queue that uses limits, windows or recurring jobs (docs/internals/limits.md). */
+  static readonly ONE = new PartitionMap(1, undefined, ['']);
 
   readonly count: number;
   /** While a growth is open: how many partitions there were before it. */
@@ -29,6 +31,7 @@ export class PartitionMap {
     const [, count, from] = /^2 \d+\/(\d+)(?: from (\d+))?$/.exec(layout) ?? [];
     const names = ['', ...tags.split(' ').filter(Boolean)];
     if (names.length !== Number(count)) return undefined;
+    if (names.length === 1) return PartitionMap.ONE;
     return new PartitionMap(names.length, from === undefined ? undefined : Number(from), names);
   }
 
@@ -37,9 +40,9 @@ export class PartitionMap {
     return Number(/^2 (\d+)\//.exec(layout)?.[1] ?? 0);
   }
 
-  /** What partition `i` must have in its config; undefined: nothing, because the queue has no partitions. */
+  /** What partition `i` must have in its config; undefined: nothing, because the queue is plain. */
   layoutOf(i: number): string | undefined {
-    if (this.count === 1) return undefined;
+    if (this === PartitionMap.NONE) return undefined;
     return `2 ${i}/${this.count}${this.from === undefined ? '' : ` from ${this.from}`}`;
   }
 
@@ -51,6 +54,7 @@ export class PartitionMap {
   /** Whether this is a later state of a queue than `other`. */
   isNewerThan(other: PartitionMap): boolean {
     if (this.count !== other.count) return this.count > other.count;
+    if (this.count === 1) return this === PartitionMap.ONE && other === PartitionMap.NONE;
     return this.from === undefined && other.from !== undefined;
   }
 

@@ -70,6 +70,13 @@ export class Partitions {
     return this.#map;
   }
 
+  /** Brings a plain queue to layout 2, which limits, windows and recurring jobs need. Throws what a call throws. */
+  async toLayout2(): Promise<void> {
+    if ((await this.look()) !== PartitionMap.NONE) return;
+    await this.advance(0, '1', PartitionMap.ONE);
+    await this.look();
+  }
+
   /** Makes plain reads, which compare no layout; again if another one is known afterwards. */
   async steady<T>(read: () => Promise<T>): Promise<T> {
     for (;;) {

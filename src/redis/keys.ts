@@ -24,8 +24,8 @@ export function prefixOf(redis: Connection, options: PrefixOption): string {
   return checkName(checkOptions(options).prefix ?? DEFAULT_PREFIX, 'prefix');
 }
 
-/** The keys of a queue, in the order in which every script receives them, as KEYS[1] to KEYS[8]. */
-export const KEY_ORDER = [
+/** The keys of a plain queue, in the order in which every script receives them, as KEYS[1] to KEYS[8]. */
+const PLAIN_KEYS = [
   'pending', // zset: id → due, ms
   'active', // zset: id → when its lease expires, ms
   'lease', // hash: id → receipt, original due time, taken at, consumer
@@ -36,10 +36,23 @@ export const KEY_ORDER = [
   'config', // hash: layout, tags of partitions, paused, settings
 ] as const;
 
+/** The keys of a queue. Scripts receive those after the plain ones only for a queue of layout 2. */
+export const KEY_ORDER = [
+  ...PLAIN_KEYS,
+  'done', // zset: id → until when it is remembered, ms
+  'every', // hash: id → definition of a recurring job
+  'occurs', // zset: id of a recurring job → its next occurrence, ms
+] as const;
+
 /** The keys of one queue, or of one of its partitions. The hash tag keeps them in one slot of a Redis Cluster. */
 export interface QueueKeys extends Readonly<Record<(typeof KEY_ORDER)[number], string>> {
-  /** What the caller believes of the layout; undefined: that the queue has no partitions. Scripts compare it. */
+  /** What the caller believes of the layout; undefined: that the queue is plain. Scripts compare it. */
   readonly layout?: string | undefined;
+}
+
+/** The keys of a queue that scripts receive. */
+export function keysForScripts(keys: QueueKeys): string[] {
+  return (keys.layout === undefined ? PLAIN_KEYS : KEY_ORDER).map((name) => keys[name]);
 }
 
 /** Does not check the names. `tag`: the name of the queue, or what a partition has in its place. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from './connection.js';
-import { KEY_ORDER, type QueueKeys } from './keys.js';
+import { keysForScripts, type QueueKeys } from './keys.js';
 
 /** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
@@ -84,13 +84,19 @@ export function nameOf(sha: string): string | undefined {
   return SCRIPTS.find((name) => VARIANTS.some((variant) => shaOf(name, variant) === sha));
 }
 
-const encoded = new WeakMap<QueueKeys, Encoded>();
+interface EncodedKeys {
+  readonly count: number;
+  readonly text: Encoded;
+}
+
+const encoded = new WeakMap<QueueKeys, EncodedKeys>();
 
 /** The keys of a queue, encoded once. */
-function encodedKeys(keys: QueueKeys): Encoded {
+function encodedKeys(keys: QueueKeys): EncodedKeys {
   let found = encoded.get(keys);
   if (!found) {
-    found = new Encoded(KEY_ORDER.map((key) => keys[key]));
+    const names = keysForScripts(keys);
+    found = { count: names.length, text: new Encoded(names) };
     encoded.set(keys, found);
   }
   return found;
@@ -108,11 +114,11 @@ export async function run<R extends Reply = Reply[]>(
   foreign: readonly string[] = [],
 ): Promise<R> {
   const variant = { sharded: redis.sharded, parted: keys?.layout !== undefined };
-  const own = keys ? [encodedKeys(keys)] : [];
+  const own = keys && encodedKeys(keys);
   const layout = keys?.layout === undefined ? [] : [keys.layout];
-  const count = (keys ? KEY_ORDER.length : 0) + foreign.length;
+  const count = (own?.count ?? 0) + foreign.length;
   const send = (command: string, script: string) =>
-    redis.call(command, script, count, ...own, ...foreign, ...args, ...layout) as Promise<R>;
+    redis.call(command, script, count, ...(own ? [own.text] : []), ...foreign, ...args, ...layout) as Promise<R>;
   try {
     return await send('EVALSHA', shaOf(name, variant)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.

@@ -100,18 +100,28 @@ export interface Drained {
   readonly leaseMs: number;
 }
 
+/** What {@link drain} is asked for. */
+interface DrainArgs {
+  readonly limit: number;
+  readonly leaseMs: number | undefined;
+  readonly receipt: string;
+  readonly by: string;
+  readonly cutoff: number | undefined;
+  /** How many jobs the caller can start now; `-`: it holds jobs that it has not begun. Default: all that it takes. */
+  readonly start?: number | '-' | undefined;
+  /** Whether the caller makes the jobs of recurring ones that are due; default: true. */
+  readonly occurs?: boolean;
+}
+
 /**
  * Takes up to `limit` due jobs under a lease of `leaseMs` (0: removes them; undefined: the queue's), only those due by
  * `cutoff`, ms, if it is given.
  */
-export async function drain(
-  redis: Connection,
-  keys: QueueKeys,
-  options: { limit: number; leaseMs: number | undefined; receipt: string; by: string; cutoff: number | undefined },
-): Promise<Drained> {
-  const { limit, leaseMs, receipt, by, cutoff } = options;
+export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained> {
+  const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
   const args = [limit, receipt, by, MAX_BYTES];
-  if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
+  if (keys.layout !== undefined) args.push(leaseMs ?? '', cutoff ?? '', start ?? '', occurs ? 1 : 0);
+  else if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onePlain(reply, receipt);
   const jobs: Job[] = [];

@@ -8,6 +8,7 @@ import {
   packAttributes,
   parseAt,
   parseDuration,
+  parseRate,
   printable,
 } from '../../internal.js';
 import type { Context, URL_OPTIONS } from '../host/context.js';
@@ -49,15 +50,10 @@ export function attribute(text: string, before: Attributes = {}): Attributes {
   return all;
 }
 
-/** Parses a rate such as `10/s`, `100/m` or `5/h`. Returns a number per second. */
+/** Parses a rate such as `10/s`, `100/m` or `1/30s`. Returns a number per second. */
 export function ratePerSecond(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)\/(s|m|h)$/.exec(text);
-  const n = Number(match?.[1]);
-  if (match && n > 0) return n / { s: 1, m: 60, h: 3_600 }[match[2] as 's' | 'm' | 'h'];
-  throw new DelayqError('usage', `${JSON.stringify(text)} is not a rate`, {
-    why: 'it must be a number above zero and a unit of time',
-    next: 'write it as 10/s, 100/m or 5/h',
-  });
+  const { jobs, perMs } = parseRate(text);
+  return (1_000 * jobs) / perMs;
 }
 
 export function statuses(text: string): ReadonlySet<number> {

@@ -15,6 +15,7 @@ import {
   SETTING_NAMES,
   type Settings,
   type SettingsChange,
+  settingWord,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
@@ -27,6 +28,10 @@ const MEANINGS: Record<keyof Settings, string> = {
   backoff: 'waits between tries: 30s,1m,10m or exponential',
   lease: 'time a consumer may hold a job without renewing',
   ttl: 'jobs later than this are dropped',
+  rate: 'most jobs that all drains take: 100/s, 5/m, 1/30s',
+  burst: 'most jobs at once after a quiet time',
+  maxActive: 'most jobs active at once, over all drains',
+  onceFor: 'time an id stays taken after its job has ended',
 };
 
 const PARTITIONS = 'slots that share the jobs';
@@ -41,7 +46,7 @@ export function configCommand(context: Context): Command {
   details(command, [
     'Settings and their defaults:',
     ...SETTING_NAMES.map(
-      (name) => `  ${name.padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+      (name) => `  ${settingWord(name).padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
     ),
     `  partitions  ${PARTITIONS} (1)`,
     '',
@@ -175,7 +180,7 @@ async function show(
   }
   const paint = await colours(context, context.stdout);
   const rows = SETTING_NAMES.map((name) => [
-    name,
+    settingWord(name),
     formatSetting(name, all[name]),
     name in set ? '' : paint.dim('default'),
     paint.dim(MEANINGS[name]),

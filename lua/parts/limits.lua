@@ -1,0 +1,1 @@
+-- How many jobs this call may take (docs/internals/limits.md).

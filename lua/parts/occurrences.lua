@@ -1,0 +1,1 @@
+-- Recurring jobs that are due: the caller makes their jobs before it takes (docs/internals/recurring.md).
