@@ -25,6 +25,7 @@ const given = fc.record({
   tries: small,
   maxLost: small,
   ttl: fc.constantFrom(undefined, undefined, 15_000),
+  onceFor: fc.constantFrom(undefined, undefined, 25_000),
   attributes: fc.constantFrom({}, { tenant: 'x' }),
 });
 const states = fc.subarray([...STATES], { minLength: 1 });
@@ -55,8 +56,9 @@ const step = fc.oneof(
   { weight: 2, arbitrary: does('requeue', { ids, stepMs: fc.constantFrom(0, 1_000) }) },
   { weight: 2, arbitrary: does('reschedule', { ids, in: ms, stepMs: fc.constantFrom(undefined, 0, 1_000, 1000 / 3) }) },
   { weight: 1, arbitrary: does('bury', { ids, error: fc.constantFrom('', 'why') }) },
-  { weight: 1, arbitrary: does('cancel', { ids, states }) },
+  { weight: 1, arbitrary: does('cancel', { ids, states, keepId: fc.boolean() }) },
   { weight: 1, arbitrary: does('purge', { states }) },
+  { weight: 1, arbitrary: does('configure', { onceFor: fc.constantFrom(null, 15_000, 35_000) }) },
   { weight: 4, arbitrary: does('pass', { ms: fc.constantFrom(10_000, 20_000) }) },
   {
     weight: 3,
@@ -128,6 +130,7 @@ class Played {
         if (state === 'pending') job.due = score;
       }
     }
+    await this.#remembered();
     const shown = await inspector.show(name, IDS);
     for (const [i, id] of IDS.entries()) {
       const [job, is] = [model.jobs.get(id), shown[i]];
@@ -143,6 +146,31 @@ class Played {
     const counters = ({ kept: _, ...stats }: Readonly<Record<string, number>>) =>
       Object.fromEntries(Object.entries(stats).filter(([counter]) => !/^(late:.*|drained)$/.test(counter)));
     expect(counters(snapshot.stats)).toEqual(counters(model.stats));
+  }
+
+  /** Compares what is remembered. While a queue grows, an id may be remembered at two places: the later time holds. */
+  async #remembered(): Promise<void> {
+    const found = new Map<string, number>();
+    for (const tag of await this.tags()) {
+      const list = await admin.zrange(`delayq:{${tag}}:done`, '0', '-1', 'WITHSCORES');
+      for (let n = 0; n < list.length; n += 2) {
+        const [id = '', until] = [list[n], Number(list[n + 1])];
+        found.set(id, Math.max(until, found.get(id) ?? 0));
+      }
+    }
+    const now = Date.now();
+    const { done } = this.model;
+    for (const [id, until] of found) {
+      if (until <= now) continue;
+      expect(Math.abs(until - (done.get(id) ?? 0)), `${id} is remembered`).toBeLessThan(4_000);
+      done.set(id, until);
+    }
+    expect([...done].filter(([id, until]) => until > now && !found.has(id)).map(([id]) => id)).toEqual([]);
+  }
+
+  /** Whether a growth has begun and is not done. */
+  async isGrowing(): Promise<boolean> {
+    return / from /.test((await admin.hget(`delayq:{${this.name}}:config`, 'layout')) ?? '');
   }
 
   async play(one: Step): Promise<void> {
@@ -174,7 +202,7 @@ class Played {
           taken.push(...jobs.map(({ id, attempt, payload }) => ({ id, receipt, attempt, payload: String(payload) })));
         }
         const receiptOf = new Map(taken.map(({ id, receipt }) => [id, receipt]));
-        const expected = model.drain(Date.now(), 1_000, one.leaseMs, '');
+        const { jobs: expected } = model.drain(Date.now(), 1_000, one.leaseMs, '');
         const row = ({ id, attempt, payload }: { id: string; attempt: number; payload: string }) =>
           `${id} ${attempt} ${payload}`;
         expect(taken.map(row).sort()).toEqual(expected.map(row).sort());
@@ -187,7 +215,7 @@ class Played {
         return;
       }
       case 'ack':
-        expect(await queue.ack(held)).toEqual(held.map(({ id, receipt }) => model.ack(id, receipt)));
+        expect(await queue.ack(held)).toEqual(held.map(({ id, receipt }) => model.ack(now, id, receipt)));
         return;
       case 'nack': {
         const { mode, delayMs } = one;
@@ -234,15 +262,28 @@ class Played {
         return;
       }
       case 'cancel': {
-        const answers = await operator.cancel(name, one.ids, one.states);
-        expect(answers).toEqual(one.ids.map((which) => model.cancel(which, one.states)));
+        const { states, keepId } = one;
+        const isGrowing = await this.isGrowing();
+        const asleep = one.ids.filter((which) => isGrowing && !keepId && model.remembers(now, which));
+        // Somebody who sleeps could bring back what is freed.
+        for (const which of asleep)
+          await expect(operator.cancel(name, [which], states)).rejects.toMatchObject({ code: 'temporary' });
+        const ids = one.ids.filter((which) => !asleep.includes(which));
+        const answers = await operator.cancel(name, ids, states, { keepId });
+        expect(answers).toEqual(ids.map((which) => model.cancel(now, which, states, keepId)));
         return;
       }
       case 'purge': {
         const removed = { pending: 0, active: 0, dead: 0 };
         for await (const some of operator.purge(name, one.states))
           for (const state of STATES) removed[state] += some[state];
-        expect({ ...removed, more: false }).toEqual(model.purge(one.states, 1_000));
+        expect({ ...removed, more: false }).toEqual(model.purge(now, one.states, 1_000));
+        return;
+      }
+      case 'configure': {
+        const { onceFor } = one;
+        await operator.configure(name, { onceFor });
+        model.config = onceFor === null ? {} : { onceFor };
         return;
       }
       case 'pass':

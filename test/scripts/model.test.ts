@@ -1,11 +1,13 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { JsonText, Spread } from '../../src/index.js';
-import { readyJob } from '../../src/model/job.js';
-import { queueKeys } from '../../src/redis/keys.js';
+import { readyJob, recordOf } from '../../src/model/job.js';
+import { type QueueKeys, queueKeys } from '../../src/redis/keys.js';
+import { run } from '../../src/redis/script.js';
 import * as acts from '../../src/scripts/edit.js';
 import * as scripts from '../../src/scripts/jobs.js';
-import { type Given, Model } from '../support/model.js';
+import { restore } from '../../src/scripts/transfer.js';
+import { type Definition, type Firing, type Given, Model } from '../support/model.js';
 import { admin, connection, freshName, key, timePasses } from '../support/redis.js';
 
 /** A character for each byte: ASCII, other UTF-8, and bytes that are not UTF-8. */
@@ -15,7 +17,7 @@ const asBytes = <J extends { id: string }>(jobs: readonly J[]) =>
   jobs.map((job) => ({ ...job, id: bytesOf(job.id) as unknown as string }));
 const ms = fc.constantFrom(0, 1, 500, 1_000, 3_000);
 const small = fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined });
-const given = fc.record({
+const job = {
   id,
   payload: fc.json({ maxDepth: 1 }),
   in: ms,
@@ -32,12 +34,16 @@ const given = fc.record({
       { requiredKeys: [], noNullPrototype: true },
     ),
   ),
-});
+};
+const given = fc.record(job);
+/** Windows are over when time passes, not while a test waits. */
+const window = fc.constantFrom(undefined, 400, 900, 2_900);
+const givenOnce = fc.record({ ...job, onceFor: window });
 const states = fc.subarray(['pending' as const, 'active' as const, 'dead' as const], { minLength: 1 });
 /** Which of the receipts so far, counted from the latest. */
 const which = fc.array(fc.nat({ max: 11 }), { minLength: 1, maxLength: 4 });
 
-const step = fc.oneof(
+const plain = [
   {
     weight: 4,
     arbitrary: fc.record({
@@ -126,32 +132,135 @@ const step = fc.oneof(
       lease: fc.constantFrom(undefined, 2_000),
     }),
   },
-);
-type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
+] as const;
 
-it('every script agrees with a simple model, whatever the calls and times (failures 34)', async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
-      const name = freshName();
-      const model = new Model();
-      const receipts: { id: string; receipt: string }[] = [];
-      for (const [n, one] of steps.entries()) {
-        await play(name, model, receipts, one, n);
-        expect(await contents(name)).toEqual(model.contents());
-      }
+/** Of a recurring job. The jobs of some have ids that others have, too. */
+const every = fc.constantFrom('every', 'other');
+/** What only a queue of layout 2 has: limits, windows and recurring jobs. */
+const more = [
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('enqueue' as const),
+      jobs: fc.array(givenOnce, { minLength: 1, maxLength: 4 }),
+      mode: fc.constantFrom('keep' as const, 'replace' as const, 'back' as const),
     }),
-    { numRuns: 2_000 },
-  );
-}, 300_000);
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('drain' as const),
+      limit: fc.integer({ min: 1, max: 4 }),
+      leaseMs: fc.constantFrom(0, 1_000, 4_000, undefined),
+      start: fc.constantFrom(undefined, 0, 1, 2, '-' as const),
+      occurs: fc.boolean(),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ do: fc.constant('ack' as const), which }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('cancel' as const),
+      ids: fc.uniqueArray(id, { minLength: 1 }),
+      states,
+      keepId: fc.boolean(),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('restore' as const),
+      job: givenOnce,
+      state: fc.constantFrom('pending' as const, 'dead' as const),
+      token: fc.boolean(),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant('clock' as const), ms: fc.constantFrom(1, 1_000, 5_000) }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant('limit' as const),
+      rate: fc.constantFrom(
+        undefined,
+        { jobs: 1, perMs: 1_000 },
+        { jobs: 7, perMs: 3_000 },
+        { jobs: 0.3, perMs: 100 },
+        { jobs: 40, perMs: 1_000 },
+      ),
+      burst: fc.constantFrom(undefined, 1, 3),
+      maxActive: fc.constantFrom(undefined, undefined, 1, 2),
+      onceFor: window,
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('define' as const),
+      every,
+      payload: fc.constantFrom('{}', '"\\n"', '\xc3\xa9'),
+      overlap: fc.constantFrom('allow' as const, 'skip' as const),
+      tries: small,
+      onceFor: window,
+      in: fc.constantFrom(0, 500, 1_000, Number.POSITIVE_INFINITY),
+      stale: fc.boolean(),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('undefine' as const), every }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('fire' as const),
+      jobs: fc.array(fc.constantFrom('a', 'b', 'c', 'every@1', 'every@2'), { maxLength: 3 }),
+      ago: fc.constantFrom(0, 1_000),
+      skipped: fc.nat({ max: 2 }),
+      next: fc.constantFrom(0, 500, 1_000, Number.POSITIVE_INFINITY),
+      stale: fc.constantFrom(undefined, undefined, undefined, 'rev', 'at', 'twice'),
+    }),
+  },
+] as const;
+const anyStep = fc.oneof(...plain, ...more);
+type Step = typeof anyStep extends fc.Arbitrary<infer S> ? S : never;
 
-async function play(
-  name: string,
-  model: Model,
-  receipts: { id: string; receipt: string }[],
-  one: Step,
-  n: number,
-): Promise<void> {
-  const keys = queueKeys('delayq', name);
+/** A queue, and what it must be. */
+interface Played {
+  readonly name: string;
+  readonly keys: QueueKeys;
+  readonly model: Model;
+  readonly receipts: { id: string; receipt: string }[];
+}
+
+const seed = Number(process.env.DELAYQ_TEST_SEED ?? Date.now() % 1_000_000);
+
+it.each([
+  ['of a plain queue', undefined, fc.oneof(...plain), 2_000],
+  ['of one with limits, windows and recurring jobs', '2 0/1', anyStep, 500],
+])(
+  `every script %s agrees with a simple model, whatever the calls and times (seed ${seed}; failures 34)`,
+  async (_, layout, step, numRuns) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
+        const name = freshName();
+        const model = new Model();
+        const queue: Played = { name, keys: queueKeys('delayq', name, layout), model, receipts: [] };
+        if (layout) await admin.hset(key(name, 'config'), 'layout', layout, 'partitions', '');
+        for (const [n, one] of steps.entries()) {
+          const before = await redisTime();
+          model.left = { now: Number.NEGATIVE_INFINITY, ids: 0 };
+          await play(queue, one, n);
+          await remembered(queue, before);
+          expect(await contents(name)).toEqual(model.contents());
+        }
+      }),
+      { numRuns, seed },
+    );
+  },
+  300_000,
+);
+
+async function play({ name, keys, model, receipts }: Played, one: Step, n: number): Promise<void> {
   const chosen =
     'which' in one && receipts.length > 0
       ? one.which.map((back) => receipts[receipts.length - 1 - (back % receipts.length)] as (typeof receipts)[0])
@@ -171,8 +280,27 @@ async function play(
     case 'drain': {
       const receipt = `r${n}`;
       const { limit, leaseMs } = one;
-      const drained = await scripts.drain(connection, keys, { limit, leaseMs, receipt, by: 'me', cutoff: undefined });
-      const expected = model.drain(drained.now, limit, leaseMs, receipt);
+      const [start, occurs] = 'start' in one ? [one.start, one.occurs] : [undefined, true];
+      const args = { limit, leaseMs, receipt, by: 'me', cutoff: undefined, start, occurs };
+      const told = { start: typeof start === 'number' ? start : undefined, occurs };
+      const drained = await scripts.drain(connection, keys, args).catch((error) => {
+        expect(String((error as Error).cause)).toContain('LIMITED');
+      });
+      // What takes jobs that would not count as active is refused.
+      const isPlainPipe = start === '-' || leaseMs === 0;
+      if (!drained) {
+        expect(isPlainPipe && model.config.maxActive !== undefined).toBe(true);
+        return;
+      }
+      const { now } = drained;
+      const { state, jobs: expected } = model.drain(now, limit, leaseMs, receipt, told);
+      if (isPlainPipe && model.config.maxActive !== undefined) expect(['paused', 'occurs']).toContain(state);
+      expect(drained.state).toBe(state);
+      if (state === 'paused' || state === 'occurs') return;
+      // Seven digits: then the model goes on with what Redis has stored.
+      const tokens = model.tokens(now);
+      model.bucket = await bucketOf(name);
+      expect(model.tokens(now)).toBeCloseTo(tokens, 7);
       expect(
         drained.jobs.map(({ id, due, attempt, failures, tries, payload, attributes }) => ({
           ...{ id: Buffer.from(id).toString('latin1'), due, attempt, failures, tries, payload: String(payload) },
@@ -185,7 +313,9 @@ async function play(
     }
     case 'ack': {
       const { answers } = await scripts.ack(connection, keys, asBytes(held));
-      expect(answers).toEqual(held.map(({ id, receipt }) => model.ack(id, receipt)));
+      const now = await redisTime();
+      const done = model.sweeping(now, () => held.map(({ id, receipt }) => model.ack(now, id, receipt)));
+      expect(answers).toEqual(done);
       return;
     }
     case 'nack': {
@@ -235,13 +365,90 @@ async function play(
       return;
     }
     case 'cancel': {
-      const { answers } = await acts.cancel(connection, keys, one.ids.map(bytesOf), one.states);
-      expect(answers).toEqual(one.ids.map((which) => model.cancel(which, one.states)));
+      const { ids, states } = one;
+      const keepId = 'keepId' in one && one.keepId;
+      const { now, answers } = await acts.cancel(connection, keys, ids.map(bytesOf), states, keepId);
+      expect(answers).toEqual(ids.map((which) => model.cancel(now, which, states, keepId)));
       return;
     }
-    case 'purge':
-      expect(await acts.purge(connection, keys, one.states, one.limit)).toEqual(model.purge(one.states, one.limit));
+    case 'purge': {
+      const { states, limit } = one;
+      const removed = await acts.purge(connection, keys, states, limit);
+      const now = await redisTime();
+      const expected = model.sweeping(now, () => model.purge(now, states, limit, keys.layout === undefined));
+      expect(removed).toEqual(expected);
       return;
+    }
+    case 'restore': {
+      const { job, state } = one;
+      const now = await redisTime();
+      const [payload, score] = [JsonText.parse(job.payload).text, now + job.in];
+      const record = Buffer.from(recordOf(job));
+      const id = bytesOf(job.id);
+      const parcel = { id, state, score: String(score), record, payload: Buffer.from(payload) };
+      const token = one.token ? `t${n}` : '';
+      const [answer] = await restore(connection, keys, [parcel], [token]);
+      expect(answer).toBe(
+        model.restore(now, { ...job, payload: parcel.payload.toString('latin1'), state, score }, token),
+      );
+      return;
+    }
+    case 'clock':
+      await timePasses(name, -one.ms);
+      model.pass(-one.ms);
+      return;
+    case 'limit': {
+      const { rate, burst, maxActive, onceFor } = one;
+      const settings = { rate: rate && `${rate.jobs} ${rate.perMs}`, burst, maxActive, onceFor };
+      Object.assign(model.config, { rate, burst, maxActive, onceFor });
+      await acts.config(
+        connection,
+        keys,
+        Object.entries(settings).flatMap(([setting, value]) => [setting, String(value ?? '')]),
+      );
+      return;
+    }
+    case 'define': {
+      const { payload, overlap, tries, onceFor } = one;
+      const old = model.every.get(one.every);
+      const next = (await redisTime()) + one.in;
+      const given = { tries, onceFor, maxLost: undefined, ttl: undefined, attributes: {} };
+      const definition: Definition = { rev: `v${n}`, payload, overlap, given, next, last: old?.last ?? '' };
+      const rev = one.stale ? 'v-1' : (old?.rev ?? '');
+      const [done] = await run(connection, 'every/put', keys, [
+        ...[one.every, rev, headerOf(definition), Buffer.from(payload, 'latin1'), scoreOf(next)],
+      ]);
+      expect(done).toBe(one.stale ? 0 : 1);
+      if (!one.stale) model.every.set(one.every, definition);
+      return;
+    }
+    case 'undefine':
+      expect(await run(connection, 'every/remove', keys, [one.every])).toEqual([Number(model.every.delete(one.every))]);
+      return;
+    case 'fire': {
+      const now = await redisTime();
+      const firings = [...model.every].map(
+        ([id, { rev, next: at }]): Firing => ({
+          id,
+          rev: one.stale === 'rev' ? 'v-1' : rev,
+          at: one.stale === 'at' ? at - 1 : at,
+          next: now + one.next,
+          jobs: [...new Set(one.jobs)].map((job) => ({ id: job, due: now - one.ago })),
+          skipped: one.skipped,
+        }),
+      );
+      if (firings.length === 0) return;
+      const args = firings.flatMap(({ id, rev, at, next, jobs, skipped }) => {
+        const { overlap, given } = model.every.get(id) as Definition;
+        const list = jobs.flatMap((job) => [job.due, job.id]);
+        return [id, rev, scoreOf(at), scoreOf(next), overlap, recordOf(given), skipped, jobs.length, ...list];
+      });
+      for (let left = one.stale === 'twice' ? 2 : 1; left > 0; left--) {
+        const reply = await run(connection, 'every/fire', keys, args);
+        expect(reply).toEqual(model.fire(await redisTime(), firings));
+      }
+      return;
+    }
     case 'pause': {
       const { until } = await acts.pause(connection, keys, one.forMs);
       expect(until === undefined).toBe(one.forMs === undefined);
@@ -255,12 +462,47 @@ async function play(
     case 'configure': {
       const { tries, maxLost, ttl, backoff, lease } = one;
       const config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, backoff, lease }));
+      const { rate, burst, maxActive, onceFor } = model.config;
       const unset = ['tries', 'maxLost', 'ttl', 'backoff', 'lease'].filter((name) => !(name in config));
-      model.config = config;
+      model.config = { ...config, rate, burst, maxActive, onceFor };
       if (unset.length > 0) await admin.hdel(key(name, 'config'), ...unset);
       for (const [field, value] of Object.entries(config)) await admin.hset(key(name, 'config'), field, String(value));
     }
   }
+}
+
+const scoreOf = (ms: number) => (ms === Number.POSITIVE_INFINITY ? 'inf' : String(ms));
+
+const headerOf = ({ rev, overlap, given }: Definition) =>
+  JSON.stringify({ rev, spec: 'every 1000', missed: 'once', overlap, created: 0, record: recordOf(given) });
+
+async function redisTime(): Promise<number> {
+  const [seconds = 0, micros = 0] = ((await admin.time()) as unknown as string[]).map(Number);
+  return seconds * 1_000 + Math.floor(micros / 1_000);
+}
+
+async function bucketOf(name: string): Promise<Model['bucket']> {
+  const [tokens, at] = (await admin.hget(key(name, 'stats'), 'bucket'))?.split(' ').map(Number) ?? [];
+  return tokens === undefined || at === undefined ? undefined : { tokens, at };
+}
+
+/**
+ * Compares what is remembered, of a call that was made after `before`. Not every script tells its time, and what is over
+ * may be there or not: the model takes over both.
+ */
+async function remembered({ name, model }: Played, before: number): Promise<void> {
+  const list = (await admin.zrangeBuffer(key(name, 'done'), '0', '-1', 'WITHSCORES')).map(latin1);
+  const now = await redisTime();
+  const found = new Map(Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], Number(list[2 * i + 1])]));
+  for (const [id, until] of model.done) {
+    const is = found.get(id);
+    if (is === undefined && until <= now) model.done.delete(id);
+    else if (is !== undefined && is < until && is >= until - (now - before)) model.done.set(id, is);
+  }
+  expect(Object.fromEntries(found)).toEqual(Object.fromEntries(model.done));
+  // Calls that add nothing remove up to 100, others more than they add.
+  const over = [...found.values()].filter((until) => until <= model.left.now).length;
+  expect(over).toBeLessThanOrEqual(model.left.ids);
 }
 
 const latin1 = (bytes: Buffer) => bytes.toString('latin1');
@@ -269,7 +511,8 @@ const latin1 = (bytes: Buffer) => bytes.toString('latin1');
 async function contents(name: string) {
   const set = async (which: string) => {
     const list = (await admin.zrangeBuffer(key(name, which), '0', '-1', 'WITHSCORES')).map(latin1);
-    return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], Number(list[2 * i + 1])]);
+    const score = (text = '') => (text === 'inf' ? Number.POSITIVE_INFINITY : Number(text));
+    return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], score(list[2 * i + 1])]);
   };
   const hash = async (which: string): Promise<Record<string, string>> => {
     const list = ((await admin.callBuffer('HGETALL', key(name, which))) as Buffer[]).map(latin1);
@@ -277,7 +520,7 @@ async function contents(name: string) {
       Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1] as string]),
     );
   };
-  const [pending, active, dead, payload, meta, lease, stats] = await Promise.all([
+  const [pending, active, dead, payload, meta, lease, stats, every, occurs] = await Promise.all([
     set('pending'),
     set('active'),
     set('dead'),
@@ -285,9 +528,11 @@ async function contents(name: string) {
     hash('meta'),
     hash('lease'),
     hash('stats'),
+    hash('every'),
+    set('occurs'),
   ]);
   // Samples depend on the clock; trend.test.ts covers them.
-  const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|configured|at:\d+)$/.test(name));
+  const counters = Object.entries(stats).filter(([name]) => !/^(drained|sampled|configured|bucket|at:\d+)$/.test(name));
   return {
     pending,
     active,
@@ -300,6 +545,13 @@ async function contents(name: string) {
         return due === undefined ? field : `${field} ${receipt} ${Number(due)}`;
       })
       .sort(),
+    every: Object.fromEntries(
+      Object.entries(every).map(([job, text]) => {
+        const [last = '', header = '', payload = ''] = text.split('\n');
+        return [job, { last, rev: JSON.parse(header).rev, payload }];
+      }),
+    ),
+    occurs: Object.fromEntries(occurs.map(([job, at]) => [job, at])),
     stats: Object.fromEntries(counters.map(([counter, value]) => [counter, Number(value)])),
   };
 }

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { Answer, Buried, Cancelled, Nacked, Outcome, Purged, Requeued, Rescheduled } from '../../src/index.js';
+import type { Restored } from '../../src/scripts/transfer.js';
 
 /** A job as it is enqueued. */
 export interface Given {
@@ -10,6 +11,8 @@ export interface Given {
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
+  /** How long its id is remembered after it has ended, ms. */
+  readonly onceFor?: number | undefined;
   readonly attributes: Readonly<Record<string, string>>;
 }
 
@@ -41,8 +44,50 @@ interface Taken {
   readonly attributes: Readonly<Record<string, string>>;
 }
 
+/** A recurring job. */
+export interface Definition {
+  readonly rev: string;
+  /** A character for each byte. */
+  readonly payload: string;
+  readonly overlap: 'allow' | 'skip';
+  /** What its jobs are enqueued with. */
+  readonly given: Omit<Given, 'id' | 'payload' | 'in'>;
+  /** Its next occurrence, ms; Infinity: paused. */
+  next: number;
+  /** The id of the last job that was made. */
+  last: string;
+}
+
+/** What a drain makes of a recurring job that it has met. */
+export interface Firing {
+  readonly id: string;
+  readonly rev: string;
+  /** The occurrence that the drain was told. */
+  readonly at: number;
+  readonly next: number;
+  readonly jobs: readonly { readonly id: string; readonly due: number }[];
+  /** How many occurrences make no job. */
+  readonly skipped: number;
+}
+
 /** Upper limits of the buckets of lateness, ms. */
 const LATE = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000];
+
+/** What a job has before its first attempt. */
+const FRESH = {
+  receipt: '',
+  failures: 0,
+  losses: 0,
+  first: undefined,
+  failed: undefined,
+  reason: undefined,
+  error: undefined,
+};
+
+/** In which order a purge takes them. */
+const ORDER = ['active', 'dead', 'pending'] as const;
+
+type State = 'more' | 'idle' | 'paused' | 'limited' | 'full' | 'occurs';
 
 /** Whether a handler can receive an id. */
 const canBeGiven = (id: string) => isUtf8(Buffer.from(id, 'latin1')) && !id.includes('\0');
@@ -53,7 +98,25 @@ export class Model {
   /** 'receipt id' of superseded leases whose holder has not asked yet. */
   readonly superseded = new Set<string>();
   readonly stats: Record<string, number> = {};
-  config: { tries?: number; maxLost?: number; ttl?: number; backoff?: string; lease?: number } = {};
+  /** Until when each id is remembered, ms. */
+  readonly done = new Map<string, number>();
+  /** How many ids whose windows were over by `now` the last call may have left in `done`. */
+  left = { now: Number.NEGATIVE_INFINITY, ids: 0 };
+  /** Recurring jobs by their ids. */
+  readonly every = new Map<string, Definition>();
+  /** Tokens at a time. Undefined: it is full. */
+  bucket: { tokens: number; at: number } | undefined;
+  config: {
+    tries?: number;
+    maxLost?: number;
+    ttl?: number;
+    backoff?: string;
+    lease?: number;
+    rate?: { jobs: number; perMs: number };
+    burst?: number;
+    maxActive?: number;
+    onceFor?: number;
+  } = {};
   /** Until when the queue is paused, ms. */
   pausedUntil: number | undefined;
 
@@ -72,7 +135,11 @@ export class Model {
     this.#count('dead');
   }
 
+  /** Lets time pass; a negative time: the clock goes back. */
   pass(ms: number): void {
+    for (const [id, until] of this.done) this.done.set(id, until - ms);
+    for (const definition of this.every.values()) definition.next -= ms;
+    if (this.bucket) this.bucket.at -= ms;
     if (this.pausedUntil !== undefined) this.pausedUntil -= ms;
     for (const job of this.jobs.values()) {
       job.score -= ms;
@@ -82,50 +149,109 @@ export class Model {
     }
   }
 
-  enqueue(now: number, jobs: readonly Given[], mode: 'keep' | 'replace'): { outcomes: Outcome[]; begun: boolean } {
+  /** How many tokens the bucket has now; a clock that has gone back adds none. */
+  tokens(now: number): number {
+    const { rate, burst } = this.config;
+    if (!rate) return Number.POSITIVE_INFINITY;
+    const most = burst ?? Math.max(1, (rate.jobs / rate.perMs) * 100);
+    if (!this.bucket) return most;
+    const { tokens, at } = this.bucket;
+    return Math.min(most, tokens + Math.max(0, now - at) * (rate.jobs / rate.perMs));
+  }
+
+  /** How many jobs of consumers are active; an expired lease does not count, even before it is taken back. */
+  live(now: number): number {
+    return [...this.jobs.values()].filter(({ state, score }) => state === 'active' && score > now && score < Infinity)
+      .length;
+  }
+
+  /** Whether the id of a job that has ended is still taken. */
+  remembers(now: number, id: string): boolean {
+    return (this.done.get(id) ?? 0) > now;
+  }
+
+  /** The window of a job begins: it has ended. */
+  #ended(now: number, id: string, { given }: ModelJob): void {
+    const window = given.onceFor ?? this.config.onceFor;
+    // Another one with this id may be remembered for longer.
+    if (window !== undefined) this.done.set(id, Math.max(now + window, this.done.get(id) ?? 0));
+  }
+
+  /** What a call makes of `done`: besides what it adds, it removes more than that, or up to 100, of what is over. */
+  sweeping<T>(now: number, act: () => T): T {
+    const before = new Map(this.done);
+    const over = [...before.values()].filter((until) => until <= now).length;
+    const result = act();
+    const added = [...this.done].filter(([id, until]) => before.get(id) !== until).length;
+    this.left = { now, ids: Math.max(0, over - (added > 0 ? Math.max(2, 2 * added) : 100)) };
+    return result;
+  }
+
+  enqueue(
+    now: number,
+    jobs: readonly Given[],
+    mode: 'keep' | 'replace' | 'back',
+  ): { outcomes: Outcome[]; begun: boolean } {
     const before = { ...this.stats };
-    const outcomes = jobs.map((given) => this.#enqueue(now, given, mode));
+    const outcomes = this.sweeping(now, () => jobs.map((given) => this.#enqueue(now, given, mode)));
+    if (outcomes.every((outcome) => outcome.startsWith('kept'))) this.left = { now, ids: Number.POSITIVE_INFINITY };
     const begun = ['enqueued', 'replaced', 'kept'].some((name) => name in this.stats && !(name in before));
     return { outcomes, begun };
   }
 
-  #enqueue(now: number, given: Given, mode: 'keep' | 'replace'): Outcome {
+  #enqueue(now: number, given: Given, mode: 'keep' | 'replace' | 'back'): Outcome {
     const old = this.jobs.get(given.id);
-    if (old && mode === 'keep') {
+    if (!old && mode !== 'back' && this.remembers(now, given.id)) {
+      this.#count('kept');
+      return 'kept-done';
+    }
+    if (old && mode !== 'replace') {
       this.#count('kept');
       return old.state === 'dead' ? 'kept-dead' : 'kept';
     }
     if (old?.state === 'active') this.superseded.add(`${old.receipt} ${given.id}`);
+    if (mode === 'back') this.done.delete(given.id);
     const score = now + given.in;
-    this.jobs.set(given.id, {
-      state: 'pending',
-      score,
-      due: score,
-      payload: given.payload,
-      receipt: '',
-      failures: 0,
-      losses: 0,
-      first: undefined,
-      failed: undefined,
-      reason: undefined,
-      error: undefined,
-      given,
-    });
+    this.jobs.set(given.id, { ...FRESH, state: 'pending', score, due: score, payload: given.payload, given });
     this.#count(old ? 'replaced' : 'enqueued');
     return old ? 'replaced' : 'created';
   }
 
-  drain(now: number, limit: number, leaseMs: number | undefined, receipt: string): Taken[] {
-    if ((this.pausedUntil ?? now) > now) return [];
+  /** `start`: how many jobs the caller can start now. `occurs`: whether it makes the jobs of recurring ones. */
+  drain(
+    now: number,
+    limit: number,
+    leaseMs: number | undefined,
+    receipt: string,
+    { start = Number.POSITIVE_INFINITY, occurs = true }: { start?: number | undefined; occurs?: boolean } = {},
+  ): { state: State; jobs: Taken[] } {
+    if ((this.pausedUntil ?? now) > now) return { state: 'paused', jobs: [] };
+    if (occurs && this.occurring(now).length > 0) return { state: 'occurs', jobs: [] };
+    return this.sweeping(now, () => this.#take(now, limit, leaseMs, receipt, start));
+  }
+
+  #take(
+    now: number,
+    limit: number,
+    leaseMs: number | undefined,
+    receipt: string,
+    start: number,
+  ): { state: State; jobs: Taken[] } {
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
       this.#count('lost');
       if (job.losses >= (job.given.maxLost ?? this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
       else Object.assign(job, { state: 'pending', score: job.due });
     }
+    const { maxActive = Number.POSITIVE_INFINITY } = this.config;
+    const tokens = this.tokens(now);
+    const places = maxActive - this.live(now);
+    const isLimited = this.config.rate !== undefined || this.config.maxActive !== undefined;
+    const may = isLimited ? Math.max(0, Math.min(limit, Math.floor(tokens), places, start)) : limit;
     const taken: Taken[] = [];
     const scores: number[] = [];
-    for (const [id, job] of this.#sorted('pending', now).slice(0, limit)) {
+    for (const [id, job] of this.#sorted('pending', now).slice(0, may === 0 ? 0 : limit)) {
+      if (taken.length === may) break;
       if (!canBeGiven(id)) {
         this.#bury(job, now, 'bad id');
         continue;
@@ -133,6 +259,7 @@ export class Model {
       const ttl = job.given.ttl ?? this.config.ttl;
       if (ttl !== undefined && (job.first ?? job.score) + ttl < now) {
         this.jobs.delete(id);
+        this.#ended(now, id, job);
         this.#count('expired');
         continue;
       }
@@ -148,6 +275,7 @@ export class Model {
       scores.push(job.score);
       if (leaseMs === 0) {
         this.jobs.delete(id);
+        this.#ended(now, id, job);
         this.#count('removed');
       } else
         Object.assign(job, {
@@ -158,7 +286,49 @@ export class Model {
         });
     }
     this.#count('late:sum', Math.floor(scores.reduce((sum, score) => sum - score, now * scores.length)));
-    return taken;
+    if (this.config.rate) this.bucket = { tokens: tokens - taken.length, at: now };
+    return { state: this.#stateAfter(now, isLimited && start === 0), jobs: taken };
+  }
+
+  #stateAfter(now: number, startsNone: boolean): State {
+    const due = this.#sorted('pending', now).length > 0;
+    if (due && (startsNone || this.live(now) >= (this.config.maxActive ?? Number.POSITIVE_INFINITY))) return 'full';
+    if (due && this.tokens(now) < 1) return 'limited';
+    return due || this.#sorted('active', now).length > 0 ? 'more' : 'idle';
+  }
+
+  /** Recurring jobs whose occurrence is due. */
+  occurring(now: number): [string, Definition][] {
+    return [...this.every]
+      .filter(([, { next }]) => next <= now)
+      .sort(([a, x], [b, y]) => x.next - y.next || (a < b ? -1 : 1));
+  }
+
+  /** Makes the jobs of occurrences, unless somebody else has done so, or has changed the definition. */
+  fire(now: number, firings: readonly Firing[]): number[] {
+    return firings.map(({ id, rev, at, next, jobs, skipped }) => {
+      const definition = this.every.get(id);
+      if (definition?.rev !== rev || definition.next !== at) return -1;
+      let [made, left] = [0, skipped];
+      for (const { id: jobId, due } of jobs) {
+        const last = this.jobs.get(definition.last)?.state;
+        if (definition.overlap === 'skip' && (last === 'pending' || last === 'active')) {
+          left += 1;
+          continue;
+        }
+        const { given, payload } = definition;
+        definition.last = jobId;
+        if (this.jobs.has(jobId) || this.remembers(now, jobId)) {
+          left += 1;
+          continue;
+        }
+        this.#enqueue(now, { ...given, id: jobId, payload, in: due - now }, 'keep');
+        made += 1;
+      }
+      definition.next = next;
+      this.#count('skipped', left);
+      return made;
+    });
   }
 
   #held(id: string, receipt: string): ModelJob | 'lost' | 'superseded' {
@@ -167,11 +337,12 @@ export class Model {
     return this.superseded.has(`${receipt} ${id}`) ? 'superseded' : 'lost';
   }
 
-  ack(id: string, receipt: string): Answer {
+  ack(now: number, id: string, receipt: string): Answer {
     const job = this.#held(id, receipt);
     if (job === 'superseded') this.superseded.delete(`${receipt} ${id}`);
     if (typeof job === 'string') return job;
     this.jobs.delete(id);
+    this.#ended(now, id, job);
     this.#count('acked');
     return 'held';
   }
@@ -255,33 +426,65 @@ export class Model {
     this.jobs.delete(id);
   }
 
-  cancel(id: string, states: readonly ModelJob['state'][]): Cancelled {
+  cancel(now: number, id: string, states: readonly ModelJob['state'][], keepId = false): Cancelled {
     const job = this.jobs.get(id);
+    if (!job && !keepId && this.remembers(now, id)) {
+      this.done.delete(id);
+      return 'freed';
+    }
     if (!job || !states.includes(job.state)) return 'missing';
     this.#remove(id, job);
+    if (keepId) this.#ended(now, id, job);
+    else this.done.delete(id);
     this.#count('cancelled');
     return job.state;
   }
 
-  purge(states: readonly ModelJob['state'][], limit: number): Purged {
+  /** Of a plain queue, dead jobs go at once as well. */
+  purge(now: number, states: readonly ModelJob['state'][], limit: number, plain = true): Purged {
     const all = states.length === 3;
     const of = (state: ModelJob['state']) => this.#sorted(state, Number.POSITIVE_INFINITY);
     const removed = { pending: 0, active: 0, dead: 0 };
     let left = limit;
-    for (const state of all ? (['active'] as const) : (['active', 'dead', 'pending'] as const)) {
+    const singly = all ? (plain ? (['active'] as const) : (['active', 'dead'] as const)) : ORDER;
+    for (const state of singly) {
       if (!states.includes(state)) continue;
       for (const [id, job] of of(state).slice(0, left)) {
         this.#remove(id, job);
+        if (state === 'dead') this.#ended(now, id, job);
         removed[state] += 1;
         left -= 1;
       }
     }
-    if (all && of('active').length === 0) {
-      for (const state of ['pending', 'dead'] as const) removed[state] = of(state).length;
+    if (all && singly.every((state) => of(state).length === 0)) {
+      for (const state of ['pending', 'dead'] as const) removed[state] += of(state).length;
       this.jobs.clear();
     }
     this.#count('purged', removed.pending + removed.active + removed.dead);
     return { ...removed, more: states.some((state) => of(state).length > 0) };
+  }
+
+  /** An import of jobs as they are elsewhere; those of moves and transfers (`token`) ignore the windows. */
+  restore(now: number, job: Given & { readonly state: 'pending' | 'dead'; readonly score: number }, token: string) {
+    const { id } = job;
+    const answer = this.#restore(now, job, token);
+    // It stays until the source has released the job.
+    if (token && (answer === 'created' || answer === 'kept')) this.superseded.add(`${token} ${id}`);
+    return answer;
+  }
+
+  #restore(now: number, job: Given & { state: 'pending' | 'dead'; score: number }, token: string): Restored {
+    const { id, state, score } = job;
+    const old = this.jobs.get(id);
+    if (old) {
+      const text = ({ attributes }: Given) => JSON.stringify(Object.entries(attributes).sort());
+      if (old.payload !== job.payload || text(old.given) !== text(job)) return 'differs';
+      return old.state === 'dead' && state === 'pending' ? 'kept-dead' : 'kept';
+    }
+    if (!token && this.remembers(now, id)) return 'kept-done';
+    this.jobs.set(id, { ...FRESH, state, score, due: score, payload: job.payload, given: job });
+    this.#count('restored');
+    return 'created';
   }
 
   renew(now: number, id: string, receipt: string, leaseMs: number | undefined): Answer {
@@ -301,6 +504,7 @@ export class Model {
           tries: given.tries,
           maxLost: given.maxLost,
           ttl: given.ttl,
+          once: given.onceFor,
           ...Object.fromEntries(Object.entries(given.attributes).map(([name, value]) => [`a:${name}`, value])),
           failures: failures || undefined,
           losses: losses || undefined,
@@ -320,6 +524,8 @@ export class Model {
       meta: Object.fromEntries(
         entries.map(([id, job]) => [id, record(job)]).filter(([, value]) => Object.keys(value).length > 0),
       ),
+      every: Object.fromEntries([...this.every].map(([id, { last, rev, payload }]) => [id, { last, rev, payload }])),
+      occurs: Object.fromEntries([...this.every].map(([id, { next }]) => [id, next])),
       lease: [
         ...entries.filter(([, job]) => job.state === 'active').map(([id, job]) => `${id} ${job.receipt} ${job.due}`),
         ...this.superseded,

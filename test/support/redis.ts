@@ -77,7 +77,7 @@ export function freshQueue(): Queue {
 export const key = (queue: string, name: string) => `delayq:{${queue}}:${name}`;
 
 /**
- * Lets `ms` pass for a queue without waiting: moves all its times back by that.
+ * Lets `ms` pass for a queue without waiting: moves all its times back by that. A negative time: the clock goes back.
  */
 export async function timePasses(queue: string, ms: number, client: Redis | Cluster = admin): Promise<void> {
   await client.eval(
@@ -102,9 +102,19 @@ export async function timePasses(queue: string, ms: number, client: Redis | Clus
      local paused = tonumber(redis.call('HGET', KEYS[6], 'paused'))
      if paused and paused < math.huge then
        redis.call('HSET', KEYS[6], 'paused', string.format('%.0f', paused - ARGV[1]))
+     end
+     for i = 7, 8 do
+       local all = redis.call('ZRANGE', KEYS[i], 0, -1, 'WITHSCORES')
+       for j = 1, #all, 2 do redis.call('ZINCRBY', KEYS[i], -ARGV[1], all[j]) end
+     end
+     local tokens, at, ticket = string.match(redis.call('HGET', KEYS[9], 'bucket') or '', '^(%S+) (%S+) (%S+)$')
+     if tokens then
+       redis.call('HSET', KEYS[9], 'bucket', string.format('%s %.0f %.0f', tokens, at - ARGV[1], ticket - ARGV[1]))
      end`,
-    6,
-    ...['pending', 'active', 'dead', 'lease', 'meta', 'config'].map((name) => key(queue, name)),
+    9,
+    ...['pending', 'active', 'dead', 'lease', 'meta', 'config', 'done', 'occurs', 'stats'].map((name) =>
+      key(queue, name),
+    ),
     ms,
   );
 }
