@@ -200,7 +200,7 @@ const more = [
     arbitrary: fc.record({
       do: fc.constant('define' as const),
       every,
-      payload: fc.constantFrom('{}', '"\\n"', '\xc3\xa9'),
+      payload: fc.constantFrom('{}', '{"a":"\\n"}'),
       overlap: fc.constantFrom('allow' as const, 'skip' as const),
       tries: small,
       onceFor: window,
@@ -314,7 +314,7 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
     case 'ack': {
       const { answers } = await scripts.ack(connection, keys, asBytes(held));
       const now = await redisTime();
-      const done = model.sweeping(now, () => held.map(({ id, receipt }) => model.ack(now, id, receipt)));
+      const done = model.sweeping(now, 0, () => held.map(({ id, receipt }) => model.ack(now, id, receipt)));
       expect(answers).toEqual(done);
       return;
     }
@@ -375,7 +375,7 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       const { states, limit } = one;
       const removed = await acts.purge(connection, keys, states, limit);
       const now = await redisTime();
-      const expected = model.sweeping(now, () => model.purge(now, states, limit, keys.layout === undefined));
+      const expected = model.sweeping(now, 0, () => model.purge(now, states, limit, keys.layout === undefined));
       expect(removed).toEqual(expected);
       return;
     }

@@ -177,13 +177,16 @@ export class Model {
     if (window !== undefined) this.done.set(id, Math.max(now + window, this.done.get(id) ?? 0));
   }
 
-  /** What a call makes of `done`: besides what it adds, it removes more than that, or up to 100, of what is over. */
-  sweeping<T>(now: number, act: () => T): T {
+  /**
+   * What a call makes of `done`: if it adds ids, it removes twice as many whose windows are over, at least 2; otherwise up
+   * to `otherwise`.
+   */
+  sweeping<T>(now: number, otherwise: number, act: () => T): T {
     const before = new Map(this.done);
     const over = [...before.values()].filter((until) => until <= now).length;
     const result = act();
     const added = [...this.done].filter(([id, until]) => before.get(id) !== until).length;
-    this.left = { now, ids: Math.max(0, over - (added > 0 ? Math.max(2, 2 * added) : 100)) };
+    this.left = { now, ids: Math.max(0, over - (added > 0 ? Math.max(2, 2 * added) : otherwise)) };
     return result;
   }
 
@@ -193,7 +196,7 @@ export class Model {
     mode: 'keep' | 'replace' | 'back',
   ): { outcomes: Outcome[]; begun: boolean } {
     const before = { ...this.stats };
-    const outcomes = this.sweeping(now, () => jobs.map((given) => this.#enqueue(now, given, mode)));
+    const outcomes = this.sweeping(now, 100, () => jobs.map((given) => this.#enqueue(now, given, mode)));
     if (outcomes.every((outcome) => outcome.startsWith('kept'))) this.left = { now, ids: Number.POSITIVE_INFINITY };
     const begun = ['enqueued', 'replaced', 'kept'].some((name) => name in this.stats && !(name in before));
     return { outcomes, begun };
@@ -227,7 +230,7 @@ export class Model {
   ): { state: State; jobs: Taken[] } {
     if ((this.pausedUntil ?? now) > now) return { state: 'paused', jobs: [] };
     if (occurs && this.occurring(now).length > 0) return { state: 'occurs', jobs: [] };
-    return this.sweeping(now, () => this.#take(now, limit, leaseMs, receipt, start));
+    return this.sweeping(now, 100, () => this.#take(now, limit, leaseMs, receipt, start));
   }
 
   #take(
@@ -318,10 +321,8 @@ export class Model {
         }
         const { given, payload } = definition;
         definition.last = jobId;
-        if (this.jobs.has(jobId) || this.remembers(now, jobId)) {
-          left += 1;
-          continue;
-        }
+        // The occurrence has its job.
+        if (this.jobs.has(jobId) || this.remembers(now, jobId)) continue;
         this.#enqueue(now, { ...given, id: jobId, payload, in: due - now }, 'keep');
         made += 1;
       }
