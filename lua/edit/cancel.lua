@@ -4,7 +4,8 @@
 -- Atomic because a job must be removed completely, and only if it is still in one of these states.
 -- include lib/prelude
 -- in a partition: -- include lib/transferred
-local ids, letters, gone = { unpack(ARGV, 2) }, {}, {}
+-- in a partition: -- include lib/freed
+local ids, letters, gone, superseded = { unpack(ARGV, 2) }, {}, {}, 0
 local leases = call('HMGET', lease, unpack(ids))
 local function removed(state, set, id)
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
@@ -17,8 +18,12 @@ for i, id in ipairs(ids) do
   letters[i] = isElsewhere and 'm' or removed('p', pending, id) or removed('a', active, id)
     or removed('d', dead, id) or 'm'
   if letters[i] ~= 'm' then gone[#gone + 1] = id end
-  if letters[i] == 'a' then supersede(id, leases[i]) end
+  if letters[i] == 'a' then
+    supersede(id, leases[i])
+    superseded = superseded + 1
+  end
 end
 drop(gone)
 count('cancelled', #gone)
+-- in a partition: freed(superseded)
 return { now, table.concat(letters) }

@@ -3,6 +3,7 @@
 -- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
 -- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
 -- include lib/prelude
+-- in a partition: -- include lib/freed
 if not atLeast(1, ARGV[2]) then return BAD end
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more = { a = active, d = dead, p = pending }, true, false
@@ -38,4 +39,5 @@ for letter, set in pairs(sets) do
   if string.find(ARGV[1], letter, 1, true) and call('EXISTS', set) == 1 then more = true end
 end
 count('purged', removed.p + removed.a + removed.d)
+-- in a partition: freed(removed.a)
 return { removed.p, removed.a, removed.d, more and 1 or 0 }

@@ -5,6 +5,7 @@
 -- include lib/keys
 local layout = call('HGET', config, 'layout')
 -- include lib/layout
+-- in a partition: -- include lib/freed
 
 -- One job that is held: nearly every call of a worker that handles one at a time.
 local id, receipt = ARGV[1], ARGV[2] .. ' '
@@ -16,6 +17,7 @@ if held and string.find(held, receipt, 1, true) == 1 then
   try('HDEL', payload, id)
   try('HDEL', meta, id)
   if gone == 1 then try('HINCRBY', stats, 'acked', '1') end
+  -- in a partition: freed(gone)
   return 'h'
 end
 
@@ -32,6 +34,7 @@ if #done > 0 then
   try('HDEL', payload, unpack(done))
   if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(done)) end
   if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
+  -- in a partition: freed(gone)
 end
 -- The holder knows now, and nobody else will ask.
 if #superseded > 0 then call('HDEL', lease, unpack(superseded)) end

@@ -2,10 +2,11 @@
 -- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms (none or '': the
 --        queue's, 0: remove them), 6 cutoff ms (none or '': now); only in layout 2: 7 how many jobs the caller can start
 --        now ('': all it takes, '-': it holds jobs that it has not begun), 8 '0': make no occurrences
--- Reply  state (more | idle | paused), now, next ms (-1: none), counts expired and taken back, ids moved to dead, each
---        with its reason, the queue's tries, lease ms, then for each job id, due, counts (1: first attempt; otherwise
---        attempt, failures and tries as text; in a list with the record, if it has attributes or the lease is 0),
---        payload. For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload
+-- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), counts
+--        expired and taken back, ids moved to dead, each with its reason, the queue's tries, lease ms, then for each job
+--        id, due, counts (1: first attempt; otherwise attempt, failures and tries as text; in a list with the record, if
+--        it has attributes or the lease is 0), payload; at the end 1, only if the queue has limits.
+--        For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/open
 local limit, receipt, by, budget = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -14,6 +15,7 @@ if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0)
   return redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')
 end
 local maxLost, tries, queueTtl = 20, 5, nil
+-- in a partition: local limits
 local configured = call('HLEN', config) > 0
 -- in a partition: configured = true
 if configured then
@@ -30,6 +32,7 @@ local sampled, minute = call('HGET', stats, 'sampled'), math.floor(now / 60000)
 
 -- One plain job: nearly every call when jobs are spread over time, or taken one by one.
 local plain = id and (limit == 1 or not second) and leaseMs > 0 and not cutoff and not queueTtl and back > now
+-- in a partition: plain = plain and not most
 local body = plain and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
 if body and not call('HGET', meta, id) then
   call('HLEN', lease) call('ZCARD', dead) -- Only for their types: a job that could not be settled must not be taken.

@@ -6,6 +6,7 @@
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 -- include lib/prelude
 -- in a partition: -- include lib/returned
+-- in a partition: -- include lib/freed
 local mode, jitter = ARGV[1], tonumber(ARGV[3])
 if not atLeast(0, ARGV[3]) then return BAD end
 for i = 6, #ARGV, 4 do
@@ -24,7 +25,7 @@ local function backoff(failures, i)
   return math.floor(math.min(15000 * 4 ^ (failures - 1), 3600000) * (0.8 + 0.4 * spread))
 end
 
-local delays, retried, died, soonest = {}, 0, 0, math.huge
+local delays, retried, died, soonest, gone = {}, 0, 0, math.huge, 0
 for i, id in ipairs(ids) do
   local delay, problem = ARGV[4 * i + 2], ARGV[4 * i + 3]
   delays[i] = 0
@@ -34,7 +35,7 @@ for i, id in ipairs(ids) do
     -- in a partition: returned({ id })
     call('HDEL', lease, id)
     local due = dueOf(leases[i])
-    letters[i] = 'p'
+    letters[i], gone = 'p', gone + 1
     local rec = read(call('HGET', meta, id))
     local first = rec.first or due
     if mode == 'release' then
@@ -68,4 +69,5 @@ for i, id in ipairs(ids) do
 end
 count('retried', retried) count('dead', died)
 wake(soonest)
+-- in a partition: freed(gone)
 return { now, table.concat(letters), unpack(delays) }

@@ -28,6 +28,7 @@ local reply, gone, leaseEnds, leased, n, expired = {}, {}, {}, {}, 0, 0
 local ends = string.format('%d', now + leaseMs)
 local before, after = receipt .. ' ', ' ' .. stamp .. ' ' .. by
 local bytes, seen, slice, full = 0, 0, 1, false
+-- in a partition: full = most == 0
 -- Check all ids at once: that costs less than checking each.
 local allGood = isId(table.concat(ids, ' '))
 while seen < #ids and not full do
@@ -42,6 +43,7 @@ while seen < #ids and not full do
       if leaseMs == 0 or string.find(record, '"a:', 1, true) then sent, length = record, length + #record end
     end
     if n > 0 and bytes + length > budget then full = true break end
+    -- in a partition: if n == most then full = true break end
     seen = seen + 1
     local id, due, ttl = ids[seen], dues[seen], rec and counted(rec.ttl) or queueTtl
     local reason = not body and 'orphaned' or not (allGood and id ~= '' or isId(id)) and 'bad id'
@@ -62,17 +64,7 @@ while seen < #ids and not full do
   slice = math.min(slice * 2, 32)
 end
 
-if n > 0 and leaseMs > 0 then
-  -- A long value makes a hash table of a new hash, and a long member a skip list of a new set: in Redis's compact
-  -- encoding, each of many entries is searched for.
-  local long = leases == 0 and n > 16 and string.rep(' ', 65)
-  -- A user who may not run ZREM is refused before a job moves.
-  if long then call('ZREM', active, long) call('ZADD', active, ends, long) end
-  if long then leased[2 * n + 1], leased[2 * n + 2] = '', long end
-  call('ZADD', active, unpack(leaseEnds))
-  call('HSET', lease, unpack(leased))
-  if long then call('HDEL', lease, '') call('ZREM', active, long) end
-end
+-- include parts/leased
 for _, job in ipairs(odd) do
   bury(unpack(job)) count(job[3] == 'orphaned' and job[3] or 'dead', 1)
   died[#died + 1], died[#died + 2] = job[1], job[3]
@@ -86,4 +78,5 @@ local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCO
 local due, back = first(pending), first(active)
 local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back)
 soonest = soonest < math.huge and math.ceil(soonest) or -1
+-- in a partition: -- include parts/limited
 return { state, now, soonest, expired, #lost, died, tries, leaseMs, unpack(reply) }

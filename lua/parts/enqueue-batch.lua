@@ -56,11 +56,13 @@ if m > 0 then
     -- include lib/leases
     -- in a partition: -- include lib/returned
     -- in a partition: returned(superseded)
+    -- in a partition: -- include lib/freed
     for _, id in ipairs(superseded) do
       local held = call('HGET', lease, id)
       call('ZREM', active, id)
       supersede(id, held)
     end
+    -- in a partition: freed(#superseded)
   end
   local fields = {}
   for id, record in pairs(metas) do fields[#fields + 1], fields[#fields + 2] = id, record end

@@ -183,7 +183,7 @@ export class Queue {
    * As {@link Queue.drain}, but from one partition only: this one, or the first; nothing if only the reply tells that
    * there are several.
    */
-  async take(options: DrainOptions = {}, i = this.#index ?? 0): Promise<scripts.Drained> {
+  async take(options: DrainOptions = {}, i = this.#index ?? 0, start?: scripts.Start): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
@@ -192,7 +192,7 @@ export class Queue {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
       // It has partitions, as has turned out: others may have older jobs.
       const upTo = known === 1 && this.#parts.count > 1 ? LONG_AGO : cutoff;
-      return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff: upTo, receipt, by: consumer() });
+      return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff: upTo, receipt, by: consumer(), start });
     });
   }
 

@@ -80,8 +80,12 @@ const sendable = (json: string | Buffer) => (typeof json === 'string' && json.le
 
 /** The jobs that one call of drain took, and the state of the queue. */
 export interface Drained {
-  /** `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused. */
-  readonly state: 'more' | 'idle' | 'paused';
+  /**
+   * `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused · `limited`: more jobs
+   * are due, but the rate of the queue allows none before `next` · `full`: more are due, but as many are active as its
+   * max-active allows: call again at `next`, or when one has ended.
+   */
+  readonly state: 'more' | 'idle' | 'paused' | 'limited' | 'full';
   /** The time of Redis's clock, ms. */
   readonly now: number;
   /** The earliest time at which there may be something to take, ms. */
@@ -98,7 +102,15 @@ export interface Drained {
   readonly died: readonly { readonly id: Id; readonly reason: 'lost' | 'orphaned' | 'bad id' }[];
   /** For how long the jobs are hidden from other drains, ms. */
   readonly leaseMs: number;
+  /** The queue has a rate or max-active: take no jobs before they can start. */
+  readonly hasLimits: boolean;
 }
+
+/**
+ * How many jobs a caller can start now: a queue with limits gives it no more. Asked before each call to a queue that may
+ * have some. `-`: it holds jobs that it has not begun, which max-active refuses.
+ */
+export type Start = (() => number) | '-';
 
 /** What {@link drain} is asked for. */
 interface DrainArgs {
@@ -107,8 +119,8 @@ interface DrainArgs {
   readonly receipt: string;
   readonly by: string;
   readonly cutoff: number | undefined;
-  /** How many jobs the caller can start now; `-`: it holds jobs that it has not begun. Default: all that it takes. */
-  readonly start?: number | '-' | undefined;
+  /** Default: all that it takes. */
+  readonly start?: Start | undefined;
   /** Whether the caller makes the jobs of recurring ones that are due; default: true. */
   readonly occurs?: boolean;
 }
@@ -120,12 +132,16 @@ interface DrainArgs {
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained> {
   const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
   const args = [limit, receipt, by, MAX_BYTES];
-  if (keys.layout !== undefined) args.push(leaseMs ?? '', cutoff ?? '', start ?? '', occurs ? 1 : 0);
-  else if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
+  if (keys.layout !== undefined) {
+    const startable = typeof start === 'function' ? start() : (start ?? '');
+    args.push(leaseMs ?? '', cutoff ?? '', startable, occurs ? 1 : 0);
+  } else if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onePlain(reply, receipt);
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
+  const hasLimits = reply.length % 4 === 1;
+  if (hasLimits) reply.pop();
   // Not by rows(): this loop runs more than 100,000 times a second.
   for (let i = 8; i < reply.length; i += 4) {
     const head = reply[i + 2];
@@ -152,6 +168,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
       reason: text(reason) as Drained['died'][number]['reason'],
     })),
     leaseMs: number(reply[7]),
+    hasLimits,
     jobs,
   };
 }
@@ -161,7 +178,8 @@ function onePlain(reply: readonly Reply[], receipt: string): Drained {
   const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
   const [id, due, payload] = [text(reply[4]), time(reply[5]), reply[6] as Bytes];
   const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
-  return { state: next > now ? 'idle' : 'more', now, next, jobs: [job], expired: 0, lost: 0, died: [], leaseMs };
+  const state = next > now ? 'idle' : 'more';
+  return { state, now, next, jobs: [job], expired: 0, lost: 0, died: [], leaseMs, hasLimits: false };
 }
 
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);

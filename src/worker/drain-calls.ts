@@ -2,7 +2,7 @@ import { within } from '../model/time.js';
 import { LONG_AGO, type Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
-import type { Drained } from '../scripts/jobs.js';
+import type { Drained, Start } from '../scripts/jobs.js';
 import { SURPLUS_MS } from './buffer.js';
 import type { Leases, Taken } from './leases.js';
 
@@ -12,6 +12,8 @@ export interface TakeOptions {
   readonly limit?: number | undefined;
   /** The most jobs to take per call; a function is called before each call. */
   readonly batch?: number | (() => number) | undefined;
+  /** How many jobs the consumer can start now: see {@link Start}. */
+  readonly start?: Start | undefined;
   /** Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once). */
   readonly leaseMs?: number | undefined;
   /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
@@ -109,14 +111,14 @@ export class DrainCalls {
   }
 
   async #call(queue: Queue, most: number): Promise<DrainAnswer> {
-    const { batch = MAX_CALL, leaseMs, leases, watch } = this.#options;
+    const { batch = MAX_CALL, start, leaseMs, leases, watch } = this.#options;
     const since = performance.now();
     const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, most);
     this.left -= limit;
     let unused = limit;
     try {
       const cutoff = most === 0 ? LONG_AGO : (this.#cutoffs.get(queue) ?? this.#start?.cutoff);
-      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff });
+      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, undefined, start);
       const until = watch ? answer.now : this.#cutoffOf(queue, answer.now, since);
       const { state, next = Number.POSITIVE_INFINITY } = answer;
       // The cutoff of the call may have been an earlier one.

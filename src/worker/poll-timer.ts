@@ -8,6 +8,9 @@ import type { Drained } from '../scripts/jobs.js';
  */
 const BACKOFF_MS = [1, 16] as const;
 
+/** The same after losing the race for a place under max-active, ms: whose job has ended takes the next one itself. */
+const FULL_BACKOFF_MS = [1, 128] as const;
+
 /** When to look at a queue next, and what is known about it. */
 interface Plan {
   /** When to look, by the monotonic clock, ms. */
@@ -23,6 +26,8 @@ interface Plan {
    * answer, each message asks for a look at once.
    */
   clockOffset: number;
+  /** Due jobs wait for a limit of the queue. */
+  isHeld: boolean;
   /** The last pause ended when a job of this queue fell due, and no drain call has answered since. */
   wokeForDue: boolean;
   /** How much later than due to wake, ms. 0 after winning a job: otherwise all drains would ask for each job. */
@@ -42,13 +47,18 @@ export class PollTimer {
   /** Ends the pause so that the times are looked at again. */
   #wake: (() => void) | undefined;
 
-  /** Times are by the monotonic clock, ms. Without `watch` a queue is looked at again only if there is more in it. */
+  /**
+   * Times are by the monotonic clock, ms. Without `watch` a queue is looked at again only if there is more in it, or a
+   * limit holds back what there is.
+   */
   constructor(queues: readonly Queue[], watch: boolean, end: number, signal: AbortSignal | undefined) {
     this.#watch = watch;
     this.#end = end;
     this.#signal = signal;
     this.#queues = queues;
-    const heard = (queue: Queue, due: number) => this.#untilDue(queue, due);
+    const heard = (queue: Queue, due: number) => {
+      if (watch || this.#plan(queue).isHeld) this.#untilDue(queue, due);
+    };
     this.#listeners = [...new Set(queues.map(({ redis }) => redis))].map(
       (redis) => new WakeListener(redis, queues, heard),
     );
@@ -59,7 +69,7 @@ export class PollTimer {
     let plan = this.#plans.get(queue);
     if (!plan) {
       const clockOffset = Number.POSITIVE_INFINITY;
-      plan = { at: 0, forDue: false, head: 0, asked: 0, clockOffset, wokeForDue: false, backoff: 0 };
+      plan = { at: 0, forDue: false, head: 0, asked: 0, clockOffset, isHeld: false, wokeForDue: false, backoff: 0 };
       this.#plans.set(queue, plan);
     }
     return plan;
@@ -67,6 +77,11 @@ export class PollTimer {
 
   isTime(queue: Queue, earlyMs = 0): boolean {
     return this.#plan(queue).at - earlyMs <= performance.now();
+  }
+
+  /** Whether due jobs of some queue wait for its limits. */
+  get holds(): boolean {
+    return [...this.#plans.values()].some(({ isHeld, at }) => isHeld && at < Number.POSITIVE_INFINITY);
   }
 
   /** Whether something is due, as far as is known. */
@@ -102,23 +117,32 @@ export class PollTimer {
   }
 
   /** Learns from the answer of a drain call what time it is for its server, and whether another drain was faster. */
-  learn(queue: Queue, { now, jobs }: Drained): void {
+  learn(queue: Queue, { now, jobs, state }: Drained): void {
     const plan = this.#plan(queue);
     plan.clockOffset = now - performance.now();
+    plan.isHeld = state === 'limited' || state === 'full';
     if (jobs.length > 0) plan.backoff = 0;
     else if (plan.wokeForDue) {
-      const [first, longest] = BACKOFF_MS;
+      const [first, longest] = state === 'full' ? FULL_BACKOFF_MS : BACKOFF_MS;
       plan.backoff = Math.min(Math.max(2 * plan.backoff, first), longest * (0.5 + Math.random() / 2));
     }
+    // A rate gives each its own time.
+    if (state === 'limited') plan.backoff = 0;
+    if (state !== 'full') plan.backoff = Math.min(plan.backoff, BACKOFF_MS[1]);
     plan.wokeForDue = false;
   }
 
   /** Plans the next look at a queue by the last answer about it. */
-  plan(queue: Queue, { state, next }: Drained): void {
+  plan(queue: Queue, { state, next = Number.POSITIVE_INFINITY, jobs, now }: Drained): void {
     if (state === 'more') {
       this.askBefore(queue);
       Object.assign(this.#plan(queue), { at: 0, forDue: queue.whole !== queue, head: next ?? 0 });
-    } else if (next !== undefined && this.#watch) this.#untilDue(queue, next);
+    } else if (state === 'full' && jobs.length > 0) {
+      // When the consumer wants more, some of these have ended: their places are free.
+      this.lookAt(queue, 0);
+    } else if (this.#watch) this.#untilDue(queue, next);
+    // Limits may be raised or removed at any time.
+    else if (this.#plan(queue).isHeld) this.#untilDue(queue, Math.min(next, now + POLL_MS));
   }
 
   /** Plans a look at the queues before this one, which has more. */
@@ -126,7 +150,7 @@ export class PollTimer {
     // Queues with priority are asked again before the next batch of this one; of several partitions one, in turn.
     for (const one of this.#queues) {
       if (one === queue.whole) break;
-      const waiting = one.partitions.filter((part) => !this.isDue(part));
+      const waiting = one.partitions.filter((part) => !this.isDue(part) && !this.#plan(part).isHeld);
       const [first] = waiting.sort((a, b) => this.#plan(a).asked - this.#plan(b).asked);
       if (first) Object.assign(this.#plan(first), { at: 0, forDue: false });
     }

@@ -170,7 +170,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
       if (awaited.some(({ call }) => !call.isLate) || (found && performance.now() < end)) continue;
       timeIsOver ||= performance.now() >= end;
       const late = new Map(awaited.map(({ queue, call }) => [queue, call.answer]));
-      if (watch && !over()) await timer.wait(late);
+      if ((watch || timer.holds) && !over()) await timer.wait(late);
       else if (late.size > 0) await Promise.race(late.values()).catch(() => {});
       else break;
     }

@@ -25,7 +25,15 @@ export class Throttle {
 
   /** Whether a handler may start now. If so, the start counts against the rate. */
   mayStart(): boolean {
-    return !this.#mustWait() && this.#isTime();
+    if (this.calls === 0) return false;
+    this.#next = Math.max(this.#next, performance.now() - SLACK_MS) + this.#intervalMs;
+    return true;
+  }
+
+  /** How many handlers may start now, at most. 0: `onReady` is called when it is time to ask again. */
+  get calls(): number {
+    if (this.#mustWait() || !this.#isTime()) return 0;
+    return this.#intervalMs === 0 ? Number.MAX_SAFE_INTEGER : 1;
   }
 
   close(): void {
@@ -52,7 +60,6 @@ export class Throttle {
       this.#timer = setTimeout(this.#onReady, Math.min(Math.ceil(this.#next - now), LONGEST_TIMER_MS));
       return false;
     }
-    this.#next = Math.max(this.#next, now - SLACK_MS) + this.#intervalMs;
     return true;
   }
 }

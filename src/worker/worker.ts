@@ -49,6 +49,8 @@ export class BatchWorker {
   #fetching = 0;
   /** The last fetch said that there are more jobs to take. */
   #more = false;
+  /** Queues with limits: no job is fetched from them before it can start. */
+  readonly #limited = new Set<Queue>();
   /** There is nothing left to fetch. */
   #drained = false;
   readonly #fetchEnd = new AbortController();
@@ -107,10 +109,13 @@ export class BatchWorker {
     this.#fetches = poll(this.#queues, {
       ...this.#options,
       batch: () => Math.max(this.#room(), 1),
+      start: () => this.#startable(),
       signal: this.#fetchEnd.signal,
       leases: this.#leases,
       onDrained: (queue, drained) => {
         this.#more = drained.state === 'more';
+        if (drained.hasLimits) this.#limited.add(queue);
+        else if (drained.state !== 'paused') this.#limited.delete(queue);
         onDrained?.(queue, drained);
       },
     });
@@ -177,6 +182,12 @@ export class BatchWorker {
     return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
   }
 
+  /** How many jobs could start now. Those that are being settled count: until then they are active. */
+  #startable(): number {
+    const { concurrency, batch } = this.#options;
+    return Math.max(0, Math.min(concurrency * batch - this.#leases.size, this.#throttle.calls * batch));
+  }
+
   /**
    * Whether so many calls keep the handlers busy, so that the next job is for whoever is free. Quick handlers get their
    * next jobs ahead while there are more in Redis.
@@ -204,7 +215,7 @@ export class BatchWorker {
     if (this.#drained || this.#stopping || this.#fetching > 0) return;
     if (this.#suffice(this.#busy + this.#buffer.calls)) return;
     const asked = this.#room();
-    if (asked < this.#buffer.worthFetching) return;
+    if (this.#limited.size > 0 ? this.#startable() === 0 : asked < this.#buffer.worthFetching) return;
     this.#fetching = asked;
     (this.#fetches as AsyncGenerator<Taken>).next().then(
       ({ value, done }) => {

@@ -53,6 +53,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   const batches = poll(queues, {
     ...taking,
     leaseMs: delivery === 'once' ? 0 : taking.leaseMs,
+    // Lines wait in the pipe for their reader.
+    ...(delivery === 'behind' && { start: '-' }),
     signal: AbortSignal.any([over, enough.signal]),
     leases,
     ahead: true,
