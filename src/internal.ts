@@ -5,8 +5,18 @@
 export type { LeftReason } from './admin/adopt.js';
 export { eachQueue } from './admin/each-queue.js';
 export { type Exported, SCORE } from './admin/export.js';
-export { checkGrows, checkPartitions, MAX_PARTITIONS } from './admin/grow.js';
-export { exists, LATE_MS, lag, orphans, partitionsOf, pausedUntil, stalled } from './admin/snapshot.js';
+export { checkGrows, checkNoLimits, checkPartitions, MAX_PARTITIONS } from './admin/grow.js';
+export {
+  exists,
+  heldBackBy,
+  LATE_MS,
+  lag,
+  limitsOf,
+  orphans,
+  partitionsOf,
+  pausedUntil,
+  stalled,
+} from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
 export { courseOf, problems, STEADY } from './health/problems.js';

@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
-import { LIMITS, settingWord } from '../model/settings.js';
+import { LIMITS, type Settings, settingWord } from '../model/settings.js';
 import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { tagFor } from '../partitions/tags.js';
 import type { Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
 import { withRetries } from '../redis/retry.js';
 import { Sweep } from './sweep.js';
 
@@ -95,10 +94,9 @@ export async function* grow(parts: Partitions, count: number): AsyncGenerator<Gr
   }
 }
 
-/** Throws `config` if the queue has limits: they count the jobs of one partition. */
-async function checkNoLimits({ redis, queue }: Partitions, keys: QueueKeys): Promise<void> {
-  const set = (await redis.call('HMGET', keys.config, ...LIMITS)) as Reply[];
-  const names = LIMITS.filter((_, i) => set[i] !== null).map(settingWord);
+/** Throws `config` if the queue has limits, or is to have some: they count the jobs of one partition. */
+export function checkNoLimits(queue: string, set: Partial<Record<keyof Settings, unknown>>): void {
+  const names = LIMITS.filter((name) => set[name] != null).map(settingWord);
   if (names.length === 0) return;
   throw new DelayqError('config', `${queue} has limits, and cannot have partitions`, {
     why: `${names.join(', ')}: a limit counts the jobs of one partition`,
@@ -108,7 +106,10 @@ async function checkNoLimits({ redis, queue }: Partitions, keys: QueueKeys): Pro
 
 /** Steps 1 and 2: makes the new partitions, and then the growth public. May return before that: call it again. */
 async function open(parts: Partitions, old: PartitionMap, count: number): Promise<void> {
-  if (old.count === 1) await checkNoLimits(parts, parts.keys(0, old));
+  if (old.count === 1) {
+    const set = (await parts.redis.call('HMGET', parts.keys(0, old).config, ...LIMITS)) as Reply[];
+    checkNoLimits(parts.queue, Object.fromEntries(LIMITS.map((name, i) => [name, set[i]])));
+  }
   const tags = [...old.tags];
   for (let i = old.count; i < count; i++) tags.push(tagFor(parts.queue, i));
   const first = old.count;

@@ -1,3 +1,5 @@
+import { formatRate, readSettings } from '../model/settings.js';
+import { grouped } from '../model/text.js';
 import { PartitionMap } from '../partitions/map.js';
 import { FURTHEST } from '../redis/replies.js';
 import { lag, type Snapshot } from '../scripts/inspect.js';
@@ -51,4 +53,25 @@ export function stalled(snapshot: Snapshot): number | undefined {
 export function partitionsOf({ config }: Snapshot): { readonly count: number; readonly from: number | undefined } {
   const { count, from } = PartitionMap.parse(config.layout ?? '1', config.partitions ?? '') ?? PartitionMap.NONE;
   return { count, from };
+}
+
+/** The limits of a queue that are set. `burst` is the one that applies. */
+export function limitsOf({ config }: Snapshot) {
+  const { rate, burst, maxActive } = readSettings(config);
+  const perSecond = rate && (1_000 * rate.jobs) / rate.perMs;
+  return { rate, perSecond, burst: perSecond && (burst ?? Math.max(1, perSecond / 10)), maxActive };
+}
+
+/**
+ * Which limit holds due jobs back, in words. `perSecond`: how many jobs were delivered lately; if it is unknown, the rate
+ * is taken for the reason.
+ */
+export function heldBackBy(snapshot: Snapshot, perSecond?: number): string | undefined {
+  const limits = limitsOf(snapshot);
+  if (snapshot.due === 0) return undefined;
+  if (limits.maxActive !== undefined && snapshot.active - snapshot.runOut >= limits.maxActive)
+    return `limited to ${grouped(limits.maxActive)} active`;
+  // Figures of a minute are not exact.
+  const isReached = limits.perSecond !== undefined && (perSecond ?? limits.perSecond) >= limits.perSecond * 0.9;
+  return limits.rate && isReached ? `limited to ${formatRate(limits.rate)}` : undefined;
 }

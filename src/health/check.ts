@@ -1,4 +1,4 @@
-import { drainAge, LATE_MS, lag } from '../admin/snapshot.js';
+import { drainAge, heldBackBy, LATE_MS, lag } from '../admin/snapshot.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
@@ -50,8 +50,10 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
   const late = lag(snapshot);
   // Undefined: there was no drain yet.
   const age = drainAge(snapshot) === Number.POSITIVE_INFINITY ? undefined : drainAge(snapshot);
+  const limit = heldBackBy(snapshot);
+  const isLate = `the oldest of ${many(due, 'due job')} is ${formatDuration(late)} late`;
   const measures: { name: keyof Limits; value: number | undefined; says: string }[] = [
-    { name: 'lag', value: late, says: `the oldest of ${many(due, 'due job')} is ${formatDuration(late)} late` },
+    { name: 'lag', value: late, says: limit ? `${isLate}, ${limit}` : isLate },
     { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)) },
     { name: 'dead', value: dead, says: `${grouped(dead)} dead` },
     { name: 'pending', value: pending, says: `${grouped(pending)} pending` },

@@ -1,4 +1,4 @@
-import { lag, pausedUntil } from '../admin/snapshot.js';
+import { lag, limitsOf, pausedUntil } from '../admin/snapshot.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../scripts/inspect.js';
 
@@ -75,6 +75,9 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_paused', 'Whether the queue is paused (1) or not (0).', (one) =>
     Number(pausedUntil(one) !== undefined),
   ),
+  gauge('delayq_limit_jobs_per_second', 'The rate of the queue, if set.', (one) => limitsOf(one).perSecond),
+  gauge('delayq_limit_burst_jobs', 'The burst of the queue, if it has a rate.', (one) => limitsOf(one).burst),
+  gauge('delayq_limit_active_jobs', 'The max-active of the queue, if set.', (one) => limitsOf(one).maxActive),
   gauge(
     'delayq_last_drain_timestamp_seconds',
     'When a drain last asked for jobs or renewed a lease; missing if never.',

@@ -1,4 +1,4 @@
-import { LATE_MS, lag, orphans, pausedUntil, stalled } from '../admin/snapshot.js';
+import { heldBackBy, LATE_MS, lag, orphans, pausedUntil, stalled } from '../admin/snapshot.js';
 import type { Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
 import { grouped, many } from '../model/text.js';
@@ -106,9 +106,13 @@ function failing(trend: Trend | undefined): Problem | undefined {
 
 function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Problem | undefined {
   if (lag(snapshot) < LATE_MS) return undefined;
-  const why = 'jobs fall due faster than they are handled';
-  const next = `see how long handlers take: delayq list --active ${queue}; then run more handlers (drain -P) or drains`;
-  const found = (urgent: boolean, what: string) => problem('lag', urgent, what, why, next);
+  const limit = heldBackBy(snapshot, trend?.delivered);
+  const why = limit ? 'jobs fall due faster than its limits allow' : 'jobs fall due faster than they are handled';
+  const next = limit
+    ? `raise the limit, if that is safe: delayq config ${queue}`
+    : `see how long handlers take: delayq list --active ${queue}; then run more handlers (drain -P) or drains`;
+  const found = (urgent: boolean, what: string) =>
+    problem('lag', urgent, limit ? `${what}; ${limit}` : what, why, next);
   if (!trend) return found(true, `drained, but behind: ${waiting(snapshot)}`);
   // If many jobs fell due at once, the lag stays until the last of them is taken, even if drains keep up.
   if (trend.emptyInMs !== undefined) {

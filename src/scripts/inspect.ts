@@ -117,7 +117,7 @@ export async function inspect(
     upcoming: rows(reply[10], 0, 2).map(([id, due]) => ({ id: idWord(idOf(id as Buffer)), due: time(due) })),
     stats: Object.fromEntries(
       [...stats.keys()]
-        .filter((name) => !/^(at|late):|^(sampled|configured)$/.test(name))
+        .filter((name) => !/^(at|late):|^(sampled|configured|bucket)$/.test(name))
         .map((name) => [name, counter(name)]),
     ),
     samples: readSamples(stats),

@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import {
   checkGrows,
+  checkNoLimits,
   checkPartitions,
   DEFAULT_SETTINGS,
   DelayqError,
@@ -89,6 +90,7 @@ async function config(context: Context, queue: string, words: readonly string[],
   const stop = context.stopSignal();
   // Bad input changes nothing.
   checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
+  if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings });
   const set = await configure();
   await grow(context, operator, { queue, partitions, stop });
   await show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);

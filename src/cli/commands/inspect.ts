@@ -6,10 +6,12 @@ import {
   formatTime,
   Inspector,
   lag,
+  limitsOf,
   orphans,
   type Part,
   partitionsOf,
   pausedUntil,
+  type Snapshot,
   stalled,
   type Trend,
 } from '../../internal.js';
@@ -158,6 +160,7 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
       drained: stats.drained ?? null,
       stalled: stalled(snapshot) !== undefined,
       paused: until === undefined ? null : { until: Number.isFinite(until) ? until : null },
+      limits: limitsJson(snapshot),
       active,
       leasesRunOut: runOut,
       dead,
@@ -190,6 +193,12 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
     ...rows.flatMap((row) => unreadOf(row).map((part) => ({ queue: row.queue, ...part }))),
   ];
   return document({ redis: redis.address, prefix, queues, unreadable });
+}
+
+function limitsJson(snapshot: Snapshot) {
+  const { rate, burst, maxActive } = limitsOf(snapshot);
+  if (!rate && maxActive === undefined) return null;
+  return { rate: rate ?? null, burst: burst ?? null, maxActive: maxActive ?? null };
 }
 
 function partJson({ index, tag, found, error }: Part) {

@@ -1,4 +1,4 @@
-import { formatDuration, lag, pausedUntil } from '../../internal.js';
+import { formatDuration, heldBackBy, lag, pausedUntil } from '../../internal.js';
 import { columns, fold, grouped, many, type Paint, type Room, shortened, table, visible } from '../terminal/output.js';
 import { arrowOf, bad, late, NONE, paceOf, signLines, signsOf } from './problems.js';
 import { type Look, type Row, reasonOf } from './snapshot.js';
@@ -11,8 +11,11 @@ const COLUMNS: readonly { readonly name: string; readonly cell: (row: Row, paint
   { name: 'due', cell: ({ snapshot }, paint) => (snapshot.due > 0 ? paint.bold(grouped(snapshot.due)) : '0') },
   {
     name: 'lag',
-    cell: ({ snapshot, trend }, paint) =>
-      late(snapshot, `${formatDuration(lag(snapshot))} ${arrowOf(trend)}`.trimEnd(), paint),
+    cell: ({ snapshot, trend }, paint) => {
+      const limited = heldBackBy(snapshot, trend?.delivered) && 'limited';
+      const words = [formatDuration(lag(snapshot)), arrowOf(trend).trim(), limited];
+      return late(snapshot, words.filter(Boolean).join(' '), paint);
+    },
   },
   {
     name: 'drained',

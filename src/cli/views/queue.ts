@@ -2,12 +2,15 @@ import {
   courseOf,
   formatDuration,
   formatSetting,
+  heldBackBy,
   lag,
+  limitsOf,
   partitionsOf,
   pausedUntil,
   readSettings,
   type Settings,
   type Snapshot,
+  settingWord,
   stalled,
 } from '../../internal.js';
 import { histogram } from '../terminal/chart.js';
@@ -43,8 +46,8 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
     ...line('pending', `${grouped(pending)}${due > 0 ? `, ${paint.bold(grouped(due))} of them due` : ', none due'}`),
   ];
   if (due > 0) {
-    const course = courseOf(trend);
-    lines.push(...line('lag', `${late(snapshot, formatDuration(lag(snapshot)), paint)}${course && `, ${course}`}`));
+    const beside = [courseOf(trend), heldBackBy(snapshot, trend?.delivered)].filter(Boolean);
+    lines.push(...line('lag', [late(snapshot, formatDuration(lag(snapshot)), paint), ...beside].join(', ')));
     lines.push(...line('empty in', trend?.emptyInMs === undefined ? notFalling(row) : formatDuration(trend.emptyInMs)));
   }
   if (trend) {
@@ -53,11 +56,13 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
     lines.push(...line('rates', `in ${paceOf(trend.in)}, out ${paceOf(trend.out)}${failing} over the last ${over}`));
   }
   if (rates) lines.push(...line('just now', `in ${paceOf(rates.in)}, out ${paceOf(rates.out)}`));
+  const { maxActive } = limitsOf(snapshot);
+  const most = maxActive === undefined ? '' : ` of at most ${grouped(maxActive)}`;
   lines.push(
     ...line('last drain', drained === undefined ? (due > 0 ? paint.red.bold('never') : 'never') : at(drained)),
     ...line(
       'active',
-      `${grouped(active)}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : ''}`,
+      `${grouped(active)}${most}${runOut > 0 ? `, ${paint.bold(grouped(runOut))} with an expired lease` : ''}`,
     ),
   );
   const below = [
@@ -136,7 +141,8 @@ function settingsOf(snapshot: Snapshot, zone: string): [string, string][] {
   return given.map(([name, text]) => {
     if (name === 'paused' && text !== '') return [name, pauseInWords(snapshot, text, zone)];
     const value = settings[name as keyof Settings];
-    return [name, value === undefined ? text : formatSetting(name as keyof Settings, value)];
+    if (value === undefined) return [name, text];
+    return [settingWord(name as keyof Settings), formatSetting(name as keyof Settings, value)];
   });
 }
 
