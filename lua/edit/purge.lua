@@ -1,14 +1,19 @@
--- Removes the first jobs of some states. With all states, removes everything once no job is active.
+-- Removes the first jobs of some states. With all states, removes everything once no job is active. What is remembered
+-- of jobs that were done stays.
 -- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one
 -- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
 -- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
 -- include lib/prelude
 -- in a partition: -- include lib/freed
 if not atLeast(1, ARGV[2]) then return BAD end
+-- The states whose jobs are removed one by one, even if all jobs are to be removed.
+local slow = { 'a' }
+-- in a partition: slow = { 'a', 'd' }
+-- in a partition: -- include lib/done
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more = { a = active, d = dead, p = pending }, true, false
 for letter in pairs(sets) do all = all and string.find(ARGV[1], letter, 1, true) ~= nil end
-for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
+for _, letter in ipairs(all and slow or { 'a', 'd', 'p' }) do
   if left > 0 and string.find(ARGV[1], letter, 1, true) then
     local ids = call('ZRANGE', sets[letter], 0, left - 1)
     local leases = letter == 'a' and #ids > 0 and call('HMGET', lease, unpack(ids))
@@ -18,13 +23,17 @@ for _, letter in ipairs(all and { 'a' } or { 'a', 'd', 'p' }) do
       gone[#gone + 1] = id
       if leases then supersede(id, leases[i]) end
     end
+    -- in a partition: if letter == 'd' then remember(ids) end
     removed[letter], left = #ids, left - #ids
   end
 end
 drop(gone)
--- Only holders of leases must be informed. All other jobs go at once, and Redis frees their memory in the background.
-if all and call('EXISTS', active) == 0 then
-  removed.p, removed.d = call('ZCARD', pending), call('ZCARD', dead)
+-- Only holders of leases must be informed, and windows of dead jobs begin. All other jobs go at once, and Redis frees
+-- their memory in the background.
+local isRest = all and call('EXISTS', active) == 0
+-- in a partition: isRest = isRest and call('EXISTS', dead) == 0
+if isRest then
+  removed.p, removed.d = call('ZCARD', pending), removed.d + call('ZCARD', dead)
   call('UNLINK', pending, dead)
 end
 if call('EXISTS', pending, active, dead) == 0 then

@@ -19,7 +19,7 @@ for i, id in ipairs(ids) do
     put[#put + 1], put[#put + 2] = after(#put / 2), id
     -- Keep what it was enqueued with. The time to live starts again, or the job would expire at once.
     local rec = read(records[i])
-    local kept = { tries = rec.tries, maxLost = rec.maxLost, ttl = rec.ttl }
+    local kept = { tries = rec.tries, maxLost = rec.maxLost, ttl = rec.ttl, once = rec.once }
     for name, value in pairs(rec) do
       if string.sub(name, 1, 2) == 'a:' then kept[name] = value end
     end

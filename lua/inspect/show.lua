@@ -1,7 +1,7 @@
 -- Returns everything stored about jobs. Writes nothing.
 -- ARGV   1 most payload bytes (one job at least), then the ids
--- Reply  now, then for each job, until the bytes are used up: state (p | a | d, '': no such job), score ms, lease,
---        record, payload (each nil: none)
+-- Reply  now, then for each job, until the bytes are used up: state (p | a | d, '': no such job), score ms ('': until
+--        when its id is remembered), lease, record, payload (each nil: none)
 -- Atomic because a job that is read in parts could appear in two states, or in none.
 -- include lib/prelude
 local ids, reply, bytes = { unpack(ARGV, 2) }, { now }, 0
@@ -10,6 +10,7 @@ for i, id in ipairs(ids) do
   bytes = bytes + call('HSTRLEN', payload, id)
   if i > 1 and bytes > tonumber(ARGV[1]) then break end
   local state, score = '', false
+  -- in a partition: score = call('ZSCORE', done, id)
   for _, set in ipairs(sets) do
     local found = call('ZSCORE', set[2], id)
     if found then state, score = set[1], found end

@@ -5,35 +5,44 @@
 -- include lib/keys
 local layout = call('HGET', config, 'layout')
 -- include lib/layout
+-- in a partition: local clock = call('TIME')
+-- in a partition: local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+-- in a partition: -- include lib/done
+-- The record of a job, where it says how long its id is remembered; if the key has another type, there is none.
+-- in a partition: local function recordsOf(ids) local all = try('HMGET', meta, unpack(ids)) return all.err and {} or all end
 -- in a partition: -- include lib/freed
 
 -- One job that is held: nearly every call of a worker that handles one at a time.
 local id, receipt = ARGV[1], ARGV[2] .. ' '
 local held = #ARGV == 2 and call('HGET', lease, id)
 if held and string.find(held, receipt, 1, true) == 1 then
+  -- in a partition: local records = recordsOf({ id })
   local gone = call('ZREM', active, id)
   call('HDEL', lease, id)
   -- try: if these keys have another type, nothing in them belongs to the job.
   try('HDEL', payload, id)
   try('HDEL', meta, id)
   if gone == 1 then try('HINCRBY', stats, 'acked', '1') end
+  -- in a partition: remember({ id }, records)
   -- in a partition: freed(gone)
   return 'h'
 end
 
 -- include lib/leases
 local ids, letters = checkLeases(1, 2)
-local done, superseded = {}, {}
+local ended, superseded = {}, {}
 for i, id in ipairs(ids) do
-  if letters[i] == 'h' then done[#done + 1] = id end
+  if letters[i] == 'h' then ended[#ended + 1] = id end
   if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
 end
-if #done > 0 then
-  local gone = call('ZREM', active, unpack(done))
-  call('HDEL', lease, unpack(done))
-  try('HDEL', payload, unpack(done))
-  if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(done)) end
+if #ended > 0 then
+  -- in a partition: local records = recordsOf(ended)
+  local gone = call('ZREM', active, unpack(ended))
+  call('HDEL', lease, unpack(ended))
+  try('HDEL', payload, unpack(ended))
+  if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(ended)) end
   if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
+  -- in a partition: remember(ended, records)
   -- in a partition: freed(gone)
 end
 -- The holder knows now, and nobody else will ask.

@@ -22,6 +22,7 @@ if configured then
   -- include parts/drain-settings
 end
 leaseMs = leaseMs or 60000
+-- in a partition: -- include lib/done
 -- in a partition: -- include parts/occurrences
 -- in a partition: -- include parts/limits
 
@@ -45,6 +46,7 @@ if body and not call('HGET', meta, id) then
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
+  -- in a partition: sweep(100)
   local soonest = second and now or tonumber(call('ZRANGE', pending, '0', '0', 'WITHSCORES')[2]) or math.huge
   -- in a partition: if second then soonest = tonumber(call('ZSCORE', pending, second)) end
   return { now, math.ceil(math.min(soonest, back, now + leaseMs)), tries, leaseMs, id, due, body }

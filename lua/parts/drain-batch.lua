@@ -70,6 +70,7 @@ for _, job in ipairs(odd) do
   died[#died + 1], died[#died + 2] = job[1], job[3]
 end
 if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) end -- Last, so whatever fails, no job is lost.
+-- in a partition: remember(gone)
 drop(gone)
 -- include parts/count-late
 count('delivered', n) count('removed', leaseMs == 0 and n or 0)

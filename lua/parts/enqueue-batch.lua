@@ -5,6 +5,9 @@ if ARGV[1] == 'keep' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } e
 local mode, n, whens, records = string.match(ARGV[1], '^(%a+) (%d+) (%d+) (%d+)$')
 n, whens, records = tonumber(n), tonumber(whens), tonumber(records)
 local bodyAt, whenAt, recordAt = 1 + n, 2 + 2 * n, 2 + 2 * n + whens
+local isBack = false
+-- What was taken at most once, and comes back, was not done.
+-- in a partition: isBack, mode = mode == 'back', string.gsub(mode, 'back', 'keep')
 call('HLEN', payload) -- Only for its type.
 local function where(set)
   return call('ZCARD', set) > 0 and call('ZMSCORE', set, unpack(ARGV, 2, bodyAt)) or {}
@@ -25,6 +28,7 @@ for i = 1, n do
     letters[i] = not place and inDead[i] and 'd' or 'k'
   elseif mode == 'active' and not (inActive[i] and exists and not isTransferred(call('HGET', lease, id))) then
     letters[i] = 'm'
+  -- in a partition: elseif not exists and not isBack and isRemembered(id) then letters[i] = 'e'
   else
     if not place then
       place, m, places[id] = m + 1, m + 1, m + 1
@@ -67,6 +71,8 @@ if m > 0 then
   local fields = {}
   for id, record in pairs(metas) do fields[#fields + 1], fields[#fields + 2] = id, record end
   if #fields > 0 then call('HSET', meta, unpack(fields)) end
+  -- in a partition: if isBack then call('ZREM', done, unpack(ARGV, 2, bodyAt)) end
+  -- in a partition: sweep(100)
 end
 if tonumber(sampled) ~= minute then
   -- include lib/sample

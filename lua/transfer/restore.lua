@@ -4,11 +4,12 @@
 --        then the counter of these jobs (none: restored; transferred: not counted, they come from another partition)
 -- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move has
 --        already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h an
---        unfinished move holds one with this id
+--        unfinished move holds one with this id, e its id is remembered (only without a token)
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
+-- in a partition: -- include lib/done
 local counter = #ARGV % 6 == 1 and table.remove(ARGV) or 'restored'
 local ids = {}
 for i = 1, #ARGV, 6 do
@@ -51,6 +52,7 @@ for i, id in ipairs(ids) do
     local same = call('HSTRLEN', payload, id) == #body and call('HGET', payload, id) == body
       and attributesOf(call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
     letters[i] = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
+  -- in a partition: elseif ARGV[at + 5] == '' and isRemembered(id) then letters[i] = 'e'
   else
     letters[i], chosen[id] = 'c', i
     -- An id without a payload is not a job: restoring it repairs it.

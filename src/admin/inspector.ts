@@ -141,6 +141,20 @@ export class Inspector {
     return (await ranked(this.#parts(queue), 'pending', ids)).map(({ id }) => id);
   }
 
+  /**
+   * Until when this id stays taken although its job has ended, ms by Redis's clock; undefined if it does not. A job of this
+   * id may exist.
+   */
+  async rememberedUntil(queue: string, id: Id): Promise<number | undefined> {
+    const [until] = await byId<Id, number | 0>(this.#parts(queue), [id], {
+      idOf: (id) => id,
+      reads: true,
+      act: async (keys) => [(await looks.rememberedUntil(this.#redis, keys, id)) ?? 0],
+      isMissing: (until) => until === 0,
+    });
+    return until !== undefined && until > (await this.#redis.now()) ? until : undefined;
+  }
+
   /** Whether a payload is stored under this id, with or without a job. */
   async hasPayload(queue: string, id: Id): Promise<boolean> {
     const [found] = await byId<Id, boolean>(this.#parts(queue), [id], {

@@ -1,7 +1,8 @@
 import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
+import { hasWindow } from '../model/job.js';
 import { byId } from '../partitions/by-id.js';
-import { groupsOf } from '../partitions/map.js';
+import { groupsOf, PartitionMap } from '../partitions/map.js';
 import type { Destination } from '../partitions/move.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
@@ -31,6 +32,7 @@ export async function restoreInto(
 ): Promise<moves.Restored[]> {
   const { redis } = parts;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
+  if (parts.map === PartitionMap.NONE && jobs.some(({ record = '' }) => hasWindow(record))) await parts.toLayout2();
   let isAnyHere = false;
   const restoring = byId<Brought, moves.Restored>(parts, items, {
     idOf: ({ parcel }) => parcel.id,

@@ -13,6 +13,7 @@ import { SLICE } from '../redis/script.js';
 import * as acts from '../scripts/edit.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 
+const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: 'keep remember' });
 const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
 const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: 'duration ms time' });
 
@@ -33,15 +34,18 @@ export class Operator {
 
   /**
    * Removes jobs that are in one of `states` (default: any). Returns, for each, the state it was in. Running handlers are
-   * not stopped.
+   * not stopped. The ids are free again, also those that are only remembered (`freed`); with `keepId`, windows begin as
+   * if the jobs were done. Throws `temporary` for an id that is remembered while the queue grows.
    */
   async cancel(
     queue: string,
     ids: readonly Id[],
     states: readonly State[] = ['pending', 'active', 'dead'],
+    options: { keepId?: boolean | undefined } = {},
   ): Promise<acts.Cancelled[]> {
+    const { keepId } = checkCancel(options);
     const cancel = async (keys: QueueKeys, some: readonly Id[], from: readonly State[]) =>
-      (await acts.cancel(this.#redis, keys, some.slice(0, SLICE), from)).answers;
+      (await acts.cancel(this.#redis, keys, some.slice(0, SLICE), from, keepId)).answers;
     return byId<Id, acts.Cancelled>(this.#parts(queue), checkList(ids, 'ids'), {
       idOf: (id) => id,
       act: (keys, some) => cancel(keys, some, states),
@@ -112,7 +116,7 @@ export class Operator {
     }
   }
 
-  /** Removes counters, settings and the name of a queue without jobs. Returns false, and changes nothing, if it has jobs. */
+  /** Removes counters, settings, remembered ids and the name of a queue. Returns false, and changes nothing, if it has jobs. */
   async forget(queue: string): Promise<boolean> {
     const parts = this.#parts(queue);
     if (!(await forgetAll(parts))) return false;

@@ -11,8 +11,19 @@ export const LATE_MS = 120_000;
 
 /** Whether anything of the queue exists in Redis. */
 export function exists(snapshot: Snapshot): boolean {
-  const { pending, active, lease, dead, payload, meta, stats, config } = snapshot;
-  return pending + active + lease + dead + payload + meta + Object.keys(stats).length + Object.keys(config).length > 0;
+  const { pending, active, lease, dead, payload, meta, stats, config, remembered } = snapshot;
+  return (
+    pending +
+      active +
+      lease +
+      dead +
+      payload +
+      meta +
+      remembered +
+      Object.keys(stats).length +
+      Object.keys(config).length >
+    0
+  );
 }
 
 /**

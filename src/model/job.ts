@@ -13,11 +13,14 @@
  * failure   a handler reported an error; counted against `tries`
  * loss      a lease expired without an answer; counted against `maxLost`
  * attempt   1 + failures + losses
+ * window    the time for which the id of a job that has ended stays taken (`onceFor`)
  * dead      out of tries or losses, or rejected for good; kept until an operator acts
  */
 import { type Attributes, packAttributes } from './attributes.js';
+import { DelayqError } from './errors.js';
 import { newId } from './id.js';
 import { type Bytes, jsonOf } from './payload.js';
+import { printable } from './text.js';
 import { LONGEST_MS, parseDuration, parseInstant } from './time.js';
 import { checkCount, checkDue, checkId, keysOf } from './validate.js';
 
@@ -40,6 +43,8 @@ export interface NewJob {
   readonly maxLost?: number | undefined;
   /** Expires this long after its first due time: it is then dropped and counted. Default: the queue's. */
   readonly ttl?: number | string | undefined;
+  /** Its id stays taken for so long after it has ended (done, expired). Default: the queue's. */
+  readonly onceFor?: number | string | undefined;
   /**
    * Short texts for its handler, besides the payload: at most 16. A name has 1 to 32 of the characters `a-z 0-9 -` and
    * begins with a letter. A value has at most 128 bytes, and no control characters; undefined is left out.
@@ -56,6 +61,7 @@ const checkJob = keysOf<NewJob>('a job', {
   tries: 'attempts retries retry maxRetries maxAttempts maxTries',
   maxLost: 'maxStalledCount',
   ttl: 'expires expiresIn expire expiry',
+  onceFor: 'once uniqueFor unique dedup deduplication debounce',
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 
@@ -72,8 +78,11 @@ export interface ReadyJob {
   readonly record: string | Buffer;
 }
 
-/** The result of an enqueue. `kept`, `kept-dead`: a job with this id already existed, and was not changed. */
-export type Outcome = 'created' | 'replaced' | 'kept' | 'kept-dead';
+/**
+ * The result of an enqueue. `kept`, `kept-dead`: a job with this id already existed, and was not changed. `kept-done`: a
+ * job with this id has ended within its window (`onceFor`), and none was made.
+ */
+export type Outcome = 'created' | 'replaced' | 'kept' | 'kept-dead' | 'kept-done';
 
 /** The result of enqueuing one job. */
 export interface Enqueued {
@@ -182,6 +191,7 @@ export interface StoredJob {
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
+  readonly onceFor: number | undefined;
   readonly attributes: Attributes;
   /** The payload's bytes as stored. Undefined: it has none. */
   readonly payload: Bytes | undefined;
@@ -205,12 +215,30 @@ export function readyJob(job: NewJob, makeId = newId): ReadyJob {
 }
 
 /** The record of a new job, as JSON; '' if it needs none. Throws `usage` if a part of it is invalid. */
-export function recordOf(job: Pick<NewJob, 'tries' | 'maxLost' | 'ttl' | 'attributes'>): string {
-  const { tries, maxLost, ttl, attributes } = job;
-  if (tries === undefined && maxLost === undefined && ttl === undefined && attributes === undefined) return '';
-  const limits = { tries: checkCount(tries, 'tries'), maxLost: checkCount(maxLost, 'maxLost'), ttl: duration(ttl) };
+export function recordOf(job: Pick<NewJob, 'tries' | 'maxLost' | 'ttl' | 'onceFor' | 'attributes'>): string {
+  const { tries, maxLost, ttl, onceFor, attributes } = job;
+  if ([tries, maxLost, ttl, onceFor, attributes].every((one) => one === undefined)) return '';
+  const limits = {
+    tries: checkCount(tries, 'tries'),
+    maxLost: checkCount(maxLost, 'maxLost'),
+    ttl: duration(ttl),
+    once: windowOf(onceFor),
+  };
   const text = JSON.stringify(attributes === undefined ? limits : { ...limits, ...packAttributes(attributes) });
   return text === '{}' ? '' : text;
+}
+
+/** Whether a job with this record has a window of its own. */
+export const hasWindow = (record: string | Buffer) => record.length > 0 && record.includes('"once":');
+
+/** Converts the length of a window to ms. Throws `usage` if it has none. */
+function windowOf(value: number | string | undefined): number | undefined {
+  const ms = duration(value);
+  if (ms === undefined || ms > 0) return ms;
+  throw new DelayqError('usage', 'onceFor must be greater than zero', {
+    why: `${printable(String(value))} is no time`,
+    next: "give the time for which the id stays taken, such as '1d', or leave it out",
+  });
 }
 
 /** Converts a time to ms since 1970; NaN if it is none. */

@@ -55,6 +55,7 @@ const TEMPORARY: Record<string, string> = {
   OOM: 'Redis is out of memory, nothing was changed: drain or cancel jobs, or raise maxmemory',
   CLUSTERDOWN: 'wait until the cluster serves all its slots again',
   TRYAGAIN: MOVING,
+  GROWING: 'wait until its growth is done, then repeat the command',
   MOVED: MOVING,
   ASK: MOVING,
   NOREPLICAS: 'Redis requires more replicas than are connected (min-replicas-to-write)',

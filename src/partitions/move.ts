@@ -103,7 +103,9 @@ async function copyAndFinish(
   return restored.map((outcome, i) => movedOf(outcome, finished[i] as Answer));
 }
 
-function movedOf(outcome: moves.Restored, finished: Answer): Moved {
+function movedOf(restored: moves.Restored, finished: Answer): Moved {
+  // A move ignores windows.
+  const outcome = restored as Exclude<moves.Restored, 'kept-done'>;
   if (outcome !== 'created' && outcome !== 'kept') return outcome;
   if (finished === 'superseded') return 'superseded';
   // `lost`: another move to the same queue took over the job and finishes it.

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
-import { type Enqueued, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
+import { type Enqueued, hasWindow, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import { checkWord, keysOf } from '../model/validate.js';
-import type { PartitionMap } from '../partitions/map.js';
+import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { type QueueKeys, queuesKey } from '../redis/keys.js';
@@ -130,6 +130,7 @@ export class Enqueuer {
   /** Puts jobs into the partitions to which they belong. */
   async #route(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const parts = this.#parts;
+    if (parts.map === PartitionMap.NONE && jobs.some(({ record }) => hasWindow(record))) await parts.toLayout2();
     const { map } = parts;
     const owner = ownerOfAll(jobs, map);
     let ready = jobs;
@@ -164,7 +165,8 @@ export class Enqueuer {
     for (const [i, job] of jobs.entries()) {
       let outcome = outcomes[i] as Outcome;
       if (isKept(outcome)) {
-        // `kept` with an id made here: a collision if the first attempt says so, else the job of the first attempt.
+        // `kept` with an id made here: a collision if the first attempt says so, else the job of the first attempt, which
+        // may be done by now: with a window that is told, and without one the repeat would have made it again.
         if (job.ours && isKept(first[i])) collided.push(i);
         else if (job.ours || first[i] === 'created') outcome = 'created';
         else if (repeated && ifExists === 'replace') unclear.push(job.id);
@@ -250,7 +252,7 @@ export class Enqueuer {
   async send(
     keys: QueueKeys,
     jobs: readonly ReadyJob[],
-    ifExists: 'keep' | 'replace',
+    ifExists: scripts.IfExists,
     caller: Caller = this.#redis,
   ): Promise<scripts.EnqueueReply> {
     if (!this.#listed) this.#list();
@@ -268,7 +270,7 @@ export class Enqueuer {
   }
 }
 
-const isKept = (outcome: Outcome | undefined) => outcome === 'kept' || outcome === 'kept-dead';
+const isKept = (outcome: Outcome | undefined) => outcome?.startsWith('kept');
 
 /**
  * The partition to which all jobs belong, if one call can put them there: at most {@link MAX_CALL}, and while a growth is

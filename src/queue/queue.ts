@@ -231,7 +231,7 @@ export class Queue {
       const put = {
         idOf: ({ id }: ReadyJob) => id,
         act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
-          this.#enqueuer.send(keys, jobs, 'keep').then(({ outcomes }) => outcomes),
+          this.#enqueuer.send(keys, jobs, 'back').then(({ outcomes }) => outcomes),
         ifActive: () => 'kept' as const,
       };
       await byId(this.#parts, ready, put).catch((error) => {

@@ -7,13 +7,22 @@ import { number, pairs, text } from '../redis/replies.js';
 import { run } from '../redis/script.js';
 import { answered, errorText, lettersOf, STATES } from './answers.js';
 
-/** The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. */
-export type Cancelled = State | 'missing';
+/**
+ * The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. `freed`: it was no
+ * job, but its id was remembered since one has ended, and is free again.
+ */
+export type Cancelled = State | 'missing' | 'freed';
 
-/** Removes jobs that are in one of `states`. At most {@link MAX_CALL}. */
-export async function cancel(redis: Connection, keys: QueueKeys, ids: readonly Id[], states: readonly State[]) {
-  const reply = await run(redis, 'edit/cancel', keys, [lettersOf(states), ...ids]);
-  return answered<Cancelled>(reply, { ...STATES, m: 'missing' });
+/** Removes jobs that are in one of `states`. `keepId`: their windows begin, as if they were done. At most {@link MAX_CALL}. */
+export async function cancel(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly Id[],
+  states: readonly State[],
+  keepId = false,
+) {
+  const reply = await run(redis, 'edit/cancel', keys, [`${lettersOf(states)}${keepId ? 'k' : ''}`, ...ids]);
+  return answered<Cancelled>(reply, { ...STATES, m: 'missing', f: 'freed' });
 }
 
 /**

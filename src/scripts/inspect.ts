@@ -38,6 +38,12 @@ export async function show(
   return found.map((job, i) => (text(job.state) === '' ? undefined : stored(ids[i] as Id, job)));
 }
 
+/** Until when this id is remembered, ms; undefined if it is not, or has a job. */
+export async function rememberedUntil(redis: Connection, keys: QueueKeys, id: Id): Promise<number | undefined> {
+  const [found] = await raw(redis, keys, [id]);
+  return found && text(found.state) === '' && text(found.score) !== '' ? time(found.score) : undefined;
+}
+
 /** Whether this id has a payload, even if it is not a job. */
 export async function hasPayload(redis: Connection, keys: QueueKeys, id: Id): Promise<boolean> {
   return (await raw(redis, keys, [id]))[0]?.payload !== null;
@@ -74,6 +80,8 @@ export interface Snapshot {
   /** How many pending jobs fall due in the requested intervals; the first begins now. */
   readonly ahead: readonly Span[];
   readonly config: Readonly<Record<string, string>>;
+  /** How many ids stay taken because their jobs have ended within their windows. */
+  readonly remembered: number;
 }
 
 /** How many jobs fall due after `from` and until `to`, ms. */
@@ -131,6 +139,7 @@ export async function inspect(
       count: (dueBy[i] ?? 0) - (dueBy[i - 1] ?? due),
     })),
     config: Object.fromEntries(pairs(reply[12])),
+    remembered: number(reply[14] ?? 0),
   };
 }
 

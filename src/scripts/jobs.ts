@@ -19,16 +19,27 @@ export interface EnqueueReply {
   readonly begun: boolean;
 }
 
-const OUTCOMES: Record<string, Outcome> = { c: 'created', r: 'replaced', k: 'kept', d: 'kept-dead' };
+const OUTCOMES: Record<string, Outcome> = {
+  c: 'created',
+  r: 'replaced',
+  k: 'kept',
+  d: 'kept-dead',
+  e: 'kept-done',
+};
+
+/** What to do with a job whose id exists. `back`: as `keep`, but windows do not matter, because it was not done. */
+export type IfExists = 'keep' | 'replace' | 'back';
 
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
 export async function enqueue(
   redis: Caller,
   keys: QueueKeys,
   jobs: readonly ReadyJob[],
-  ifExists: 'keep' | 'replace',
+  how: IfExists,
 ): Promise<EnqueueReply> {
   const [first] = jobs;
+  // A plain queue has no windows.
+  const ifExists = how === 'back' && keys.layout === undefined ? 'keep' : how;
   if (first && jobs.length === 1 && ifExists === 'keep') {
     const args = [ifExists, first.id, sendable(first.json), timeOf(first)];
     if (first.record) args.push(first.record);
@@ -47,7 +58,7 @@ export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readon
 }
 
 /** The arguments of several jobs. Most batches share a due time and have no records. */
-function batchOf(jobs: readonly ReadyJob[], mode: 'keep' | 'replace' | 'active'): Arg[] {
+function batchOf(jobs: readonly ReadyJob[], mode: IfExists | 'active'): Arg[] {
   const [first] = jobs;
   const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
   const records = jobs.some(({ record }) => record !== first?.record) ? jobs.length : first?.record ? 1 : 0;

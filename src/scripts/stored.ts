@@ -48,6 +48,7 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
     tries: known(rec.tries),
     maxLost: known(rec.maxLost),
     ttl: known(rec.ttl),
+    onceFor: known(rec.once),
     attributes: readAttributes(rec),
     payload: bytes(payload),
     ...(is === 'active' && to ? { moving: { to, from: STATES[was as string] as 'pending' | 'dead' } } : {}),

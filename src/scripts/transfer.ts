@@ -20,8 +20,9 @@ export interface Parcel {
 /**
  * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and
  * attributes, `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
+ * `kept-done`: a job with this id has ended there within its window (never with a token).
  */
-export type Restored = 'created' | 'kept' | 'kept-dead' | 'differs' | 'held';
+export type Restored = 'created' | 'kept' | 'kept-dead' | 'kept-done' | 'differs' | 'held';
 
 /**
  * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
@@ -38,7 +39,8 @@ export async function restore(
     return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
   });
   const reply = await run(redis, 'transfer/restore', keys, [...args, counter]);
-  return answered<Restored>(reply, { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held' }).answers;
+  return answered<Restored>(reply, { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' })
+    .answers;
 }
 
 /** Removes the tokens that {@link restore} stored. */

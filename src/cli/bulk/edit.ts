@@ -245,7 +245,7 @@ async function apply<R extends string>(run: Run<R>, selection: Selection): Promi
   const counts = Object.fromEntries(Object.keys(results).map((result) => [result, 0])) as Record<R, number>;
   const countOf = (isMeant: (result: EditResult) => boolean) =>
     (Object.keys(counts) as R[]).reduce((sum, result) => sum + (isMeant(results[result]) ? counts[result] : 0), 0);
-  const done = () => countOf(({ isDone }) => isDone);
+  const done = () => countOf(({ isDone, isElsewhere }) => isDone && !isElsewhere);
   const summary = () => `${many(done(), 'job')} ${participle} ${where}${detailOf(edit, done())}`;
   const progress = new Progress(context, !options.quiet && total !== undefined);
   try {

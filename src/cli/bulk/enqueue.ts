@@ -29,6 +29,7 @@ export interface EnqueueOptions extends Globals {
   readonly ifExists?: 'keep' | 'replace';
   readonly tries?: number;
   readonly ttl?: number;
+  readonly onceFor?: number;
   readonly attr?: Attributes;
   readonly text?: boolean;
   readonly jobs?: boolean;
@@ -59,12 +60,12 @@ export async function enqueueLines(
   const stop = context.stopSignal();
   // A time of day in a line is relative to the clock of Redis.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
-  const { in: delay, tries, ttl, attr: attributes } = options;
+  const { in: delay, tries, ttl, onceFor, attr: attributes } = options;
   const toJob = options.jobs
     ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), [LINE]: line })
     : (text: string, line: number): Numbered => {
         const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
-        return { payload, in: delay, at, tries, ttl, attributes, [LINE]: line };
+        return { payload, in: delay, at, tries, ttl, onceFor, attributes, [LINE]: line };
       };
   let refused = 0;
   const refuse = (line: number, error: unknown) => {
@@ -155,7 +156,7 @@ class Sender {
   readonly #context: Context;
   readonly #queue: Queue;
   readonly #options: EnqueueOptions;
-  readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0 };
+  readonly #counts = { created: 0, replaced: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0 };
   /** Jobs in doubt: enqueued, but perhaps not durable; perhaps not enqueued. */
   readonly #doubts = { unconfirmed: 0, unknown: 0 };
   readonly #missed: [number, number][] = [];
@@ -244,14 +245,12 @@ class Sender {
   }
 
   async finish(refused: number, interrupted: boolean): Promise<void> {
-    const { created, replaced, kept, 'kept-dead': keptDead } = this.#counts;
+    const { created, replaced, kept, 'kept-dead': keptDead, 'kept-done': keptDone } = this.#counts;
     this.#meter.end();
     if (this.#options.json) {
-      const confirmed = this.#confirmed;
-      await this.#context.write(
-        document({ queue: this.#queue.name, created, replaced, kept, keptDead, refused, ...this.#doubts, confirmed }),
-      );
-    }
+      const counts = { created, replaced, kept, keptDead, keptDone, refused, ...this.#doubts };
+      await this.#context.write(document({ queue: this.#queue.name, ...counts, confirmed: this.#confirmed }));
+    } else if (keptDone > 0) say(this.#context, `kept, because done already: ${many(keptDone, 'job')}`);
     if (keptDead > 0) this.#context.outcomes.add('incomplete');
     for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
     if (this.#more && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);

@@ -28,6 +28,7 @@ export const resultsOf = (queue: string, into = '') => {
         total: 'were active: their handlers keep running',
       },
       dead: DONE,
+      freed: { isDone: true, isElsewhere: true, text: 'was done, but remembered: its id is free again' },
       missing,
     },
     reschedule: {

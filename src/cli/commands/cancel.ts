@@ -1,20 +1,26 @@
 import { Command } from 'commander';
 import { addGlobals, details, examples } from '../args/options.js';
-import { addEdit } from '../bulk/edit.js';
+import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
+interface Options extends EditOptions {
+  readonly keepId?: boolean;
+}
+
 export function cancelCommand(context: Context): Command {
   const command = new Command('cancel').description('Remove jobs from a queue, in any state.');
-  addEdit(context, command, ['dead', 'active', 'pending'], (queue) => ({
+  const states = ['dead', 'active', 'pending'] as const;
+  addEdit(context, command, states, (queue, { keepId }: Options) => ({
     verb: 'cancel',
     participle: 'cancelled',
     results: resultsOf(queue).cancel,
-    apply: (operator, some, states) => operator.cancel(queue, some, states),
-  }));
+    apply: (operator, some, states) => operator.cancel(queue, some, states, { keepId }),
+  })).option('--keep-id', 'remember the ids, as if the jobs were done (see enqueue --once-for)');
   details(command, [
     'The handler of an active job is not stopped: it finishes its work, and its ack',
-    'then changes nothing.',
+    'then changes nothing. The id is free again, also if it is only remembered since',
+    'its job is done (enqueue --once-for).',
   ]);
   examples(command, [
     'delayq cancel order-close order:42',

@@ -21,6 +21,7 @@ import {
   dueText,
   duration,
   examples,
+  positiveDuration,
   readAt,
 } from '../args/options.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
@@ -39,6 +40,7 @@ export function enqueueCommand(context: Context): Command {
     .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
     .option('--tries <n>', 'failures after which the job is dead', count)
     .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
+    .option('--once-for <duration>', 'the id stays taken so long after the job has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
     .option('--text', 'store any text as a JSON string')
     .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
@@ -51,13 +53,16 @@ export function enqueueCommand(context: Context): Command {
   details(command, [
     ...AT_WORDS,
     'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "ttl",',
-    '"attributes".',
+    '"onceFor", "attributes".',
+    'With --once-for, an id that is enqueued again within that time after its job is',
+    'done, or has expired, makes no job, and the exit status is 0.',
     '--durable needs Redis 7.2 or newer with the AOF on.',
   ]);
   examples(command, [
     `delayq enqueue --in 15m order-close '{"orderId":42}'`,
     `delayq enqueue --at "tomorrow 9:00" --tz Europe/Berlin remind '{"user":7}'`,
     `delayq enqueue --id order:42 --in 15m order-close '{"orderId":42}'`,
+    `delayq enqueue --id "report:$(date +%F)" --once-for 2d report '{}'`,
     'delayq enqueue --text notify "any text at all"',
     'delayq enqueue --durable order-close - < payloads.jsonl',
     'delayq enqueue --jobs order-close - < jobs.jsonl',
@@ -80,9 +85,20 @@ async function enqueue(context: Context, name: string, payload: string, options:
       `${forLines} needs lines on stdin`,
       `write - as the payload: delayq enqueue ${forLines} ${shellWord(name)} - < file`,
     );
-  const ofJob = options.in ?? options.at ?? options.id ?? options.tries ?? options.ttl ?? options.attr ?? options.text;
+  const ofJob =
+    options.in ??
+    options.at ??
+    options.id ??
+    options.tries ??
+    options.ttl ??
+    options.onceFor ??
+    options.attr ??
+    options.text;
   if (options.jobs && ofJob !== undefined)
-    throw bad('--jobs takes these options from its lines', 'put in, at, id, tries, ttl and attributes into the lines');
+    throw bad(
+      '--jobs takes these options from its lines',
+      'put in, at, id, tries, ttl, onceFor and attributes into the lines',
+    );
   if (payload === '-' && options.id !== undefined)
     throw bad('--id is for a single job', 'use --jobs, with an id in each line');
   if (options.id !== undefined) checkId(options.id);
@@ -98,9 +114,9 @@ async function enqueue(context: Context, name: string, payload: string, options:
     return enqueueLines(context, queue, options, await at());
   }
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
-  const { id, in: delay, tries, ttl, attr: attributes, ifExists, durable, replicas } = options;
+  const { id, in: delay, tries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
   const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
-  const job = { payload: stored, id, in: delay, at: await at(), tries, ttl, attributes };
+  const job = { payload: stored, id, in: delay, at: await at(), tries, ttl, onceFor, attributes };
   const done = await queue.enqueue(job, { ifExists, durable, replicas });
   await report(context, queue, done, options);
 }
@@ -129,12 +145,14 @@ async function report(context: Context, queue: Queue, done: Enqueued, options: E
   if (outcome === 'kept-dead') {
     context.outcomes.add('incomplete');
     say(context, `kept: job ${id} is dead in ${queue.name}; to enqueue it anew use --if-exists replace`);
+  } else if (outcome === 'kept-done') {
+    say(context, `kept: job ${id} is done in ${queue.name}; to enqueue it anew, free its id: delayq cancel`);
   } else if (outcome === 'kept') {
     say(context, `kept: job ${id} is in ${queue.name} already; to change it use --if-exists replace`);
   } else if (outcome === 'replaced') {
     say(context, `replaced: job ${id} was in ${queue.name} already`);
   }
-  if (context.stderr.isTTY && outcome !== 'kept' && outcome !== 'kept-dead') {
+  if (context.stderr.isTTY && !outcome.startsWith('kept')) {
     const now = options.at === undefined ? due - (options.in ?? 0) : await queue.redis.now();
     say(context, `due ${dueText(due, now, context.zone(options), options)}`);
   }

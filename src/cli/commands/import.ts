@@ -53,7 +53,8 @@ export function importCommand(context: Context): Command {
   details(command, [
     'Jobs whose id exists are left as they are, so an import can be repeated. But',
     'jobs that were completed since an interrupted import are added again: pause the',
-    'queue if that must not happen. Lines need "id", "payload", and "at" (or "score",',
+    'queue if that must not happen, or give the jobs windows (--once-for): an id that',
+    'is remembered makes no job. Lines need "id", "payload", and "at" (or "score",',
     'ms). Exit status 1: some lines were bad, or the queue has another job under',
     'their id; the other jobs were imported.',
   ]);
@@ -75,7 +76,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   const input = await opened(context, file);
   const zone = context.zone(options);
   const now = await redis.now();
-  const counts = { created: 0, kept: 0, 'kept-dead': 0, differs: 0, held: 0, refused: 0 };
+  const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0, refused: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
   const report = (text: string) => {
     meter.clear();
@@ -151,15 +152,16 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     });
   }
   meter.clear();
-  const { created, kept, 'kept-dead': keptDead, differs, held, refused } = counts;
+  const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held, refused } = counts;
   if (options.json) {
     const dry = options.dryRun
       ? { dryRun: true, jobs: created, refused }
-      : { created, kept, keptDead, differs, held, refused };
+      : { created, kept, keptDead, keptDone, differs, held, refused };
     await context.write(document({ queue, ...dry }));
   } else if (!options.quiet) {
     const parts = [
       ...(kept > 0 ? [`${many(kept, 'job')} there already`] : []),
+      ...(keptDone > 0 ? [`${many(keptDone, 'job')} done there, within the window`] : []),
       ...(keptDead > 0 ? [`${many(keptDead, 'job')} dead there`] : []),
       ...(differs > 0 ? [`${many(differs, 'job')} there as another job`] : []),
       ...(held > 0 ? [`${many(held, 'job')} held there by a move`] : []),

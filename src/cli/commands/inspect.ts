@@ -144,6 +144,7 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
   const queues = rows.map((row) => {
     const { queue, snapshot, rates, held } = row;
     const { now, pending, due, active, runOut, dead, lease, payload, meta, oldest, upcoming, stats, config } = snapshot;
+    const { remembered } = snapshot;
     const until = pausedUntil(snapshot);
     const { count, from } = partitionsOf(snapshot);
     return {
@@ -164,6 +165,7 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
       active,
       leasesRunOut: runOut,
       dead,
+      remembered,
       orphans: orphans(snapshot),
       ratePerSecond: rates ?? null,
       trend: row.trend ? trendJson(row.trend) : null,

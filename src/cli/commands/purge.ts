@@ -23,7 +23,7 @@ export function purgeCommand(context: Context): Command {
     .option('--dead', 'dead jobs')
     .option('--active', 'active jobs; their handlers keep running')
     .option('--pending', 'pending jobs')
-    .option('--forget', 'also remove the counters, settings and name of the queue')
+    .option('--forget', 'also remove the counters, settings, remembered ids and name of the queue')
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'show how many jobs are meant, change nothing')
     .option('-q, --quiet', 'print no summary')
@@ -63,11 +63,12 @@ async function purge(context: Context, queue: string, options: Options): Promise
     return say(context, `${inWords(states, snapshot)} would be removed from ${queue}`);
   }
   const jobs = inWords(states, snapshot);
+  const ids = snapshot.remembered > 0 ? many(snapshot.remembered, 'remembered id') : '';
   if (!options.yes && (meant > 0 || options.forget)) {
     requireTerminal(context, `remove ${jobs}`, 'see them with --dry-run, then repeat with --yes');
     say(
       context,
-      `this removes ${jobs} of ${queue}${options.forget ? ', and its counters and settings' : ''}, for good`,
+      `this removes ${jobs} of ${queue}${options.forget ? `, its counters and settings${ids && `, and ${ids}`}` : ''}, for good`,
     );
     const answer = await context.ask('type the name of the queue to go on: ', stop);
     if (answer.trim() !== queue) return decline(context, 'nothing removed', stop);
@@ -90,7 +91,10 @@ async function purge(context: Context, queue: string, options: Options): Promise
   if (options.json) await context.write(document({ queue, ...countsOf(states, removed), forgotten }));
   else if (!options.quiet) {
     const end = stop.aborted ? '; stopped: repeat the command to remove the rest' : '';
-    say(context, `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : ''}${end}`);
+    say(
+      context,
+      `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : ids && `; ${ids} kept (--forget drops them)`}${end}`,
+    );
   }
   if (removed.active > 0 && !options.quiet)
     say(context, 'handlers of active jobs keep running; their acks will change nothing');

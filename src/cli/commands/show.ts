@@ -104,6 +104,8 @@ function toText(
       `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease && !job.moving ? ', and one under way' : ''}`,
   );
   if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
+  const window = job.onceFor ?? settings.onceFor;
+  if (window !== undefined) text += line('once for', exactDuration(window));
   for (const [i, [name, value]] of Object.entries(job.attributes).entries())
     text += line(i === 0 ? 'attributes' : '', `${name}=${visible(value)}`);
   if (failed !== undefined) text += line('failed', at(failed));

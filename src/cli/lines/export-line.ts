@@ -15,13 +15,13 @@ import {
   SCORE,
 } from '../../internal.js';
 import { parse } from './drain-line.js';
-import { attributesOn, badLine, objectOn, payloadText } from './job-line.js';
+import { attributesOn, badLine, objectOn, payloadText, windowOn } from './job-line.js';
 
 /*
  * A job as a line of export and import. Where possible it is also a line of `enqueue --jobs`:
- *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "attributes":…, "payload":…}
+ *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "onceFor":…, "attributes":…, "payload":…}
  * With `state` "dead", `at` is the time when the job died. `score` replaces `at` if the time is not a whole number of ms
- * with 4 to 14 digits. `record` replaces `tries`, `ttl` and `attributes` if the record holds more. A key ends in "Base64"
+ * with 4 to 14 digits. `record` replaces `tries` … `attributes` if the record holds more. A key ends in "Base64"
  * if its value is not text, or an id that no handler can get.
  */
 
@@ -57,16 +57,19 @@ function jsonOf(payload: Buffer): string | undefined {
   }
 }
 
-/** The members of a record: `tries`, `ttl` and `attributes`, if enqueue would write the same record for them. */
+/** The members of a record: `tries`, `ttl`, `onceFor` and `attributes`, if enqueue would write the same record for them. */
 function recordKeys(record: Buffer): string[] {
   const text = record.toString('utf8');
   const fields = Object(parse(text));
   const [tries, ttl] = [wholeNumber(fields.tries, 1), wholeNumber(fields.ttl, 0)];
+  const onceFor = wholeNumber(fields.once, 1);
   const attributes = readAttributes(fields);
-  if (text === '' || !isUtf8(record) || recordOf({ tries, ttl, attributes }) !== text) return bytes('record', record);
+  if (text === '' || !isUtf8(record) || recordOf({ tries, ttl, onceFor, attributes }) !== text)
+    return bytes('record', record);
   return [
     ...(tries === undefined ? [] : [`"tries":${tries}`]),
     ...(ttl === undefined ? [] : [`"ttl":"${ttl}ms"`]),
+    ...(onceFor === undefined ? [] : [`"onceFor":"${onceFor}ms"`]),
     ...(attributes === NO_ATTRIBUTES ? [] : [`"attributes":${JSON.stringify(attributes)}`]),
   ];
 }
@@ -87,6 +90,7 @@ const EXCLUSIVE = [
   ['at', 'score'],
   ['record', 'recordBase64', 'tries'],
   ['record', 'recordBase64', 'ttl'],
+  ['record', 'recordBase64', 'onceFor'],
   ['record', 'recordBase64', 'attributes'],
 ];
 
@@ -102,7 +106,7 @@ export function importedOf(text: string, zone: string, now: number): Imported {
     const given = keys.filter((key) => line[key] !== undefined);
     if (given.length > 1) throw badLine(`it has both ${given.slice(0, 2).join(' and ')}`);
   }
-  const { id, state = 'pending', at, score, tries, ttl, payload, payloadBase64 } = line;
+  const { id, state = 'pending', at, score, tries, ttl, onceFor, payload, payloadBase64 } = line;
   if (state !== 'pending' && state !== 'dead') throw badLine('state is neither "pending" nor "dead"');
   const bytesOf = (key: 'id' | 'record') => {
     const [plain, base64] = [line[key], line[`${key}Base64`]];
@@ -115,7 +119,8 @@ export function importedOf(text: string, zone: string, now: number): Imported {
   const name = bytesOf('id');
   if (name === undefined) throw badLine('it has no id: importing it again would make a second job');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
-  const own = recordOf({ tries: triesOf(tries), ttl: ttlOf(ttl), attributes: attributesOn(line) });
+  const limits = { tries: triesOf(tries), ttl: ttlOf(ttl), onceFor: windowOn(onceFor) };
+  const own = recordOf({ ...limits, attributes: attributesOn(line) });
   return {
     parcel: {
       id: name,

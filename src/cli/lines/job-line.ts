@@ -23,18 +23,18 @@ export function objectOn(text: string): Record<string, unknown> {
 /** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function jobOf(text: string, zone: string, now: number): NewJob {
   const line = objectOn(text);
-  const { payload, in: delay, at, id, tries, ttl, attributes, ...others } = line;
+  const { payload, in: delay, at, id, tries, ttl, onceFor, attributes, ...others } = line;
   const [other] = Object.keys(others);
   if (!('payload' in line)) throw badLine('it has no key "payload"');
   if (other !== undefined) {
     throw badLine(
-      `it has the unknown key ${JSON.stringify(other)}; known are payload, in, at, id, tries, ttl, attributes`,
+      `it has the unknown key ${JSON.stringify(other)}; known are payload, in, at, id, tries, ttl, onceFor, attributes`,
     );
   }
   if (delay !== undefined && at !== undefined) throw badLine('it has both in and at');
-  for (const [key, value] of Object.entries({ in: delay, at, id, ttl })) {
+  for (const [key, value] of Object.entries({ in: delay, at, id, ttl, onceFor })) {
     if (value !== undefined && typeof value !== 'string')
-      throw badLine(`${key} is not a string${key === 'in' || key === 'ttl' ? ', such as "15m"' : ''}`);
+      throw badLine(`${key} is not a string${key !== 'at' && key !== 'id' ? ', such as "15m"' : ''}`);
   }
   if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
   if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1))
@@ -46,8 +46,18 @@ export function jobOf(text: string, zone: string, now: number): NewJob {
     id: id === undefined ? undefined : checkId(id as string),
     tries,
     ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
+    onceFor: windowOn(onceFor),
     attributes: attributesOn(line),
   };
+}
+
+/** The window on a line, ms, if it has one. Throws `usage` or `data` if it is not a duration greater than zero. */
+export function windowOn(onceFor: unknown): number | undefined {
+  if (onceFor === undefined) return undefined;
+  if (typeof onceFor !== 'string') throw badLine('onceFor is not a string, such as "1d"');
+  const ms = parseDuration(onceFor);
+  if (ms > 0) return ms;
+  throw badLine('onceFor must be greater than zero, such as "1d"');
 }
 
 /** The attributes on a line, if it has any. Throws `usage` if one is invalid. */

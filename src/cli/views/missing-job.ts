@@ -27,6 +27,12 @@ export async function storyOf(inspector: Inspector, queue: string, id: Id, zone:
   const snapshot = await inspector.inspect(queue);
   const { now, stats, samples } = snapshot;
   const lines: string[] = [];
+  const until = await inspector.rememberedUntil(queue, id);
+  if (until !== undefined)
+    lines.push(
+      `its job has ended; the id stays taken until ${formatTime(until, zone)}, for ${formatDuration(until - now)} more` +
+        ' (to free it: delayq cancel)',
+    );
   if (await inspector.hasPayload(queue, id))
     lines.push('its payload exists without a due time (an orphan): enqueue the same id again to repair it');
   const others = (await inspector.queues()).filter((name) => name !== queue).slice(0, MAX_OTHERS);
@@ -37,7 +43,8 @@ export async function storyOf(inspector: Inspector, queue: string, id: Id, zone:
   }
   const totals = Object.entries(GONE).filter(([name]) => (stats[name] ?? 0) > 0);
   if (totals.length === 0) lines.push('according to its counters, no job has ever left this queue');
-  else lines.push('it left the queue, or never existed: jobs that are done, cancelled or moved are not kept');
+  else if (until === undefined)
+    lines.push('it left the queue, or never existed: jobs that are done, cancelled or moved are not kept');
   const made = timeOfId(idWord(id), now);
   if (made !== undefined) {
     lines.push(`its id was created ${formatTime(made, zone)}, ${formatDuration(now - made)} ago`);
