@@ -3,7 +3,8 @@
 -- ARGV   1 states from which to take, a letter each (p pending, d dead), 2 receipt, 3 holder (move:QUEUE),
 --        4 most payload bytes (one job at least), then the ids
 -- Reply  now, then for each job, until the bytes are used up: a letter (p or d: held now, and its state before; a
---        active; o no payload; m in none of these states), and its score, token, record, payload (each nil unless held)
+--        active; o no payload; m in none of these states), and its score, token, record, payload (each nil unless held;
+--        the score of what is not there: until when its id is remembered)
 -- Atomic because a job must be in only one set, and nobody may take it while it is moved.
 -- include lib/prelude
 local receipt, by, budget = ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -33,7 +34,9 @@ for i = 5, #ARGV do
   seen[id] = true
   local body = score and call('HGET', payload, id) or false
   if score and not body then letter, score = 'o', false end
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = letter, score, score and token
+  local told = score
+  -- in a partition: if letter == 'm' or letter == 'o' then told = call('ZSCORE', done, id) end
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = letter, told, score and token
   reply[#reply + 1], reply[#reply + 2] = score and call('HGET', meta, id), body
   if score then
     freed[#freed + 1] = id

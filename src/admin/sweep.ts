@@ -1,10 +1,10 @@
 import { type Id, idOf } from '../model/id.js';
 import { groupsOf, type PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
-import { transfer } from '../partitions/transfer.js';
+import { bringRemembered, transfer } from '../partitions/transfer.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
-import { text } from '../redis/replies.js';
+import { rows, text } from '../redis/replies.js';
 import { SLICE } from '../redis/script.js';
 
 /** About how many ids one reply has while a set is searched: less than 1 ms of Redis's time. */
@@ -42,7 +42,10 @@ export class Sweep {
     await this.#copyMarks();
     // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
     for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
-    const nothing = this.moved === moved && this.active === 0 && (await this.#returned()) === returned;
+    // Last: who is active is remembered here when he is done.
+    const left = this.active === 0 ? await this.#sweepRemembered() : 0;
+    const isStill = this.moved === moved && (await this.#returned()) === returned;
+    const nothing = isStill && this.active === 0 && left === 0;
     this.isClean = nothing && !signal.aborted;
   }
 
@@ -110,6 +113,30 @@ export class Sweep {
 
   #movers(set: 'pending' | 'dead' | 'active'): AsyncGenerator<Id[]> {
     return idsWhere(this.#parts.redis, this.#keys[set], (id) => this.#map.ownerOf(id) !== this.at);
+  }
+
+  /** Moves what is remembered of movers whose jobs have ended. Returns how many there were. */
+  async #sweepRemembered(): Promise<number> {
+    const { redis, queue } = this.#parts;
+    let cursor = '0';
+    let swept = 0;
+    do {
+      const reply = await redis.call('ZSCAN', this.#keys.done, cursor, 'COUNT', SCANNED);
+      const [next, found] = reply as [Reply, Reply[]];
+      cursor = text(next);
+      const ids = rows(found, 0, 2).map(([id, until]) => [text(until), id as Buffer] as const);
+      for (const [owner, some] of groupsOf(ids, ([, id]) => this.#map.ownerOf(id))) {
+        if (owner === this.at) continue;
+        const way = { queue, from: this.#keys, to: this.#parts.keys(owner, this.#map), index: owner };
+        for (let n = 0; n < some.length; n += SLICE) {
+          const slice = some.slice(n, n + SLICE);
+          await bringRemembered(redis, way, slice, true);
+          await redis.call('ZREM', this.#keys.done, ...slice.map(([, id]) => id));
+        }
+        swept += some.length;
+      }
+    } while (cursor !== '0');
+    return swept;
   }
 
   /** Copies the marks of moves that have brought ids: a repeat of such a move looks for them where the ids belong. */

@@ -46,6 +46,8 @@ export interface Destination {
   restore(jobs: readonly moves.Parcel[], tokens: readonly string[]): Promise<moves.Restored[]>;
   /** Removes tokens that `restore` has stored. */
   forget(jobs: readonly HeldJob[]): Promise<void>;
+  /** Takes over what the source remembers of ids that are no jobs. Default: it stays there. */
+  remember?(ids: readonly moves.Remembered[]): Promise<void>;
 }
 
 /** Where jobs are moved from. */
@@ -66,7 +68,8 @@ export async function moveSome(
   const receipt = randomWord(12);
   const { keys, redis, step = (write) => write(redis) } = source;
   const how = { states, receipt, by: to.holder };
-  const holds = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));
+  const { holds, remembered } = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));
+  if (remembered.length > 0) await to.remember?.(remembered);
   const held = holds.filter((hold) => typeof hold !== 'string');
   const copied = held.length > 0 ? await copyAndFinish({ redis, keys, step }, to, held, receipt) : [];
   return holds.map((hold) => (typeof hold === 'string' ? hold : (copied.shift() as Moved)));

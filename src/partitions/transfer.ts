@@ -39,6 +39,7 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
       // In a growth, whatever is there is newer: it can only be there because a failover brought the other one back.
       return / from /.test(way.to.layout ?? '') ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
     },
+    remember: (ids: readonly moves.Remembered[]) => bringRemembered(redis, way, ids, must),
     forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, way.to, jobs),
   };
   const source = { redis, keys: way.from, step: at(way.from) };
@@ -48,6 +49,19 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
     moved.push(...(await moveSome(source, destination, ids.slice(moved.length), ['pending', 'dead'])));
   }
   return moved;
+}
+
+/**
+ * Copies what one partition remembers to another: an id is remembered until the later of both times. What is remembered
+ * there stays until the growth sweeps it, so this may be repeated, or never come to its end.
+ */
+export async function bringRemembered(
+  redis: Connection,
+  { to }: Way,
+  ids: readonly moves.Remembered[],
+  must = false,
+): Promise<void> {
+  await replicated(redis, to.pending, must, (caller) => moves.remember(caller, to, ids));
 }
 
 /** A job that replicas have must not go where fewer would have it: throws `temporary` then. */

@@ -35,6 +35,7 @@ export const SCRIPTS = [
   'transfer/hold',
   'transfer/restore',
   'transfer/finish',
+  'transfer/remember',
   'transfer/advance',
   'transfer/adopt',
   'transfer/claim',

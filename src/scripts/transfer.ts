@@ -53,6 +53,14 @@ export async function forgetTokens(
   if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
 }
 
+/** An id that is remembered, and until when, ms as text. */
+export type Remembered = readonly [until: string, id: Id];
+
+/** Remembers ids that were remembered in another partition; each until the later time of both. At most {@link MAX_CALL}. */
+export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Remembered[]): Promise<void> {
+  await run(redis, 'transfer/remember', keys, ids.flat());
+}
+
 /** A job that is held for a move, or why it is not. */
 export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active' | 'missing' | 'orphaned';
 
@@ -60,23 +68,27 @@ const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned
 
 /**
  * Reserves the first of `ids`, as many as fit into one reply: nobody can take them until {@link finish}. Jobs that `by`
- * already holds are taken over and keep their first token. At most {@link MAX_CALL}.
+ * already holds are taken over and keep their first token. Of those that are no jobs, `remembered` are told. At most
+ * {@link MAX_CALL}.
  */
 export async function hold(
   redis: Caller,
   keys: QueueKeys,
   ids: readonly Id[],
   { states, receipt, by }: { states: readonly ('pending' | 'dead')[]; receipt: string; by: string },
-): Promise<Hold[]> {
+): Promise<{ holds: Hold[]; remembered: Remembered[] }> {
   const reply = await run(redis, 'transfer/hold', keys, [lettersOf(states), receipt, by, MAX_BYTES, ...ids]);
-  return rows(reply, 1, 5).map(([letter, score, token, record, payload], i) => {
+  const remembered: Remembered[] = [];
+  const holds = rows(reply, 1, 5).map(([letter, score, token, record, payload], i): Hold => {
     const not = NOT_HELD[text(letter)];
+    if (not && score !== null) remembered.push([text(score), ids[i] as Id]);
     if (not) return not;
     const id = Buffer.from(ids[i] as string);
     const state = STATES[text(letter)] as Parcel['state'];
     const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
     return { parcel, token: text(token) };
   });
+  return { holds, remembered };
 }
 
 /** Ends holds: removes jobs that were `moved`, and puts the others back where they were. At most {@link MAX_CALL}. */
