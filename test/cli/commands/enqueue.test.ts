@@ -290,7 +290,7 @@ describe('delayq enqueue -', () => {
       created: 2,
       replaced: 0,
       kept: 0,
-      keptDead: 0,
+      keptDead: 0, keptDone: 0,
       refused: 1,
       unconfirmed: 0,
       unknown: 0,
