@@ -63,6 +63,8 @@ export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
 export { type NackOptions, Queue } from './queue/queue.js';
+export type { Missed, NewRecurring } from './recurring/definition.js';
+export { type Put, Recurring, type RecurringJob } from './recurring/recurring.js';
 export { Connection, type Reply } from './redis/connection.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
 export type { Holder, Snapshot } from './scripts/inspect.js';

@@ -51,6 +51,7 @@ export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
 export { sum } from './partitions/sum.js';
+export { upcoming } from './recurring/recurring.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';
 export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
 export { MAX_CALL } from './redis/script.js';

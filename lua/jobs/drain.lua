@@ -7,6 +7,7 @@
 --        id, due, counts (1: first attempt; otherwise attempt, failures and tries as text; in a list with the record, if
 --        it has attributes or the lease is 0), payload; at the end 1, only if the queue has limits.
 --        For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload
+--        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/open
 local limit, receipt, by, budget = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -49,6 +50,7 @@ if body and not call('HGET', meta, id) then
   -- in a partition: sweep(100)
   local soonest = second and now or tonumber(call('ZRANGE', pending, '0', '0', 'WITHSCORES')[2]) or math.huge
   -- in a partition: if second then soonest = tonumber(call('ZSCORE', pending, second)) end
+  -- in a partition: soonest = math.min(soonest, occurred)
   return { now, math.ceil(math.min(soonest, back, now + leaseMs)), tries, leaseMs, id, due, body }
 end
 -- include parts/drain-batch

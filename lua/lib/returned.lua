@@ -19,6 +19,8 @@ local function returned(ids)
     crc = bit.bnot(crc) % 4294967296
     local owner = crc % size
     if owner >= tonumber(of) then owner = crc % (size / 2) end
+    -- Jobs of recurring ones.
+    if string.find(ids[i], '@%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%dZ$') then owner = 0 end
     if owner ~= tonumber(at) then n = n + 1 end
   end
   if n > 0 then try('HINCRBY', config, 'returned', n) end

@@ -8,6 +8,7 @@ type Make = (context: Context, all: () => Promise<Command>) => Command;
 export const COMMANDS: Readonly<Record<string, Partial<Record<keyof typeof LOADERS, string>>>> = {
   Produce: {
     enqueue: 'add jobs to a queue, due now or later',
+    every: 'add jobs again and again: by a cron expression, or an interval',
   },
   Consume: {
     drain: 'deliver due jobs, oldest first, to a handler or stdout',
@@ -48,6 +49,7 @@ export const COMMANDS: Readonly<Record<string, Partial<Record<keyof typeof LOADE
 /** Loads the function that makes a command: only the command that is run is loaded. */
 export const LOADERS = {
   enqueue: async () => (await import('./commands/enqueue.js')).enqueueCommand,
+  every: async () => (await import('./commands/every.js')).everyCommand,
   drain: async () => (await import('./commands/drain.js')).drainCommand,
   ack: async () => (await import('./commands/settle.js')).ackCommand,
   nack: async () => (await import('./commands/settle.js')).nackCommand,

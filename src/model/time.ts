@@ -122,7 +122,7 @@ function zoneFormat(zone: string): Intl.DateTimeFormat {
 }
 
 /** Returns how far local time in `zone` is ahead of UTC at the instant `ms`, in ms. */
-function zoneOffset(zone: string, ms: number): number {
+export function zoneOffset(zone: string, ms: number): number {
   const parts: Record<string, number> = {};
   for (const { type, value } of zoneFormat(zone).formatToParts(ms)) parts[type] = Number(value);
   const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = parts;
@@ -130,7 +130,7 @@ function zoneOffset(zone: string, ms: number): number {
 }
 
 /** Returns the instants (none, one or two) at which clocks in `zone` show the local time `wall`, encoded as UTC. */
-function instantsOf(zone: string, wall: number): number[] {
+export function instantsOf(zone: string, wall: number): number[] {
   // Offsets change at most once in two days, so the offsets of the day before and after are the only candidates.
   const offsets = new Set([zoneOffset(zone, wall - 86_400_000), zoneOffset(zone, wall + 86_400_000)]);
   return [...offsets]

@@ -188,11 +188,16 @@ export class Queue {
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     const known = this.#parts.count;
-    return this.#parts.at(i, (keys) => {
+    return this.#parts.at(i, async (keys) => {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
       // It has partitions, as has turned out: others may have older jobs.
       const upTo = known === 1 && this.#parts.count > 1 ? LONG_AGO : cutoff;
-      return scripts.drain(this.redis, keys, { limit, leaseMs, cutoff: upTo, receipt, by: consumer(), start });
+      const args = { limit, leaseMs, cutoff: upTo, receipt, by: consumer(), start };
+      const drain = (occurs?: boolean) => scripts.drain(this.redis, keys, { ...args, occurs });
+      const drained = await drain();
+      if (drained.state !== 'occurs') return drained;
+      const { fireFirst } = await import('../recurring/fire.js');
+      return fireFirst(this.redis, keys, drained, drain);
     });
   }
 

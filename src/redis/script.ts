@@ -41,6 +41,10 @@ export const SCRIPTS = [
   'transfer/claim',
   'transfer/unclaim',
   'transfer/erase',
+  'every/put',
+  'every/show',
+  'every/remove',
+  'every/fire',
   'repair/audit',
   'repair/mend',
 ] as const;

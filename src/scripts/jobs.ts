@@ -7,6 +7,7 @@ import type { QueueKeys } from '../redis/keys.js';
 import { number, rows, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
+import { type Told, toldIn } from './every.js';
 import { parseRecord } from './stored.js';
 
 /** What became of each job of an {@link enqueue}, and when. */
@@ -123,6 +124,22 @@ export interface Drained {
  */
 export type Start = (() => number) | '-';
 
+/** Recurring jobs are due: their jobs must be made before the call takes anything. */
+export interface Due extends Omit<Drained, 'state'> {
+  readonly state: 'occurs';
+  readonly told: readonly Told[];
+}
+
+const NOTHING = {
+  state: 'occurs',
+  next: undefined,
+  expired: 0,
+  lost: 0,
+  died: [],
+  leaseMs: 0,
+  hasLimits: false,
+} as const;
+
 /** What {@link drain} is asked for. */
 interface DrainArgs {
   readonly limit: number;
@@ -133,14 +150,14 @@ interface DrainArgs {
   /** Default: all that it takes. */
   readonly start?: Start | undefined;
   /** Whether the caller makes the jobs of recurring ones that are due; default: true. */
-  readonly occurs?: boolean;
+  readonly occurs?: boolean | undefined;
 }
 
 /**
  * Takes up to `limit` due jobs under a lease of `leaseMs` (0: removes them; undefined: the queue's), only those due by
- * `cutoff`, ms, if it is given.
+ * `cutoff`, ms, if it is given. Takes nothing if recurring jobs are due by then, unless `occurs` is false.
  */
-export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained> {
+export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
   const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
   const args = [limit, receipt, by, MAX_BYTES];
   if (keys.layout !== undefined) {
@@ -149,6 +166,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   } else if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onePlain(reply, receipt);
+  if (text(reply[0]) === 'occurs') return { ...NOTHING, jobs: [], now: number(reply[1]), told: toldIn(reply) };
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
   const hasLimits = reply.length % 4 === 1;

@@ -281,7 +281,8 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       const receipt = `r${n}`;
       const { limit, leaseMs } = one;
       const [start, occurs] = 'start' in one ? [one.start, one.occurs] : [undefined, true];
-      const args = { limit, leaseMs, receipt, by: 'me', cutoff: undefined, start, occurs };
+      const startable = typeof start === 'number' ? () => start : start;
+      const args = { limit, leaseMs, receipt, by: 'me', cutoff: undefined, start: startable, occurs };
       const told = { start: typeof start === 'number' ? start : undefined, occurs };
       const drained = await scripts.drain(connection, keys, args).catch((error) => {
         expect(String((error as Error).cause)).toContain('LIMITED');

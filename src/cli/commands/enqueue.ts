@@ -1,16 +1,5 @@
-import { createReadStream } from 'node:fs';
 import { Command } from 'commander';
-import {
-  checkId,
-  DelayqError,
-  decodeUtf8,
-  type Enqueued,
-  JsonText,
-  MAX_PAYLOAD,
-  Queue,
-  shellWord,
-  tooLarge,
-} from '../../internal.js';
+import { checkId, DelayqError, type Enqueued, JsonText, Queue, shellWord } from '../../internal.js';
 import {
   AT_WORDS,
   addDueTime,
@@ -24,6 +13,7 @@ import {
   positiveDuration,
   readAt,
 } from '../args/options.js';
+import { readPayload } from '../args/payload.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
@@ -119,23 +109,6 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const job = { payload: stored, id, in: delay, at: await at(), tries, ttl, onceFor, attributes };
   const done = await queue.enqueue(job, { ifExists, durable, replicas });
   await report(context, queue, done, options);
-}
-
-async function readPayload(file: string): Promise<string> {
-  const pieces: Buffer[] = [];
-  try {
-    // One byte more than the largest payload is enough to know that it is too large.
-    for await (const piece of createReadStream(file, { end: MAX_PAYLOAD })) pieces.push(piece);
-  } catch (cause) {
-    throw new DelayqError('input', `cannot read ${JSON.stringify(file)}`, {
-      why: (cause as Error).message,
-      next: 'write the path of a file after @; pass a text that begins with @ through stdin: --text q -',
-      cause,
-    });
-  }
-  const bytes = Buffer.concat(pieces);
-  if (bytes.length > MAX_PAYLOAD) throw tooLarge();
-  return decodeUtf8(bytes);
 }
 
 async function report(context: Context, queue: Queue, done: Enqueued, options: EnqueueOptions): Promise<void> {

@@ -1,0 +1,71 @@
+-- Makes the jobs of recurring ones that are due, and sets their next occurrences.
+-- ARGV   for each definition: id, rev ('': whatever it is), occurrence that the caller was told, next occurrence, ms
+--        ('inf': none), 'skip' or 'allow' (overlap), record of its jobs ('': none), how many occurrences make no job,
+--        number of jobs, then due and id of each
+-- Reply  for each definition how many jobs were made, -1 if its rev or its occurrence is another: somebody has done it
+-- Atomic because a drain that dies between a job and the next occurrence would make the job twice, or never.
+-- The first write grows memory on purpose: so a full server rejects the whole call.
+-- include lib/prelude
+-- include lib/definition
+local sampled, minute = call('HGET', stats, 'sampled'), math.floor(now / 60000)
+
+-- Whether an id is that of a job, or remembered.
+local function isTaken(id)
+  if (tonumber(call('ZSCORE', done, id)) or 0) > now then return true end
+  local there = call('ZSCORE', pending, id) or call('ZSCORE', active, id) or call('ZSCORE', dead, id)
+  return there and call('HEXISTS', payload, id) == 1
+end
+
+-- Makes the jobs at ARGV[first], ARGV[first + 2] … (due, then id). Returns how many, and the due time of the first.
+local function make(first, n, body, record)
+  local made, soonest = 0, math.huge
+  for i = first, first + 2 * n - 2, 2 do
+    local due, id = ARGV[i], ARGV[i + 1]
+    if not isTaken(id) then
+      call('ZADD', pending, due, id)
+      call('HSET', payload, id, body)
+      -- What an orphan has left.
+      call('ZREM', active, id) call('ZREM', dead, id) call('HDEL', meta, id)
+      if record ~= '' then call('HSET', meta, id, record) end
+      made, soonest = made + 1, math.min(soonest, tonumber(due))
+    end
+  end
+  return made, soonest
+end
+
+local i = 1
+while i <= #ARGV do
+  local _, _, told, after, _, _, missed, n = unpack(ARGV, i, i + 7)
+  if not (tonumber(told) and tonumber(after) and atLeast(0, missed) and atLeast(0, n)) then return BAD end
+  i = i + 8 + 2 * n
+  if i > #ARGV + 1 then return BAD end
+end
+
+local reply, made, skipped, soonest = {}, 0, 0, math.huge
+i = 1
+while i <= #ARGV do
+  local id, rev, told, after, overlap, record, missed, n = unpack(ARGV, i, i + 7)
+  local last, header, was, body = definition(id)
+  n, reply[#reply + 1] = tonumber(n), -1
+  if tonumber(call('ZSCORE', occurs, id)) == tonumber(told) and (rev == '' or rev == was) then
+    local fresh, first = 0, math.huge
+    if n > 0 and overlap == 'skip' and (call('ZSCORE', pending, last) or call('ZSCORE', active, last)) then
+      skipped, n = skipped + n, 0
+    elseif n > 0 then
+      fresh, first = make(i + 8, n, body, record)
+      call('HSET', every, id, ARGV[i + 7 + 2 * n] .. '\n' .. header .. '\n' .. body)
+    end
+    if was then call('ZADD', occurs, after, id) else call('ZREM', occurs, id) end
+    reply[#reply], made, soonest = fresh, made + fresh, math.min(soonest, first)
+    skipped = skipped + tonumber(missed)
+  end
+  i = i + 8 + 2 * tonumber(ARGV[i + 7])
+end
+if made > 0 then
+  if tonumber(sampled) ~= minute then
+    -- include lib/sample
+  end
+  wake(soonest)
+end
+count('enqueued', made) count('skipped', skipped)
+return reply

@@ -1,0 +1,111 @@
+import { isDelayqError } from '../model/errors.js';
+import { wordOf } from '../net/errors.js';
+import type { Connection } from '../redis/connection.js';
+import type { QueueKeys } from '../redis/keys.js';
+import * as scripts from '../scripts/every.js';
+import type { Drained, Due } from '../scripts/jobs.js';
+import { type Header, jobIdOf, occurrencesIn, unpackHeader } from './definition.js';
+import type { Occurrences } from './occurrences.js';
+
+/** The most jobs of missed occurrences of one recurring job. */
+const MAX_MISSED = 1_000;
+
+/** With `missed: skip`, an occurrence that is older makes no job, ms. */
+const MISSED_MS = 60_000;
+
+/** How often a drain makes jobs before it takes: each time of up to 100 recurring ones. */
+const MAX_TURNS = 20;
+
+/**
+ * What a drain does that is told of due occurrences: makes their jobs, then drains again. If it cannot make them, it
+ * takes what is there all the same. `drain` is the call; with false it tells of no occurrences.
+ */
+export async function fireFirst(
+  redis: Connection,
+  keys: QueueKeys,
+  due: Due,
+  drain: (occurs: boolean) => Promise<Drained | Due>,
+): Promise<Drained> {
+  let drained: Drained | Due = due;
+  for (let turn = 1; drained.state === 'occurs'; turn++) {
+    const isDone = await fire(redis, keys, drained).catch((error: unknown) => {
+      if (!isDelayqError(error) || wordOf(error) === 'LAYOUT') throw error;
+      return false;
+    });
+    drained = await drain(isDone && turn < MAX_TURNS);
+  }
+  return drained;
+}
+
+/** Makes the jobs of due occurrences: in calls of about {@link MAX_MISSED} jobs. */
+async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<true> {
+  let some: scripts.Firing[] = [];
+  for (const [i, one] of told.entries()) {
+    some.push(await plan(one, now));
+    const jobs = some.reduce((sum, { jobs }) => sum + jobs.length, 0);
+    if (i < told.length - 1 && jobs < MAX_MISSED) continue;
+    await scripts.fire(redis, keys, some);
+    some = [];
+  }
+  return true;
+}
+
+/** What becomes of an occurrence. One that this version cannot read is put off: doctor tells of it. */
+async function plan({ id, occurrence, header }: scripts.Told, now: number): Promise<scripts.Firing> {
+  const found = unpackHeader(header);
+  const off = { id, occurrence, rev: undefined, next: Number.POSITIVE_INFINITY, overlap: 'allow' as const, record: '' };
+  try {
+    if (!found || found.paused) return { ...off, skipped: 0, jobs: [] };
+    const times = await occurrencesIn(found);
+    const { making, skipped } = dueOnes(found, times, Number(occurrence), now);
+    const { rev, overlap, record } = found;
+    const jobs = making.map((due) => ({ due, id: jobIdOf(id.toString(), due) }));
+    return { id, occurrence, rev, next: times.after(now) ?? Number.POSITIVE_INFINITY, overlap, record, skipped, jobs };
+  } catch {
+    return { ...off, skipped: 0, jobs: [] };
+  }
+}
+
+/** Which of the occurrences from `first` to `now` make jobs, oldest first, and how many do not: counted up to 1,000. */
+export function dueOnes(
+  { missed }: Pick<Header, 'missed'>,
+  times: Occurrences,
+  first: number,
+  now: number,
+): { making: number[]; skipped: number } {
+  let all = [first];
+  let next = times.after(first);
+  while (next !== undefined && next <= now && all.length <= MAX_MISSED) {
+    all.push(next);
+    next = times.after(next);
+  }
+  if (all.length > MAX_MISSED) {
+    all = [];
+    for (let at = now + 1; all.length < (missed === 'all' ? MAX_MISSED : 1); ) {
+      at = lastBefore(times, at);
+      all.unshift(at);
+    }
+    return { making: select(missed, all, now), skipped: MAX_MISSED };
+  }
+  const making = select(missed, all, now);
+  return { making, skipped: all.length - making.length };
+}
+
+function select(missed: Header['missed'], all: readonly number[], now: number): number[] {
+  if (missed === 'all') return all.slice(-MAX_MISSED);
+  return all.slice(-1).filter((due) => missed === 'once' || now - due <= MISSED_MS);
+}
+
+/** The last occurrence before `ms`; there must be one. */
+function lastBefore(times: Occurrences, ms: number): number {
+  const isBefore = (at: number) => (times.after(at) ?? Number.POSITIVE_INFINITY) < ms;
+  let span = 1_000;
+  while (!isBefore(ms - span)) span *= 2;
+  let [low, high] = [ms - span, ms];
+  while (high - low > 1_000) {
+    const middle = Math.floor((low + high) / 2);
+    if (isBefore(middle)) low = middle;
+    else high = middle;
+  }
+  return times.after(low) as number;
+}

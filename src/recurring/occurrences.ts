@@ -1,0 +1,134 @@
+import { DelayqError } from '../model/errors.js';
+import { printable } from '../model/text.js';
+import { exactDuration, instantsOf, parseDuration, zoneOffset } from '../model/time.js';
+
+/** The times at which a recurring job occurs. All are whole seconds, as ms since 1970. */
+export interface Occurrences {
+  /** The first one after `ms`; undefined: there is none any more. */
+  after(ms: number): number | undefined;
+}
+
+/** What other crons call some expressions. */
+const NICKNAMES: Readonly<Record<string, string>> = {
+  '@hourly': '0 * * * *',
+  '@daily': '0 0 * * *',
+  '@midnight': '0 0 * * *',
+  '@weekly': '0 0 * * 0',
+  '@monthly': '0 0 1 * *',
+  '@yearly': '0 0 1 1 *',
+  '@annually': '0 0 1 1 *',
+};
+
+/** The shortest interval, ms: ids have whole seconds. */
+const SHORTEST_MS = 1_000;
+
+/** Longer than any change of a clock, ms. */
+const LONGEST_SHIFT_MS = 3 * 3_600_000;
+
+/**
+ * The stored form of what people write: `every MS` for a duration such as `15m`, or a cron expression. Throws `usage` for
+ * a duration below a second. Does not check the expression.
+ */
+export function specOf(text: string): string {
+  const words = text.trim().replace(/\s+/g, ' ');
+  const interval = words.replace(/^@every /, '');
+  if (!/^[\d.]+[a-z][\d.a-z]*$/.test(interval) && interval === words) return words;
+  const ms = parseDuration(interval);
+  if (ms >= SHORTEST_MS && ms % 1_000 === 0) return `every ${ms}`;
+  throw new DelayqError('usage', `a job cannot recur every ${printable(interval)}`, {
+    why: 'the interval must be whole seconds, at least one',
+    next: 'write it as 1s, 90s, 15m, 6h or 1d',
+  });
+}
+
+/** What people write for a stored form. */
+export const specText = (spec: string) => (/^every \d+$/.test(spec) ? exactDuration(Number(spec.slice(6))) : spec);
+
+/** Whether a stored form is an interval, which has no time zone. */
+export const isInterval = (spec: string) => spec.startsWith('every ');
+
+/**
+ * The occurrences of a stored form: of an interval, from `created` on; of a cron expression, by the clocks in the zone
+ * `tz`. Throws `usage` if it cannot be read, or there is no such zone.
+ */
+export async function occurrencesOf(spec: string, tz: string, created: number): Promise<Occurrences> {
+  if (!isInterval(spec)) return cronOccurrences(spec, tz);
+  const [interval, start] = [Number(spec.slice(6)), Math.floor(created / 1_000) * 1_000];
+  if (!(interval >= SHORTEST_MS)) throw notExpression(spec, 'the interval is not a number of ms');
+  return { after: (ms) => start + interval * Math.max(1, Math.floor((ms - start) / interval) + 1) };
+}
+
+/**
+ * croner works on the time that clocks show, as if it were UTC: what a change of the clocks means is decided here.
+ *
+ * - Expressions that name their hours: a time that is skipped occurs just after, once; one that comes twice at the first.
+ * - With `*` or a step in the hours: whenever clocks show the time. With a step, one that is skipped occurs just after.
+ */
+async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
+  const name = spec.toLowerCase();
+  const fields = ((Object.hasOwn(NICKNAMES, name) && NICKNAMES[name]) || spec).split(' ');
+  if (fields.length !== 5 && fields.length !== 6) throw notExpression(spec, faultOf(fields));
+  const hours = fields.at(-4) as string;
+  const isHourly = /^\*(\/1)?$/.test(hours);
+  const isRepeated = isHourly || hours.includes('/');
+  zoneOffset(tz, 0);
+  const { Cron } = await import('croner');
+  let cron: InstanceType<typeof Cron>;
+  try {
+    cron = new Cron(fields.join(' '), { utcOffset: 0, paused: true, mode: '5-or-6-parts' });
+  } catch (cause) {
+    throw notExpression(spec, (cause as Error).message.replace(/^CronPattern: /, ''), cause);
+  }
+  const next = (wall: number) => cron.nextRun(new Date(wall))?.getTime();
+
+  /** When clocks show `wall`: never, once or twice; a time that is skipped comes at the end of what is skipped. */
+  const instants = (wall: number) => {
+    const found = instantsOf(tz, wall);
+    if (found.length === 0) return isHourly ? [] : [changeAfter(wall - zoneOffset(tz, wall + 86_400_000))];
+    return isRepeated ? found : found.slice(0, 1);
+  };
+  /** The next change of the clocks after `ms`, within {@link LONGEST_SHIFT_MS}; there must be one. */
+  const changeAfter = (ms: number) => {
+    let [before, after] = [ms, ms + LONGEST_SHIFT_MS];
+    const offset = zoneOffset(tz, before);
+    while (after - before > 1_000) {
+      const middle = Math.floor((before + after) / 2_000) * 1_000;
+      if (zoneOffset(tz, middle) === offset) before = middle;
+      else after = middle;
+    }
+    return after;
+  };
+  const nextAfter = (wall: number, ms: number): number | undefined => {
+    for (let at = next(wall); at !== undefined; at = next(at)) {
+      const first = instants(at).find((instant) => instant > ms);
+      if (first !== undefined) return first;
+    }
+    return undefined;
+  };
+  return {
+    after: (ms) => {
+      const offset = zoneOffset(tz, ms);
+      const found = nextAfter(ms + offset, ms);
+      if (!isRepeated) return found;
+      // Clocks are about to go back: the same hours come again, before any later time.
+      if (zoneOffset(tz, ms + LONGEST_SHIFT_MS) >= offset) return found;
+      const change = changeAfter(ms);
+      const again = nextAfter(change + zoneOffset(tz, change) - 1, change - 1);
+      return again === undefined || (found !== undefined && found < again) ? found : again;
+    },
+  };
+}
+
+/** Why words are no cron expression, by their number. */
+function faultOf(fields: readonly string[]): string {
+  if (fields[0]?.startsWith('@')) return `there is no ${fields[0]}`;
+  return `it has ${fields.length} ${fields.length === 1 ? 'field' : 'fields'}, and needs 5, or 6 with seconds`;
+}
+
+function notExpression(spec: string, why: string, cause?: unknown): DelayqError {
+  return new DelayqError('usage', `${printable(spec)} is not a time to recur at`, {
+    why: printable(why, 120).slice(1, -1),
+    next: "write a cron expression, minute hour day month weekday: '0 9 * * 1-5'; or an interval: 15m",
+    cause,
+  });
+}

@@ -1,0 +1,270 @@
+import { type Attributes, readAttributes } from '../model/attributes.js';
+import { DelayqError } from '../model/errors.js';
+import { randomWord } from '../model/id.js';
+import type { Bytes } from '../model/payload.js';
+import { checkId, checkName } from '../model/validate.js';
+import { PartitionMap } from '../partitions/map.js';
+import { Partitions } from '../partitions/partitions.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
+import { known } from '../redis/replies.js';
+import { SLICE } from '../redis/script.js';
+import * as scripts from '../scripts/every.js';
+import { parseRecord } from '../scripts/stored.js';
+import {
+  type Definition,
+  definitionOf,
+  type Missed,
+  type NewRecurring,
+  occurrencesIn,
+  packHeader,
+  unpack,
+} from './definition.js';
+import { occurrencesOf, specOf, specText } from './occurrences.js';
+
+/** How often a change is tried again because another one came between. */
+const MAX_TURNS = 10;
+
+/** A recurring job as it is stored. Times and durations are ms, times by Redis's clock. */
+export interface RecurringJob {
+  readonly id: string;
+  /** Its cron expression, or its interval as text: `15m`. */
+  readonly when: string;
+  /** The zone of the expression; undefined: it is an interval. */
+  readonly tz: string | undefined;
+  readonly missed: Missed;
+  readonly overlap: 'allow' | 'skip';
+  readonly paused: boolean;
+  /** When it was first put; an interval counts from here. */
+  readonly created: number;
+  /** Its next occurrence; undefined: it is paused, or has none any more. */
+  readonly next: number | undefined;
+  /** The id of the last job that was made. */
+  readonly last: string | undefined;
+  /** The limits of its jobs, if they have any. */
+  readonly tries: number | undefined;
+  readonly maxLost: number | undefined;
+  readonly ttl: number | undefined;
+  readonly attributes: Attributes;
+  readonly payload: Bytes;
+}
+
+/** The result of putting a recurring job. `changes`: what is different in one that was replaced. */
+export interface Put {
+  readonly outcome: 'created' | 'replaced' | 'unchanged';
+  readonly changes: readonly (keyof NewRecurring)[];
+  readonly job: RecurringJob;
+}
+
+/** What is stored under an id. */
+interface Found {
+  readonly now: number;
+  readonly text: Buffer | undefined;
+  readonly next: number | undefined;
+  /** Undefined: there is none, or this version cannot read it. */
+  readonly definition: Definition | undefined;
+  /** Names this version of it in a change; empty: there is none. */
+  readonly rev: string;
+}
+
+/**
+ * Puts, lists and removes recurring jobs. Their jobs are made by the drains of the queue, as they fall due: any number of
+ * drains make one job for each occurrence.
+ */
+export class Recurring {
+  readonly #redis: Connection;
+  readonly #prefix: string;
+
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
+    this.#redis = redis;
+    this.#prefix = prefixOf(redis, options);
+  }
+
+  #parts(queue: string): Partitions {
+    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
+  }
+
+  /**
+   * Puts a recurring job, or changes the one with its id; one that is paused stays so. Putting it again unchanged changes
+   * nothing. Throws `usage` or `data` if a part of it is invalid or its expression never comes, before anything is sent.
+   */
+  async put(queue: string, job: NewRecurring): Promise<Put> {
+    const parts = this.#parts(queue);
+    await definitionOf(job, Date.now());
+    await parts.toLayout2();
+    let outcome: Put['outcome'] = 'unchanged';
+    let changes: Put['changes'] = [];
+    const put = await this.#change(queue, job.id, async ({ now, rev, next, definition: old }) => {
+      const made = await definitionOf(job, now);
+      changes = old ? changesFrom(old, made) : [];
+      outcome = rev === '' ? 'created' : 'replaced';
+      if (!old) return { definition: made, next: await nextOf(made, now) };
+      const isLost = next === undefined;
+      if (changes.length === 0 && !isLost) {
+        outcome = 'unchanged';
+        return undefined;
+      }
+      const isMoved = changes.includes('when') || changes.includes('tz');
+      const definition = { ...made, paused: old.paused, created: isMoved ? made.created : old.created };
+      return { definition, next: isMoved || isLost ? await nextOf(definition, now) : undefined };
+    });
+    // Only a hint for `inspect`, in another slot.
+    await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
+    return { outcome, changes, job: put as RecurringJob };
+  }
+
+  /** Stops a recurring job from making jobs until it is resumed. Returns it; undefined: there is none. */
+  async pause(queue: string, id: string): Promise<RecurringJob | undefined> {
+    return this.#setPaused(queue, id, true);
+  }
+
+  /** Lets a paused recurring job go on, with the first occurrence from now on. Returns it; undefined: there is none. */
+  async resume(queue: string, id: string): Promise<RecurringJob | undefined> {
+    return this.#setPaused(queue, id, false);
+  }
+
+  async #setPaused(queue: string, id: string, paused: boolean): Promise<RecurringJob | undefined> {
+    if (!(await this.#mayHave(queue))) return undefined;
+    return this.#change(queue, id, async ({ now, text, definition: old }) => {
+      if (text !== undefined && !old) throw unreadable(queue, id);
+      if (!old || old.paused === paused) return undefined;
+      const definition = { ...old, paused };
+      return { definition, next: await nextOf(definition, now) };
+    });
+  }
+
+  /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
+  async remove(queue: string, ids: readonly string[]): Promise<boolean[]> {
+    for (const id of ids) checkId(id);
+    if (ids.length === 0 || !(await this.#mayHave(queue))) return ids.map(() => false);
+    return this.#parts(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
+  }
+
+  /** Returns one recurring job; undefined: there is none, or this version cannot read it. */
+  async show(queue: string, id: string): Promise<RecurringJob | undefined> {
+    if (!(await this.#mayHave(queue))) return undefined;
+    const [found] = await this.#find(queue, [id]);
+    return found && recurringOf(id, found);
+  }
+
+  /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
+  async list(queue: string): Promise<RecurringJob[]> {
+    if (!(await this.#mayHave(queue))) return [];
+    const { every } = this.#parts(queue).keys(0);
+    const ids = ((await this.#redis.call('HKEYS', every)) as Reply[]).map(String);
+    const all: RecurringJob[] = [];
+    for (let at = 0; at < ids.length; ) {
+      const some = ids.slice(at, at + SLICE);
+      const found = await this.#find(queue, some);
+      all.push(...found.flatMap((one, i) => recurringOf(some[i] as string, one) ?? []));
+      at += found.length;
+    }
+    const due = ({ next = Number.POSITIVE_INFINITY }: RecurringJob) => next;
+    return all.sort((a, b) => (due(a) === due(b) ? (a.id < b.id ? -1 : 1) : due(a) - due(b)));
+  }
+
+  /** Whether a queue has the layout of those with recurring jobs. */
+  async #mayHave(queue: string): Promise<boolean> {
+    const parts = this.#parts(queue);
+    return parts.map !== PartitionMap.NONE || (await parts.look()) !== PartitionMap.NONE;
+  }
+
+  /** What is stored under the first of `ids`. */
+  async #find(queue: string, ids: readonly string[]): Promise<Found[]> {
+    const { now, found } = await this.#parts(queue).at(0, (keys) => scripts.show(this.#redis, keys, ids));
+    return found.map(({ text, next }) => {
+      const definition = text && unpack(text);
+      const rev = text ? (definition?.rev ?? UNREADABLE) : '';
+      return {
+        now,
+        text,
+        next: next === undefined ? undefined : Number(next.replace('inf', 'Infinity')),
+        definition,
+        rev,
+      };
+    });
+  }
+
+  /** Makes the change that `decide` wants, if any: of what is stored at that moment. Returns what is stored then. */
+  async #change(
+    queue: string,
+    id: string,
+    decide: (found: Found) => Promise<{ definition: Definition; next: number | undefined } | undefined>,
+  ): Promise<RecurringJob | undefined> {
+    for (let turn = 0; turn < MAX_TURNS; turn++) {
+      const [found] = (await this.#find(queue, [checkId(id)])) as [Found];
+      const change = await decide(found);
+      if (!change) return recurringOf(id, found);
+      const definition = { ...change.definition, rev: randomWord(12) };
+      const { next } = change;
+      const put = { id, was: found.rev, header: packHeader(definition), payload: definition.payload, next };
+      if (await this.#parts(queue).at(0, (keys) => scripts.put(this.#redis, keys, put)))
+        return recurringOf(id, { ...found, next: next ?? found.next, definition });
+    }
+    const next = 'try again';
+    throw new DelayqError('temporary', `the recurring job ${id} of ${queue} is being changed by others`, { next });
+  }
+}
+
+/** Returns the next `n` occurrences of a recurring job that is not paused, ms: from its next one on. */
+export async function upcoming({ when, tz = '', created, next }: RecurringJob, n: number): Promise<number[]> {
+  const times = await occurrencesOf(specOf(when), tz, created);
+  const all: number[] = [];
+  for (let at = next; at !== undefined && all.length < n; at = times.after(at)) all.push(at);
+  return all;
+}
+
+/** Stands for the rev of a definition that this version cannot read. Must match lua/lib/definition.lua. */
+const UNREADABLE = '-';
+
+function unreadable(queue: string, id: string): DelayqError {
+  return new DelayqError('config', `the recurring job ${id} of ${queue} cannot be read`, {
+    why: 'a newer delayq, or other software, has written it',
+    next: 'install a newer delayq on this machine, or put the job again',
+  });
+}
+
+/** What is different in a new definition, by the names of the options. */
+function changesFrom(old: Definition, made: Definition): (keyof NewRecurring)[] {
+  const changes: (keyof NewRecurring)[] = [];
+  if (old.spec !== made.spec) changes.push('when');
+  if (old.tz !== made.tz) changes.push('tz');
+  if (!old.payload.equals(made.payload)) changes.push('payload');
+  if (old.missed !== made.missed) changes.push('missed');
+  if (old.overlap !== made.overlap) changes.push('overlap');
+  const [before, after] = [limitsOf(old), limitsOf(made)];
+  for (const name of ['tries', 'maxLost', 'ttl'] as const) if (before[name] !== after[name]) changes.push(name);
+  if (JSON.stringify(before.attributes) !== JSON.stringify(after.attributes)) changes.push('attributes');
+  return changes;
+}
+
+/** The next occurrence after `now`, ms; Infinity: it is paused, or there is none. */
+async function nextOf(definition: Definition, now: number): Promise<number> {
+  if (definition.paused) return Number.POSITIVE_INFINITY;
+  return (await occurrencesIn(definition)).after(now) ?? Number.POSITIVE_INFINITY;
+}
+
+function limitsOf({ record }: Definition) {
+  const rec = parseRecord(record);
+  const { tries, maxLost, ttl } = rec;
+  return { tries: known(tries), maxLost: known(maxLost), ttl: known(ttl), attributes: readAttributes(rec) };
+}
+
+function recurringOf(id: string, { definition, next }: Pick<Found, 'definition' | 'next'>): RecurringJob | undefined {
+  if (!definition) return undefined;
+  const { spec, tz, missed, overlap, paused, created, last, payload } = definition;
+  return {
+    id,
+    when: specText(spec),
+    tz: tz || undefined,
+    missed,
+    overlap,
+    paused,
+    created,
+    next: Number.isFinite(next) ? next : undefined,
+    last: last || undefined,
+    ...limitsOf(definition),
+    payload,
+  };
+}
