@@ -18,7 +18,10 @@ it.each([
   afterwards(() => redis.close());
   const write = (value: string) => replicated(redis, 'x', must, (caller) => caller.call('SET', 'x', value));
   await write('1');
-  expect(await replica.admin.get('x')).toBe('1');
+  const there = async () => (await replica.admin.get('x')) === '1';
+  // Who need not wait for replicas waits a moment only.
+  if (must) expect(await there()).toBe(true);
+  else await until(there);
   const ended = replicated(redis, 'x', must, async (caller) => {
     await caller.call('SET', 'x', '2');
     await caller.call('REPLICAOF', '127.0.0.1', '1');
