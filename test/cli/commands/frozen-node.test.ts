@@ -136,8 +136,9 @@ describe.concurrent('while one node of a cluster is frozen, with 60 queues,', ()
 
   it('inspect shows the partitions of a queue that the others have, and names those of the frozen one', async () => {
     const redis = new Connection(cluster.url);
-    // A namespace of its own. Partition 0 is on another node: who cannot ask it knows of no other.
-    const prefix = freshName();
+    // A namespace of its own, whose list of queues is on another node. So is partition 0: who cannot ask it knows of no other.
+    let prefix = freshName();
+    while ((await cluster.ownerOf(`${prefix}:queues`)) === frozen) prefix = freshName();
     const keyOf = (tag: string) => `${prefix}:{${tag}}:stats`;
     let name = freshName();
     while ((await cluster.ownerOf(keyOf(name))) === frozen) name = freshName();
