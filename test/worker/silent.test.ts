@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, type DelayqError, Leases, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { Connection, Leases, poll, Queue, type Taken, Worker } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { admin, freshQueue, key } from '../support/redis.js';
 import { Server } from '../support/server.js';
@@ -40,47 +40,6 @@ function ownTime(): () => number {
 const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
 
 describe.concurrent('a queue whose server does not answer', () => {
-  it.each([['the first'], ['the second']])('holds up the others once, and not again: %s', async (place) => {
-    const { server, queue } = await far();
-    const near = freshQueue();
-    const queues = place === 'the first' ? [queue, near] : [near, queue];
-    server.signal('SIGSTOP');
-    const stop = new AbortController();
-    const troubles: (string | undefined)[] = [];
-    const onTrouble = (error: DelayqError | undefined) => troubles.push(error?.code);
-    const now = ownTime();
-    const waits: number[] = [];
-    let enqueued = -1;
-    await near.enqueue({ payload: 'first' });
-    for await (const taken of poll(queues, { watch: true, signal: stop.signal, batch: 1, onTrouble })) {
-      if (enqueued >= 0) waits.push(now() - enqueued);
-      // Until the first call has failed by its deadline, and others after it.
-      if (troubles.length > 0 && waits.length > 40) break;
-      expect(taken.queue).toBe(near);
-      await new Promise((resolve) => setTimeout(resolve, 150));
-      await near.enqueue({ payload: 'more' });
-      enqueued = now();
-    }
-    expect(troubles[0]).toMatch(/unknown|unreachable/);
-    expect(Math.max(...waits)).toBeLessThan(800);
-    expect(waits.filter((ms) => ms > 200).length).toBeLessThan(3);
-    expect((await near.counts()).active).toBeGreaterThan(40);
-  });
-
-  it('holds up the others hardly longer when it is one of many', async () => {
-    const { server, queue } = await far();
-    const many = Array.from({ length: 12 }, (_, n) => new Queue(queue.redis, `far-${n}`));
-    const near = freshQueue();
-    await near.enqueue({ payload: 'near' });
-    server.signal('SIGSTOP');
-    const now = ownTime();
-    const loop = poll([...many, near], { watch: true });
-    expect(payloadsOf((await loop.next()).value as Taken)).toEqual(['near']);
-    expect(now()).toBeLessThan(1_500);
-    server.signal('SIGCONT');
-    await loop.return(undefined);
-  });
-
   it('has one call in flight, whose jobs are taken when they come; then it has priority again', async () => {
     const { server, queue } = await far();
     const near = freshQueue();
@@ -164,15 +123,12 @@ describe.concurrent('a queue whose server does not answer', () => {
 
   it('does not keep a worker from handling the jobs of others, and gives back what it brings after a stop', async () => {
     const { server, queue, near } = await farAndNear();
-    const now = ownTime();
-    let handledAfter: number | undefined;
-    const worker = new Worker([queue, near], () => {
-      handledAfter = now();
-    });
+    const troubles: unknown[] = [];
+    const worker = new Worker([queue, near], () => {}, { onTrouble: (error) => troubles.push(error) });
     const running = worker.run();
-    await until(() => handledAfter !== undefined);
-    expect(handledAfter).toBeLessThan(1_000);
     await until(async () => (await near.counts()).stats.acked === 1);
+    // The call has not even failed yet.
+    expect(troubles).toEqual([]);
     worker.stop();
     server.signal('SIGCONT');
     expect(await running).toMatchObject({ acked: 1 });

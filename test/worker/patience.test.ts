@@ -1,0 +1,86 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import { Connection, type DelayqError, poll, Queue, type Taken } from '../../src/internal.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { freshQueue } from '../support/redis.js';
+import { Server } from '../support/server.js';
+
+/** How far the clock moves at once, ms. */
+const STEP_MS = 5;
+
+/**
+ * A queue on a server of its own, one on the shared server, and a clock that only `clockUntil` moves: how busy the machine
+ * is does not matter.
+ */
+async function farAndNear() {
+  const server = await during(Server.start());
+  const redis = new Connection(server.url);
+  afterwards(() => redis.close());
+  const [far, near] = [new Queue(redis, 'far'), freshQueue()];
+  for (const one of [far, near]) await one.counts();
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+  /** All that the shared server has answered so far is dealt with. */
+  const settled = async () => {
+    for (let n = 0; n < 3; n++) {
+      await near.counts();
+      await new Promise(setImmediate);
+    }
+  };
+  /** Moves the clock until `ended`. Returns how far, ms. */
+  const clockUntil = async (ended: () => boolean): Promise<number> => {
+    for (let ms = 0; ; ms += STEP_MS) {
+      await settled();
+      if (ended()) return ms;
+      vi.advanceTimersByTime(STEP_MS);
+    }
+  };
+  return { server, far, near, settled, clockUntil };
+}
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Whether the next jobs have come. */
+function coming(loop: AsyncGenerator<Taken>) {
+  const next = { hasCome: false };
+  void loop.next().then(() => {
+    next.hasCome = true;
+  });
+  return next;
+}
+
+it.each([['the first'], ['the second']])(
+  'a queue whose server does not answer holds up the others once, for 250 ms: %s',
+  async (place) => {
+    const { server, far, near, settled, clockUntil } = await farAndNear();
+    server.signal('SIGSTOP');
+    const troubles: (string | undefined)[] = [];
+    const onTrouble = (error: DelayqError | undefined) => troubles.push(error?.code);
+    const queues = place === 'the first' ? [far, near] : [near, far];
+    const loop = poll(queues, { watch: true, batch: 1, onTrouble });
+    const waits: number[] = [];
+    // Until the first call has failed by its deadline, and others after it.
+    for (let after = 0; after < 20; after += troubles.length > 0 ? 1 : 0) {
+      const next = coming(loop);
+      await settled();
+      await near.enqueue({ payload: 'near' });
+      waits.push(await clockUntil(() => next.hasCome));
+      vi.advanceTimersByTime(150);
+    }
+    expect(waits.slice(0, 2)).toEqual([250, 0]);
+    expect(Math.max(...waits.slice(1))).toBe(0);
+    expect(troubles[0]).toMatch(/unknown|unreachable/);
+    await loop.return(undefined);
+  },
+);
+
+it('many queues whose server does not answer hold up the others for 25 ms each, after the first', async () => {
+  const { server, far, near, clockUntil } = await farAndNear();
+  server.signal('SIGSTOP');
+  const many = Array.from({ length: 12 }, (_, n) => new Queue(far.redis, `far-${n}`));
+  await near.enqueue({ payload: 'near' });
+  const loop = poll([...many, near], { watch: true });
+  const next = coming(loop);
+  expect(await clockUntil(() => next.hasCome)).toBe(250 + 11 * 25);
+  await loop.return(undefined);
+});
