@@ -8,8 +8,8 @@ export default defineConfig({
     globalSetup: 'test/support/shared-server.ts',
     testTimeout: 180_000,
     hookTimeout: 30_000,
-    // Half of each storm is waiting: for failovers, leases and time limits.
-    maxWorkers: 2,
+    // More than half of each storm is waiting: for failovers, leases and time limits.
+    maxWorkers: 3,
     reporters: report ? ['verbose', ['json', { outputFile: report }]] : ['verbose'],
     env: { TZ: 'UTC' },
   },

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Leases, poll, Queue, type Taken, Worker } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
+import { ownTime } from '../support/own-time.js';
 import { admin, freshQueue, key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
@@ -25,16 +26,6 @@ async function farAndNear() {
   const leases = new Leases();
   afterwards(() => leases.close());
   return { server, queue, near, leases };
-}
-
-/** A clock, ms, which stands still while a busy machine does not let this process run. */
-function ownTime(): () => number {
-  let ms = 0;
-  const ticks = setInterval(() => {
-    ms += 10;
-  }, 10);
-  afterwards(() => clearInterval(ticks));
-  return () => ms;
 }
 
 const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);

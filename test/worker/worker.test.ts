@@ -14,6 +14,7 @@ import {
   Worker,
   type WorkerOptions,
 } from '../../src/index.js';
+import { ownTime } from '../support/own-time.js';
 import { FaultyProxy } from '../support/proxy.js';
 import {
   admin,
@@ -415,10 +416,11 @@ describe('a worker', () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, in: 500 });
     const times: number[] = [];
+    const now = ownTime();
     const worker = new Worker(
       queue,
       () => {
-        times.push(performance.now());
+        times.push(now());
         if (times.length === 4) worker.stop();
         else throw new Error('again');
       },
@@ -823,6 +825,7 @@ describe('a worker and a Redis in trouble', () => {
     const troubles: (string | undefined)[] = [];
     let n = 0;
     const worker = new Worker(queue, () => (++n === 3 ? opened : undefined), {
+      leaseMs: 10_000,
       onTrouble: (error) => troubles.push(error?.code),
     });
     const running = worker.run();
