@@ -17,7 +17,11 @@ interface Told {
   next?: string;
 }
 
-const SOUND = ['--appendonly', 'yes', '--cluster-require-full-coverage', 'no'];
+// What a busy machine makes slow is no fault here.
+const SOUND = [
+  ...['--appendonly', 'yes', '--cluster-require-full-coverage', 'no'],
+  ...['--slowlog-log-slower-than', '60000000'],
+];
 
 async function doctor(url: string, ...args: string[]): Promise<{ code: number | null; findings: Told[] }> {
   const { code, stdout, stderr } = await delayq(['doctor', '--json', '--redis', url, ...args]);
@@ -28,6 +32,14 @@ async function doctor(url: string, ...args: string[]): Promise<{ code: number | 
 const faults = (findings: Told[]) => findings.filter(({ level }) => level !== 'ok');
 const of = (findings: Told[], check: string) => findings.filter((one) => one.check === check);
 
+/** What doctor finds when no replica is behind: those of a busy machine may be for a moment. */
+async function doctorInSync(url: string): ReturnType<typeof doctor> {
+  for (;;) {
+    const told = await doctor(url);
+    if (of(told.findings, 'replicas').every(({ level }) => level === 'ok')) return told;
+  }
+}
+
 describe('a cluster', () => {
   let cluster: Cluster;
   beforeAll(async () => {
@@ -37,7 +49,7 @@ describe('a cluster', () => {
 
   it('that is in order has a line for each check, not for each node', async () => {
     await sh('for q in a b c; do delayq enqueue -q --in 1h $q 1; done', { env: { DELAYQ_REDIS_URL: cluster.url } });
-    const { code, findings } = await doctor(cluster.url);
+    const { code, findings } = await doctorInSync(cluster.url);
     expect(faults(findings)).toEqual([]);
     expect(code).toBe(0);
     const server = findings.filter(({ queue }) => queue === undefined);
@@ -66,7 +78,7 @@ describe('a cluster', () => {
     const [told] = of((await doctor(cluster.url)).findings, 'aof');
     expect(told).toMatchObject({ level: 'warn', what: 'the AOF is on, with appendfsync no (on 3 nodes)' });
     expect(await sh(String(told?.next))).toMatchObject({ code: 0, stdout: 'OK\nOK\nOK\n' });
-    expect(faults((await doctor(cluster.url)).findings)).toEqual([]);
+    expect(faults((await doctorInSync(cluster.url)).findings)).toEqual([]);
   });
 
   it('is a warning with full coverage, with the command that ends it on every node', async () => {
@@ -90,7 +102,7 @@ describe('a cluster', () => {
     const told = of((await doctor(cluster.url)).findings, 'expiring-key');
     expect(told).toHaveLength(3);
     for (const { next } of told) expect((await sh(String(next))).stdout).toMatch(/1\n$/);
-    expect(faults((await doctor(cluster.url)).findings)).toEqual([]);
+    expect(faults((await doctorInSync(cluster.url)).findings)).toEqual([]);
   });
 
   it('needs no more permissions than doctor --acl prints', async () => {
