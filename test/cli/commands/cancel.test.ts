@@ -93,7 +93,15 @@ describe('delayq cancel', () => {
     running.child.stdin?.end();
     const { code, stdout } = await running.ended;
     expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toEqual({ schema: 1, queue: name, pending: 2, active: 0, dead: 0, freed: 0, missing: 0 });
+    expect(JSON.parse(stdout)).toEqual({
+      schema: 1,
+      queue: name,
+      pending: 2,
+      active: 0,
+      dead: 0,
+      freed: 0,
+      missing: 0,
+    });
   });
 
   it('asks on a terminal, shows three of them, and takes anything but yes for no', async () => {

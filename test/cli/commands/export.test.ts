@@ -298,7 +298,17 @@ describe('delayq import', () => {
     const before = await contents(queue.name);
     const first = await delayq(['import', '--json', queue.name], { input });
     expect(JSON.parse(first.stdout)).toEqual({
-      ...{ schema: 1, queue: queue.name, created: 1, kept: 3, keptDead: 0, keptDone: 0, differs: 1, held: 0, refused: 0 },
+      ...{
+        schema: 1,
+        queue: queue.name,
+        created: 1,
+        kept: 3,
+        keptDead: 0,
+        keptDone: 0,
+        differs: 1,
+        held: 0,
+        refused: 0,
+      },
     });
     expect(first).toMatchObject({
       code: 1,
