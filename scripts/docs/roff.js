@@ -47,10 +47,14 @@ function section(title, ...parts) {
   return lines.length > 0 ? [`.SH ${title}`, ...lines] : [];
 }
 
+/** A command may have several forms, a line each. */
 function synopsis(usage) {
-  const [, name, rest] = /^((?:[a-z]+ ?)+)(.*)$/.exec(usage);
-  // Placeholders keep their brackets where one is a choice, as in <bash|zsh|fish>.
-  return `${bold(name.trim())} ${term(rest)}`;
+  const forms = usage.split('\n').map((form) => {
+    const [, name, rest] = /^((?:[a-z]+ ?)+)(.*)$/.exec(form.trim());
+    // Placeholders keep their brackets where one is a choice, as in <bash|zsh|fish>.
+    return `${bold(name.trim())} ${term(rest)}`;
+  });
+  return forms.join('\n.br\n');
 }
 
 function blocks(list) {
