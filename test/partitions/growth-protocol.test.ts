@@ -70,6 +70,17 @@ describe('growth', () => {
     expect(found({ clients: [[restore], [restore]], takes: 1 })).toBe('nothing');
   }, 120_000);
 
+  it('remembers what is done before it, while it is open, and what is freed after it', () => {
+    for (const op of [keep, replace, cancel, requeue, show]) {
+      expect(found({ clients: [[op]], begins: 'done' }), op.do).toBe('nothing');
+      expect(found({ clients: [[op]], begins: 'active', windows: true }), op.do).toBe('nothing');
+    }
+    expect(found({ clients: [[keep], [cancel, keep]], begins: 'done' })).toBe('nothing');
+    expect(found({ clients: [[keep]], begins: 'pending', takes: 1, windows: true })).toBe('nothing');
+    expect(found({ clients: [[keep]], begins: 'done', growers: 2 })).toBe('nothing');
+    expect(found({ clients: [[keep]], begins: 'done', failovers: 1 })).toBe('nothing');
+  }, 120_000);
+
   it('loses and repeats nothing that replicas have, if one partition fails over', () => {
     expect(found(FAILOVER)).toBe('nothing');
     expect(found({ clients: [[keep]], begins: 'pending', failovers: 1 })).toBe('nothing');
@@ -125,6 +136,13 @@ const MISSED: Record<Guard, Small> = {
   'show asks p first': { clients: [[show]], begins: 'pending' },
   'show transfers what a transfer holds': { clients: [[show]], begins: 'pending', takes: 1 },
   'a move takes over its hold at p': { clients: [[hold, moved]], begins: 'moving' },
+  'a call by id takes along what is remembered': { clients: [[keep]], begins: 'done' },
+  'the grower takes along what is remembered': { clients: [[keep]], begins: 'done' },
+  'what is remembered is looked at last': { clients: [[keep]], begins: 'active', windows: true },
+  'remember compares the layout': { clients: [[keep], [cancel, keep]], begins: 'done' },
+  'no id is freed while a growth is open': { clients: [[keep], [cancel, keep]], begins: 'done' },
+  'replicas have what is remembered before the call goes on': { clients: [[keep]], begins: 'done', failovers: 1 },
+  'replicas have what is remembered before it is removed': { clients: [[keep]], begins: 'done', failovers: 1 },
   'replicas have what p lacks before q is asked': { ...FAILOVER, clients: [[keep]] },
   'replicas have the hold before restore': FAILOVER,
   'replicas have the copy before finish': FAILOVER,

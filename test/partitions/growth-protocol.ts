@@ -7,6 +7,12 @@ import type { Actor, Guard, Level, Partition, Shape, World } from './world.js';
  * not come to his next step has died, or sleeps.
  */
 
+/** What the replicas of q must have; of all others, those of p. */
+const AT_Q: readonly Guard[] = [
+  'replicas have the copy before finish',
+  'replicas have what is remembered before the call goes on',
+];
+
 /** What happened in a step: an operation begins, or is answered. */
 export type Events = { begins?: Op; answers?: string };
 
@@ -65,6 +71,7 @@ export class Protocol {
       (me.at === 'hold' && !this.#has('hold compares the layout')) ||
       (me.at === 'ask' && !this.#has('the question for the token compares the layout')) ||
       (me.at === 'restore' && !this.#has('restore compares the layout')) ||
+      (me.at === 'remember' && !this.#has('remember compares the layout')) ||
       (me.at === 'act' && !this.#has('old maps are refused'));
     if (unguarded) return true;
     if (there.level > me.level) {
@@ -105,7 +112,7 @@ export class Protocol {
     const after = (at: string) => {
       me.at = at === 'act' && me.kind === 'grower' ? 'pending' : at;
       if (at === 'act' || at === 'hold' || at === 'in place') Object.assign(me, { receipt: '', token: '', copy: null });
-      me.part = at === 'act' ? this.#q : at === 'restore' || at === 'forget' ? this.#q : this.#p;
+      me.part = ['act', 'restore', 'forget', 'remember'].includes(at) ? this.#q : this.#p;
     };
     const answer = (text: string) => {
       me.answer = text;
@@ -159,6 +166,11 @@ export class Protocol {
         else after('hold');
         return true;
       }
+      case 'remember':
+        if (!this.#accepts(world, me)) return true;
+        q.done = true;
+        this.#waits(world, me, q, 'replicas have what is remembered before the call goes on', 'act', after);
+        return true;
       case 'restore': {
         if (!this.#accepts(world, me)) return true;
         const { set, version } = { set: me.copy?.lease?.was ?? 'pending', version: me.copy?.version ?? '' } as const;
@@ -189,6 +201,11 @@ export class Protocol {
         return true;
       case 'act':
         if (!this.#accepts(world, me)) return true;
+        if (op.do === 'cancel' && me.level === 1 && q.done && this.#has('no id is freed while a growth is open')) {
+          // Refused: tried again.
+          this.#route(me);
+          return true;
+        }
         answer(this.#act(world, me, me.part));
         return true;
     }
@@ -225,7 +242,8 @@ export class Protocol {
     const old = p.job?.lease?.token;
     const held = this.#run(world, this.#p, { do: 'hold', receipt: me.receipt, by: 'transfer', supersede });
     if (held === 'missing') {
-      this.#waits(world, me, p, 'replicas have what p lacks before q is asked', 'act', after);
+      const takes = p.done && this.#has('a call by id takes along what is remembered');
+      this.#waits(world, me, p, 'replicas have what p lacks before q is asked', takes ? 'remember' : 'act', after);
       return;
     }
     const lease = p.job?.lease;
@@ -251,7 +269,7 @@ export class Protocol {
       after(then);
       return;
     }
-    const part = guard === 'replicas have the copy before finish' ? this.#q : this.#p;
+    const part = AT_Q.includes(guard) ? this.#q : this.#p;
     Object.assign(me, { era, back: then, part, at: 'wait' });
   }
 
@@ -304,6 +322,7 @@ export class Protocol {
           return true;
         }
         Object.assign(me, { returned: p.returned, dirty: false, era: p.era, at: 'pending' });
+        if (!this.#has('what is remembered is looked at last')) me.at = 'remembered';
         return true;
       case 'pending':
       case 'dead': {
@@ -314,7 +333,23 @@ export class Protocol {
       case 'active':
         if (p.job?.lease?.by === 'transfer') return this.#sweep(me);
         if (p.job?.set === 'active' && this.#has('active jobs are looked at')) me.dirty = true;
-        me.at = 'check';
+        me.at = this.#has('what is remembered is looked at last') && !me.dirty ? 'remembered' : 'check';
+        return true;
+      case 'remembered': {
+        const takes = p.done && this.#has('the grower takes along what is remembered');
+        me.at = takes ? 'copy remembered' : this.#afterRemembered();
+        return true;
+      }
+      case 'copy remembered':
+        if (!this.#accepts(world, me, this.#q)) return true;
+        q.done = true;
+        if (this.#has('replicas have what is remembered before it is removed')) waited(this.#q);
+        me.dirty = true;
+        me.at = 'drop remembered';
+        return true;
+      case 'drop remembered':
+        p.done = false;
+        me.at = this.#afterRemembered();
         return true;
       case 'check': {
         const clean = !me.dirty && p.returned === me.returned;
@@ -350,6 +385,10 @@ export class Protocol {
         return true;
     }
     return false;
+  }
+
+  #afterRemembered(): string {
+    return this.#has('what is remembered is looked at last') ? 'check' : 'pending';
   }
 
   #sweep(me: Actor): boolean {

@@ -24,6 +24,8 @@ export interface Cell {
   marks: string[];
   /** How often the id went from active back to pending or dead. */
   returned: number;
+  /** Whether the id is remembered since its job was done; null: the queue has no windows. */
+  done: boolean | null;
 }
 
 export type Op =
@@ -51,16 +53,22 @@ export function script(cell: Cell, op: Op): string {
   const { job } = cell;
   switch (op.do) {
     case 'keep':
+      if (!job && cell.done) return 'kept-done';
       if (job) return job.set === 'dead' ? 'kept-dead' : 'kept';
       cell.job = { set: 'pending', version: op.version };
       return 'created';
     case 'replace':
+      if (!job && cell.done) return 'kept-done';
       supersede(cell);
       // Of an active mover: it is pending again where it was active.
       if (job?.set === 'active') cell.returned++;
       cell.job = { set: 'pending', version: op.version };
       return job ? 'replaced' : 'created';
     case 'cancel':
+      if (!job && cell.done) {
+        cell.done = false;
+        return 'freed';
+      }
       if (!job || !op.states.includes(job.set)) return 'missing';
       supersede(cell);
       cell.job = null;
@@ -121,6 +129,7 @@ function settle(cell: Cell, how: 'ack' | 'retry' | 'refuse', receipt: string): s
   if (job?.lease?.receipt !== receipt) return answerOf(cell, receipt);
   cell.job = how === 'ack' ? null : { set: how === 'retry' ? 'pending' : 'dead', version: job.version };
   if (how !== 'ack') cell.returned++;
+  else if (cell.done !== null) cell.done = true;
   return 'held';
 }
 

@@ -6,8 +6,10 @@ import { type Actor, actor, emptyPart, type Partition, type Shape, type World } 
 export interface Instance extends Shape {
   /** A list of operations for each client. */
   readonly clients: readonly (readonly Op[])[];
-  /** In which state the id begins; none: it does not exist. A hold of a move: `moving`. */
-  readonly begins?: Job['set'] | 'moving' | undefined;
+  /** In which state the id begins; none: it does not exist. A hold of a move: `moving`; remembered: `done`. */
+  readonly begins?: Job['set'] | 'moving' | 'done' | undefined;
+  /** Jobs have windows; always if the id begins as `done`. */
+  readonly windows?: boolean;
   readonly growers?: number;
   /** How often the consumer takes, and how often a lease may expire. */
   readonly takes?: number;
@@ -27,7 +29,7 @@ interface Plain {
   readonly done: Record<string, string>;
 }
 
-const NOTHING: Cell = { job: null, marks: [], returned: 0 };
+const NOTHING: Cell = { job: null, marks: [], returned: 0, done: null };
 
 /** What is inside of parts and actors is replaced, never changed. */
 function copyOf({ parts, actors, plain, logs }: World): World {
@@ -97,7 +99,7 @@ export class Search {
   }
 
   #first(): World {
-    const { clients, begins, growers = 1, takes = 0, expiries = 0, failovers = 0 } = this.#instance;
+    const { clients, begins, growers = 1, takes = 0, expiries = 0, failovers = 0, windows } = this.#instance;
     const parts = Array.from({ length: this.#p + 2 }, emptyPart);
     const cell = structuredClone(NOTHING);
     const actors = clients.map((todo, i) => actor('client', 'ABC'[i] as string, todo));
@@ -109,7 +111,12 @@ export class Search {
       actors.push(consumer);
     }
     if (failovers > 0) actors.push({ ...actor('failover', 'F'), budget: failovers });
+    if (windows || begins === 'done') for (const one of [cell, ...parts]) one.done = false;
     if (begins) script(cell, { do: 'keep', version: 'v0' });
+    if (begins === 'done') {
+      script(cell, { do: 'take', receipt: 'W0' });
+      script(cell, { do: 'ack', receipt: 'W0' });
+    }
     if (begins === 'dead') script(cell, { do: 'bury' });
     if (begins === 'active') script(cell, { do: 'take', receipt: 'W0' });
     if (begins === 'moving') script(cell, { do: 'hold', by: 'move', receipt: 'M' });
@@ -274,6 +281,8 @@ export class Search {
     const explained = this.#closure(world).some((one) => JSON.stringify((JSON.parse(one) as Plain).cell.job) === text);
     if (!explained) return `no queue without partitions could hold ${text}`;
     if ((world.parts[0] as Partition).level === 2 && p.job) return 'the growth is done, but p holds a mover';
+    if ((world.parts[0] as Partition).level === 2 && p.done && !q.done)
+      return 'the growth is done, but only p remembers';
     return this.#finish(world);
   }
 

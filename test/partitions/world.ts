@@ -24,6 +24,13 @@ export type Guard =
   | 'show asks p first'
   | 'show transfers what a transfer holds'
   | 'a move takes over its hold at p'
+  | 'a call by id takes along what is remembered'
+  | 'the grower takes along what is remembered'
+  | 'what is remembered is looked at last'
+  | 'remember compares the layout'
+  | 'no id is freed while a growth is open'
+  | 'replicas have what is remembered before the call goes on'
+  | 'replicas have what is remembered before it is removed'
   | 'replicas have what p lacks before q is asked'
   | 'replicas have the hold before restore'
   | 'replicas have the copy before finish'
@@ -87,7 +94,7 @@ export interface Shape {
   readonly without?: Guard | undefined;
 }
 
-export const emptyPart = (): Partition => ({ job: null, marks: [], returned: 0, level: 0, era: 0 });
+export const emptyPart = (): Partition => ({ job: null, marks: [], returned: 0, done: null, level: 0, era: 0 });
 
 export function actor(kind: Actor['kind'], name: string, todo: readonly Op[] = []): Actor {
   const at = kind === 'grower' ? 'read' : 'idle';
