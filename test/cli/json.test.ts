@@ -175,7 +175,7 @@ describe('json.md has the fields that are printed by', () => {
 
   it('export and import', async () => {
     const { json, run, key } = place();
-    await run('enqueue --id a --tries 3 --ttl 1h --attr a=x q 1');
+    await run('enqueue --id a --tries 3 --ttl 1h --once-for 1d --attr a=x q 1');
     await run('config q tries=4');
     const [odd, binary] = [Buffer.from([0xff]), Buffer.from([0xfe])];
     await admin.hset(key('payload'), odd, binary, 'dead', '1', 'far', '1');
