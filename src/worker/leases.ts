@@ -58,6 +58,8 @@ export class Leases {
   readonly #renewing = new Set<Queue>();
   /** When to give up settling, by the monotonic clock, ms. */
   giveUpAt = Number.POSITIVE_INFINITY;
+  /** Called when jobs of a queue were settled. */
+  onSettled: ((queue: Queue) => void) | undefined;
   /** Queues that cannot be used for now. */
   readonly outages = new Outages();
 
@@ -197,6 +199,7 @@ export class Leases {
           answers.set(item, settled[n] as A);
           this.#held.delete(item.job);
         }
+        this.onSettled?.(queue);
       }
     };
     // All queues at once: one that is in trouble must not delay the jobs of others.

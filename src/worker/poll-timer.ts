@@ -26,8 +26,8 @@ interface Plan {
    * answer, each message asks for a look at once.
    */
   clockOffset: number;
-  /** Due jobs wait for a limit of the queue. */
-  isHeld: boolean;
+  /** Due jobs wait for a limit of the queue: its rate, or its max-active. */
+  held: 'limited' | 'full' | undefined;
   /** The last pause ended when a job of this queue fell due, and no drain call has answered since. */
   wokeForDue: boolean;
   /** How much later than due to wake, ms. 0 after winning a job: otherwise all drains would ask for each job. */
@@ -57,7 +57,7 @@ export class PollTimer {
     this.#signal = signal;
     this.#queues = queues;
     const heard = (queue: Queue, due: number) => {
-      if (watch || this.#plan(queue).isHeld) this.#untilDue(queue, due);
+      if (watch || this.#plan(queue).held) this.#untilDue(queue, due);
     };
     this.#listeners = [...new Set(queues.map(({ redis }) => redis))].map(
       (redis) => new WakeListener(redis, queues, heard),
@@ -69,7 +69,7 @@ export class PollTimer {
     let plan = this.#plans.get(queue);
     if (!plan) {
       const clockOffset = Number.POSITIVE_INFINITY;
-      plan = { at: 0, forDue: false, head: 0, asked: 0, clockOffset, isHeld: false, wokeForDue: false, backoff: 0 };
+      plan = { at: 0, forDue: false, head: 0, asked: 0, clockOffset, held: undefined, wokeForDue: false, backoff: 0 };
       this.#plans.set(queue, plan);
     }
     return plan;
@@ -81,7 +81,7 @@ export class PollTimer {
 
   /** Whether due jobs of some queue wait for its limits. */
   get holds(): boolean {
-    return [...this.#plans.values()].some(({ isHeld, at }) => isHeld && at < Number.POSITIVE_INFINITY);
+    return [...this.#plans.values()].some(({ held, at }) => held && at < Number.POSITIVE_INFINITY);
   }
 
   /** Whether something is due, as far as is known. */
@@ -102,6 +102,13 @@ export class PollTimer {
     Object.assign(this.#plan(queue), { at, forDue: false });
   }
 
+  /** Jobs of a queue have ended. If it was full, there may be a place now. */
+  ended(queue: Queue): void {
+    if (this.#plan(queue).held !== 'full') return;
+    this.lookAt(queue, 0);
+    this.#wake?.();
+  }
+
   /** Plans a look after the poll interval. Call this before each look: messages from then on may be news to its answer. */
   planPoll(queue: Queue): void {
     const plan = this.#plan(queue);
@@ -120,7 +127,7 @@ export class PollTimer {
   learn(queue: Queue, { now, jobs, state }: Drained): void {
     const plan = this.#plan(queue);
     plan.clockOffset = now - performance.now();
-    plan.isHeld = state === 'limited' || state === 'full';
+    plan.held = state === 'limited' || state === 'full' ? state : undefined;
     if (jobs.length > 0) plan.backoff = 0;
     else if (plan.wokeForDue) {
       const [first, longest] = state === 'full' ? FULL_BACKOFF_MS : BACKOFF_MS;
@@ -142,7 +149,7 @@ export class PollTimer {
       this.lookAt(queue, 0);
     } else if (this.#watch) this.#untilDue(queue, next);
     // Limits may be raised or removed at any time.
-    else if (this.#plan(queue).isHeld) this.#untilDue(queue, Math.min(next, now + POLL_MS));
+    else if (this.#plan(queue).held) this.#untilDue(queue, Math.min(next, now + POLL_MS));
   }
 
   /** Plans a look at the queues before this one, which has more. */
@@ -150,7 +157,7 @@ export class PollTimer {
     // Queues with priority are asked again before the next batch of this one; of several partitions one, in turn.
     for (const one of this.#queues) {
       if (one === queue.whole) break;
-      const waiting = one.partitions.filter((part) => !this.isDue(part) && !this.#plan(part).isHeld);
+      const waiting = one.partitions.filter((part) => !this.isDue(part) && !this.#plan(part).held);
       const [first] = waiting.sort((a, b) => this.#plan(a).asked - this.#plan(b).asked);
       if (first) Object.assign(this.#plan(first), { at: 0, forDue: false });
     }

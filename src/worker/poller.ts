@@ -66,6 +66,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
   const calls = new DrainCalls(options);
   const outages = options.leases?.outages ?? new Outages();
   outages.begin(queues, options);
+  if (options.leases) options.leases.onSettled = (queue) => timer.ended(queue);
   /** The calls to each queue whose answers have not been taken yet, oldest first: two at most, with `ahead`. */
   const inFlight = new Map<Queue, DrainCall[]>();
   const sentTo = (queue: Queue): DrainCall[] => {
