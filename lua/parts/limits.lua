@@ -26,6 +26,6 @@ if limits then
   end
   most = math.max(0, math.min(limit, start, places or limit, math.floor(tokens or limit)))
   if not (places or tokens) then most = nil end
-  -- Those whose time to live has passed count as nothing: look at some more. One, to take back an expired lease.
-  if most then limit = most > 0 and math.min(limit, most + 50) or 1 end
+  -- Those whose time to live has passed cost no token: look at some more.
+  if most then limit = math.min(limit, most + 50) end
 end

@@ -122,7 +122,7 @@ export interface Drained {
  * How many jobs a caller can start now: a queue with limits gives it no more. Asked before each call to a queue that may
  * have some. `-`: it holds jobs that it has not begun, which max-active refuses.
  */
-export type Start = (() => number) | '-';
+export type Start = (() => number) | number | '-';
 
 /** Recurring jobs are due: their jobs must be made before the call takes anything. */
 export interface Due extends Omit<Drained, 'state'> {

@@ -1,0 +1,82 @@
+// Whether a rate is reached by many drains, and how many calls that takes: counted by Redis, once the burst is spent.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { live, output } from '../processes.js';
+import { DELAYQ } from '../rig.js';
+import { interleave } from '../rounds.js';
+import { costs, rates, short } from '../table.js';
+
+const RATE = 100;
+
+/** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
+export async function measure(rig) {
+  const seconds = rig.quick ? 5 : 30;
+  const drains = (n, ...more) => {
+    return () => limited(rig, () => live([DELAYQ, 'drain', '-q', '--watch', 'bench', ...more], rig.env), n, seconds);
+  };
+  const results = await interleave(1, {
+    '8 of drain --watch': drains(8),
+    '8 of drain --watch -- true': drains(8, '--', 'true'),
+    '8 of drain --watch -P 8 -- true': drains(8, '-P', '8', '--', 'true'),
+    '50 of drain --watch -- true': drains(50, '--', 'true'),
+  });
+  const all = Object.entries(results);
+  return [
+    rates(`Jobs of a queue with rate=${RATE}/s, over ${seconds} s`, [
+      ...all.map(([name, samples]) => ({
+        name,
+        alone: true,
+        ours: samples.map(({ perSecond }) => perSecond),
+        target: { value: RATE * 0.99 },
+        note: `${samples.map(({ least, most }) => `${short(least)} to ${short(most)} in a second`)}`,
+      })),
+    ]),
+    costs('The same', 'take calls a job', [
+      ...all.map(([name, samples]) => ({ name, alone: true, ours: samples.map(({ calls }) => calls) })),
+    ]),
+  ];
+}
+
+/** Lets `n` drains take jobs that are all due. */
+async function limited(rig, start, n, seconds) {
+  await rig.flush();
+  output([DELAYQ, 'config', 'bench', `rate=${RATE}/s`], { env: { ...process.env, ...rig.env } });
+  await rig.act('delayq', 'fill', { n: RATE * (seconds + 40), at: Date.now() });
+  const consumers = Array.from({ length: n }, start);
+  for (const { lines } of consumers) lines.on('line', () => {});
+  // Until all have begun, and the burst is spent.
+  while ((await look(rig)).delivered < RATE) await sleep(100);
+  await sleep(3_000);
+  const looks = [await look(rig)];
+  for (let i = 0; i < seconds; i += 1) {
+    await sleep(1_000);
+    looks.push(await look(rig));
+  }
+  await Promise.all(consumers.map((consumer) => consumer.end()));
+  const between = (a, b) => ((b.delivered - a.delivered) * 1_000) / (b.now - a.now);
+  const each = looks.slice(1).map((one, i) => between(looks[i], one));
+  const [first, last] = [looks[0], looks[seconds]];
+  return {
+    perSecond: between(first, last),
+    least: Math.min(...each),
+    most: Math.max(...each),
+    // Those that took nothing are polls; each job that has a handler has an ack besides.
+    calls: (last.takes - first.takes) / (last.delivered - first.delivered),
+  };
+}
+
+/** The jobs that were delivered, the take calls, and the time of Redis's clock, ms. */
+async function look({ admin }) {
+  const [[, time], [, delivered], [, acked], [, info]] = await admin
+    .multi()
+    .time()
+    .hget('delayq:{bench}:stats', 'delivered')
+    .hget('delayq:{bench}:stats', 'acked')
+    .info('commandstats')
+    .exec();
+  const calls = Number(/cmdstat_evalsha:calls=(\d+)/.exec(info)?.[1] ?? 0);
+  return {
+    now: Number(time[0]) * 1_000 + Number(time[1]) / 1_000,
+    delivered: Number(delivered),
+    takes: calls - Number(acked),
+  };
+}
