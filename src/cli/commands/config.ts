@@ -54,6 +54,10 @@ export function configCommand(context: Context): Command {
     'A loss is a lease that expired. The last wait of a backoff repeats. Settings',
     'also apply to jobs that are in the queue already, from the next call on.',
     '',
+    'rate, burst and max-active hold for all drains together. Every job that is taken',
+    'counts against the rate. max-active counts leases, so it needs handlers, or drain',
+    '--lease with ack. A queue has such limits or partitions, not both.',
+    '',
     'partitions=N spreads a queue over N slots of a Redis Cluster, and so over more',
     'than one node. The queue stays in use while its jobs are moved. Active jobs are',
     'moved when they are answered for, so the command may wait for consumers. If it',
@@ -63,6 +67,7 @@ export function configCommand(context: Context): Command {
   examples(command, [
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
     'delayq config webhook ttl=      # back to none',
+    'delayq config webhook rate=100/s burst=20 max-active=10',
     'delayq config webhook',
     'delayq config webhook partitions=16',
   ]);

@@ -39,7 +39,8 @@ export class DrainReport {
   readonly #verbosity: Verbosity;
   readonly #started = performance.now();
   readonly #expired = new Map<string, number>();
-  readonly #paused = new Set<string>();
+  /** Queues that deliver nothing for now, and what was said of each. */
+  readonly #waiting = new Map<string, string>();
   readonly #odd = new Set<string>();
   readonly #deaths: Deaths;
   readonly #counts: Record<TaskOutcome, number> = {
@@ -67,17 +68,18 @@ export class DrainReport {
   }
 
   /** Reports what one call of drain did besides taking jobs. */
-  drained({ name }: Queue, { jobs, expired, died, state }: Drained): void {
+  drained({ name }: Queue, { jobs, expired, died, state, now, next = now }: Drained): void {
     this.taken += jobs.length;
     if (expired > 0) this.#expired.set(name, (this.#expired.get(name) ?? 0) + expired);
     for (const { id, reason } of died) {
       if (reason !== 'orphaned') this.#died += 1;
       this.#dead(name, `${name} ${shownId(id)}: dead: ${REASONS[reason]}`);
     }
-    if (state !== 'paused') this.#paused.delete(name);
-    else if (this.#context.stderr.isTTY && !this.#paused.has(name)) {
-      this.#paused.add(name);
-      say(this.#context, `${name} is paused: no jobs are taken`);
+    const waits = jobs.length === 0 && waitsFor(state, next - now);
+    if (!waits) this.#waiting.delete(name);
+    else if (this.#context.stderr.isTTY && this.#waiting.get(name) !== state) {
+      this.#waiting.set(name, state);
+      say(this.#context, `${name} ${waits}`);
     }
   }
 
@@ -147,6 +149,13 @@ export class DrainReport {
     for (const [name, n] of this.#expired) say(this.#context, `${name}: ${many(n, 'job')} expired and dropped`);
     return this.#died > 0;
   }
+}
+
+/** Why a queue delivers no jobs for now. A rate is not worth a word if its next job comes within seconds. */
+function waitsFor(state: Drained['state'], ms: number): string | undefined {
+  if (state === 'paused') return 'is paused: no jobs are taken';
+  if (state === 'full') return 'has as many active jobs as max-active allows: waiting for one to end';
+  return state === 'limited' && ms >= 5_000 ? `has a rate: the next job comes in ${formatDuration(ms)}` : undefined;
 }
 
 /** The most different errors that are counted. */
