@@ -277,7 +277,7 @@ class Played {
         const removed = { pending: 0, active: 0, dead: 0 };
         for await (const some of operator.purge(name, one.states))
           for (const state of STATES) removed[state] += some[state];
-        expect({ ...removed, more: false }).toEqual(model.purge(now, one.states, 1_000));
+        expect({ ...removed, more: false }).toEqual(model.purge(now, one.states, 1_000, false));
         return;
       }
       case 'configure': {
