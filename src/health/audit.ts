@@ -130,7 +130,9 @@ export class Auditor {
   async #checkCounters(keys: QueueKeys): Promise<Finding[]> {
     const stats = (await this.#redis.call('HGETALL', keys.stats)) as Reply[];
     const broken = stats
-      .filter((name, i) => i % 2 === 0 && !/^at:/.test(String(name)) && !/^\d{1,18}$/.test(String(stats[i + 1])))
+      .filter(
+        (name, i) => i % 2 === 0 && !/^(at:|bucket$)/.test(String(name)) && !/^\d{1,18}$/.test(String(stats[i + 1])),
+      )
       .map(String);
     if (broken.length === 0) return [];
     const cli = await redisCliFor(this.#redis);

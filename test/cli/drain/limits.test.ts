@@ -77,7 +77,7 @@ describe.concurrent('delayq drain of a queue with limits', () => {
     const queue = await limited(['max-active=2'], 3);
     const running = begin(['drain', '--lease', '1m', '--watch', queue.name]);
     await until(async () => (await queue.counts()).active === 2);
-    const [id] = await admin.zrange(key(queue.name, 'active'), 0, 0);
+    const [id] = await admin.zrange(key(queue.name, 'active'), '0', '0');
     const [receipt = ''] = ((await admin.hget(key(queue.name, 'lease'), id ?? '')) ?? '').split(' ');
     await queue.ack([{ id: id ?? '', receipt }]);
     await until(async () => (await queue.counts()).stats.delivered === 3);
@@ -103,6 +103,7 @@ describe.concurrent('the limits of a queue', () => {
     expect(metrics).toContain(`delayq_limit_active_jobs{queue="${queue.name}"} 5\n`);
     expect(metrics).toContain(`delayq_limit_burst_jobs{queue="${queue.name}"} 1\n`);
     expect((await delayq(['check', queue.name])).stdout).toMatch(/late, limited to 1\/h/);
+    expect((await delayq(['doctor', queue.name])).stdout).not.toContain('bucket');
   });
 
   it('say that max-active holds jobs back', async () => {
