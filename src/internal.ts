@@ -28,9 +28,7 @@ export { MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
 export {
   DEFAULT_SETTINGS,
-  formatRate,
   formatSetting,
-  LIMITS,
   parseRate,
   parseSetting,
   readSettings,
