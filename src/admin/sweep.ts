@@ -43,7 +43,7 @@ export class Sweep {
     // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
     for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
     // Last: who is active is remembered here when he is done.
-    const left = this.active === 0 ? await this.#sweepRemembered() : 0;
+    const left = this.active === 0 ? await sweepRemembered(this.#parts, this.#map, this.at) : 0;
     const isStill = this.moved === moved && (await this.#returned()) === returned;
     const nothing = isStill && this.active === 0 && left === 0;
     this.isClean = nothing && !signal.aborted;
@@ -115,30 +115,6 @@ export class Sweep {
     return idsWhere(this.#parts.redis, this.#keys[set], (id) => this.#map.ownerOf(id) !== this.at);
   }
 
-  /** Moves what is remembered of movers whose jobs have ended. Returns how many there were. */
-  async #sweepRemembered(): Promise<number> {
-    const { redis, queue } = this.#parts;
-    let cursor = '0';
-    let swept = 0;
-    do {
-      const reply = await redis.call('ZSCAN', this.#keys.done, cursor, 'COUNT', SCANNED);
-      const [next, found] = reply as [Reply, Reply[]];
-      cursor = text(next);
-      const ids = rows(found, 0, 2).map(([id, until]) => [text(until), id as Buffer] as const);
-      for (const [owner, some] of groupsOf(ids, ([, id]) => this.#map.ownerOf(id))) {
-        if (owner === this.at) continue;
-        const way = { queue, from: this.#keys, to: this.#parts.keys(owner, this.#map), index: owner };
-        for (let n = 0; n < some.length; n += SLICE) {
-          const slice = some.slice(n, n + SLICE);
-          await bringRemembered(redis, way, slice, true);
-          await redis.call('ZREM', this.#keys.done, ...slice.map(([, id]) => id));
-        }
-        swept += some.length;
-      }
-    } while (cursor !== '0');
-    return swept;
-  }
-
   /** Copies the marks of moves that have brought ids: a repeat of such a move looks for them where the ids belong. */
   async #copyMarks(): Promise<void> {
     const { redis } = this.#parts;
@@ -158,6 +134,33 @@ export class Sweep {
         if (owner !== this.at) await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...some.flat());
     } while (cursor !== '0');
   }
+}
+
+/**
+ * Moves what a partition remembers of ids that belong to others. Returns how many there were; `dry`: only counts them.
+ * Throws `temporary` if replicas do not follow.
+ */
+export async function sweepRemembered(parts: Partitions, map: PartitionMap, at: number, dry = false): Promise<number> {
+  const { redis, queue } = parts;
+  const from = parts.keys(at, map);
+  let cursor = '0';
+  let swept = 0;
+  do {
+    const [next, found] = (await redis.call('ZSCAN', from.done, cursor, 'COUNT', SCANNED)) as [Reply, Reply[]];
+    cursor = text(next);
+    const ids = rows(found, 0, 2).map(([id, until]) => [text(until), id as Buffer] as const);
+    for (const [owner, some] of groupsOf(ids, ([, id]) => map.ownerOf(id))) {
+      if (owner === at) continue;
+      swept += some.length;
+      const way = { queue, from, to: parts.keys(owner, map), index: owner };
+      for (let n = 0; n < some.length && !dry; n += SLICE) {
+        const slice = some.slice(n, n + SLICE);
+        await bringRemembered(redis, way, slice, true);
+        await redis.call('ZREM', from.done, ...slice.map(([, id]) => id));
+      }
+    }
+  } while (cursor !== '0');
+  return swept;
 }
 
 /** Yields ids of a sorted set in slices: each that was in it all the time, some perhaps twice. */

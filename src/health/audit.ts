@@ -13,7 +13,7 @@ import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
 import { type AuditOptions, checkOptions, IdAudit, type Tally } from './id-audit.js';
 import { Mender } from './mender.js';
-import { checkPartitions, checkStrays, growthOf, inPartition } from './partitions.js';
+import { checkPartitions, checkRemembered, checkStrays, growthOf, inPartition } from './partitions.js';
 import { problems } from './problems.js';
 
 /** Finds faults in the jobs of a queue, in small calls while the queue is in use, and repairs them. */
@@ -81,6 +81,7 @@ export class Auditor {
       looked = await ids.run({ looked, total }, options);
       found.push(...said(parts, i, await ids.findings((letter, tally) => this.#next(parts, i, letter, tally))));
       found.push(...(await checkStrays(parts, i, mender, options.signal)));
+      if (!options.signal?.aborted) found.push(...(await checkRemembered(parts, i, mender)));
     }
     if (options.signal?.aborted || found.some(({ level, mended }) => level !== 'ok' || mended)) return found;
     const { pending, active, dead } = sizes;

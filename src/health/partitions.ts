@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { idsWhere } from '../admin/sweep.js';
+import { idsWhere, sweepRemembered } from '../admin/sweep.js';
 import { isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
 import { many, printable } from '../model/text.js';
@@ -136,6 +136,17 @@ export async function checkStrays(
   const left = `${moved > 0 ? `${many(moved, 'job')} moved there; ` : ''}`;
   const finding = bad('fail', 'stray', `${left}${which}`, why, `delayq doctor --fix ${queue}`);
   return [{ ...finding, ...more }];
+}
+
+/** Finds remembered ids where they do not belong: of jobs that other software has put there, or left by a failover. */
+export async function checkRemembered(parts: Partitions, i: number, mender: Mender): Promise<Finding[]> {
+  const { map, queue } = parts;
+  if (map.count === 1 || map.from !== undefined) return [];
+  const count = await sweepRemembered(parts, map, i, true);
+  if (count === 0) return [];
+  const what = `partition ${i}: ${many(count, 'remembered id')} of other partitions`;
+  const finding = bad('warn', 'stray-id', what, 'enqueuing them again makes jobs', `delayq doctor --fix ${queue}`);
+  return mender.mend({ ...finding, count }, count, `${what}: moved there`, () => sweepRemembered(parts, map, i));
 }
 
 /** Of these, a transfer leaves the job where it was: with a consumer, without a payload, or for another job of its id. */

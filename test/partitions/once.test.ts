@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Operator, Queue } from '../../src/index.js';
-import { Inspector } from '../../src/internal.js';
+import { Auditor, Inspector } from '../../src/internal.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { shaOf } from '../../src/redis/script.js';
 import { afterwards, during } from '../support/afterwards.js';
@@ -114,4 +114,32 @@ describe('the growth of a queue that remembers ids', () => {
       }
     }
   }, 60_000);
+});
+
+describe('doctor', () => {
+  it('finds ids that are remembered where they do not belong, and moves them', async () => {
+    const queue = new Queue(connection, freshName());
+    await grow(queue.name, 4);
+    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const id = IDS.find((one) => map.ownerOf(one) > 0) as string;
+    // Other software knows no partitions.
+    const [payload, pending, meta] = ['payload', 'pending', 'meta'].map((name) => key(queue.name, name)) as string[];
+    await admin.hset(payload as string, id, '1');
+    await admin.hset(meta as string, id, '{"once":86400000}');
+    await admin.zadd(pending as string, 1, id);
+    await doAll(queue);
+    const auditor = new Auditor(connection);
+    expect(await auditor.examine(queue.name)).toContainEqual(
+      expect.objectContaining({
+        check: 'stray-id',
+        level: 'warn',
+        what: 'partition 0: 1 remembered id of other partitions',
+      }),
+    );
+    expect(await auditor.examine(queue.name, { mend: true })).toContainEqual(
+      expect.objectContaining({ check: 'stray-id', level: 'ok', mended: 1 }),
+    );
+    expect((await auditor.examine(queue.name)).map(({ check }) => check)).not.toContain('stray-id');
+    expect(await outcomes(queue, [id])).toEqual(new Set(['kept-done']));
+  });
 });
