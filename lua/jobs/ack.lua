@@ -5,11 +5,7 @@
 -- include lib/keys
 local layout = call('HGET', config, 'layout')
 -- include lib/layout
--- in a partition: local clock = call('TIME')
--- in a partition: local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
--- in a partition: -- include lib/done
--- The record of a job, where it says how long its id is remembered; if the key has another type, there is none.
--- in a partition: local function recordsOf(ids) local all = try('HMGET', meta, unpack(ids)) return all.err and {} or all end
+-- in a partition: -- include parts/ended
 -- in a partition: -- include lib/freed
 
 -- One job that is held: nearly every call of a worker that handles one at a time.
