@@ -5,10 +5,9 @@
 call('ZCARD', dead)
 local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0
 -- Do not create a queue that does not exist.
--- in a partition: if occurred < math.huge and call('EXISTS', pending, active, stats) == 0 then
--- in a partition:   return { 'idle', now, math.ceil(occurred), 0, 0, {}, tries, leaseMs }
--- in a partition: end
+-- in a partition: if occurred == math.huge then
 if call('EXISTS', pending, active, stats) == 0 then return { 'idle', now, -1, 0, 0, {}, tries, leaseMs } end
+-- in a partition: end
 -- A slot of a cluster that was half migrated when a failover came: its jobs would be taken for orphans.
 if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then
   return redis.error_reply('TRYAGAIN ' .. payload .. ' is missing: its slot was not moved whole')
@@ -78,10 +77,4 @@ drop(gone)
 -- include parts/count-late
 count('delivered', n) count('removed', leaseMs == 0 and n or 0)
 count('expired', expired) count('lost', #lost)
-local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
-local due, back = first(pending), first(active)
-local state, soonest = (due <= cutoff or back <= now) and 'more' or 'idle', math.min(due, back)
--- in a partition: soonest = math.min(soonest, occurred)
-soonest = soonest < math.huge and math.ceil(soonest) or -1
--- in a partition: -- include parts/limited
-return { state, now, soonest, expired, #lost, died, tries, leaseMs, unpack(reply) }
+-- include parts/drain-reply

@@ -1,5 +1,5 @@
 -- Takes the tokens of the n jobs that this call took. If due jobs are left that a limit holds back, says so, and when to
--- ask again. For drain-batch.lua.
+-- ask again. For drain-reply.lua.
 if most then
   local held = due <= cutoff
   if tokens then tokens = tokens - n end

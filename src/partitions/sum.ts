@@ -92,6 +92,8 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     },
     ahead: first.ahead.map((span, i) => ({ ...span, count: add(({ ahead }) => ahead[i]?.count ?? 0) })),
     config: first.config,
+    // They are in the first.
+    recurring: first.recurring,
     remembered: add(({ remembered }) => remembered),
   };
 }

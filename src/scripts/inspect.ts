@@ -80,6 +80,8 @@ export interface Snapshot {
   /** How many pending jobs fall due in the requested intervals; the first begins now. */
   readonly ahead: readonly Span[];
   readonly config: Readonly<Record<string, string>>;
+  /** How many recurring jobs it has, and the first occurrence of one; undefined: none. */
+  readonly recurring?: { readonly count: number; readonly next: number | undefined } | undefined;
   /** How many ids stay taken because their jobs have ended within their windows. */
   readonly remembered: number;
 }
@@ -95,6 +97,12 @@ export interface Span {
 const SKEW_MS = 60_000;
 
 const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
+
+function recurringIn(count: Reply | undefined, next: Reply | undefined): Snapshot['recurring'] {
+  if (count === undefined || number(count) === 0) return undefined;
+  const at = Number(text(next) || 'Infinity');
+  return { count: number(count), next: Number.isFinite(at) ? at : undefined };
+}
 
 /**
  * Returns the counts of a queue, up to `upcoming` of the next due times, and how many jobs fall due until each of
@@ -139,7 +147,8 @@ export async function inspect(
       count: (dueBy[i] ?? 0) - (dueBy[i - 1] ?? due),
     })),
     config: Object.fromEntries(pairs(reply[12])),
-    remembered: number(reply[14] ?? 0),
+    recurring: recurringIn(reply[14], reply[15]),
+    remembered: number(reply[16] ?? 0),
   };
 }
 

@@ -19,7 +19,7 @@ import { readPayload } from '../args/payload.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say, table, visible } from '../terminal/output.js';
-import { recurringJson } from '../views/recurring.js';
+import { recurringJson, SHOWN, whenText } from '../views/recurring.js';
 
 interface Options extends Globals {
   readonly list?: boolean;
@@ -41,17 +41,12 @@ interface Options extends Globals {
 /** What is done with recurring jobs that exist. */
 const ACTS = ['list', 'remove', 'pause', 'resume'] as const;
 
-/** How many of the next occurrences are shown. */
-const SHOWN = 3;
-
 export function everyCommand(context: Context): Command {
   const command = new Command('every')
     .description(
       'Add a job again and again: by a cron expression, or an interval. The drains of the queue make the jobs.',
     )
-    .usage(
-      '[options] <when> <queue> <payload>\n       delayq every --list [queue...]\n       delayq every --remove|--pause|--resume <queue> <id...>',
-    )
+    .usage('[options] <when> <queue> <payload>')
     .argument('[words...]')
     .option('--id <id>', 'names the recurring job; putting it again changes it')
     .option('--tz <zone>', 'time zone of the expression and of printed times (env DELAYQ_TZ, TZ)')
@@ -81,6 +76,9 @@ export function everyCommand(context: Context): Command {
     .option('--json', 'print one JSON document')
     .action((words: string[], options: Options) => every(context, words, options));
   details(command, [
+    'With --list: names of queues, or none. With --remove, --pause, --resume: a queue',
+    'and the ids of recurring jobs.',
+    '',
     'When: a cron expression in quotes, or an interval such as 10s, 15m, 6h, 1d, which',
     'counts from when it is put.',
     '  minute hour day month weekday, and seconds before them if there are six fields',
@@ -171,13 +169,9 @@ async function report(context: Context, queue: string, done: Put, options: Optio
   if (outcome !== 'created') say(context, `${outcome}${what}: ${job.id} was in ${queue} already`);
   if (job.paused) say(context, `it is paused: delayq every --resume ${queue} ${shellWord(job.id)}`);
   if (!context.stderr.isTTY) return;
-  say(context, `recurs ${whenText(job)}`);
+  say(context, `recurs ${whenText(job, options.tz)}`);
   const zone = job.tz ?? options.tz;
   for (const [i, ms] of times.entries()) say(context, `${i === 0 ? 'next' : 'then'} ${formatTime(ms, zone)}`);
-}
-
-function whenText({ when, tz, created }: RecurringJob): string {
-  return tz === undefined ? `every ${when}, from ${formatTime(created, 'UTC')}` : `at ${when}, in ${tz}`;
 }
 
 async function list(context: Context, words: readonly string[], options: Options): Promise<void> {

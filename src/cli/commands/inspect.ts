@@ -143,8 +143,23 @@ function missingIn({ rows }: Look): { urgent: boolean; what: string }[] {
 function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each = false): string {
   const queues = rows.map((row) => {
     const { queue, snapshot, rates, held } = row;
-    const { now, pending, due, active, runOut, dead, lease, payload, meta, oldest, upcoming, stats, config } = snapshot;
-    const { remembered } = snapshot;
+    const {
+      now,
+      pending,
+      due,
+      active,
+      runOut,
+      dead,
+      lease,
+      payload,
+      meta,
+      oldest,
+      upcoming,
+      stats,
+      config,
+      recurring,
+      remembered,
+    } = snapshot;
     const until = pausedUntil(snapshot);
     const { count, from } = partitionsOf(snapshot);
     return {
@@ -188,6 +203,7 @@ function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each 
         })),
       },
       config,
+      ...(recurring ? { recurring: { count: recurring.count, next: recurring.next ?? null } } : {}),
     };
   });
   const unreadable = [

@@ -32,7 +32,7 @@ export function purgeCommand(context: Context): Command {
   details(command, [
     'Without --dead, --active or --pending it removes all jobs, and entries that',
     'belong to no job. On a terminal it asks for the name of the queue. To remove',
-    'only some jobs use delayq cancel.',
+    'only some jobs use delayq cancel. Recurring jobs stay: delayq every --remove.',
   ]);
   examples(command, [
     'delayq purge order-close',
@@ -96,6 +96,9 @@ async function purge(context: Context, queue: string, options: Options): Promise
       `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : ids && `; ${ids} kept (--forget drops them)`}${end}`,
     );
   }
+  const kept = options.forget ? (snapshot.recurring?.count ?? 0) : 0;
+  if (kept > 0 && !options.quiet)
+    say(context, `${many(kept, 'recurring job')} kept: see delayq every --list ${queue}; --remove removes them`);
   if (removed.active > 0 && !options.quiet)
     say(context, 'handlers of active jobs keep running; their acks will change nothing');
   if (options.forget && !forgotten && !stop.aborted) {

@@ -4,7 +4,9 @@ import {
   DelayqError,
   exactDuration,
   Inspector,
+  isDelayqError,
   printable,
+  Recurring,
   type Settings,
   type StoredJob,
   shellWord,
@@ -14,10 +16,22 @@ import { idsOf } from '../args/ids.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, fitted, many, type Paint, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
+import {
+  colours,
+  document,
+  fitted,
+  many,
+  type Paint,
+  type Room,
+  say,
+  sizeOf,
+  visible,
+  writeJson,
+} from '../terminal/output.js';
 import { jobJson, reasonOf } from '../views/jobs.js';
 import { storyOf } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
+import { recurringJson, recurringText } from '../views/recurring.js';
 
 interface Options extends Globals {
   readonly tz?: string;
@@ -25,7 +39,7 @@ interface Options extends Globals {
 
 export function showCommand(context: Context): Command {
   const command = new Command('show')
-    .description('Show one job: state, times, attempts, last error, payload.')
+    .description('Show one job: state, times, attempts, last error, payload; or a recurring job.')
     .argument('<queue>', 'name of the queue')
     .argument('<id>', 'id of the job; base64:… gives the bytes of an id')
     .option('--json', 'print one JSON document')
@@ -47,6 +61,11 @@ async function show(context: Context, queue: string, word: string, options: Opti
   const [id = word] = await idsOf(inspector, queue, [word]);
   const [job] = await inspector.show(queue, [id]);
   if (!job) {
+    const found = await new Recurring(redis, { prefix }).show(queue, word).catch(ignoreBadId);
+    if (found) {
+      if (options.json) return context.write(document({ queue, ...recurringJson(found) }));
+      return context.write(await recurringText(queue, found, { zone, now: await redis.now() }));
+    }
     await requireQueue(redis, prefix, queue);
     throw new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
       why: (await storyOf(inspector, queue, id, zone)).join('\n'),
@@ -61,6 +80,11 @@ async function show(context: Context, queue: string, word: string, options: Opti
   await context.write(text);
   if (!isWhole)
     say(context, `only the beginning is shown; for all of it: delayq show ${queue} ${shellWord(word)} | less`);
+}
+
+/** Ids of jobs may have any bytes; those of recurring ones may not. */
+function ignoreBadId(error: unknown): undefined {
+  if (!isDelayqError(error, 'usage')) throw error;
 }
 
 /** Lines of a terminal that show needs besides: the command line, the head of the payload, a notice, the prompt. */

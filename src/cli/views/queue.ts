@@ -32,7 +32,7 @@ const WHO = 40;
 /** Formats one queue as lines that fit into `room`: problems first, then the figures, then what falls due next. */
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
-  const { now, pending, due, active, runOut, dead, stats, upcoming, remembered } = snapshot;
+  const { now, pending, due, active, runOut, dead, stats, upcoming, recurring, remembered } = snapshot;
   const { drained, ...totals } = stats;
   const { count, from } = partitionsOf(snapshot);
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
@@ -67,6 +67,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   );
   const below = [
     ...line('dead', bad(dead, paint)),
+    ...(recurring ? line('recurring', recurringText(recurring, at)) : []),
     ...(remembered > 0 ? line('remembered', `${many(remembered, 'id')} of jobs that have ended`) : []),
     ...line('config', list(settingsOf(snapshot, zone)) || 'defaults'),
     ...line('totals', list(counters.sort()) || 'none'),
@@ -79,6 +80,10 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const charts = chartsOf(snapshot, { width: room.width, height: left - reserved });
   const all = [...lines, ...next.slice(0, Math.max(0, left - charts.length)), ...charts];
   return all.length <= room.height ? all : [...all.slice(0, room.height - 1), `… delayq inspect ${queue} | less`];
+}
+
+function recurringText({ count, next }: NonNullable<Snapshot['recurring']>, at: (ms: number) => string): string {
+  return `${many(count, 'job')}, ${next === undefined ? 'all paused' : `next ${at(next)}`}`;
 }
 
 function notFalling({ trend, snapshot }: Row): string {

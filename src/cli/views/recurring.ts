@@ -1,4 +1,9 @@
-import type { RecurringJob } from '../../internal.js';
+import { exactDuration, formatTime, type RecurringJob, upcoming } from '../../internal.js';
+import { visible } from '../terminal/output.js';
+import { momentOf } from './problems.js';
+
+/** How many of the next occurrences are shown. */
+export const SHOWN = 3;
 
 /** A recurring job in a JSON document. Times are ms since 1970. */
 export function recurringJson(job: RecurringJob) {
@@ -19,4 +24,33 @@ export function recurringJson(job: RecurringJob) {
     ...(Object.keys(attributes).length > 0 && { attributes }),
     payload: JSON.parse(payload.toString('utf8')),
   };
+}
+
+/** When a recurring job recurs, in words. */
+export function whenText({ when, tz, created }: RecurringJob, zone: string): string {
+  return tz === undefined ? `every ${when}, from ${formatTime(created, zone)}` : `${when}, in ${tz}`;
+}
+
+/** A recurring job as lines. */
+export async function recurringText(
+  queue: string,
+  job: RecurringJob,
+  { zone, now }: { zone: string; now: number },
+): Promise<string> {
+  const { id, tz, missed, overlap, paused, last, tries, maxLost, ttl, attributes, payload } = job;
+  const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${visible(value)}\n`;
+  const limits = [
+    ...(tries === undefined ? [] : [`tries=${tries}`]),
+    ...(maxLost === undefined ? [] : [`max-lost=${maxLost}`]),
+    ...(ttl === undefined ? [] : [`ttl=${exactDuration(ttl)}`]),
+    ...Object.entries(attributes).map(([name, value]) => `${name}=${value}`),
+  ];
+  const times = (await upcoming(job, SHOWN)).map((ms) => momentOf(ms, now, tz ?? zone));
+  let text = `${queue} ${visible(id)}  recurring${paused ? ', paused' : ''}\n`;
+  text += line('recurs', whenText(job, zone));
+  text += times.map((time, i) => line(i === 0 ? 'next' : '', time)).join('');
+  text += line('missed', missed) + line('overlap', overlap);
+  if (last !== undefined) text += line('last job', last);
+  if (limits.length > 0) text += line('its jobs', limits.join(' '));
+  return `${text}${line('payload', `${payload.length} bytes`)}${visible(payload.toString('utf8'))}\n`;
 }
