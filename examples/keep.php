@@ -16,6 +16,9 @@ LUA;
 /** Linear hashing: the index of the partition to which an id belongs. */
 function partitionOf(string $id, int $count): int
 {
+    if (preg_match('/@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/D', $id)) {
+        return 0; // a job of a recurring one
+    }
     for ($power = 1; $power < $count; $power *= 2);
     $crc = crc32($id);
     return $crc % $power < $count ? $crc % $power : $crc % intdiv($power, 2);

@@ -23,6 +23,8 @@ return 'created'
 
 def partition_of(job, count):
     """Linear hashing: the index of the partition to which an id belongs."""
+    if re.search(r"@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z", job):
+        return 0  # a job of a recurring one
     power = 1
     while power < count:
         power *= 2

@@ -127,11 +127,11 @@ describe('overlap skip', () => {
   it('makes no job while the last one is pending or active, and one when it is done or dead', async () => {
     const { queue, name } = await withDue(1, { overlap: 'skip' });
     const [first] = (await queue.drain()).jobs;
-    await occursBack(name, 10_000);
+    await occursBack(name, 11_000);
     expect(await idsIn(queue)).toEqual([]);
     expect(await skipped(queue)).toBe(1);
     await queue.nack([first as Job], { mode: 'dead' });
-    await occursBack(name, 10_000);
+    await occursBack(name, 11_000);
     expect(await idsIn(queue)).toHaveLength(1);
   });
 
