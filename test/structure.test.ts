@@ -28,7 +28,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   queue: ['recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
   worker: ['queue', 'scripts', 'redis', 'net', 'model'],
   admin: ['partitions', 'scripts', 'redis', 'net', 'model'],
-  health: ['admin', 'partitions', 'scripts', 'redis', 'net', 'model'],
+  health: ['admin', 'recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
   server: ['health', 'partitions', 'redis', 'net', 'model'],
   '.': ['worker', 'server', 'health', 'admin', 'queue', 'recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
   'cli/host': ['.'],

@@ -54,6 +54,7 @@ export class Auditor {
         return all.flat();
       };
       await run('jobs', () => this.#checkIds(parts, sizes, options, mender));
+      if (sizes.recurring) await run('recurring', () => this.#checkRecurring(parts, mender));
       await run('expiring-key', () => each((keys) => this.#checkExpiry(keys, mender)));
       await run('unlisted', () => this.#checkList(queue, mender));
       add(mender.refusal);
@@ -87,6 +88,12 @@ export class Auditor {
     const { pending, active, dead } = sizes;
     const jobs = many(pending + active + dead, 'job');
     return [fine('jobs', `${jobs}, each in one state and, unless it is dead, with its payload`), ...found];
+  }
+
+  /** Loaded only for a queue that has some. */
+  async #checkRecurring(parts: Partitions, mender: Mender): Promise<Finding[]> {
+    const { checkRecurring } = await import('./recurring.js');
+    return checkRecurring(parts, mender);
   }
 
   async #next(parts: Partitions, i: number, letter: Letter, { samples }: Tally): Promise<string> {

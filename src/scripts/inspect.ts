@@ -99,8 +99,8 @@ const SKEW_MS = 60_000;
 const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
 
 function recurringIn(count: Reply | undefined, next: Reply | undefined): Snapshot['recurring'] {
-  if (count === undefined || number(count) === 0) return undefined;
-  const at = Number(text(next) || 'Infinity');
+  if (count === undefined || (number(count) === 0 && text(next) === '')) return undefined;
+  const at = Number((text(next) || 'inf').replace('inf', 'Infinity'));
   return { count: number(count), next: Number.isFinite(at) ? at : undefined };
 }
 

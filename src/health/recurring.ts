@@ -1,0 +1,42 @@
+import { many } from '../model/text.js';
+import type { Partitions } from '../partitions/partitions.js';
+import { type Fault, type Faulty, faultsOf } from '../recurring/faults.js';
+import { bad, type Finding } from './finding.js';
+import type { Mender } from './mender.js';
+
+/** The most ids that a finding names. */
+const SAMPLES = 5;
+
+/** What is said of each fault: what it is, why it matters, what was done about it. */
+const WORDS: Readonly<Record<Fault, readonly [what: string, why: string, did: string]>> = {
+  unreadable: ['cannot be read', 'a newer delayq, or other software, has written it: it makes no jobs here', ''],
+  never: ['never comes again', 'no date matches its expression any more', ''],
+  lost: ['has no next occurrence', 'it makes no jobs', 'got its next occurrence'],
+  undefined: ['has an occurrence, but no definition', 'nobody knows what to do then', 'lost its occurrence'],
+};
+
+/** Finds faults of the recurring jobs of a queue, and repairs what it may. */
+export async function checkRecurring(parts: Partitions, mender: Mender): Promise<Finding[]> {
+  const all = await faultsOf(parts);
+  const found: Finding[] = [];
+  for (const [fault, [what, why, did]] of Object.entries(WORDS)) {
+    const some = all.filter((one) => one.fault === fault);
+    const [first] = some as [Faulty?];
+    if (!first) continue;
+    const samples = some.slice(0, SAMPLES).map(({ id }) => id);
+    const list = `${samples.join(', ')}${some.length > SAMPLES ? ' …' : ''}`;
+    const jobs = some.length === 1 ? 'a recurring job' : many(some.length, 'recurring job');
+    const next = first.mend
+      ? `delayq doctor --fix ${parts.queue}`
+      : `delayq every --remove ${parts.queue} ${first.id}, or put it again`;
+    const finding = { ...bad('warn', 'recurring', `${jobs} ${what}: ${list}`, why, next), count: some.length, samples };
+    if (!first.mend) found.push(finding);
+    else
+      found.push(
+        ...(await mender.mend(finding, some.length, `${jobs} ${did}: ${list}`, () =>
+          Promise.all(some.map(({ mend }) => mend?.())),
+        )),
+      );
+  }
+  return found;
+}

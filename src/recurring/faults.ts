@@ -1,0 +1,66 @@
+import { idOf, idWord } from '../model/id.js';
+import { PartitionMap } from '../partitions/map.js';
+import type { Partitions } from '../partitions/partitions.js';
+import type { Reply } from '../redis/connection.js';
+import { SLICE } from '../redis/script.js';
+import * as scripts from '../scripts/every.js';
+import { type Definition, occurrencesIn, packHeader, unpack } from './definition.js';
+
+/**
+ * What can be wrong with a recurring job: this version cannot read it, it never comes again, it has no next occurrence, or
+ * an occurrence has no definition.
+ */
+export type Fault = 'unreadable' | 'never' | 'lost' | 'undefined';
+
+/** A recurring job with a fault. `mend`: repairs it, if it is still as it was; undefined: only its owner can. */
+export interface Faulty {
+  readonly id: string;
+  readonly fault: Fault;
+  readonly mend: (() => Promise<unknown>) | undefined;
+}
+
+/** Finds the recurring jobs of a queue that have faults. Throws what a call throws. */
+export async function faultsOf(parts: Partitions): Promise<Faulty[]> {
+  if (parts.map === PartitionMap.NONE) return [];
+  const { redis } = parts;
+  const { every, occurs } = parts.keys(0);
+  const [defined, occurring] = (await Promise.all([
+    redis.call('HKEYS', every),
+    redis.call('ZRANGE', occurs, 0, -1),
+  ])) as Reply[][] as [Buffer[], Buffer[]];
+  const ids = [...new Map([...defined, ...occurring].map((id) => [id.toString('latin1'), id])).values()];
+  const all: Faulty[] = [];
+  for (let at = 0; at < ids.length; ) {
+    const some = ids.slice(at, at + SLICE);
+    const { now, found } = await parts.at(0, (keys) => scripts.show(redis, keys, some));
+    for (const [i, one] of found.entries()) all.push(...(await faultOf(parts, some[i] as Buffer, one, now)));
+    at += found.length;
+  }
+  return all;
+}
+
+async function faultOf(parts: Partitions, id: Buffer, { text, next }: scripts.Stored, now: number): Promise<Faulty[]> {
+  const one = (fault: Fault, mend?: Faulty['mend']) => [{ id: idWord(idOf(id)), fault, mend }];
+  // Removed in between.
+  if (text === undefined && next === undefined) return [];
+  if (text === undefined) {
+    const none = { next: Number.POSITIVE_INFINITY, overlap: 'allow', record: '', skipped: 0, jobs: [] } as const;
+    const firing = { ...none, id, occurrence: next as string, rev: undefined };
+    return one('undefined', () => parts.at(0, (keys) => scripts.fire(parts.redis, keys, [firing])));
+  }
+  const definition = unpack(text);
+  const first = definition && (await firstAfter(definition, now));
+  if (!definition || first === undefined) return one('unreadable');
+  if (next === undefined || (next === 'inf' && Number.isFinite(first))) {
+    const put = { id, was: definition.rev, header: packHeader(definition), payload: definition.payload, next: first };
+    return one('lost', () => parts.at(0, (keys) => scripts.put(parts.redis, keys, put)));
+  }
+  return next === 'inf' && !definition.paused ? one('never') : [];
+}
+
+/** Its first occurrence after `now`, ms; Infinity: none, as it is paused or over. Undefined: it cannot be read. */
+async function firstAfter(definition: Definition, now: number): Promise<number | undefined> {
+  if (definition.paused) return Number.POSITIVE_INFINITY;
+  const times = await occurrencesIn(definition).catch(() => undefined);
+  return times && (times.after(now) ?? Number.POSITIVE_INFINITY);
+}
