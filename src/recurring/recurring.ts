@@ -175,7 +175,7 @@ export class Recurring {
     const { now, found } = await this.#parts(queue).at(0, (keys) => scripts.show(this.#redis, keys, ids));
     return found.map(({ text, next }) => {
       const definition = text && unpack(text);
-      const rev = text ? (definition?.rev ?? UNREADABLE) : '';
+      const rev = text ? revIn(text) : '';
       return {
         now,
         text,
@@ -215,8 +215,8 @@ export async function upcoming({ when, tz = '', created, next }: RecurringJob, n
   return all;
 }
 
-/** Stands for the rev of a definition that this version cannot read. Must match lua/lib/definition.lua. */
-const UNREADABLE = '-';
+/** The rev of a definition, even if this version cannot read the rest. Must match lua/lib/definition.lua. */
+const revIn = (text: Buffer) => /^[^\n]*\n{"rev":"([A-Za-z0-9]+)"[^\n]*\n/.exec(text.toString('latin1'))?.[1] ?? '-';
 
 function unreadable(queue: string, id: string): DelayqError {
   return new DelayqError('config', `the recurring job ${id} of ${queue} cannot be read`, {

@@ -205,6 +205,8 @@ describe('a definition', () => {
     await queue.enqueue({ id: 'other', payload: 1 });
     expect(await idsIn(queue)).toEqual(['other']);
     expect(await admin.zscore(key(name, 'occurs'), 'r')).toBe('inf');
+    expect((await recurring.put(name, { id: 'r', when: '1h', payload: 1 })).outcome).toBe('replaced');
+    expect(await recurring.show(name, 'r')).toMatchObject({ when: '1h' });
   });
 
   it('that is gone leaves no occurrence', async () => {

@@ -1,10 +1,10 @@
 import { Command } from 'commander';
-import { Inspector, SETTING_NAMES, Transfer } from '../../internal.js';
+import { Inspector, Recurring, SETTING_NAMES, Transfer } from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context } from '../host/context.js';
-import { exportLine, headOf } from '../lines/export-line.js';
+import { everyLine, exportLine, headOf } from '../lines/export-line.js';
 import { many, say, shownId, writeJson } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -24,7 +24,7 @@ export function exportCommand(context: Context): Command {
     .description('Print jobs as JSON Lines for delayq import. Payloads stay the same byte for byte.')
     .argument('<queue>', 'name of the queue');
   addFilters(command, STATES)
-    .option('--config', 'begin with a line of the settings of the queue')
+    .option('--config', 'begin with the settings of the queue, and its recurring jobs')
     .option('-q, --quiet', 'print no progress and no summary')
     .action((queue: string, options: Options) => exportJobs(context, queue, options));
   details(command, [
@@ -57,6 +57,7 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
     const { config } = await new Inspector(redis, { prefix }).inspect(queue);
     const set = SETTING_NAMES.flatMap((name) => (config[name] === undefined ? [] : [[name, config[name]]]));
     text = `${headOf(queue, Object.fromEntries(set))}\n`;
+    for (const job of await new Recurring(redis, { prefix }).list(queue)) text += `${everyLine(queue, job)}\n`;
   }
   for await (const slice of transfer.export(queue, filter)) {
     for (const job of slice.jobs) {

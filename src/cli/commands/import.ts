@@ -8,6 +8,7 @@ import {
   isDelayqError,
   Operator,
   type Parcel,
+  Recurring,
   type Restored,
   readSettings,
   Transfer,
@@ -16,7 +17,7 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { linesUntil } from '../bulk/lines-until.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
-import { importedOf, isBadLine } from '../lines/export-line.js';
+import { type ImportedEvery, importedOf, isBadLine } from '../lines/export-line.js';
 import type { InputLine } from '../lines/reader.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
@@ -44,7 +45,7 @@ export function importCommand(context: Context): Command {
     .description('Add the jobs of an export to a queue: same ids, times, states, counts and payloads.')
     .argument('<queue>', 'name of the queue')
     .argument('[file]', 'output of delayq export (default: -, stdin)')
-    .option('--config', 'also set the settings of the queue, if the export has them')
+    .option('--config', 'also set settings and put recurring jobs, if the export has them')
     .option('--dry-run', 'only read the lines, and report bad ones')
     .option('--tz <zone>', 'time zone of times without one (env DELAYQ_TZ, TZ)')
     .option('-q, --quiet', 'print no summary')
@@ -82,11 +83,22 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     meter.clear();
     say(context, text);
   };
+  const putEvery = async ({ job, paused }: ImportedEvery, line: number) => {
+    if (!options.config) return report(`line ${line}: the recurring job ${shownId(job.id)} ignored: --config puts it`);
+    if (options.dryRun) return;
+    const recurring = new Recurring(redis, { prefix });
+    await recurring.put(queue, job);
+    if (paused) await recurring.pause(queue, job.id);
+  };
   const read = async ({ number, text, error }: InputLine): Promise<Numbered | undefined> => {
     try {
       if (error) throw error;
       const found = importedOf(text, zone, now);
       if ('parcel' in found) return Object.assign(found.parcel, { line: number });
+      if ('every' in found) {
+        await putEvery(found.every, number);
+        return undefined;
+      }
       const settings = readSettings(found.settings);
       if (!options.config) {
         const names = Object.keys(settings).join(', ');

@@ -6,10 +6,12 @@ import {
   idOf,
   isDelayqError,
   JsonText,
+  type NewRecurring,
   NO_ATTRIBUTES,
   type Parcel,
   parseAt,
   parseDuration,
+  type RecurringJob,
   readAttributes,
   recordOf,
   SCORE,
@@ -82,8 +84,25 @@ export function headOf(queue: string, settings: Readonly<Record<string, string>>
   return JSON.stringify({ delayq: 'export', schema: 1, queue, config: settings });
 }
 
-/** The content of a line: a job, or the settings of the exported queue. */
-export type Imported = { readonly parcel: Parcel } | { readonly settings: Readonly<Record<string, string>> };
+/** The line of a recurring job. */
+export function everyLine(queue: string, job: RecurringJob): string {
+  const { id, when, tz, missed, overlap, paused, tries, maxLost, ttl, attributes, payload } = job;
+  const rest = { when, tz, missed, overlap, ...(paused && { paused }), tries, maxLost, ttl };
+  const head = JSON.stringify({ delayq: 'every', schema: 1, queue, id, ...rest, attributes });
+  return `${head.slice(0, -1)},"payload":${payload.toString('utf8')}}`;
+}
+
+/** A recurring job of an export. */
+export interface ImportedEvery {
+  readonly job: NewRecurring;
+  readonly paused: boolean;
+}
+
+/** The content of a line: a job, a recurring one, or the settings of the exported queue. */
+export type Imported =
+  | { readonly parcel: Parcel }
+  | { readonly every: ImportedEvery }
+  | { readonly settings: Readonly<Record<string, string>> };
 
 const EXCLUSIVE = [
   ['id', 'idBase64'],
@@ -99,6 +118,7 @@ const KEYS = [...EXCLUSIVE.flat(), 'state', 'payload', 'payloadBase64'];
 /** Reads a line. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function importedOf(text: string, zone: string, now: number): Imported {
   const line = objectOn(text);
+  if (line.delayq === 'every') return { every: everyOf(line, text) };
   if ('delayq' in line) return { settings: settingsOf(line) };
   const other = Object.keys(line).find((key) => !KEYS.includes(key));
   if (other !== undefined) throw badLine(`it has the unknown key ${JSON.stringify(other)}`);
@@ -167,6 +187,14 @@ function triesOf(tries: unknown): number | undefined {
 function ttlOf(ttl: unknown): number | undefined {
   if (ttl !== undefined && typeof ttl !== 'string') throw badLine('ttl is not a string');
   return ttl === undefined ? undefined : parseDuration(ttl);
+}
+
+/** The values are checked as those of any recurring job when it is put. */
+function everyOf({ delayq, schema, queue, paused = false, payload, ...job }: Record<string, unknown>, text: string) {
+  if (schema !== 1) throw badLine('its export format is unknown to this version of delayq');
+  if (typeof job.id !== 'string' || typeof job.when !== 'string') throw badLine('it has no id, or no time');
+  const json = JsonText.part(payloadText(text) ?? JSON.stringify(payload));
+  return { job: { ...job, payload: json } as unknown as NewRecurring, paused: paused === true };
 }
 
 function settingsOf({ delayq, schema, config }: Record<string, unknown>): Record<string, string> {

@@ -1,0 +1,76 @@
+import { expect, it } from 'vitest';
+import { delayq } from '../../support/cli.js';
+import { admin, freshName, key } from '../../support/redis.js';
+
+const put = (queue: string, ...more: string[]) =>
+  delayq([
+    'every',
+    '0 9 * * 1-5',
+    '--tz',
+    'Europe/Berlin',
+    '--id',
+    'daily',
+    ...more,
+    queue,
+    '{"big":12345678901234567890}',
+  ]);
+
+it('puts a recurring job; again it changes nothing, and changed it says what', async () => {
+  const queue = freshName();
+  expect(await put(queue)).toMatchObject({ code: 0, stdout: 'daily\n', stderr: '' });
+  expect((await put(queue)).stderr).toMatch(/unchanged/);
+  expect((await put(queue, '--tries', '2')).stderr).toMatch(/replaced: tries/);
+  const { stdout } = await delayq(['every', '--list', queue]);
+  expect(stdout).toMatch(/daily +0 9 \* \* 1-5 +Europe\/Berlin +\d{4}-\d\d-\d\d 09:00:00 \+0[12]:00, in/);
+  expect((await delayq(['show', queue, 'daily'])).stdout).toMatch(/recurs +0 9 \* \* 1-5, in Europe\/Berlin/);
+  expect((await delayq(['inspect', queue])).stdout).toMatch(/recurring +1 job, next /);
+});
+
+it('drains the jobs of an interval', async () => {
+  const queue = freshName();
+  await delayq(['every', '1s', '--id', 'tick', queue, '7']);
+  const { stdout } = await delayq(['drain', queue, '--watch', '--at-most-once', '--limit', '2']);
+  expect(stdout.trim().split('\n')).toHaveLength(2);
+});
+
+it('pauses, resumes and removes; an id that is not there is told, with status 1', async () => {
+  const queue = freshName();
+  await put(queue);
+  expect((await delayq(['every', '--pause', queue, 'daily'])).stderr).toMatch(/paused: daily/);
+  expect((await delayq(['every', '--list', queue])).stdout).toMatch(/paused/);
+  expect((await delayq(['every', '--resume', queue, 'daily'])).stderr).toMatch(/resumed: daily .*next/);
+  expect(await delayq(['every', '--remove', queue, 'daily', 'none'])).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/removed: daily[\s\S]*no recurring job none/),
+  });
+});
+
+it('export --config and import --config carry it', async () => {
+  const [queue, other] = [freshName(), freshName()];
+  await put(queue, '--missed', 'skip', '--attr', 'tenant=7');
+  await delayq(['every', '--pause', queue, 'daily']);
+  const { stdout } = await delayq(['export', '--config', queue]);
+  const ignored = await delayq(['import', other], { input: stdout });
+  expect(ignored.stderr).toMatch(/recurring job daily ignored/);
+  expect(await delayq(['import', '--config', other], { input: stdout })).toMatchObject({ code: 0 });
+  const [before, after] = await Promise.all([queue, other].map((name) => delayq(['every', '--list', '--json', name])));
+  const of = (text = '') => ({ ...JSON.parse(text).jobs[0], queue: '', created: 0 });
+  expect(of(after?.stdout)).toEqual(of(before?.stdout));
+  expect(await admin.hget(key(other, 'every'), 'daily')).toMatch(/\n{"big":12345678901234567890}$/);
+});
+
+it.each([
+  [['0 0 30 2 *', '--id', 'x'], /never comes/],
+  [['0 9 * *', '--id', 'x'], /4 fields/],
+  [['0 9 * * *', '--id', 'x', '--tz', 'Mars/X'], /not a time zone/],
+  [['500ms', '--id', 'x'], /whole seconds/],
+  [['15m'], /needs an id/],
+  [['15m', '--id', 'x', '--list'], /takes no options/],
+])('refuses %j before anything is written', async (words, why) => {
+  const queue = freshName();
+  const [when = '', ...options] = words;
+  const { code, stderr } = await delayq(['every', ...options, when, queue, '1']);
+  expect(code).toBe(64);
+  expect(stderr).toMatch(why);
+  expect(await admin.exists(key(queue, 'config'), key(queue, 'every'))).toBe(0);
+});
