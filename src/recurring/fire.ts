@@ -67,7 +67,7 @@ async function plan({ id, occurrence, header }: scripts.Told, now: number): Prom
 }
 
 /** Which of the occurrences from `first` to `now` make jobs, oldest first, and how many do not: counted up to 1,000. */
-export function dueOnes(
+function dueOnes(
   { missed }: Pick<Header, 'missed'>,
   times: Occurrences,
   first: number,

@@ -29,7 +29,7 @@ it('puts a recurring job; again it changes nothing, and changed it says what', a
 it('drains the jobs of an interval', async () => {
   const queue = freshName();
   await delayq(['every', '1s', '--id', 'tick', queue, '7']);
-  const { stdout } = await delayq(['drain', queue, '--watch', '--at-most-once', '--limit', '2']);
+  const { stdout } = await delayq(['drain', queue, '--watch', '--at-most-once', '-n', '2']);
   expect(stdout.trim().split('\n')).toHaveLength(2);
 });
 
