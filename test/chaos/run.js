@@ -9,11 +9,13 @@ import { parseArgs } from 'node:util';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 
+const FILES = ['ledger', 'history', 'steps', 'readers', 'servers', 'large', 'storm', 'features', 'cluster', 'growth'];
+
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
 Kills, freezes and disconnects real processes and servers, then checks that no
 job was lost. Files: ledger, history, steps, readers, servers, large, storm,
-cluster, growth (default: all)
+features, cluster, growth (default: all)
 
   --seed N       seed of all random choices (default: a new one, which is printed)
   --minutes M    duration of each storm with all faults (default: 1)
@@ -64,8 +66,7 @@ if (!(Number(minutes) > 0)) fail(`--minutes must be a number above zero, not ${J
 if (!/^[1-9]\d{0,4}$/.test(repeat)) fail(`--repeat must be at least 1, not ${JSON.stringify(repeat)}`);
 if (!/^\d{1,7}$/.test(jobs)) fail(`--jobs must be an integer below ten million, not ${JSON.stringify(jobs)}`);
 for (const file of files) {
-  if (!['ledger', 'steps', 'readers', 'servers', 'large', 'storm', 'cluster', 'history', 'growth'].includes(file))
-    fail(`there is no file ${JSON.stringify(file)}`);
+  if (!FILES.includes(file)) fail(`there is no file ${JSON.stringify(file)}`);
 }
 // It reads /proc, sets clocks with libfaketime and mounts a tmpfs.
 if (process.platform !== 'linux') fail('the chaos suite runs on Linux only');

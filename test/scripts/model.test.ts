@@ -429,12 +429,15 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
     case 'fire': {
       const now = await redisTime();
       const firings = [...model.every].map(
-        ([id, { rev, next: at }]): Firing => ({
+        ([id, { rev, next: at, overlap }]): Firing => ({
           id,
           rev: one.stale === 'rev' ? 'v-1' : rev,
           at: one.stale === 'at' ? at - 1 : at,
           next: now + one.next,
-          jobs: [...new Set(one.jobs)].map((job) => ({ id: job, due: now - one.ago })),
+          // Several jobs of missed occurrences would overlap: definitions that skip have one at a time.
+          jobs: [...new Set(one.jobs)]
+            .slice(0, overlap === 'skip' ? 1 : undefined)
+            .map((job) => ({ id: job, due: now - one.ago })),
           skipped: one.skipped,
         }),
       );
