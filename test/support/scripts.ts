@@ -1,11 +1,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { SCRIPTS, shaOf } from '../../src/redis/script.js';
 
-/** Returns the SHA-1 of the script whose path ends in `name`, as sent to a cluster if `sharded`. Throws if there is none. */
-export function scriptHash(name: string, sharded = false): string {
+/**
+ * Returns the SHA-1 of the script whose path ends in `name`, as sent to a cluster if `sharded`, for a queue of layout 2 if
+ * `parted`. Throws if there is none.
+ */
+export function scriptHash(name: string, sharded = false, parted = false): string {
   const script = SCRIPTS.find((path) => path.endsWith(`/${name}`));
   if (script === undefined) throw new Error(`no script ${name}`);
-  return shaOf(script, { sharded });
+  return shaOf(script, { sharded, parted });
 }
 
 /** The texts of all files in lua/. */
