@@ -217,21 +217,22 @@ export class FeatureStorm {
     };
   }
 
-  /** Lets faults strike until `done`, each at least once: those of Redis one by one, others at the same time. */
+  /** Lets faults strike until `done`, each at least once: those of Redis one by one, kills and others at the same time. */
   async rage(faults: Readonly<Record<string, number>>, done: () => boolean): Promise<void> {
     const names = Object.keys(faults);
     const ofRedis = names.filter((name) => name in this.#redis.faults);
-    const others = names.filter((name) => !ofRedis.includes(name));
+    const kills = names.filter((name) => name.startsWith('kill ') && !ofRedis.includes(name));
+    const others = names.filter((name) => !ofRedis.includes(name) && !kills.includes(name));
     await Promise.all(
-      [ofRedis, others].map(async (some) => {
+      [ofRedis, kills, others].map(async (some) => {
         const random = this.#random.branch();
         const first = random.shuffled(some);
         while (some.length > 0 && (first.length > 0 || !done())) {
-          await sleep(random.whole(50, some === others ? 400 : 1_500));
+          await sleep(random.whole(50, some === ofRedis ? 1_500 : 400));
           const name = first.shift() ?? random.pickByWeight(some, (one) => faults[one] ?? 0);
-          const ofRedis = this.#redis.faults[name];
-          const found = ofRedis
-            ? await ofRedis.strike(random).then(() => true)
+          const fault = this.#redis.faults[name];
+          const found = fault
+            ? await fault.strike(random).then(() => true)
             : await FAULTS[name as FaultName](this.#victims(random));
           if (found) this.struck[name] = (this.struck[name] ?? 0) + 1;
           else if (!this.struck[name]) first.push(name);
