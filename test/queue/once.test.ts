@@ -265,6 +265,16 @@ describe('an import', () => {
     expect(await outcomeOf(queue)).toBe('kept');
   });
 
+  it('does not shorten the window of an earlier job with that id', async () => {
+    const [queue, from] = [freshQueue(), freshQueue()];
+    await done(queue);
+    await from.enqueue({ id: 'a', payload: 2, onceFor: '1h' });
+    await new Transfer(connection).move(from.name, ['a'], { to: queue.name });
+    expect(await queue.ack((await queue.drain()).jobs)).toEqual(['held']);
+    await timePasses(queue.name, DAY / 2);
+    expect(await outcomeOf(queue)).toBe('kept-done');
+  });
+
   it('brings windows to a plain queue', async () => {
     const [queue, from] = [freshQueue(), freshQueue()];
     await from.enqueue(job());
