@@ -51,7 +51,8 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
   // Undefined: there was no drain yet.
   const age = drainAge(snapshot) === Number.POSITIVE_INFINITY ? undefined : drainAge(snapshot);
   const limit = heldBackBy(snapshot);
-  const isLate = `the oldest of ${many(due, 'due job')} is ${formatDuration(late)} late`;
+  const oldest = due > 0 ? `the oldest of ${many(due, 'due job')}` : 'a recurring job';
+  const isLate = `${oldest} is ${formatDuration(late)} late`;
   const measures: { name: keyof Limits; value: number | undefined; says: string }[] = [
     { name: 'lag', value: late, says: limit ? `${isLate}, ${limit}` : isLate },
     { name: 'drainAge', value: age, says: noDrainFor(drainAge(snapshot)) },

@@ -8,7 +8,7 @@ import { bad, type Finding } from './finding.js';
 
 /** Something that is wrong with a queue, or about to be. */
 export interface Problem extends Finding {
-  readonly check: 'no-drain' | 'paused' | 'failing' | 'lag' | 'dead' | 'bad-setting' | 'orphans';
+  readonly check: 'no-drain' | 'paused' | 'failing' | 'lag' | 'recurring' | 'dead' | 'bad-setting' | 'orphans';
   /** An operator should act now. Otherwise it is only worth knowing. */
   readonly urgent: boolean;
 }
@@ -71,9 +71,11 @@ function problem(check: Check, urgent: boolean, what: string, why: string, next:
 /** What there is to deliver, in words. */
 function waiting(snapshot: Snapshot): string {
   const { due, runOut } = snapshot;
-  return due > 0
-    ? `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`
-    : `${many(runOut, 'lease')} ${runOut === 1 ? 'has' : 'have'} expired`;
+  if (due > 0)
+    return `${many(due, 'job')} ${due === 1 ? 'is' : 'are'} due, the oldest for ${formatDuration(lag(snapshot))}`;
+  return runOut > 0
+    ? `${many(runOut, 'lease')} ${runOut === 1 ? 'has' : 'have'} expired`
+    : `a recurring job has been due for ${formatDuration(lag(snapshot))}`;
 }
 
 function notDrained(snapshot: Snapshot): Problem | undefined {
@@ -87,8 +89,8 @@ function notDrained(snapshot: Snapshot): Problem | undefined {
 function paused(queue: string, snapshot: Snapshot, until: Known['until']): Problem | undefined {
   const pause = pauseOf(snapshot, until);
   if (pause === undefined) return undefined;
-  const urgent = snapshot.due > 0 && lag(snapshot) >= LATE_MS;
-  const what = `${pause}${snapshot.due > 0 ? `: ${waiting(snapshot)}` : ''}`;
+  const urgent = lag(snapshot) >= LATE_MS;
+  const what = `${pause}${snapshot.due > 0 || urgent ? `: ${waiting(snapshot)}` : ''}`;
   return problem('paused', urgent, what, 'drains take no jobs from a paused queue', `delayq resume ${queue}`);
 }
 
@@ -106,6 +108,10 @@ function failing(trend: Trend | undefined): Problem | undefined {
 
 function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Problem | undefined {
   if (lag(snapshot) < LATE_MS) return undefined;
+  if (snapshot.due === 0) {
+    const why = 'drains could not make its job; they said why when they tried';
+    return problem('recurring', true, waiting(snapshot), why, `delayq doctor ${queue}`);
+  }
   const limit = heldBackBy(snapshot, trend?.delivered);
   const why = limit ? 'jobs fall due faster than its limits allow' : 'jobs fall due faster than they are handled';
   const next = limit

@@ -1,4 +1,4 @@
-import { isDelayqError } from '../model/errors.js';
+import { DelayqError, isDelayqError } from '../model/errors.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
@@ -27,18 +27,19 @@ export async function fireFirst(
   drain: (occurs: boolean) => Promise<Drained | Due>,
 ): Promise<Drained> {
   let drained: Drained | Due = due;
+  let notMade: DelayqError | undefined;
   for (let turn = 1; drained.state === 'occurs'; turn++) {
-    const isDone = await fire(redis, keys, drained).catch((error: unknown) => {
-      if (!isDelayqError(error) || wordOf(error) === 'LAYOUT') throw error;
-      return false;
+    await fire(redis, keys, drained).catch((error: unknown) => {
+      if (wordOf(error) === 'LAYOUT') throw error;
+      notMade = isDelayqError(error) ? error : new DelayqError('internal', String(error), { cause: error });
     });
-    drained = await drain(isDone && turn < MAX_TURNS);
+    drained = await drain(!notMade && turn < MAX_TURNS);
   }
-  return drained;
+  return notMade ? { ...drained, notMade } : drained;
 }
 
 /** Makes the jobs of due occurrences: in calls of about {@link MAX_MISSED} jobs. */
-async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<true> {
+async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<void> {
   let some: scripts.Firing[] = [];
   for (const [i, one] of told.entries()) {
     some.push(await plan(one, now));
@@ -47,7 +48,6 @@ async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Pro
     await scripts.fire(redis, keys, some);
     some = [];
   }
-  return true;
 }
 
 /** What becomes of an occurrence. One that this version cannot read is put off: doctor tells of it. */
@@ -61,7 +61,9 @@ async function plan({ id, occurrence, header }: scripts.Told, now: number): Prom
     const { rev, overlap, record } = found;
     const jobs = making.map((due) => ({ due, id: jobIdOf(id.toString(), due) }));
     return { id, occurrence, rev, next: times.after(now) ?? Number.POSITIVE_INFINITY, overlap, record, skipped, jobs };
-  } catch {
+  } catch (error) {
+    // Another version, or another machine, may be able to.
+    if (!isDelayqError(error, 'usage')) throw error;
     return { ...off, skipped: 0, jobs: [] };
   }
 }

@@ -152,16 +152,21 @@ export async function inspect(
   };
 }
 
-/** How long the oldest due job has been due, ms; 0: none is due. */
-export function lag({ now, oldest }: Snapshot): number {
-  return oldest === undefined ? 0 : Math.max(0, now - oldest);
+/** How long the oldest due job has been due, ms; 0: none is due. Recurring jobs that no drain has made yet count. */
+export function lag(snapshot: Snapshot): number {
+  return Math.max(
+    jobLag(snapshot),
+    snapshot.recurring?.next === undefined ? 0 : snapshot.now - snapshot.recurring.next,
+  );
 }
+
+const jobLag = ({ now, oldest }: Snapshot) => (oldest === undefined ? 0 : Math.max(0, now - oldest));
 
 /** Returns a snapshot in the form of a sample. */
 export function sampleOf(snapshot: Snapshot): Sample {
   const { now: at, due, pending, stats } = snapshot;
   const { enqueued = 0, delivered = 0, acked = 0, removed = 0, retried = 0, dead = 0 } = stats;
-  return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: lag(snapshot), pending };
+  return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: jobLag(snapshot), pending };
 }
 
 /** A consumer, or a move, that holds leases. Times are ms. */

@@ -1,4 +1,5 @@
 import { NO_ATTRIBUTES, readAttributes } from '../model/attributes.js';
+import type { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
 import type { Bytes } from '../model/payload.js';
@@ -116,6 +117,8 @@ export interface Drained {
   readonly leaseMs: number;
   /** The queue has a rate or max-active: take no jobs before they can start. */
   readonly hasLimits: boolean;
+  /** Why jobs of recurring ones that are due could not be made. A later drain makes them. */
+  readonly notMade?: DelayqError;
 }
 
 /**

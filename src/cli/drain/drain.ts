@@ -1,4 +1,5 @@
 import {
+  DelayqError,
   type Drained,
   formatDuration,
   formatTime,
@@ -10,7 +11,7 @@ import {
 import type { Context } from '../host/context.js';
 import type { Form, OnOdd } from '../lines/drain-line.js';
 import { Deaths, REASONS } from '../terminal/deaths.js';
-import { grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
+import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 
 /** One run of `delayq drain`, as every form of delivery needs it. Durations are ms. */
@@ -42,6 +43,8 @@ export class DrainReport {
   /** Queues that deliver nothing for now, and what was said of each. */
   readonly #waiting = new Map<string, string>();
   readonly #odd = new Set<string>();
+  /** Queues of which was said that the jobs of recurring ones cannot be made. */
+  readonly #notMade = new Set<string>();
   readonly #deaths: Deaths;
   readonly #counts: Record<TaskOutcome, number> = {
     acked: 0,
@@ -68,12 +71,19 @@ export class DrainReport {
   }
 
   /** Reports what one call of drain did besides taking jobs. */
-  drained({ name }: Queue, { jobs, expired, died, state, now, next = now }: Drained): void {
+  drained({ name }: Queue, { jobs, expired, died, state, now, next = now, notMade }: Drained): void {
     this.taken += jobs.length;
     if (expired > 0) this.#expired.set(name, (this.#expired.get(name) ?? 0) + expired);
     for (const { id, reason } of died) {
       if (reason !== 'orphaned') this.#died += 1;
       this.#dead(name, `${name} ${shownId(id)}: dead: ${REASONS[reason]}`);
+    }
+    if (!notMade) this.#notMade.delete(name);
+    else if (!this.#notMade.has(name)) {
+      this.#notMade.add(name);
+      const { code, why = notMade.message, next } = notMade;
+      const what = `the jobs of recurring ones in ${name} cannot be made`;
+      complain(this.#context, new DelayqError(code, what, { why, next }));
     }
     const waits = jobs.length === 0 && waitsFor(state, next - now);
     if (!waits) this.#waiting.delete(name);

@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest';
+import { during } from '../../support/afterwards.js';
 import { delayq } from '../../support/cli.js';
 import { admin, freshName, key } from '../../support/redis.js';
+import { Server } from '../../support/server.js';
 
 const put = (queue: string, ...more: string[]) =>
   delayq([
@@ -73,4 +75,33 @@ it.each([
   expect(code).toBe(64);
   expect(stderr).toMatch(why);
   expect(await admin.exists(key(queue, 'config'), key(queue, 'every'))).toBe(0);
+});
+
+it('that is due, and nobody drains, is told by inspect and check', async () => {
+  const queue = freshName();
+  await delayq(['every', '1h', '--id', 'tick', queue, '7']);
+  await admin.zadd(key(queue, 'occurs'), Date.now() - 400_000, 'tick');
+  const says = 'never drained: a recurring job has been due for 6m';
+  expect((await delayq(['inspect', queue])).stdout).toContain(says);
+  expect((await delayq(['inspect'])).stdout).toContain(says);
+  expect(await delayq(['check', queue])).toMatchObject({
+    code: 2,
+    stdout: expect.stringContaining('a recurring job is 6m'),
+  });
+  await delayq(['drain', queue, '--', 'true']);
+  expect((await delayq(['check', queue])).code).toBe(0);
+});
+
+it('whose jobs cannot be made is told by drain, and other jobs are delivered', async () => {
+  const server = await during(Server.start());
+  const run = (...args: string[]) => delayq([...args, '--redis', server.url]);
+  await run('every', '1h', '--id', 'tick', 'q', '7');
+  await run('enqueue', 'q', '8');
+  await server.admin.zadd(key('q', 'occurs'), Date.now() - 400_000, 'tick');
+  await server.admin.config('SET', 'maxmemory', '1');
+  const { stdout, stderr } = await run('drain', 'q');
+  expect(stdout).toBe('8\n');
+  expect(stderr).toMatch(/the jobs of recurring ones in q cannot be made\n.*why: .*OOM/);
+  await server.admin.config('SET', 'maxmemory', '0');
+  expect(await run('drain', 'q')).toMatchObject({ stdout: '7\n', stderr: '' });
 });
