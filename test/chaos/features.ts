@@ -16,7 +16,7 @@ import { payloadOf } from './producers.js';
 import { Random } from './random.js';
 
 /** How many tokens there are, how fast they come back, and how many jobs may be active. */
-const LIMITS = { rate: { jobs: 40, perMs: 1_000 }, burst: 8, maxActive: 4 };
+const LIMITS = { rate: { jobs: 25, perMs: 1_000 }, burst: 5, maxActive: 4 };
 
 const LEASE_MS = 2_000;
 const SETTINGS = { lease: LEASE_MS, tries: 100_000, maxLost: 100_000, backoff: [50] };
@@ -383,7 +383,8 @@ export class FeatureStorm {
   /** Looks that show more live leases than allowed, or more jobs taken between two than there can have been tokens. */
   #beyondLimits(): string[] {
     const { rate, burst, maxActive } = LIMITS;
-    const found: string[] = [];
+    const crowded: string[] = [];
+    const fast: string[] = [];
     // Taken beyond what the rate gives since the first look; between two looks it may grow by the burst only.
     let least = Number.POSITIVE_INFINITY;
     for (const { now, live, delivered } of this.#samples) {
@@ -391,13 +392,13 @@ export class FeatureStorm {
         least = Number.POSITIVE_INFINITY;
         continue;
       }
-      if (live > maxActive) found.push(`${live} leases were live at ${now}, and ${maxActive} are allowed`);
+      if (live > maxActive) crowded.push(`${live} leases were live at ${now}, and ${maxActive} are allowed`);
       const beyond = delivered - (now * rate.jobs) / rate.perMs;
-      if (beyond - least > burst + 1e-3) found.push(`at ${now}, ${beyond - least} jobs were taken beyond the rate`);
+      if (beyond - least > burst + 1e-3) fast.push(`at ${now}, ${beyond - least} jobs were taken beyond the rate`);
       least = Math.min(least, beyond);
     }
-    if (!this.#samples.some(({ live }) => live === maxActive)) found.push('the places were never all taken');
-    return found.slice(0, 5);
+    const isFull = this.#samples.some(({ live }) => live === maxActive);
+    return [...crowded.slice(0, 3), ...fast.slice(0, 3), ...(isFull ? [] : ['the places were never all taken'])];
   }
 
   async stop(): Promise<void> {
