@@ -50,7 +50,7 @@ const EVERY = [
   { id: 'skip', everyMs: 2_000, missed: 'once', overlap: 'skip' },
 ] as const;
 
-export const FEATURES = ['limited', 'every', 'once'] as const;
+const FEATURES = ['limited', 'every', 'once'] as const;
 
 /** Queues with limits, recurring jobs and windows, on a Redis of their own, while faults strike. */
 export class FeatureStorm {
