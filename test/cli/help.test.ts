@@ -86,7 +86,7 @@ const NOT_HERE = [
 describe('the help', () => {
   it('lists the commands in the order of what a user does', () => {
     const order = [
-      ['Produce', ['enqueue']],
+      ['Produce', ['enqueue', 'every']],
       ['Consume', ['drain', 'ack', 'nack', 'renew']],
       ['Look', ['inspect', 'list', 'show']],
       ['Act', ['cancel', 'reschedule', 'requeue', 'bury', 'move', 'purge', 'pause', 'resume']],

@@ -31,5 +31,6 @@ export function installIn(directory: string): void {
   const modules = join(directory, 'node_modules');
   mkdirSync(join(modules, '@types'), { recursive: true });
   renameSync(join(directory, 'package'), join(modules, 'delayq'));
-  for (const name of ['ioredis', '@types/node']) symlinkSync(join(root, 'node_modules', name), join(modules, name));
+  for (const name of ['ioredis', 'croner', '@types/node'])
+    symlinkSync(join(root, 'node_modules', name), join(modules, name));
 }

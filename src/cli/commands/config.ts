@@ -55,8 +55,8 @@ export function configCommand(context: Context): Command {
     'also apply to jobs that are in the queue already, from the next call on.',
     '',
     'rate, burst and max-active hold for all drains together. Every job that is taken',
-    'counts against the rate. max-active counts leases, so it needs handlers, or drain',
-    '--lease with ack. A queue has such limits or partitions, not both.',
+    'counts against the rate. max-active counts leases, so it needs handlers, or',
+    'drain --lease with ack. A queue has such limits or partitions, not both.',
     '',
     'partitions=N spreads a queue over N slots of a Redis Cluster, and so over more',
     'than one node. The queue stays in use while its jobs are moved. Active jobs are',
@@ -69,7 +69,7 @@ export function configCommand(context: Context): Command {
     'delayq config webhook ttl=      # back to none',
     'delayq config webhook rate=100/s burst=20 max-active=10',
     'delayq config webhook',
-    'delayq config webhook partitions=16',
+    'delayq config order-close partitions=16',
   ]);
   return addGlobals(command);
 }

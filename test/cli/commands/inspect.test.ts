@@ -378,8 +378,8 @@ describe('delayq inspect', () => {
       expect.arrayContaining([{ by: 'web-1:312', jobs: 1, since, ends: expect.any(Number) }]),
     );
     const shown = await onTerminal(`delayq inspect --tz UTC ${queue.name}`, { NO_COLOR: '1' });
-    expect(shown).toMatch(/^ +web-1:312: 1 job since .*\(2m( \ds)?\), first lease expires in \d+s$/m);
-    expect(shown).toMatch(/^ +moving to other: 1 job since .*, until the move is done$/m);
+    expect(shown).toMatch(/^ +web-1:312: 1 job since .*\(2m( \ds)?\), first lease expires in\s+\d+s$/m);
+    expect(shown).toMatch(/^ +moving to other: 1 job since .*, until the move is\s+done$/m);
     await admin.zadd(key(queue.name, 'active'), ...Array.from({ length: 600 }, (_, i) => [i + 1, `x${i}`]).flat());
     expect(await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' })).toMatch(
       /^ +unknown consumer: 250 jobs, .*\n +\(among the 250 leases that expire first\)$/m,
