@@ -9,7 +9,7 @@ import { isInterval, type Occurrences, occurrencesOf, specOf } from './occurrenc
 export type Missed = 'once' | 'skip' | 'all';
 
 /** A recurring job to put. */
-export interface NewRecurring extends Pick<NewJob, 'payload' | 'tries' | 'maxLost' | 'ttl' | 'attributes'> {
+export interface NewRecurring extends Pick<NewJob, 'payload' | 'tries' | 'maxLost' | 'ttl' | 'onceFor' | 'attributes'> {
   /** Names it in its queue: its jobs have the ids `ID@2026-11-23T08:00:00Z`. */
   readonly id: string;
   /** A cron expression such as `0 9 * * 1-5`, or an interval such as `15m`, counted from when it was put. */
@@ -35,6 +35,7 @@ const checkRecurring = keysOf<NewRecurring>('a recurring job', {
   tries: 'attempts retries',
   maxLost: 'maxStalledCount',
   ttl: 'expires expiresIn',
+  onceFor: 'once uniqueFor unique dedup deduplication debounce',
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 

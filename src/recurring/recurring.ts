@@ -45,6 +45,7 @@ export interface RecurringJob {
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
   readonly ttl: number | undefined;
+  readonly onceFor: number | undefined;
   readonly attributes: Attributes;
   readonly payload: Bytes;
 }
@@ -234,7 +235,8 @@ function changesFrom(old: Definition, made: Definition): (keyof NewRecurring)[] 
   if (old.missed !== made.missed) changes.push('missed');
   if (old.overlap !== made.overlap) changes.push('overlap');
   const [before, after] = [limitsOf(old), limitsOf(made)];
-  for (const name of ['tries', 'maxLost', 'ttl'] as const) if (before[name] !== after[name]) changes.push(name);
+  for (const name of ['tries', 'maxLost', 'ttl', 'onceFor'] as const)
+    if (before[name] !== after[name]) changes.push(name);
   if (JSON.stringify(before.attributes) !== JSON.stringify(after.attributes)) changes.push('attributes');
   return changes;
 }
@@ -247,8 +249,14 @@ async function nextOf(definition: Definition, now: number): Promise<number> {
 
 function limitsOf({ record }: Definition) {
   const rec = parseRecord(record);
-  const { tries, maxLost, ttl } = rec;
-  return { tries: known(tries), maxLost: known(maxLost), ttl: known(ttl), attributes: readAttributes(rec) };
+  const { tries, maxLost, ttl, once } = rec;
+  return {
+    tries: known(tries),
+    maxLost: known(maxLost),
+    ttl: known(ttl),
+    onceFor: known(once),
+    attributes: readAttributes(rec),
+  };
 }
 
 function recurringOf(id: string, { definition, next }: Pick<Found, 'definition' | 'next'>): RecurringJob | undefined {

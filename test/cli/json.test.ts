@@ -69,6 +69,22 @@ describe('json.md has the fields that are printed by', () => {
     expect(differences(many, documented('enqueue --json', { which: 1 }), confirmed)).toEqual(NONE);
   });
 
+  it('every', async () => {
+    const { json, run } = place();
+    const job = 'every 15m --once-for 1d --attr a=x --json q {"a":1}';
+    const put = [...(await json(`${job} --id a`)), ...(await json(`${job} --id a --tries 2`))];
+    const known = documented('every --json', { which: 0 });
+    expect(differences(put, known)).toEqual(NONE);
+    await run('every 15m --id b q 1');
+    const [list] = await json('every --list --json q');
+    const own = ['schema', 'outcome', 'changes[]', 'upcoming[]'];
+    expect(Object.keys(list ?? {})).toEqual(['schema', 'jobs']);
+    expect(differences(list?.jobs as unknown[], known, own)).toEqual(NONE);
+    expect(differences(await json('show --json q a'), known, own)).toEqual(NONE);
+    const acts = ['--pause', '--resume', '--remove'].map((act) => json(`every ${act} --json q a none`));
+    expect(differences((await Promise.all(acts)).flat(), documented('every --json', { which: 1 }))).toEqual(NONE);
+  });
+
   it('drain and ack', async () => {
     const { json, run } = place();
     const jobs = [
@@ -112,7 +128,8 @@ describe('json.md has the fields that are printed by', () => {
     const { prefix, json, run, key } = place();
     await run('enqueue --jobs q -', '{"payload":1}\n{"payload":2,"in":"1h"}\n');
     await run('drain --lease 1m q');
-    await run('config q tries=3');
+    await run('config q tries=3 rate=1/s max-active=2');
+    await run('every 1h --id r q 1');
     await run('pause --for 1h q');
     // A sample of a minute ago, from which to tell a trend.
     await admin.hset(key('stats'), 'at:15', `${Date.now() - 60_000} 0 0 0 0 0 0 - 0`);
@@ -152,7 +169,7 @@ describe('json.md has the fields that are printed by', () => {
     expect(differences(paused, documented('pause, resume'))).toEqual(NONE);
     expect(differences(await json('wait --idle --timeout 0s --json q'), documented('wait --json'))).toEqual(NONE);
     await admin.hset(key('config', 'growing'), 'layout', '2 0/2 from 1', 'partitions', 'growing/1.0');
-    const configs = [...(await json('config --json q tries=3')), ...(await json('config --json growing'))];
+    const configs = [...(await json('config --json q tries=3 rate=1/s')), ...(await json('config --json growing'))];
     expect(differences(configs, documented('config --json'))).toEqual(NONE);
     const purged = [...(await json('purge --dry-run --json q')), ...(await json('purge --yes --json q'))];
     expect(differences(purged, documented('purge --json'))).toEqual(NONE);

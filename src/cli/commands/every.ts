@@ -14,11 +14,11 @@ import {
   shellWord,
   upcoming,
 } from '../../internal.js';
-import { addGlobals, attribute, count, details, duration, examples } from '../args/options.js';
+import { addGlobals, attribute, count, details, duration, examples, positiveDuration } from '../args/options.js';
 import { readPayload } from '../args/payload.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { document, say, table, visible } from '../terminal/output.js';
+import { document, say, table, visible, writeJson } from '../terminal/output.js';
 import { recurringJson, SHOWN, whenText } from '../views/recurring.js';
 
 interface Options extends Globals {
@@ -33,6 +33,7 @@ interface Options extends Globals {
   readonly tries?: number;
   readonly maxLost?: number;
   readonly ttl?: number;
+  readonly onceFor?: number;
   readonly attr?: Attributes;
   readonly text?: boolean;
   readonly quiet?: boolean;
@@ -66,6 +67,7 @@ export function everyCommand(context: Context): Command {
     .option('--tries <n>', 'failures after which a job is dead', count)
     .option('--max-lost <n>', 'losses after which a job is dead', count)
     .option('--ttl <duration>', 'drop a job if it is delivered later than this after its due time', duration)
+    .option('--once-for <duration>', 'the id of a job stays taken so long after it has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
     .option('--text', 'store any text as a JSON string')
     .option('--list', 'list the recurring jobs of queues, or of all')
@@ -79,23 +81,23 @@ export function everyCommand(context: Context): Command {
     'With --list: names of queues, or none. With --remove, --pause, --resume: a queue',
     'and the ids of recurring jobs.',
     '',
-    'When: a cron expression in quotes, or an interval such as 10s, 15m, 6h, 1d, which',
-    'counts from when it is put.',
+    'When: a cron expression in quotes, or an interval such as 10s, 15m, 6h, 1d,',
+    'which counts from when it is put.',
     '  minute hour day month weekday, and seconds before them if there are six fields',
     '  *  1,2  1-5  */15  8-18/2  jan  mon-fri; weekday 0 or 7 is Sunday',
     '  day: L the last of the month, 15W the weekday nearest to it',
     '  weekday: 5L the last Friday, 1#2 the second Monday',
     '  With a day and a weekday, either is enough; with + before the weekday, both',
     '  are needed. @hourly @daily @weekly @monthly @yearly',
-    'When clocks change: a time of day that is skipped comes just after, once; one that',
-    'comes twice counts once. With * or a step in the hours, both hours count.',
+    'When clocks change: a time of day that is skipped comes just after, once; one',
+    'that comes twice counts once. With * or a step in the hours, both hours count.',
     '',
     'The payload is JSON; - reads it from stdin, @file from a file. Jobs have the ids',
-    'ID@2026-11-23T08:00:00Z. They are made by whichever drain of the queue comes first;',
-    'any number of them make one job. So keep a drain running (--watch).',
+    'ID@2026-11-23T08:00:00Z. They are made by whichever drain of the queue comes',
+    'first; any number of them make one job. So keep a drain running (--watch).',
     '--missed: once makes one job for the latest time, skip only if it is at most a',
-    'minute ago, all makes a job for each, at most 1,000. --overlap skip: makes no job',
-    'while the last one is not done.',
+    'minute ago, all makes a job for each, at most 1,000. --overlap skip: makes no',
+    'job while the last one is not done.',
   ]);
   examples(command, [
     `delayq every '0 9 * * 1-5' --tz Europe/Berlin --id daily-report report '{}'`,
@@ -114,8 +116,8 @@ async function every(context: Context, words: readonly string[], options: Option
   const [act] = asked;
   if (asked.length > 1) throw bad(`--${asked[0]} and --${asked[1]} exclude each other`, 'give one of them');
   if (act === undefined) return put(context, words, options);
-  const { missed, overlap, tries, maxLost, ttl, attr, text, id } = options;
-  if ([missed, overlap, tries, maxLost, ttl, attr, text, id].some((option) => option !== undefined)) {
+  const { missed, overlap, tries, maxLost, ttl, onceFor, attr, text, id } = options;
+  if ([missed, overlap, tries, maxLost, ttl, onceFor, attr, text, id].some((option) => option !== undefined)) {
     const next = act === 'list' ? 'delayq every --list [queue...]' : `delayq every --${act} QUEUE ID`;
     throw bad(`--${act} takes no options of a job`, `write ${next}`);
   }
@@ -140,7 +142,7 @@ async function put(context: Context, words: readonly string[], options: Options)
       `quote the expression and the payload: ${form}`,
       `${printable(extra)} is left over`,
     );
-  const { id, missed, overlap, tries, maxLost, ttl, attr: attributes } = options;
+  const { id, missed, overlap, tries, maxLost, ttl, onceFor, attr: attributes } = options;
   if (id === undefined)
     throw bad('a recurring job needs an id', `name it, so that it can be changed and removed: ${form}`);
   const tz = context.zone(options);
@@ -152,7 +154,7 @@ async function put(context: Context, words: readonly string[], options: Options)
         : payload;
   const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
   const recurring = new Recurring(context.redis(options), { prefix: context.prefix(options) });
-  const job = { id, when, tz, payload: stored, missed, overlap, tries, maxLost, ttl, attributes };
+  const job = { id, when, tz, payload: stored, missed, overlap, tries, maxLost, ttl, onceFor, attributes };
   await report(context, queue, await recurring.put(queue, job), { ...options, tz });
 }
 
@@ -160,8 +162,8 @@ async function report(context: Context, queue: string, done: Put, options: Optio
   const { outcome, changes, job } = done;
   const times = await upcoming(job, SHOWN);
   if (options.json) {
-    const shown = { queue, outcome, changes, ...recurringJson(job), upcoming: times };
-    return context.write(document(shown));
+    const more = { schema: 1, outcome, changes, upcoming: times };
+    return writeJson(context, `${recurringJson(queue, job, more)}\n`);
   }
   if (options.quiet) return;
   await context.write(`${job.id}\n`);
@@ -183,8 +185,10 @@ async function list(context: Context, words: readonly string[], options: Options
   const queues = words.length > 0 ? words : await new Inspector(redis, { prefix }).queues();
   const all: { queue: string; job: RecurringJob }[] = [];
   for (const queue of queues) for (const job of await recurring.list(queue)) all.push({ queue, job });
-  if (options.json)
-    return context.write(document({ jobs: all.map(({ queue, job }) => ({ queue, ...recurringJson(job) })) }));
+  if (options.json) {
+    const jobs = all.map(({ queue, job }) => recurringJson(queue, job));
+    return writeJson(context, `{"schema":1,"jobs":[${jobs.join(',')}]}\n`);
+  }
   if (all.length === 0) return say(context, 'no recurring jobs');
   const now = await redis.now();
   const rows = all.map(({ queue, job }) => [

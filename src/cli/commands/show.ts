@@ -16,18 +16,7 @@ import { idsOf } from '../args/ids.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import {
-  colours,
-  document,
-  fitted,
-  many,
-  type Paint,
-  type Room,
-  say,
-  sizeOf,
-  visible,
-  writeJson,
-} from '../terminal/output.js';
+import { colours, fitted, many, type Paint, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { jobJson, reasonOf } from '../views/jobs.js';
 import { storyOf } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
@@ -63,7 +52,7 @@ async function show(context: Context, queue: string, word: string, options: Opti
   if (!job) {
     const found = await new Recurring(redis, { prefix }).show(queue, word).catch(ignoreBadId);
     if (found) {
-      if (options.json) return context.write(document({ queue, ...recurringJson(found) }));
+      if (options.json) return writeJson(context, `${recurringJson(queue, found, { schema: 1 })}\n`);
       return context.write(await recurringText(queue, found, { zone, now: await redis.now() }));
     }
     await requireQueue(redis, prefix, queue);

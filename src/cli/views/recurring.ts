@@ -1,29 +1,20 @@
-import { exactDuration, formatTime, type RecurringJob, upcoming } from '../../internal.js';
+import { exactDuration, formatTime, NO_ATTRIBUTES, type RecurringJob, upcoming } from '../../internal.js';
+import { parse, withPayload } from '../lines/drain-line.js';
 import { visible } from '../terminal/output.js';
 import { momentOf } from './problems.js';
 
 /** How many of the next occurrences are shown. */
 export const SHOWN = 3;
 
-/** A recurring job in a JSON document. Times are ms since 1970. */
-export function recurringJson(job: RecurringJob) {
-  const { id, when, tz, missed, overlap, paused, created, next, last, tries, maxLost, ttl, attributes, payload } = job;
-  return {
-    id,
-    when,
-    tz: tz ?? null,
-    missed,
-    overlap,
-    paused,
-    created,
-    next: next ?? null,
-    last: last ?? null,
-    ...(tries !== undefined && { tries }),
-    ...(maxLost !== undefined && { maxLost }),
-    ...(ttl !== undefined && { ttl }),
-    ...(Object.keys(attributes).length > 0 && { attributes }),
-    payload: JSON.parse(payload.toString('utf8')),
-  };
+/**
+ * Formats a recurring job as a JSON object, `more` first, its payload unchanged at the end. Missing values are null, but
+ * missing attributes are left out. Times are ms since 1970.
+ */
+export function recurringJson(queue: string, job: RecurringJob, more: object = {}): Buffer {
+  const { payload, attributes, ...rest } = job;
+  const own = attributes === NO_ATTRIBUTES ? undefined : { attributes };
+  const head = JSON.stringify({ ...more, queue, ...rest, ...own }, (_, value) => value ?? null);
+  return withPayload(head, payload, parse(payload.toString('utf8')) !== undefined);
 }
 
 /** When a recurring job recurs, in words. */
@@ -37,12 +28,13 @@ export async function recurringText(
   job: RecurringJob,
   { zone, now }: { zone: string; now: number },
 ): Promise<string> {
-  const { id, tz, missed, overlap, paused, last, tries, maxLost, ttl, attributes, payload } = job;
+  const { id, tz, missed, overlap, paused, last, tries, maxLost, ttl, onceFor, attributes, payload } = job;
   const line = (name: string, value: string) => `  ${name.padEnd(10)}  ${visible(value)}\n`;
   const limits = [
     ...(tries === undefined ? [] : [`tries=${tries}`]),
     ...(maxLost === undefined ? [] : [`max-lost=${maxLost}`]),
     ...(ttl === undefined ? [] : [`ttl=${exactDuration(ttl)}`]),
+    ...(onceFor === undefined ? [] : [`once-for=${exactDuration(onceFor)}`]),
     ...Object.entries(attributes).map(([name, value]) => `${name}=${value}`),
   ];
   const times = (await upcoming(job, SHOWN)).map((ms) => momentOf(ms, now, tz ?? zone));

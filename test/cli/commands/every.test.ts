@@ -28,6 +28,28 @@ it('puts a recurring job; again it changes nothing, and changed it says what', a
   expect((await delayq(['inspect', queue])).stdout).toMatch(/recurring +1 job, next /);
 });
 
+it('prints a payload as it was given: big numbers, the order of its keys', async () => {
+  const queue = freshName();
+  const payload = '{"b":12345678901234567890,"2":1e2,"1":0}';
+  const { stdout } = await delayq(['every', '15m', '--id', 'r', '--json', queue, payload]);
+  const shown = [stdout, (await delayq(['show', '--json', queue, 'r'])).stdout];
+  shown.push((await delayq(['every', '--list', '--json', queue])).stdout);
+  for (const text of shown) {
+    JSON.parse(text);
+    expect(text).toContain(`"payload":${payload}}`);
+  }
+});
+
+it('--once-for keeps the ids of its jobs taken after they have ended, and can be changed', async () => {
+  const queue = freshName();
+  await delayq(['every', '1s', '--id', 'tick', '--once-for', '1d', queue, '7']);
+  await delayq(['drain', queue, '--watch', '-n', '1', '--', 'true']);
+  expect(await admin.zcard(key(queue, 'done'))).toBe(1);
+  expect((await delayq(['show', queue, 'tick'])).stdout).toMatch(/its jobs +once-for=1d/);
+  expect((await delayq(['every', '1s', '--id', 'tick', '--once-for', '2d', queue, '7'])).stderr).toMatch(/: onceFor:/);
+  expect((await delayq(['export', '--config', queue])).stdout).toContain('"onceFor":172800000');
+});
+
 it('drains the jobs of an interval', async () => {
   const queue = freshName();
   await delayq(['every', '1s', '--id', 'tick', queue, '7']);
