@@ -91,3 +91,12 @@ it('a take is full when as many are active as max-active allows, and asks again 
   await queue.ack(first.jobs.slice(0, 1));
   expect((await queue.drain()).jobs).toHaveLength(1);
 });
+
+describe('an ack in a queue with max-active', () => {
+  it('is done even if other software has taken the key of the pending jobs', async () => {
+    const queue = await limited({ maxActive: 1 }, 2);
+    const { jobs } = await queue.drain();
+    await admin.set(key(queue.name, 'pending'), 'mine');
+    expect(await queue.ack(jobs)).toEqual(['held']);
+  });
+});
