@@ -79,6 +79,8 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_limit_jobs_per_second', 'The rate of the queue, if set.', (one) => limitsOf(one).perSecond),
   gauge('delayq_limit_burst_jobs', 'The burst of the queue, if it has a rate.', (one) => limitsOf(one).burst),
   gauge('delayq_limit_active_jobs', 'The max-active of the queue, if set.', (one) => limitsOf(one).maxActive),
+  gauge('delayq_recurring_jobs', 'Recurring jobs of the queue, paused ones too.', (one) => one.recurring?.count ?? 0),
+  gauge('delayq_remembered_ids', 'Ids that stay taken though their jobs have ended.', ({ remembered }) => remembered),
   gauge(
     'delayq_last_drain_timestamp_seconds',
     'When a drain last asked for jobs or renewed a lease; missing if never.',

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, Option } from 'commander';
-import { checkName, DelayqError, Inspector } from '../../internal.js';
+import { checkName, DelayqError, Inspector, Recurring } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { type Candidates, candidatesFor } from '../completion/candidates.js';
 import { bash, fish, zsh } from '../completion/shells.js';
 import type { Context, Globals } from '../host/context.js';
+import { visible } from '../terminal/output.js';
 
 interface Options extends Globals {
   readonly words?: boolean;
@@ -60,21 +61,28 @@ async function answer(context: Context, program: Command, words: readonly string
   const found = candidatesFor(program, words.slice(0, -1), current);
   if (found.kind === 'files') return context.write(`files ${found.before}\n`);
   if (found.kind === 'command') return context.write(`command ${found.from}\n`);
-  const all = found.kind === 'words' ? found.words : await queues(context, found);
+  const all = found.kind === 'words' ? found.words : await names(context, found);
   const lines = all.filter(([word]) => word.startsWith(current)).map(([word, meaning]) => `${word}\t${meaning}\n`);
   return context.write(`words\n${lines.join('')}`);
 }
 
-/** Names of queues; none if Redis does not answer in time, as an error would spoil the line that is being typed. */
-async function queues(
+/**
+ * Names of queues, or ids of recurring jobs; none if Redis does not answer in time, as an error would spoil the line that
+ * is being typed.
+ */
+async function names(
   context: Context,
-  { before, given = {} }: Candidates & { kind: 'queues' },
+  { given = {}, ...found }: Candidates & { kind: 'queues' | 'recurring' },
 ): Promise<readonly (readonly [string, string])[]> {
   const ask = async () => {
-    const inspector = new Inspector(context.redis(given), { prefix: context.prefix(given) });
+    const [redis, prefix] = [context.redis(given), context.prefix(given)];
+    if (found.kind === 'recurring') {
+      const jobs = await new Recurring(redis, { prefix }).list(found.queue);
+      return jobs.filter(({ id }) => isName(id)).map(({ id, when }) => [id, visible(when)] as const);
+    }
     // A URL that was typed there is never printed: it may hold a password.
-    const names = before.includes('://') ? [] : await inspector.queues();
-    return names.filter(isName).map((name) => [`${before}${name}`, ''] as const);
+    const all = found.before.includes('://') ? [] : await new Inspector(redis, { prefix }).queues();
+    return all.filter(isName).map((name) => [`${found.before}${name}`, ''] as const);
   };
   return Promise.race([ask(), sleep(DEADLINE_MS, [])]).catch(() => []);
 }

@@ -10,6 +10,7 @@ export type Candidates = (Values | { readonly kind: 'command'; readonly from: nu
 type Values =
   | { readonly kind: 'words'; readonly words: readonly Candidate[] }
   | { readonly kind: 'queues'; readonly before: string }
+  | { readonly kind: 'recurring'; readonly queue: string }
   | { readonly kind: 'files'; readonly before: string };
 
 /** An option with its value: --redis=redis://host */
@@ -32,7 +33,7 @@ type Given = Record<string, string>;
 
 /** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
-  const { command, args, option, dashes, given } = cursorAfter(program, before);
+  const { command, args, option, dashes, given, flags } = cursorAfter(program, before);
   if (option) return { ...valuesOf(placeholder(option.flags), current), given };
   const assigned = ASSIGNMENT.exec(current);
   if (dashes === undefined && assigned) {
@@ -42,7 +43,8 @@ export function candidatesFor(program: Command, before: readonly string[], curre
   }
   if (dashes === undefined && current.startsWith('-')) return options(command);
   if (command === program) return commands(program);
-  const argument = argumentAt(command, args);
+  if (command.name() === 'every') return { ...recurring(args, flags, current), given };
+  const argument = argumentAt(command, args.length);
   if (command.name() === 'help') return argument ? commands(program) : NOTHING;
   if (argument?.name() === 'command') return dashes === undefined ? NOTHING : { kind: 'command', from: dashes };
   return argument ? { ...valuesOf(argument.name(), current), given } : NOTHING;
@@ -50,8 +52,10 @@ export function candidatesFor(program: Command, before: readonly string[], curre
 
 function cursorAfter(program: Command, before: readonly string[]) {
   let command = program;
-  /** How many arguments of the command come before the cursor. */
-  let args = 0;
+  /** The arguments of the command before the cursor. */
+  const args: string[] = [];
+  /** The long options before it. */
+  const flags: string[] = [];
   /** The cursor is at the value of this option. */
   let option: Option | undefined;
   /** How many words there are up to and including `--`. */
@@ -61,18 +65,28 @@ function cursorAfter(program: Command, before: readonly string[]) {
     if (option) {
       keep(given, option, word);
       option = undefined;
-    } else if (dashes !== undefined) args += 1;
+    } else if (dashes !== undefined) args.push(word);
     else if (word === '--') dashes = i + 1;
     else if (word.startsWith('--')) {
       const [, flag = word, value] = ASSIGNMENT.exec(word) ?? [];
       const found = optionOf(command, flag);
+      flags.push(flag);
       if (found && value !== undefined) keep(given, found, value);
       else option = takesValue(found) ? found : undefined;
     } else if (word.length > 1 && word.startsWith('-')) option = valueOption(command, word.slice(1));
     else if (command === program) command = commandOf(program, word);
-    else args += 1;
+    else args.push(word);
   }
-  return { command, args, option, dashes, given };
+  return { command, args, option, dashes, given, flags };
+}
+
+/** The arguments of every depend on its options. */
+function recurring(args: readonly string[], flags: readonly string[], current: string): Values {
+  const [queue] = args;
+  if (flags.includes('--list')) return valuesOf('queue', current);
+  if (['--remove', '--pause', '--resume'].some((act) => flags.includes(act)))
+    return queue === undefined ? valuesOf('queue', current) : { kind: 'recurring', queue };
+  return valuesOf(['when', 'queue', 'payload'][args.length] ?? '', current);
 }
 
 function keep(given: Given, option: Option, value: string): void {
@@ -119,7 +133,8 @@ function valuesOf(name: string, current: string): Values {
 }
 
 function prefixed(prefix: string, values: Values): Candidates {
-  if (values.kind !== 'words') return { ...values, before: `${prefix}${values.before}` };
+  if ('before' in values) return { ...values, before: `${prefix}${values.before}` };
+  if (values.kind !== 'words') return NOTHING;
   return { kind: 'words', words: values.words.map(([word, description]) => [`${prefix}${word}`, description]) };
 }
 

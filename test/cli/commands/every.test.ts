@@ -50,6 +50,15 @@ it('--once-for keeps the ids of its jobs taken after they have ended, and can be
   expect((await delayq(['export', '--config', queue])).stdout).toContain('"onceFor":172800000');
 });
 
+it('is no job: list, wait and purge do not see it', async () => {
+  const queue = freshName();
+  await put(queue);
+  expect(await delayq(['list', '--json', queue])).toMatchObject({ code: 0, stdout: '' });
+  expect(await delayq(['wait', '--idle', '--timeout', '0s', queue])).toMatchObject({ code: 0 });
+  expect(JSON.parse((await delayq(['purge', '--yes', '--json', queue])).stdout)).toMatchObject({ pending: 0, dead: 0 });
+  expect((await delayq(['every', '--list', queue])).stdout).toMatch(/daily/);
+});
+
 it('drains the jobs of an interval', async () => {
   const queue = freshName();
   await delayq(['every', '1s', '--id', 'tick', queue, '7']);

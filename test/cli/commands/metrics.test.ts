@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { metricsText, Queue } from '../../../src/index.js';
+import { metricsText, Queue, Recurring } from '../../../src/index.js';
 import { delayq, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName } from '../../support/redis.js';
 import { luaTexts } from '../../support/scripts.js';
@@ -78,6 +78,21 @@ describe('delayq metrics', () => {
     const drained = samples['delayq_last_drain_timestamp_seconds{queue="b"}'] ?? 0;
     expect(Math.abs(drained - now / 1_000)).toBeLessThan(60);
     expect(samples).not.toHaveProperty('delayq_last_drain_timestamp_seconds{queue="a"}');
+  });
+
+  it('tells how many recurring jobs and remembered ids there are', async () => {
+    const { prefix, queue, metrics } = own();
+    await queue('a').enqueue({ payload: 1 });
+    await new Recurring(connection, { prefix }).put('b', { id: 'r', when: '1h', payload: 1 });
+    await queue('b').enqueue({ payload: 1, onceFor: '1h' });
+    await queue('b').ack((await queue('b').drain()).jobs);
+    expect(samplesOf((await metrics()).stdout)).toMatchObject({
+      'delayq_recurring_jobs{queue="a"}': 0,
+      'delayq_remembered_ids{queue="a"}': 0,
+      'delayq_recurring_jobs{queue="b"}': 1,
+      'delayq_remembered_ids{queue="b"}': 1,
+      'delayq_jobs{queue="b",state="pending"}': 0,
+    });
   });
 
   it('prints every counter that a script keeps', async () => {

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Queue } from '../../../src/index.js';
+import { Queue, Recurring } from '../../../src/index.js';
 import { beginSh, delayq, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -101,6 +101,22 @@ describe('completion offers', () => {
       ['drain', `--prefix=${prefix}`],
     ])
       expect(await answer([...words, ''])).toEqual(['words', 'a:b.c', 'xy']);
+  });
+
+  it('what every takes: queues, and the ids of recurring jobs that a shell cannot run', async () => {
+    const { env } = await place();
+    const recurring = new Recurring(connection, { prefix: env.DELAYQ_PREFIX });
+    for (const id of ['daily', 'poll', '$(pwned)']) await recurring.put('xy', { id, when: '1h', payload: 1 });
+    for (const act of ['--remove', '--pause', '--resume']) {
+      expect(await answer(['every', act, 'x'], env)).toEqual(['words', 'xy']);
+      expect(await answer(['every', act, 'xy', ''], env)).toEqual(['words', 'daily', 'poll']);
+      expect(await answer(['every', act, 'xy', 'daily', 'po'], env)).toEqual(['words', 'poll']);
+      expect(await answer(['every', act, 'a:b.c', ''], env)).toEqual(['words']);
+    }
+    expect(await answer(['every', '--list', 'xy', ''], env)).toEqual(['words', 'a:b.c', 'xy']);
+    expect(await answer(['every', '--id', 'x', ''], env)).toEqual(['words']);
+    expect(await answer(['every', '--id', 'x', '15m', ''], env)).toEqual(['words', 'a:b.c', 'xy']);
+    expect(await answer(['every', '15m', 'xy', '@'], env)).toEqual(['files @']);
   });
 
   it('no queues if Redis cannot be reached or does not answer', async () => {
