@@ -13,12 +13,13 @@ const MAX_MISSED = 1_000;
 /** With `missed: skip`, an occurrence that is older makes no job, ms. */
 const MISSED_MS = 60_000;
 
-/** How often a drain makes jobs before it takes: each time of up to 100 recurring ones. */
+/** How often a drain makes jobs of what fell due as it made others, before it takes. */
 const MAX_TURNS = 20;
 
 /**
- * What a drain does that is told of due occurrences: makes their jobs, then drains again. If it cannot make them, it
- * takes what is there all the same. `drain` is the call; with false it tells of no occurrences.
+ * What a drain does that is told of due occurrences: makes their jobs, then drains again. If there are more than it was
+ * told of, it takes what is there first, and the state is `more`: the first job need not wait for the last to be made. If
+ * it cannot make them, it takes what is there all the same. `drain` is the call; with false it tells of no occurrences.
  */
 export async function fireFirst(
   redis: Connection,
@@ -29,25 +30,31 @@ export async function fireFirst(
   let drained: Drained | Due = due;
   let notMade: DelayqError | undefined;
   for (let turn = 1; drained.state === 'occurs'; turn++) {
-    await fire(redis, keys, drained).catch((error: unknown) => {
+    const isPart = drained.told.length >= scripts.MOST_TOLD;
+    const done = await fire(redis, keys, drained).catch((error: unknown) => {
       if (wordOf(error) === 'LAYOUT') throw error;
       notMade = isDelayqError(error) ? error : new DelayqError('internal', String(error), { cause: error });
+      return 0;
     });
-    drained = await drain(!notMade && turn < MAX_TURNS);
+    drained = await drain(!notMade && !isPart && turn < MAX_TURNS);
+    // Not if none was made: it would ask again and again.
+    if (isPart && done > 0 && drained.state === 'idle') return { ...drained, state: 'more', next: drained.now };
   }
   return notMade ? { ...drained, notMade } : drained;
 }
 
-/** Makes the jobs of due occurrences: in calls of about {@link MAX_MISSED} jobs. */
-async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<void> {
+/** Makes the jobs of due occurrences: in calls of about {@link MAX_MISSED} jobs. Returns of how many. */
+async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<number> {
   let some: scripts.Firing[] = [];
+  let done = 0;
   for (const [i, one] of told.entries()) {
     some.push(await plan(one, now));
     const jobs = some.reduce((sum, { jobs }) => sum + jobs.length, 0);
     if (i < told.length - 1 && jobs < MAX_MISSED) continue;
-    await scripts.fire(redis, keys, some);
+    done += await scripts.fire(redis, keys, some);
     some = [];
   }
+  return done;
 }
 
 /** What becomes of an occurrence. One that this version cannot read is put off: doctor tells of it. */

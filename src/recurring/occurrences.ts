@@ -47,12 +47,22 @@ export const specText = (spec: string) => (/^every \d+$/.test(spec) ? exactDurat
 /** Whether a stored form is an interval, which has no time zone. */
 export const isInterval = (spec: string) => spec.startsWith('every ');
 
+/** The occurrences of cron expressions that were used before: to read one takes longer than to find its next time. */
+const known = new Map<string, Occurrences>();
+const MAX_KNOWN = 1_000;
+
 /**
  * The occurrences of a stored form: of an interval, from `created` on; of a cron expression, by the clocks in the zone
  * `tz`. Throws `usage` if it cannot be read, or there is no such zone.
  */
 export async function occurrencesOf(spec: string, tz: string, created: number): Promise<Occurrences> {
-  if (!isInterval(spec)) return cronOccurrences(spec, tz);
+  if (!isInterval(spec)) {
+    const key = `${tz} ${spec}`;
+    const found = known.get(key) ?? (await cronOccurrences(spec, tz));
+    if (known.size >= MAX_KNOWN) known.clear();
+    known.set(key, found);
+    return found;
+  }
   const [interval, start] = [Number(spec.slice(6)), Math.floor(created / 1_000) * 1_000];
   if (!(interval >= SHORTEST_MS)) throw notExpression(spec, 'the interval is not a number of ms');
   return { after: (ms) => start + interval * Math.max(1, Math.floor((ms - start) / interval) + 1) };

@@ -13,6 +13,9 @@ export interface Told {
   readonly header: string;
 }
 
+/** The most occurrences that a drain is told of at once, as in lua/parts/occurrences.lua. */
+export const MOST_TOLD = 100;
+
 /** What is told of due occurrences in a reply of drain, from index 2 on. */
 export const toldIn = (reply: readonly Reply[]): Told[] =>
   rows(reply as Reply[], 2, 3).map(([id, occurrence, header]) => {
@@ -33,13 +36,13 @@ export interface Firing extends Omit<Told, 'header'> {
 
 const scoreOf = (ms: number) => (Number.isFinite(ms) ? ms : 'inf');
 
-/** Makes the jobs of due occurrences, all or none. */
-export async function fire(redis: Caller, keys: QueueKeys, all: readonly Firing[]): Promise<void> {
+/** Makes the jobs of due occurrences, all or none. Returns of how many: of the others somebody else has made them. */
+export async function fire(redis: Caller, keys: QueueKeys, all: readonly Firing[]): Promise<number> {
   const args = all.flatMap(({ id, rev, occurrence, next, overlap, record, skipped, jobs }) => {
     const pairs = jobs.flatMap((job) => [job.due, job.id]);
     return [id, rev ?? '', occurrence, scoreOf(next), overlap, record, skipped, jobs.length, ...pairs];
   });
-  await run(redis, 'every/fire', keys, args);
+  return (await run(redis, 'every/fire', keys, args)).filter((made) => number(made) >= 0).length;
 }
 
 /**
