@@ -19,6 +19,7 @@ const TOPICS = {
   partitions: 'what partitions cost, on 1, 3 and 6 masters, and how even the load is',
   limits: 'whether a rate is reached by 8 drains and by 50, and by how many calls',
   features: 'what limits, windows and recurring jobs cost, against a plain queue',
+  recurring: 'what 1,000 recurring jobs cost, and how late their jobs are',
   recovery: 'what a user sees when servers of a cluster or behind Sentinels fail',
   memory: 'how much memory Redis needs per job',
   start: 'how long a start takes, against node, redis-cli and PHP',

@@ -2,8 +2,6 @@
 // queue, against that of another build (DELAYQ_BENCH_BEFORE, a directory with dist/).
 import { pathToFileURL } from 'node:url';
 import * as now from '../../dist/lib/index.js';
-import { timed } from '../processes.js';
-import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
 import { costs } from '../table.js';
 
@@ -20,15 +18,13 @@ const FEATURES = {
   rate: (operator) => operator.configure('bench', { rate: { jobs: 1e6, perMs: 1_000 } }),
   'max-active': (operator) => operator.configure('bench', { maxActive: 1e6 }),
   'once-for': (operator) => operator.configure('bench', { onceFor: 3_600_000 }),
-  [`${DEFINITIONS} recurring jobs`]: (_, rig) => recurring(rig, DEFINITIONS),
+  [`${DEFINITIONS} recurring jobs`]: recurring,
 };
 
 /** Defines recurring jobs that do not fall due meanwhile. */
-async function recurring(rig, n) {
-  const env = { DELAYQ_REDIS_URL: rig.url };
-  for (let i = 0; i < n; i += 1) {
-    await timed([DELAYQ, 'every', '1d', '--id', `daily-${i}`, 'bench', '0'], { env });
-  }
+async function recurring(_, redis) {
+  const jobs = new now.Recurring(redis);
+  for (let i = 0; i < DEFINITIONS; i += 1) await jobs.put('bench', { id: `daily-${i}`, when: '1d', payload: 0 });
 }
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
@@ -38,9 +34,7 @@ export async function measure(rig) {
   const results = await interleave(rig.rounds(7), {
     plain: () => single(rig, now),
     ...(then ? { before: () => single(rig, then) } : {}),
-    ...Object.fromEntries(
-      Object.entries(FEATURES).map(([name, make]) => [name, () => single(rig, now, (operator) => make(operator, rig))]),
-    ),
+    ...Object.fromEntries(Object.entries(FEATURES).map(([name, make]) => [name, () => single(rig, now, make)])),
   });
   const of = (name, step, cost) => results[name]?.map((round) => round[step][cost]);
   const section = (cost, unit) =>
@@ -67,7 +61,7 @@ async function single(rig, { connect, Operator, Queue }, prepare = async () => {
   const redis = await connect(rig.url);
   try {
     const queue = new Queue(redis, 'bench');
-    await prepare(new Operator(redis));
+    await prepare(new Operator(redis), redis);
     // Loads the scripts, and learns the layout.
     await queue.enqueue({ payload: 0 });
     await queue.ack((await queue.drain()).jobs);
