@@ -71,7 +71,7 @@ if m > 0 then
   local fields = {}
   for id, record in pairs(metas) do fields[#fields + 1], fields[#fields + 2] = id, record end
   if #fields > 0 then call('HSET', meta, unpack(fields)) end
-  -- in a partition: if isBack then call('ZREM', done, unpack(ARGV, 2, bodyAt)) end
+  -- in a partition: for id in pairs(isBack and places or {}) do call('ZREM', done, id) end
   -- in a partition: sweep(100)
 end
 if tonumber(sampled) ~= minute then

@@ -104,6 +104,18 @@ describe('a window', () => {
     expect(await remembered(queue)).toEqual(['a']);
   });
 
+  it('stays for a job that is not put back, because another with its id has come', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([job(), job({ id: 'b' })]);
+    const { jobs } = await queue.drain({ leaseMs: 0 });
+    const memory = await admin.zscore(key(queue.name, 'done'), 'a');
+    await admin.zrem(key(queue.name, 'done'), 'a');
+    await queue.enqueue(job());
+    await admin.zadd(key(queue.name, 'done'), memory as string, 'a');
+    await queue.putBack(jobs);
+    expect(await remembered(queue)).toEqual(['a']);
+  });
+
   it('does not begin for a job that failed, died or was requeued, and goes with it', async () => {
     const queue = freshQueue();
     await queue.enqueue(job({ tries: 1 }));
