@@ -6,6 +6,7 @@
 -- include lib/prelude
 -- in a partition: -- include lib/transferred
 -- in a partition: -- include lib/freed
+-- in a partition: local remembered, onceFor = call('ZCARD', done), call('HGET', config, 'onceFor')
 -- in a partition: -- include lib/done
 local ids, letters, gone, superseded = { unpack(ARGV, 2) }, {}, {}, 0
 local leases = call('HMGET', lease, unpack(ids))

@@ -9,6 +9,7 @@ if not atLeast(1, ARGV[2]) then return BAD end
 -- The states whose jobs are removed one by one, even if all jobs are to be removed.
 local slow = { 'a' }
 -- in a partition: slow = { 'a', 'd' }
+-- in a partition: local remembered, onceFor = call('ZCARD', done), call('HGET', config, 'onceFor')
 -- in a partition: -- include lib/done
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more = { a = active, d = dead, p = pending }, true, false

@@ -16,14 +16,12 @@ if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0)
   return redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')
 end
 local maxLost, tries, queueTtl = 20, 5, nil
--- in a partition: local limits
-local configured = call('HLEN', config) > 0
--- in a partition: configured = true
-if configured then
+-- in a partition: local limits, onceFor
+if known ~= '1' or call('HLEN', config) > 0 then
   -- include parts/drain-settings
 end
 leaseMs = leaseMs or 60000
--- in a partition: -- include lib/done
+-- in a partition: local remembered = call('ZCARD', done)
 -- in a partition: -- include parts/occurrences
 -- in a partition: -- include parts/limits
 
@@ -47,7 +45,7 @@ if body and not call('HGET', meta, id) then
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
-  -- in a partition: sweep(100)
+  -- in a partition: -- include parts/sweep
   local soonest = second and now or tonumber(call('ZRANGE', pending, '0', '0', 'WITHSCORES')[2]) or math.huge
   -- in a partition: if second then soonest = tonumber(call('ZSCORE', pending, second)) end
   -- in a partition: soonest = math.min(soonest, occurred)

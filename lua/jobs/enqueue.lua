@@ -12,14 +12,14 @@
 -- include lib/open
 local layout = call('HGET', config, 'layout')
 -- include lib/layout
--- in a partition: -- include lib/done
+-- in a partition: local remembered = call('ZCARD', done)
 local sampled, minute = call('HGET', stats, 'sampled'), math.floor(now / 60000)
 
 -- One job whose id is new: nearly every call of a program that enqueues one at a time.
 if ARGV[1] == 'keep' then
   local id, body, when, record = unpack(ARGV, 2)
   local isNew = call('HEXISTS', payload, id) == 0 and not call('ZSCORE', active, id) and not call('ZSCORE', dead, id)
-  -- in a partition: isNew = isNew and not isRemembered(id)
+  -- in a partition: isNew = isNew and (remembered == 0 or (tonumber(call('ZSCORE', done, id)) or 0) <= now)
   if isNew then
     local due = tonumber(when) + (string.sub(when, 1, 1) == '+' and now or 0)
     if record then call('HLEN', meta) end -- Only for its type.
@@ -30,7 +30,7 @@ if ARGV[1] == 'keep' then
     if tonumber(sampled) ~= minute then
       -- include lib/sample
     end
-    -- in a partition: sweep(100)
+    -- in a partition: -- include parts/sweep
     local begun = try('HINCRBY', stats, 'enqueued', '1') == 1
     if due <= now + pollMs then
       -- include lib/wake

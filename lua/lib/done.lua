@@ -1,6 +1,6 @@
 -- Remembers the ids of jobs that have ended, until their windows close (docs/internals/once.md). Only in queues of
--- layout 2. Asks before the first write, so that a key of another type fails the call.
-local remembered, onceFor = call('ZCARD', done), tonumber(call('HGET', config, 'onceFor'))
+-- layout 2. Needs `remembered`, the size of `done`: asked before the first write, so that a key of another type fails the
+-- call. `remember` also needs `onceFor`, the setting.
 
 -- Removes up to `most` ids whose windows have closed.
 local function sweep(most)
@@ -15,7 +15,7 @@ local function remember(ids, records)
   records = records or #ids > 0 and call('HMGET', meta, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     -- No other place of a record can have this text: quotes inside of texts are escaped.
-    local window = tonumber(string.match(records[i] or '', '"once":(%d+)')) or onceFor or 0
+    local window = tonumber(string.match(records[i] or '', '"once":(%d+)')) or tonumber(onceFor) or 0
     if window > 0 then
       ends[#ends + 1], ends[#ends + 2] = string.format('%.0f', math.min(now + window, 1e15)), id
     end

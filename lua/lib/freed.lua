@@ -1,7 +1,7 @@
 -- Wakes waiting drains if n jobs that have just left `active` made the first place under max-active free. `maxActive`: the
 -- setting, if the caller knows it.
 local function freed(n, maxActive)
-  if maxActive == nil then maxActive = try('HGET', config, 'maxActive') end
+  if n > 0 and maxActive == nil then maxActive = try('HGET', config, 'maxActive') end
   local most = n > 0 and tonumber(maxActive)
   if not most then return end
   local clock = call('TIME')

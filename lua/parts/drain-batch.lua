@@ -1,6 +1,7 @@
 -- The rest of drain.lua: many jobs, none, or one that is not plain.
 -- include lib/ids
 -- include lib/records
+-- in a partition: -- include lib/done
 -- Only for their types, as in drain.lua.
 call('ZCARD', dead)
 local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0

@@ -1,14 +1,10 @@
--- What ack.lua needs to remember the ids of jobs that end.
-local now = 0
--- include lib/done
--- The records of jobs, which may have windows. Reads the clock only if something is or will be remembered. If the key has
--- another type, nothing in it belongs to the jobs.
-local function recordsOf(ids)
-  local all = try('HMGET', meta, unpack(ids))
-  if all.err then all = {} end
-  local needed = onceFor or remembered > 0
-  for i = 1, #ids do needed = needed or all[i] end
-  local clock = needed and call('TIME')
-  if clock then now = clock[1] * 1000 + math.floor(clock[2] / 1000) end
-  return all
+-- Remembers the ids of the jobs that ack.lua has removed, and wakes drains for the places of the `gone` ones that were
+-- active. `records`: read before. If that key has another type, nothing in it belongs to the jobs.
+if onceFor or maxActive or remembered > 0 or #ended > 1 or records[1] then
+  local clock = call('TIME')
+  local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  -- include lib/done
+  -- include lib/freed
+  remember(ended, records)
+  freed(gone, maxActive)
 end

@@ -5,6 +5,7 @@ if ARGV[1] == 'keep' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } e
 local mode, n, whens, records = string.match(ARGV[1], '^(%a+) (%d+) (%d+) (%d+)$')
 n, whens, records = tonumber(n), tonumber(whens), tonumber(records)
 local bodyAt, whenAt, recordAt = 1 + n, 2 + 2 * n, 2 + 2 * n + whens
+-- in a partition: -- include lib/done
 local isBack = false
 -- What was taken at most once, and comes back, was not done.
 -- in a partition: isBack, mode = mode == 'back', string.gsub(mode, 'back', 'keep')

@@ -1,10 +1,10 @@
 -- How many jobs this call may take: `most`; nil if the queue has no limits (docs/internals/limits.md). For drain.lua.
 local most, asked, start, places, rate, burst, tokens, ticket, bucketAt = nil, limit
-local function positive(text)
-  local n = tonumber(text)
-  return n and n > 0 and n <= 1e15 and n or nil
-end
 if limits then
+  local function positive(text)
+    local n = tonumber(text)
+    return n and n > 0 and n <= 1e15 and n or nil
+  end
   start, places = tonumber(ARGV[7]) or math.huge, positive(limits[3])
   if places and leaseMs == 0 then
     return redis.error_reply('LIMITED the queue has max-active, and jobs without a lease cannot be counted')

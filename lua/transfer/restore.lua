@@ -9,6 +9,7 @@
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
+-- in a partition: local remembered = call('ZCARD', done)
 -- in a partition: -- include lib/done
 local counter = #ARGV % 6 == 1 and table.remove(ARGV) or 'restored'
 local ids = {}
