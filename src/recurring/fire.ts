@@ -89,11 +89,7 @@ function dueOnes(
     next = times.after(next);
   }
   if (all.length > MAX_MISSED) {
-    all = [];
-    for (let at = now + 1; all.length < (missed === 'all' ? MAX_MISSED : 1); ) {
-      at = lastBefore(times, at);
-      all.unshift(at);
-    }
+    all = latest(times, missed === 'all' ? MAX_MISSED : 1, now);
     return { making: select(missed, all, now), skipped: MAX_MISSED };
   }
   const making = select(missed, all, now);
@@ -103,6 +99,17 @@ function dueOnes(
 function select(missed: Header['missed'], all: readonly number[], now: number): number[] {
   if (missed === 'all') return all.slice(-MAX_MISSED);
   return all.slice(-1).filter((due) => missed === 'once' || now - due <= MISSED_MS);
+}
+
+/** The latest `n` occurrences up to `now`, oldest first; there must be as many. */
+function latest(times: Occurrences, n: number, now: number): number[] {
+  const last = lastBefore(times, now + 1);
+  // A search for each would take ten times as long as going through them.
+  for (let span = 1_000 * n; ; span *= 2) {
+    const all: number[] = [];
+    for (let at = times.after(last - span); at !== undefined && at <= last; at = times.after(at)) all.push(at);
+    if (all.length >= n) return all.slice(-n);
+  }
 }
 
 /** The last occurrence before `ms`; there must be one. */

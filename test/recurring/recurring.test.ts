@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { Cron } from 'croner';
+import { describe, expect, it, vi } from 'vitest';
 import { type Job, Operator, Queue, Recurring } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
 import { shaOf } from '../../src/redis/script.js';
@@ -128,6 +129,16 @@ describe('missed occurrences', () => {
     const { queue, next } = await withDue(5, { missed: 'all' });
     expect(await idsIn(queue)).toEqual([5, 4, 3, 2, 1].map((n) => idAt(next - n * 10_000)));
     expect(await skipped(queue)).toBe(0);
+  });
+
+  it('are worked out quickly, however many there are', async () => {
+    const { queue } = await withDue(1, { when: '* * * * *', missed: 'all' });
+    await occursBack(queue.name, 2_000 * 60_000);
+    const asked = vi.spyOn(Cron.prototype, 'nextRun');
+    afterwards(() => asked.mockRestore());
+    await queue.drain();
+    expect((await queue.counts()).stats.enqueued).toBe(1_000);
+    expect(asked.mock.calls.length).toBeLessThan(5_000);
   });
 
   it('make the latest 1,000 jobs with all', async () => {
