@@ -23,6 +23,8 @@ export interface PollOptions extends TakeOptions {
   readonly ahead?: boolean | undefined;
   /** Called with the answer of each drain call. */
   readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
+  /** Called before each wait: no more jobs come for now, whatever the last answer said. */
+  readonly onWait?: (() => void) | undefined;
 }
 
 /**
@@ -171,6 +173,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
       if (awaited.some(({ call }) => !call.isLate) || (found && performance.now() < end)) continue;
       timeIsOver ||= performance.now() >= end;
       const late = new Map(awaited.map(({ queue, call }) => [queue, call.answer]));
+      if (late.size > 0 || watch || timer.holds) options.onWait?.();
       if ((watch || timer.holds) && !over()) await timer.wait(late);
       else if (late.size > 0) await Promise.race(late.values()).catch(() => {});
       else break;

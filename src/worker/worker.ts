@@ -114,10 +114,10 @@ export class BatchWorker {
       leases: this.#leases,
       onDrained: (queue, drained) => {
         this.#more = drained.state === 'more';
-        if (drained.hasLimits) this.#limited.add(queue);
-        else if (drained.state !== 'paused') this.#limited.delete(queue);
+        if (drained.state !== 'paused') this.#limited[drained.hasLimits ? 'add' : 'delete'](queue);
         onDrained?.(queue, drained);
       },
+      onWait: () => this.#advance(false),
     });
     const stop = () => this.stop();
     if (signal?.aborted) stop();
@@ -196,8 +196,9 @@ export class BatchWorker {
     return (this.#slow || !this.#more) && calls >= this.#options.concurrency;
   }
 
-  /** Does everything that can be done now. Called after every event. */
-  #advance(): void {
+  /** Does everything that can be done now. Called after every event. `more`: there are more jobs to fetch. */
+  #advance(more = this.#more): void {
+    this.#more = more;
     // Fetch first: a batch that is not full waits for jobs that are on their way.
     this.#fetchIfWorthIt();
     while (!this.#stopping && this.#busy < this.#options.concurrency) {

@@ -1,5 +1,16 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Connection, type Job, Leases, Operator, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import {
+  BatchWorker,
+  Connection,
+  type Job,
+  Leases,
+  Operator,
+  poll,
+  Queue,
+  type Taken,
+  Worker,
+} from '../../src/internal.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
@@ -50,6 +61,30 @@ describe('a drain of a queue with partitions', () => {
     const { map } = Partitions.of(connection, 'delayq', queue.name);
     await new Queue(connection, queue.name).enqueue({ id: map.newIdOf(5), payload: 1 });
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([1]);
+  });
+
+  it('hands out a batch that is not full once the job it waited for has gone from another partition', async () => {
+    const queue = await parted(2);
+    const producer = new Queue(connection, queue.name);
+    await producer.counts();
+    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const handled: string[] = [];
+    let answers = 0;
+    const handle = (tasks: Task[]) => void handled.push(...tasks.map(({ id }) => id));
+    const worker = new BatchWorker(queue, handle, { batch: 9, onDrained: () => answers++ });
+    const running = worker.run();
+    // It listens, and has looked twice at both.
+    await until(() => answers >= 4);
+    const at = Date.now() + 1_500;
+    const [first, second] = [map.newIdOf(0), map.newIdOf(1)];
+    await producer.enqueue([{ id: first, payload: 1, at }]);
+    await producer.enqueue([{ id: second, payload: 2, at }]);
+    // It has heard of both.
+    await sleep(700);
+    await new Operator(connection).cancel(queue.name, [second]);
+    await until(() => handled.includes(first));
+    worker.stop();
+    await running;
   });
 
   it('takes the only due job although its partition was made after others were known', async () => {
