@@ -9,11 +9,11 @@
 -- include lib/definition
 local sampled, minute = call('HGET', stats, 'sampled'), math.floor(now / 60000)
 
--- Whether an id is that of a job, or remembered.
+-- Whether an id is that of a job, or remembered; and if not, whether something is left of it: an orphan.
 local function isTaken(id)
   if (tonumber(call('ZSCORE', done, id)) or 0) > now then return true end
   local there = call('ZSCORE', pending, id) or call('ZSCORE', active, id) or call('ZSCORE', dead, id)
-  return there and call('HEXISTS', payload, id) == 1
+  return there and call('HEXISTS', payload, id) == 1, there
 end
 
 -- Makes the jobs at ARGV[first], ARGV[first + 2] … (due, then id). Returns how many, and the due time of the first.
@@ -21,11 +21,11 @@ local function make(first, n, body, record)
   local made, soonest = 0, math.huge
   for i = first, first + 2 * n - 2, 2 do
     local due, id = ARGV[i], ARGV[i + 1]
-    if not isTaken(id) then
+    local taken, orphan = isTaken(id)
+    if not taken then
       call('ZADD', pending, due, id)
       call('HSET', payload, id, body)
-      -- What an orphan has left.
-      call('ZREM', active, id) call('ZREM', dead, id) call('HDEL', meta, id)
+      if orphan then call('ZREM', active, id) call('ZREM', dead, id) call('HDEL', meta, id) end
       if record ~= '' then call('HSET', meta, id, record) end
       made, soonest = made + 1, math.min(soonest, tonumber(due))
     end

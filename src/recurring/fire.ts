@@ -2,6 +2,7 @@ import { DelayqError, isDelayqError } from '../model/errors.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
+import { MAX_CALL } from '../redis/script.js';
 import * as scripts from '../scripts/every.js';
 import type { Drained, Due } from '../scripts/jobs.js';
 import { type Header, jobIdOf, occurrencesIn, unpackHeader } from './definition.js';
@@ -43,14 +44,14 @@ export async function fireFirst(
   return notMade ? { ...drained, notMade } : drained;
 }
 
-/** Makes the jobs of due occurrences: in calls of about {@link MAX_MISSED} jobs. Returns of how many. */
+/** Makes the jobs of due occurrences: in calls of about {@link MAX_CALL} jobs. Returns of how many. */
 async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<number> {
   let some: scripts.Firing[] = [];
   let done = 0;
   for (const [i, one] of told.entries()) {
     some.push(await plan(one, now));
     const jobs = some.reduce((sum, { jobs }) => sum + jobs.length, 0);
-    if (i < told.length - 1 && jobs < MAX_MISSED) continue;
+    if (i < told.length - 1 && jobs < MAX_CALL) continue;
     done += await scripts.fire(redis, keys, some);
     some = [];
   }
