@@ -40,6 +40,7 @@ describe('delayq list', () => {
       tries: 7,
       maxLost: null,
       ttl: null,
+      onceFor: null,
       leasedBy: null,
       leasedAt: null,
       leaseEnds: null,
