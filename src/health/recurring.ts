@@ -12,6 +12,11 @@ const WORDS: Readonly<Record<Fault, readonly [what: string, why: string, did: st
   unreadable: ['cannot be read', 'a newer delayq, or other software, has written it: it makes no jobs here', ''],
   never: ['never comes again', 'no date matches its expression any more', ''],
   lost: ['has no next occurrence', 'it makes no jobs', 'got its next occurrence'],
+  late: [
+    'has a next occurrence that is too late',
+    "Redis's clock was ahead: it makes no jobs until then",
+    'got its next occurrence',
+  ],
   undefined: ['has an occurrence, but no definition', 'nobody knows what to do then', 'lost its occurrence'],
 };
 

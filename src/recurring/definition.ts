@@ -39,8 +39,11 @@ const checkRecurring = keysOf<NewRecurring>('a recurring job', {
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 
+/** How the ids of its jobs end. */
+const JOB_TIME = '@2026-11-23T08:00:00Z';
+
 /** The longest id of a recurring job: those of its jobs are longer by the time. */
-const MAX_ID = 256 - '@2026-11-23T08:00:00Z'.length;
+const MAX_ID = 256 - JOB_TIME.length;
 
 /** What is stored about a recurring job, but for its payload. Times are ms. */
 export interface Header {
@@ -106,6 +109,24 @@ export async function definitionOf(job: NewRecurring, now: number): Promise<Defi
 
 /** The occurrences of a recurring job. Throws `usage` if this version cannot read its expression. */
 export const occurrencesIn = ({ spec, tz, created }: Header): Promise<Occurrences> => occurrencesOf(spec, tz, created);
+
+/** If Redis's clock went back by at most this, ms, what was made is not made again. If by more, it had been wrong. */
+const CLOCK_BACK_MS = 3_600_000;
+
+/** The definition, with its interval counted from `now`, ms, if it was put while Redis's clock was ahead. */
+export const startedBy = <D extends Header>(definition: D, now: number): D =>
+  definition.created - now > CLOCK_BACK_MS ? { ...definition, created: now } : definition;
+
+/**
+ * The first occurrence after `now`, ms, that has made no job; Infinity: none, as it is paused or over. Throws `usage` if
+ * this version cannot read its expression.
+ */
+export async function nextOf(definition: Definition, now: number): Promise<number> {
+  if (definition.paused) return Number.POSITIVE_INFINITY;
+  const made = Date.parse(definition.last.slice(-JOB_TIME.length + 1));
+  const from = made > now && made - now <= CLOCK_BACK_MS ? made : now;
+  return (await occurrencesIn(definition)).after(from) ?? Number.POSITIVE_INFINITY;
+}
 
 /** The header as it is stored. Its rev comes first: scripts look for it there. */
 export function packHeader({ rev, spec, tz, missed, overlap, paused, created, record }: Header): string {

@@ -4,13 +4,13 @@ import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
 import { SLICE } from '../redis/script.js';
 import * as scripts from '../scripts/every.js';
-import { type Definition, occurrencesIn, packHeader, unpack } from './definition.js';
+import { nextOf, packHeader, startedBy, unpack } from './definition.js';
 
 /**
  * What can be wrong with a recurring job: this version cannot read it, it never comes again, it has no next occurrence, or
- * an occurrence has no definition.
+ * one that is too late, or an occurrence has no definition.
  */
-export type Fault = 'unreadable' | 'never' | 'lost' | 'undefined';
+export type Fault = 'unreadable' | 'never' | 'lost' | 'late' | 'undefined';
 
 /** A recurring job with a fault. `mend`: repairs it, if it is still as it was; undefined: only its owner can. */
 export interface Faulty {
@@ -48,19 +48,15 @@ async function faultOf(parts: Partitions, id: Buffer, { text, next }: scripts.St
     const firing = { ...none, id, occurrence: next as string, rev: undefined };
     return one('undefined', () => parts.at(0, (keys) => scripts.fire(parts.redis, keys, [firing])));
   }
-  const definition = unpack(text);
-  const first = definition && (await firstAfter(definition, now));
+  const found = unpack(text);
+  const definition = found && startedBy(found, now);
+  const first = definition && (await nextOf(definition, now).catch(() => undefined));
   if (!definition || first === undefined) return one('unreadable');
-  if (next === undefined || (next === 'inf' && Number.isFinite(first))) {
+  if (next === undefined || Number(next.replace('inf', 'Infinity')) > first) {
     const put = { id, was: definition.rev, header: packHeader(definition), payload: definition.payload, next: first };
-    return one('lost', () => parts.at(0, (keys) => scripts.put(parts.redis, keys, put)));
+    return one(next === undefined || next === 'inf' ? 'lost' : 'late', () =>
+      parts.at(0, (keys) => scripts.put(parts.redis, keys, put)),
+    );
   }
   return next === 'inf' && !definition.paused ? one('never') : [];
-}
-
-/** Its first occurrence after `now`, ms; Infinity: none, as it is paused or over. Undefined: it cannot be read. */
-async function firstAfter(definition: Definition, now: number): Promise<number | undefined> {
-  if (definition.paused) return Number.POSITIVE_INFINITY;
-  const times = await occurrencesIn(definition).catch(() => undefined);
-  return times && (times.after(now) ?? Number.POSITIVE_INFINITY);
 }

@@ -16,8 +16,9 @@ import {
   definitionOf,
   type Missed,
   type NewRecurring,
-  occurrencesIn,
+  nextOf,
   packHeader,
+  startedBy,
   unpack,
 } from './definition.js';
 import { occurrencesOf, specOf, specText } from './occurrences.js';
@@ -88,7 +89,7 @@ export class Recurring {
 
   /**
    * Puts a recurring job, or changes the one with its id; one that is paused stays so. Putting it again unchanged changes
-   * nothing. Throws `usage` or `data` if a part of it is invalid or its expression never comes, before anything is sent.
+   * nothing, except a next occurrence that is wrong as Redis's clock had been ahead. Throws `usage` or `data` if a part of it is invalid or its expression never comes, before anything is sent.
    */
   async put(queue: string, job: NewRecurring): Promise<Put> {
     const parts = this.#parts(queue);
@@ -101,14 +102,17 @@ export class Recurring {
       changes = old ? changesFrom(old, made) : [];
       outcome = rev === '' ? 'created' : 'replaced';
       if (!old) return { definition: made, next: await nextOf(made, now) };
-      const isLost = next === undefined;
+      const isMoved = changes.includes('when') || changes.includes('tz');
+      const { paused, last, created } = old;
+      const definition = startedBy({ ...made, paused, last, created: isMoved ? made.created : created }, now);
+      const first = await nextOf(definition, now);
+      // Later: Redis's clock had been ahead, or a version that could not read it has put it off.
+      const isLost = next === undefined || next > first;
       if (changes.length === 0 && !isLost) {
         outcome = 'unchanged';
         return undefined;
       }
-      const isMoved = changes.includes('when') || changes.includes('tz');
-      const definition = { ...made, paused: old.paused, created: isMoved ? made.created : old.created };
-      return { definition, next: isMoved || isLost ? await nextOf(definition, now) : undefined };
+      return { definition, next: isMoved || isLost ? first : undefined };
     });
     // Only a hint for `inspect`, in another slot.
     await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
@@ -130,7 +134,7 @@ export class Recurring {
     return this.#change(queue, id, async ({ now, text, definition: old }) => {
       if (text !== undefined && !old) throw unreadable(queue, id);
       if (!old || old.paused === paused) return undefined;
-      const definition = { ...old, paused };
+      const definition = startedBy({ ...old, paused }, now);
       return { definition, next: await nextOf(definition, now) };
     });
   }
@@ -239,12 +243,6 @@ function changesFrom(old: Definition, made: Definition): (keyof NewRecurring)[] 
     if (before[name] !== after[name]) changes.push(name);
   if (JSON.stringify(before.attributes) !== JSON.stringify(after.attributes)) changes.push('attributes');
   return changes;
-}
-
-/** The next occurrence after `now`, ms; Infinity: it is paused, or there is none. */
-async function nextOf(definition: Definition, now: number): Promise<number> {
-  if (definition.paused) return Number.POSITIVE_INFINITY;
-  return (await occurrencesIn(definition)).after(now) ?? Number.POSITIVE_INFINITY;
 }
 
 function limitsOf({ record }: Definition) {

@@ -29,6 +29,33 @@ it('a definition without an occurrence is found, and gets its next one', async (
   }
 });
 
+it.each(['1h', '0 * * * *'])('an occurrence that is too late for %s is found, and set right', async (when) => {
+  const name = freshName();
+  await recurring.put(name, { id: 'r', when, payload: 1 });
+  const [every, occurs] = [key(name, 'every'), key(name, 'occurs')];
+  const next = Number(await admin.zscore(occurs, 'r'));
+  await admin.zadd(occurs, next + 365 * 86_400_000, 'r');
+  expect(found(await auditor.examine(name))).toMatchObject([{ level: 'warn', mendable: true, samples: ['r'] }]);
+  expect(found(await auditor.examine(name, { mend: true }))).toMatchObject([{ level: 'ok', mended: 1 }]);
+  expect(Number(await admin.zscore(occurs, 'r'))).toBe(next);
+  // Its last job was made just now, and then the clock went back a little: that one is not made again.
+  const text = String(await admin.hget(every, 'r'));
+  await admin.hset(every, 'r', `r@${new Date(next).toISOString().slice(0, 19)}Z${text}`);
+  await admin.zadd(occurs, next + 3_600_000, 'r');
+  expect(found(await auditor.examine(name))).toEqual([]);
+});
+
+it('an interval that was put while the clock was ahead is found, and counts from now', async () => {
+  const name = await withJob();
+  const [every, occurs] = [key(name, 'every'), key(name, 'occurs')];
+  const ahead = Date.now() + 365 * 86_400_000;
+  await admin.hset(every, 'r', String(await admin.hget(every, 'r')).replace(/"created":\d+/, `"created":${ahead}`));
+  await admin.zadd(occurs, ahead + 3_600_000, 'r');
+  expect(found(await auditor.examine(name, { mend: true }))).toMatchObject([{ level: 'ok', mended: 1 }]);
+  expect(Number(await admin.zscore(occurs, 'r'))).toBeLessThan(Date.now() + 3_700_000);
+  expect(found(await auditor.examine(name))).toEqual([]);
+});
+
 it('an occurrence without a definition is found, and removed', async () => {
   const name = await withJob();
   await admin.hdel(key(name, 'every'), 'r');

@@ -208,6 +208,27 @@ describe('putting it again', () => {
     });
   });
 
+  it.each(['1h', '0 * * * *'])('unchanged (%s) sets right a next occurrence that is too late', async (when) => {
+    const name = freshQueue().name;
+    const job = { id: 'r', when, payload: 1 };
+    const next = (await recurring.put(name, job)).job.next as number;
+    await admin.zadd(key(name, 'occurs'), next + 365 * 86_400_000, 'r');
+    expect(await recurring.put(name, job)).toMatchObject({ outcome: 'replaced', changes: [], job: { next } });
+    expect((await recurring.show(name, 'r'))?.next).toBe(next);
+    await recurring.pause(name, 'r');
+    expect(await recurring.put(name, job)).toMatchObject({ outcome: 'unchanged', job: { paused: true } });
+  });
+
+  it('unchanged counts an interval from now that was put while the clock was ahead', async () => {
+    const name = freshQueue().name;
+    const job = { id: 'r', when: '1h', payload: 1 };
+    await recurring.put(name, job);
+    await occursBack(name, -365 * 86_400_000);
+    const { outcome, job: put } = await recurring.put(name, job);
+    expect(outcome).toBe('replaced');
+    expect(put.next).toBeLessThan(Date.now() + 3_700_000);
+  });
+
   it.each([
     { when: '0 0 30 2 *' },
     { when: '61 * * * *' },

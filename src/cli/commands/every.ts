@@ -167,7 +167,7 @@ async function report(context: Context, queue: string, done: Put, options: Optio
   }
   if (options.quiet) return;
   await context.write(`${job.id}\n`);
-  const what = changes.length > 0 ? `: ${changes.join(', ')}` : '';
+  const what = outcome === 'replaced' ? `: ${changes.join(', ') || 'next time'}` : '';
   if (outcome !== 'created') say(context, `${outcome}${what}: ${job.id} was in ${queue} already`);
   if (job.paused) say(context, `it is paused: delayq every --resume ${queue} ${shellWord(job.id)}`);
   if (!context.stderr.isTTY) return;
