@@ -2,7 +2,7 @@ import { type Attributes, readAttributes } from '../model/attributes.js';
 import { DelayqError } from '../model/errors.js';
 import { randomWord } from '../model/id.js';
 import type { Bytes } from '../model/payload.js';
-import { checkId, checkName } from '../model/validate.js';
+import { checkId, checkList, checkName } from '../model/validate.js';
 import { PartitionMap } from '../partitions/map.js';
 import { Partitions } from '../partitions/partitions.js';
 import type { Connection, Reply } from '../redis/connection.js';
@@ -141,7 +141,7 @@ export class Recurring {
 
   /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
   async remove(queue: string, ids: readonly string[]): Promise<boolean[]> {
-    for (const id of ids) checkId(id);
+    for (const id of checkList(ids, 'ids')) checkId(id);
     if (ids.length === 0 || !(await this.#mayHave(queue))) return ids.map(() => false);
     return this.#parts(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
   }
