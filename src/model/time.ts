@@ -90,7 +90,9 @@ function joined(units: [count: number, unit: string][], separator: string): stri
 
 /** The IANA name of the system's time zone. */
 export function systemZone(): string {
-  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  // As POSIX has it for a TZ that is empty, or names no file.
+  return timeZone && timeZone !== 'Etc/Unknown' ? timeZone : 'UTC';
 }
 
 const formats = new Map<string, Intl.DateTimeFormat>();

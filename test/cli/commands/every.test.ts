@@ -28,6 +28,12 @@ it('puts a recurring job; again it changes nothing, and changed it says what', a
   expect((await delayq(['inspect', queue])).stdout).toMatch(/recurring +1 job, next /);
 });
 
+it.each(['', ':', '/no/such'])('with TZ=%s an expression is in UTC', async (tz) => {
+  const env = { TZ: tz, DELAYQ_TZ: undefined };
+  const args = ['every', '0 9 * * *', '--id', 'r', '--json', freshName(), '1'];
+  expect(JSON.parse((await delayq(args, { env })).stdout)).toMatchObject({ outcome: 'created', tz: 'UTC' });
+});
+
 it('prints a payload as it was given: big numbers, the order of its keys', async () => {
   const queue = freshName();
   const payload = '{"b":12345678901234567890,"2":1e2,"1":0}';
