@@ -205,7 +205,7 @@ describe('json.md has the fields that are printed by', () => {
     const { stdout } = await run('export q');
     expect(differences(await json('import --json other', stdout), documented('import --json'))).toEqual(NONE);
     const [dry] = await json('import --dry-run --json third', stdout);
-    expect(Object.keys(dry ?? {})).toEqual(['schema', 'queue', 'dryRun', 'jobs', 'refused']);
+    expect(Object.keys(dry ?? {})).toEqual(['schema', 'queue', 'dryRun', 'jobs', 'recurring', 'refused']);
   });
 
   it('adopt', async () => {

@@ -77,6 +77,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   const input = await opened(context, file);
   const zone = context.zone(options);
   const now = await redis.now();
+  let recurringJobs = 0;
   const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0, refused: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
   const report = (text: string) => {
@@ -85,10 +86,12 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   };
   const putEvery = async ({ job, paused }: ImportedEvery, line: number) => {
     if (!options.config) return report(`line ${line}: the recurring job ${shownId(job.id)} ignored: --config puts it`);
-    if (options.dryRun) return;
-    const recurring = new Recurring(redis, { prefix });
-    await recurring.put(queue, job);
-    if (paused) await recurring.pause(queue, job.id);
+    if (!options.dryRun) {
+      const recurring = new Recurring(redis, { prefix });
+      await recurring.put(queue, job);
+      if (paused) await recurring.pause(queue, job.id);
+    }
+    recurringJobs += 1;
   };
   const read = async ({ number, text, error }: InputLine): Promise<Numbered | undefined> => {
     try {
@@ -167,8 +170,8 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held, refused } = counts;
   if (options.json) {
     const dry = options.dryRun
-      ? { dryRun: true, jobs: created, refused }
-      : { created, kept, keptDead, keptDone, differs, held, refused };
+      ? { dryRun: true, jobs: created, recurring: recurringJobs, refused }
+      : { created, kept, keptDead, keptDone, differs, held, recurring: recurringJobs, refused };
     await context.write(document({ queue, ...dry }));
   } else if (!options.quiet) {
     const parts = [
@@ -177,6 +180,9 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       ...(keptDead > 0 ? [`${many(keptDead, 'job')} dead there`] : []),
       ...(differs > 0 ? [`${many(differs, 'job')} there as another job`] : []),
       ...(held > 0 ? [`${many(held, 'job')} held there by a move`] : []),
+      ...(recurringJobs > 0
+        ? [`${many(recurringJobs, 'recurring job')} ${options.dryRun ? 'would be put' : 'put'}`]
+        : []),
       ...(refused > 0 ? [`${many(refused, 'bad line')}`] : []),
     ];
     const done = `${many(created, 'job')} ${options.dryRun ? 'would be imported' : 'imported'} into ${queue}`;

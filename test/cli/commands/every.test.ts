@@ -91,7 +91,14 @@ it('export --config and import --config carry it', async () => {
   const { stdout } = await delayq(['export', '--config', queue]);
   const ignored = await delayq(['import', other], { input: stdout });
   expect(ignored.stderr).toMatch(/recurring job daily ignored/);
-  expect(await delayq(['import', '--config', other], { input: stdout })).toMatchObject({ code: 0 });
+  const dry = await delayq(['import', '--config', '--dry-run', other], { input: stdout });
+  expect(dry.stderr).toMatch(/1 recurring job would be put/);
+  expect(await delayq(['import', '--config', other], { input: stdout })).toMatchObject({
+    code: 0,
+    stderr: expect.stringMatching(/0 jobs imported into .*; 1 recurring job put/),
+  });
+  const again = await delayq(['import', '--config', '--json', other], { input: stdout });
+  expect(JSON.parse(again.stdout)).toMatchObject({ created: 0, recurring: 1 });
   const [before, after] = await Promise.all([queue, other].map((name) => delayq(['every', '--list', '--json', name])));
   const of = (text = '') => ({ ...JSON.parse(text).jobs[0], queue: '', created: 0 });
   expect(of(after?.stdout)).toEqual(of(before?.stdout));

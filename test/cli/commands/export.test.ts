@@ -307,6 +307,7 @@ describe('delayq import', () => {
         keptDone: 0,
         differs: 1,
         held: 0,
+        recurring: 0,
         refused: 0,
       },
     });
