@@ -1,4 +1,4 @@
-import { many } from '../model/text.js';
+import { many, shellWord } from '../model/text.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { type Fault, type Faulty, faultsOf } from '../recurring/faults.js';
 import { bad, type Finding } from './finding.js';
@@ -9,15 +9,15 @@ const SAMPLES = 5;
 
 /** What is said of each fault: what it is, why it matters, what was done about it. */
 const WORDS: Readonly<Record<Fault, readonly [what: string, why: string, did: string]>> = {
-  unreadable: ['cannot be read', 'a newer delayq, or other software, has written it: it makes no jobs here', ''],
-  never: ['never comes again', 'no date matches its expression any more', ''],
-  lost: ['has no next occurrence', 'it makes no jobs', 'got its next occurrence'],
+  unreadable: ['that cannot be read', 'a newer delayq, or other software, wrote this: no jobs are made here', ''],
+  never: ['whose expression never comes again', 'no date matches it any more', ''],
+  lost: ['without a next occurrence', 'no jobs are made', 'given the next occurrence'],
   late: [
-    'has a next occurrence that is too late',
-    "Redis's clock was ahead: it makes no jobs until then",
-    'got its next occurrence',
+    'with a next occurrence that is too late',
+    "Redis's clock was ahead: no jobs are made until then",
+    'given the next occurrence',
   ],
-  undefined: ['has an occurrence, but no definition', 'nobody knows what to do then', 'lost its occurrence'],
+  undefined: ['with an occurrence, but no definition', 'no jobs can be made', 'without a definition removed'],
 };
 
 /** Finds faults of the recurring jobs of a queue, and repairs what it may. */
@@ -33,7 +33,7 @@ export async function checkRecurring(parts: Partitions, mender: Mender): Promise
     const jobs = some.length === 1 ? 'a recurring job' : many(some.length, 'recurring job');
     const next = first.mend
       ? `delayq doctor --fix ${parts.queue}`
-      : `delayq every --remove ${parts.queue} ${first.id}, or put it again`;
+      : `delayq every --remove ${parts.queue} ${samples.map(shellWord).join(' ')}, or put ${some.length === 1 ? 'it' : 'them'} again`;
     const finding = { ...bad('warn', 'recurring', `${jobs} ${what}: ${list}`, why, next), count: some.length, samples };
     if (!first.mend) found.push(finding);
     else

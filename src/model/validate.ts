@@ -17,12 +17,15 @@ export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): str
   });
 }
 
-/** Returns `id` if it is a valid job id. Throws `usage` otherwise. */
-export function checkId(id: string): string {
+/** Returns `id` if it is a valid job id. Throws `usage` otherwise, with the advice `next`. */
+export function checkId(
+  id: string,
+  next = 'choose another id, for example order:42, or omit it and let delayq make one',
+): string {
   if (typeof id === 'string' && ID.test(id)) return id;
   throw new DelayqError('usage', `${printable(String(id))} cannot be a job's id`, {
     why: 'an id has 1 to 256 printable ASCII characters, no spaces, and does not begin with a dash',
-    next: 'choose another id, for example order:42, or omit it and let delayq make one',
+    next,
   });
 }
 

@@ -45,6 +45,9 @@ const JOB_TIME = '@2026-11-23T08:00:00Z';
 /** The longest id of a recurring job: those of its jobs are longer by the time. */
 const MAX_ID = 256 - JOB_TIME.length;
 
+/** What to do about an id that is not valid. */
+export const ID_ADVICE = 'choose another id, for example daily-report; delayq every --list has those that exist';
+
 /** What is stored about a recurring job, but for its payload. Times are ms. */
 export interface Header {
   /** A random word, new with each change. */
@@ -75,7 +78,7 @@ export interface Definition extends Header {
  */
 export async function definitionOf(job: NewRecurring, now: number): Promise<Definition> {
   const { id, when, tz = 'UTC', missed = 'once', overlap = 'allow' } = checkRecurring(job);
-  if (checkId(id).length > MAX_ID) {
+  if (checkId(id, ID_ADVICE).length > MAX_ID) {
     throw new DelayqError('usage', 'the id of a recurring job is too long', {
       why: `it has ${id.length} characters; the ids of its jobs are longer by the time`,
       next: `choose one of at most ${MAX_ID} characters`,

@@ -1,7 +1,8 @@
 import { type Attributes, readAttributes } from '../model/attributes.js';
 import { DelayqError } from '../model/errors.js';
-import { randomWord } from '../model/id.js';
+import { type Id, idWord, randomWord } from '../model/id.js';
 import type { Bytes } from '../model/payload.js';
+import { shellWord } from '../model/text.js';
 import { checkId, checkList, checkName } from '../model/validate.js';
 import { PartitionMap } from '../partitions/map.js';
 import { Partitions } from '../partitions/partitions.js';
@@ -14,6 +15,7 @@ import { parseRecord } from '../scripts/stored.js';
 import {
   type Definition,
   definitionOf,
+  ID_ADVICE,
   type Missed,
   type NewRecurring,
   nextOf,
@@ -140,17 +142,17 @@ export class Recurring {
   }
 
   /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
-  async remove(queue: string, ids: readonly string[]): Promise<boolean[]> {
-    for (const id of checkList(ids, 'ids')) checkId(id);
-    if (ids.length === 0 || !(await this.#mayHave(queue))) return ids.map(() => false);
+  async remove(queue: string, ids: readonly Id[]): Promise<boolean[]> {
+    if (checkList(ids, 'ids').length === 0 || !(await this.#mayHave(queue))) return ids.map(() => false);
     return this.#parts(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
   }
 
-  /** Returns one recurring job; undefined: there is none, or this version cannot read it. */
-  async show(queue: string, id: string): Promise<RecurringJob | undefined> {
+  /** Returns one recurring job; undefined: there is none. Throws `config` if this version cannot read it. */
+  async show(queue: string, id: Id): Promise<RecurringJob | undefined> {
     if (!(await this.#mayHave(queue))) return undefined;
     const [found] = await this.#find(queue, [id]);
-    return found && recurringOf(id, found);
+    if (found?.text !== undefined && !found.definition) throw unreadable(queue, id);
+    return found && recurringOf(String(id), found);
   }
 
   /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
@@ -176,7 +178,7 @@ export class Recurring {
   }
 
   /** What is stored under the first of `ids`. */
-  async #find(queue: string, ids: readonly string[]): Promise<Found[]> {
+  async #find(queue: string, ids: readonly Id[]): Promise<Found[]> {
     const { now, found } = await this.#parts(queue).at(0, (keys) => scripts.show(this.#redis, keys, ids));
     return found.map(({ text, next }) => {
       const definition = text && unpack(text);
@@ -198,7 +200,7 @@ export class Recurring {
     decide: (found: Found) => Promise<{ definition: Definition; next: number | undefined } | undefined>,
   ): Promise<RecurringJob | undefined> {
     for (let turn = 0; turn < MAX_TURNS; turn++) {
-      const [found] = (await this.#find(queue, [checkId(id)])) as [Found];
+      const [found] = (await this.#find(queue, [checkId(id, ID_ADVICE)])) as [Found];
       const change = await decide(found);
       if (!change) return recurringOf(id, found);
       const definition = { ...change.definition, rev: randomWord(12) };
@@ -223,10 +225,10 @@ export async function upcoming({ when, tz = '', created, next }: RecurringJob, n
 /** The rev of a definition, even if this version cannot read the rest. Must match lua/lib/definition.lua. */
 const revIn = (text: Buffer) => /^[^\n]*\n{"rev":"([A-Za-z0-9]+)"[^\n]*\n/.exec(text.toString('latin1'))?.[1] ?? '-';
 
-function unreadable(queue: string, id: string): DelayqError {
-  return new DelayqError('config', `the recurring job ${id} of ${queue} cannot be read`, {
+function unreadable(queue: string, id: Id): DelayqError {
+  return new DelayqError('config', `the recurring job ${idWord(id)} of ${queue} cannot be read`, {
     why: 'a newer delayq, or other software, has written it',
-    next: 'install a newer delayq on this machine, or put the job again',
+    next: `install a newer delayq on this machine, or put it again, or delayq every --remove ${queue} ${shellWord(idWord(id))}`,
   });
 }
 

@@ -11,7 +11,8 @@ export async function idsOf(inspector: Inspector, queue: string, words: readonly
   return words.map((word) => (literal.has(word) ? word : (decoded(word) ?? word)));
 }
 
-function decoded(word: string): Id | undefined {
+/** The id that `base64:…` stands for; undefined: the word is no such one. */
+export function decoded(word: string): Id | undefined {
   if (!word.startsWith('base64:')) return undefined;
   const base64 = word.slice('base64:'.length);
   const bytes = Buffer.from(base64, 'base64');

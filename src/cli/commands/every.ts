@@ -4,6 +4,7 @@ import {
   DelayqError,
   formatDuration,
   formatTime,
+  type Id,
   Inspector,
   JsonText,
   type Missed,
@@ -14,6 +15,7 @@ import {
   shellWord,
   upcoming,
 } from '../../internal.js';
+import { decoded } from '../args/ids.js';
 import { addGlobals, attribute, count, details, duration, examples, positiveDuration } from '../args/options.js';
 import { readPayload } from '../args/payload.js';
 import { requireQueue } from '../args/queues.js';
@@ -219,7 +221,10 @@ async function change(
   await requireQueue(redis, prefix, queue);
   const results: object[] = [];
   for (const id of ids) {
-    const done = act === 'remove' ? (await recurring.remove(queue, [id]))[0] : await recurring[act](queue, id);
+    const actOn = async (one: Id) =>
+      act === 'remove' ? (await recurring.remove(queue, [one]))[0] : recurring[act](queue, one as string);
+    const bytes = decoded(id);
+    const done = (await actOn(id)) || (bytes !== undefined && (await actOn(bytes)));
     const next = typeof done === 'object' ? (done.next ?? null) : null;
     results.push({ queue, id, outcome: done ? DONE[act] : 'missing', next });
     if (!done) context.outcomes.add('incomplete');

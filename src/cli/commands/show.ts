@@ -4,7 +4,6 @@ import {
   DelayqError,
   exactDuration,
   Inspector,
-  isDelayqError,
   printable,
   Recurring,
   type Settings,
@@ -50,7 +49,8 @@ async function show(context: Context, queue: string, word: string, options: Opti
   const [id = word] = await idsOf(inspector, queue, [word]);
   const [job] = await inspector.show(queue, [id]);
   if (!job) {
-    const found = await new Recurring(redis, { prefix }).show(queue, word).catch(ignoreBadId);
+    const recurring = new Recurring(redis, { prefix });
+    const found = (await recurring.show(queue, word)) ?? (await recurring.show(queue, id));
     if (found) {
       if (options.json) return writeJson(context, `${recurringJson(queue, found, { schema: 1 })}\n`);
       return context.write(await recurringText(queue, found, { zone, now: await redis.now() }));
@@ -69,11 +69,6 @@ async function show(context: Context, queue: string, word: string, options: Opti
   await context.write(text);
   if (!isWhole)
     say(context, `only the beginning is shown; for all of it: delayq show ${queue} ${shellWord(word)} | less`);
-}
-
-/** Ids of jobs may have any bytes; those of recurring ones may not. */
-function ignoreBadId(error: unknown): undefined {
-  if (!isDelayqError(error, 'usage')) throw error;
 }
 
 /** Lines of a terminal that show needs besides: the command line, the head of the payload, a notice, the prompt. */

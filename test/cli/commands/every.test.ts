@@ -105,6 +105,32 @@ it('export --config and import --config carry it', async () => {
   expect(await admin.hget(key(other, 'every'), 'daily')).toMatch(/\n{"big":12345678901234567890}$/);
 });
 
+it('that is damaged is told by show and doctor; what doctor says removes it, also with an odd id', async () => {
+  const queue = freshName();
+  await put(queue);
+  await admin.hset(key(queue, 'every'), 'one', 'damaged');
+  const { stdout } = await delayq(['doctor', queue]);
+  expect(stdout).toContain('a recurring job that cannot be read: one\n');
+  expect(stdout).toContain(`next: delayq every --remove ${queue} one, or put it again`);
+  await admin.hset(key(queue, 'every'), 'bad id ü', 'damaged');
+  await admin.hset(key(queue, 'every'), Buffer.from([0xff]), 'damaged');
+  for (const word of ['one', 'bad id ü', 'base64:/w==']) {
+    const shown = await delayq(['show', queue, word]);
+    expect(shown).toMatchObject({ code: 78, stderr: expect.stringContaining(`${word} of ${queue} cannot be read`) });
+  }
+  const [, words = ''] = /--remove \S+ (.*), or put them again/.exec((await delayq(['doctor', queue])).stdout) ?? [];
+  expect(words.split(' ').sort()).toEqual([`'bad`, 'base64:/w==', 'id', 'one', `ü'`]);
+  const removed = await delayq(['every', '--remove', queue, 'one', 'bad id ü', 'base64:/w==', 'base64:/g==']);
+  expect(removed).toMatchObject({ code: 1, stderr: expect.stringContaining('no recurring job base64:/g==') });
+  expect(await admin.hkeys(key(queue, 'every'))).toEqual(['daily']);
+});
+
+it('needs an id, and does not offer to make one', async () => {
+  const { code, stderr } = await delayq(['every', '1h', '--id', '', freshName(), '1']);
+  expect(code).toBe(64);
+  expect(stderr).toContain('for example daily-report');
+});
+
 it.each([
   [['0 0 30 2 *', '--id', 'x'], /never comes/],
   [['0 9 * *', '--id', 'x'], /4 fields/],
