@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { Inspector } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
@@ -11,12 +12,24 @@ interface Options extends EditOptions {
 export function cancelCommand(context: Context): Command {
   const command = new Command('cancel').description('Remove jobs from a queue, in any state.');
   const states = ['dead', 'active', 'pending'] as const;
-  addEdit(context, command, states, (queue, { keepId }: Options) => ({
-    verb: 'cancel',
-    participle: 'cancelled',
-    results: resultsOf(queue).cancel,
-    apply: (operator, some, states) => operator.cancel(queue, some, states, { keepId }),
-  })).option('--keep-id', 'remember the ids, as if the jobs were done (see enqueue --once-for)');
+  addEdit(context, command, states, async (queue, options: Options) => {
+    const { keepId } = options;
+    const inspector = new Inspector(context.redis(options), { prefix: context.prefix(options) });
+    const needsOwn = keepId && (await inspector.settings(queue)).onceFor === undefined;
+    let lost = 0;
+    return {
+      verb: 'cancel',
+      participle: 'cancelled',
+      results: resultsOf(queue).cancel,
+      detail: () => (lost > 0 ? `; ${lost} without a window (--once-for), so not remembered` : ''),
+      apply: async (operator, some, states) => {
+        const jobs = needsOwn ? await inspector.show(queue, some) : [];
+        const results = await operator.cancel(queue, some, states, { keepId });
+        lost += jobs.filter((job, i) => job?.onceFor === undefined && results[i] === job?.state).length;
+        return results;
+      },
+    };
+  }).option('--keep-id', 'remember the ids, as if the jobs were done (see enqueue --once-for)');
   details(command, [
     'The handler of an active job is not stopped: it finishes its work, and its ack',
     'then changes nothing. The id is free again, also if it is only remembered since',

@@ -90,10 +90,12 @@ async function purge(context: Context, queue: string, options: Options): Promise
   const forgotten = Boolean(options.forget && !stop.aborted && (await operator.forget(queue)));
   if (options.json) await context.write(document({ queue, ...countsOf(states, removed), forgotten }));
   else if (!options.quiet) {
+    // Jobs with windows that were removed are remembered as well.
+    const kept = forgotten ? 0 : (await inspector.inspect(queue)).remembered;
     const end = stop.aborted ? '; stopped: repeat the command to remove the rest' : '';
     say(
       context,
-      `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : ids && `; ${ids} kept (--forget drops them)`}${end}`,
+      `${inWords(states, removed)} removed from ${queue}${forgotten ? ', and forgotten' : kept > 0 ? `; ${many(kept, 'remembered id')} kept (--forget drops them)` : ''}${end}`,
     );
   }
   const kept = options.forget ? (snapshot.recurring?.count ?? 0) : 0;

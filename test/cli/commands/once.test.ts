@@ -90,6 +90,15 @@ describe('an id that is remembered', () => {
     expect(await counts(name)).toMatchObject({ remembered: 0 });
   });
 
+  it('is counted after a purge, with those of the jobs that it removes', async () => {
+    const name = await withDone();
+    await delayq(['enqueue', '--id', 'b', '--once-for', '1d', name, '1']);
+    await delayq(['bury', name, 'b']);
+    const { stderr } = await delayq(['purge', '--dead', '--yes', name]);
+    expect(stderr).toContain('; 2 remembered ids kept (--forget drops them)');
+    expect(await counts(name)).toMatchObject({ remembered: 2 });
+  });
+
   it('is not made by an import, which tells how many', async () => {
     const name = await withDone();
     const input =
@@ -111,5 +120,14 @@ describe('delayq cancel --keep-id', () => {
     await delayq(['enqueue', '--id', 'a', name, '1']);
     expect((await delayq(['cancel', '--keep-id', name, 'a'])).code).toBe(0);
     expect(JSON.parse((await delayq(['enqueue', '--json', '--id', 'a', name, '1'])).stdout).outcome).toBe('kept-done');
+  });
+  it('says of how many jobs nothing is remembered, as they have no window', async () => {
+    const name = freshName();
+    await delayq(['enqueue', '--id', 'a', '--once-for', '1d', name, '1']);
+    for (const id of ['b', 'c']) await delayq(['enqueue', '--id', id, name, '1']);
+    const { code, stderr } = await delayq(['cancel', '--keep-id', name, 'a', 'b', 'c']);
+    expect(code).toBe(0);
+    expect(stderr).toBe(`delayq: 3 jobs cancelled in ${name}; 2 without a window (--once-for), so not remembered\n`);
+    expect(await counts(name)).toMatchObject({ remembered: 1 });
   });
 });
