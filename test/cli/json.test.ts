@@ -89,7 +89,7 @@ describe('json.md has the fields that are printed by', () => {
     const { json, run } = place();
     const jobs = [
       '{"payload":{"a":1},"in":"0s","tries":3,"ttl":"1h"}',
-      '{"payload":2,"at":"@1795266000","id":"a","attributes":{"a":"x"}}',
+      '{"payload":2,"at":"@1795266000","id":"a","onceFor":"1d","attributes":{"a":"x"}}',
     ];
     expect(
       differences(
