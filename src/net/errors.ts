@@ -72,7 +72,8 @@ const REFUSED: Record<string, (names: SettingNames) => string> = {
 };
 const CONFIG: Record<string, string> = {
   LAYOUT: 'install a newer delayq on this machine',
-  CONFLICT: 'use one of both: remove the limits with NAME=, or move the jobs to a queue without partitions',
+  CONFLICT:
+    'use one of both: remove the limits (delayq config QUEUE rate= max-active=), or use a queue without partitions',
   LIMITED: 'use handlers, or drain --lease and ack, or remove the limit: delayq config QUEUE max-active=',
   WRONGTYPE: 'other software uses this key: rename it, or choose another prefix',
   CROSSSLOT:

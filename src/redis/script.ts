@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { DelayqError, isDelayqError } from '../model/errors.js';
 import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from './connection.js';
-import { keysForScripts, type QueueKeys } from './keys.js';
+import { keysForScripts, type QueueKeys, queueOf } from './keys.js';
 
 /** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
@@ -133,6 +134,12 @@ export async function run<R extends Reply = Reply[]>(
   } catch (error) {
     // Redis does not name the key; the prelude does, and throws.
     if (keys && /^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude', variant));
+    // Redis does not know the name either.
+    if (keys && isDelayqError(error, 'config') && /^(LIMITED|CONFLICT)/.test(replyIn(error))) {
+      const [prefix = ''] = keys.pending.split(':{');
+      const next = error.next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
+      throw new DelayqError(error.code, error.message, { why: error.why, next, cause: error.cause });
+    }
     throw error;
   }
 }

@@ -69,6 +69,7 @@ describe.concurrent('delayq drain of a queue with limits', () => {
       expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
       expect(stderr).toMatch(/why: +LIMITED the queue has max-active/);
       expect(stderr).toMatch(/next: use handlers, or drain --lease and ack, or remove the limit/);
+      expect(stderr).toContain(`delayq config ${queue.name} max-active=`);
     }
     expect(await queue.counts()).toMatchObject({ pending: 3, active: 0 });
   });
