@@ -36,7 +36,9 @@ const of = (findings: Told[], check: string) => findings.filter((one) => one.che
 async function doctorInSync(url: string): ReturnType<typeof doctor> {
   for (;;) {
     const told = await doctor(url);
-    if (of(told.findings, 'replicas').every(({ level }) => level === 'ok')) return told;
+    const replicas = of(told.findings, 'replicas');
+    // One for all: none is behind, not even by a second.
+    if (replicas.length === 1 && replicas[0]?.level === 'ok') return told;
   }
 }
 
