@@ -54,10 +54,12 @@ class Watch {
     }
   }
 
-  /** Stops the consumers as a service manager does. */
+  /** Stops the consumers as a service manager does, the last first: nobody takes what a reader's drain gives back. */
   async end(): Promise<void> {
-    for (const consumer of this.#consumers) consumer.signal('drain', 'SIGTERM');
-    for (const consumer of this.#consumers) await consumer.ended;
+    for (const consumer of [...this.#consumers].reverse()) {
+      consumer.signal('drain', 'SIGTERM');
+      await consumer.ended;
+    }
   }
 
   async stop(): Promise<void> {
