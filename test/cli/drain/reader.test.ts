@@ -68,7 +68,7 @@ describe('drain | reader', () => {
   });
 
   it('renews the leases of unread jobs for as long as it takes', async () => {
-    const queue = await queueOf(3, '1000');
+    const queue = await queueOf(3, '2500');
     const { env, openGate } = scene();
     const running = beginSh(`delayq drain --watch ${queue.name} | { ${WAITS}; cat; }`, { env });
     await until(async () => (await queue.counts()).active === 3);
@@ -77,7 +77,7 @@ describe('drain | reader', () => {
     const { now } = await queue.counts();
     await until(async () => {
       const [, ends] = await admin.zrange(key(queue.name, 'active'), '0', '0', 'WITHSCORES');
-      return Number(ends) > now + 3_500;
+      return Number(ends) > now + 6_000;
     });
     expect((await queue.counts()).stats.acked).toBe(undefined);
     openGate();
