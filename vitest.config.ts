@@ -8,6 +8,8 @@ export default defineConfig({
     globalSetup: 'test/support/shared-server.ts',
     // Real processes on few cores may be slow. Tests wait for conditions, never for a fixed time.
     testTimeout: 60_000,
+    // In CI a test that fails is run once more, and marked: one of thousands may meet a machine that stands still.
+    retry: report ? 1 : 0,
     // Tests spend most of their time waiting for processes.
     maxWorkers: 3,
     hookTimeout: 30_000,
