@@ -91,7 +91,8 @@ export class Recurring {
 
   /**
    * Puts a recurring job, or changes the one with its id; one that is paused stays so. Putting it again unchanged changes
-   * nothing, except a next occurrence that is wrong as Redis's clock had been ahead. Throws `usage` or `data` if a part of it is invalid or its expression never comes, before anything is sent.
+   * nothing, except a next occurrence that is wrong as Redis's clock had been ahead. Throws `usage` or `data` if a part of
+   * it is invalid or its expression never comes, before anything is sent.
    */
   async put(queue: string, job: NewRecurring): Promise<Put> {
     const parts = this.#parts(queue);
