@@ -52,7 +52,7 @@ async function faultOf(parts: Partitions, id: Buffer, { text, next }: scripts.St
   const definition = found && startedBy(found, now);
   const first = definition && (await nextOf(definition, now).catch(() => undefined));
   if (!definition || first === undefined) return one('unreadable');
-  if (next === undefined || Number(next.replace('inf', 'Infinity')) > first) {
+  if (next === undefined || scripts.msOf(next) > first) {
     const put = { id, was: definition.rev, header: packHeader(definition), payload: definition.payload, next: first };
     return one(next === undefined || next === 'inf' ? 'lost' : 'late', () =>
       parts.at(0, (keys) => scripts.put(parts.redis, keys, put)),

@@ -187,7 +187,7 @@ export class Recurring {
       return {
         now,
         text,
-        next: next === undefined ? undefined : Number(next.replace('inf', 'Infinity')),
+        next: next === undefined ? undefined : scripts.msOf(next),
         definition,
         rev,
       };

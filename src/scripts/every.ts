@@ -34,6 +34,9 @@ export interface Firing extends Omit<Told, 'header'> {
   readonly jobs: readonly { readonly due: number; readonly id: string }[];
 }
 
+/** A next occurrence as it is stored, in ms; Infinity: there is none. */
+export const msOf = (score: string) => Number(score.replace('inf', 'Infinity'));
+
 const scoreOf = (ms: number) => (Number.isFinite(ms) ? ms : 'inf');
 
 /** Makes the jobs of due occurrences, all or none. Returns of how many: of the others somebody else has made them. */

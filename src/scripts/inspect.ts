@@ -4,6 +4,7 @@ import type { Arg, Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { known, number, pairs, rows, text, time } from '../redis/replies.js';
 import { run } from '../redis/script.js';
+import { msOf } from './every.js';
 import { readSamples, type Sample } from './samples.js';
 import { raw, stored } from './stored.js';
 
@@ -100,7 +101,7 @@ const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_
 
 function recurringIn(count: Reply | undefined, next: Reply | undefined): Snapshot['recurring'] {
   if (count === undefined || (number(count) === 0 && text(next) === '')) return undefined;
-  const at = Number((text(next) || 'inf').replace('inf', 'Infinity'));
+  const at = msOf(text(next) || 'inf');
   return { count: number(count), next: Number.isFinite(at) ? at : undefined };
 }
 
