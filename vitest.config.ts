@@ -11,7 +11,7 @@ export default defineConfig({
     // In CI a test that fails is run once more, and marked: one of thousands may meet a machine that stands still.
     retry: report ? 1 : 0,
     // Tests spend most of their time waiting for processes.
-    maxWorkers: 3,
+    maxWorkers: 4,
     hookTimeout: 30_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],
     env: { TZ: 'UTC' },

@@ -19,7 +19,8 @@ const ACTOR = fileURLToPath(new URL('actor.js', import.meta.url));
 /** An act that takes longer is stuck. */
 const LONGEST_ACT_MS = 180_000;
 
-async function freePort() {
+/** A port of 127.0.0.1 that nobody listens on. */
+export async function freePort() {
   const server = createServer().listen(0, HOST);
   await new Promise((resolve) => server.once('listening', resolve));
   const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());

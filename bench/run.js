@@ -20,6 +20,7 @@ const TOPICS = {
   limits: 'whether a rate is reached by 8 drains and by 50, and by how many calls',
   features: 'what limits, windows and recurring jobs cost, against a plain queue',
   recurring: 'what 1,000 recurring jobs cost, and how late their jobs are',
+  http: 'delayq serve under load, and with 10,000 clients that wait',
   recovery: 'what a user sees when servers of a cluster or behind Sentinels fail',
   memory: 'how much memory Redis needs per job',
   start: 'how long a start takes, against node, redis-cli and PHP',
@@ -29,7 +30,7 @@ const TOPICS = {
 const HELP = `Usage: npm run bench -- [options] [topic…]
 
 Compares delayq with its peers on private servers on 127.0.0.1 and
-prints one table. Default: all topics, about 50 minutes; 10 with --quick.
+prints one table. Default: all topics, about 55 minutes; 11 with --quick.
 
 Topics:
 ${Object.entries(TOPICS)

@@ -40,7 +40,7 @@ export type { Attributes } from './model/attributes.js';
 export type { Backoff } from './model/backoff.js';
 export { Spread } from './model/due-times.js';
 export { DelayqError, type ErrorCode, isDelayqError, isPassing } from './model/errors.js';
-export type { Id } from './model/id.js';
+export { type Id, timeOfId } from './model/id.js';
 export type {
   Answer,
   Confirmed,
@@ -54,7 +54,7 @@ export type {
   Outcome,
   StoredJob,
 } from './model/job.js';
-export { type Bytes, JsonText, MAX_PAYLOAD } from './model/payload.js';
+export { type Bytes, JsonText, MAX_PAYLOAD, RawPayload } from './model/payload.js';
 export type { Rate, Settings, SettingsChange } from './model/settings.js';
 export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
 export type { Moved } from './partitions/move.js';
@@ -62,13 +62,14 @@ export type { Part } from './partitions/sum.js';
 export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
+export type { FinishOptions } from './queue/finish.js';
 export { type NackOptions, Queue } from './queue/queue.js';
 export type { Missed, NewRecurring } from './recurring/definition.js';
 export { type Put, Recurring, type RecurringJob } from './recurring/recurring.js';
 export { Connection, type Reply } from './redis/connection.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './scripts/edit.js';
 export type { Holder, Snapshot } from './scripts/inspect.js';
-export type { Drained } from './scripts/jobs.js';
+export type { Drained, Finished } from './scripts/jobs.js';
 export type { Sample } from './scripts/samples.js';
 export type { Parcel, Restored } from './scripts/transfer.js';
 export { Doctor } from './server/doctor.js';

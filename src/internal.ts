@@ -23,7 +23,7 @@ export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
-export { idOf, idWord, timeOfId } from './model/id.js';
+export { idOf, idWord } from './model/id.js';
 export { MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
 export {
@@ -35,7 +35,7 @@ export {
   SETTING_NAMES,
   settingWord,
 } from './model/settings.js';
-export { closest, grouped, many, printable, shellWord } from './model/text.js';
+export { closest, grouped, many, moveLine, printable, queueWord, shellWord } from './model/text.js';
 export {
   exactDuration,
   formatDuration,

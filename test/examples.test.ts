@@ -80,12 +80,26 @@ describe('the systemd units', () => {
     expect(await queue.counts()).toMatchObject({ active: 0, stats: { acked: 1 } });
   });
 
+  it('or serve, and leave more time to stop than the server takes', async () => {
+    const unit = text('delayq-serve.service');
+    const command = execStart('delayq-serve.service');
+    const grace = Number(/--grace (\d+)s/.exec(command)?.[1]);
+    expect(Number(/^TimeoutStopSec=(\d+)s$/m.exec(unit)?.[1])).toBeGreaterThan(grace);
+    const running = beginSh(`exec ${command} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0`, { env });
+    await until(() => running.stderr.includes('admin on'));
+    const [, api] = /API on (\S+)/.exec(running.stderr) ?? [];
+    expect((await fetch(`${api}/healthz`)).status).toBe(200);
+    running.child.kill('SIGTERM');
+    expect((await running.ended).code).toBe(0);
+  });
+
   it.each(['order-close.service', 'order-close-watch.service'])('stop delayq alone, not its handlers: %s', (unit) => {
     expect(text(unit)).toMatch(/^KillMode=mixed$/m);
   });
 
   it.runIf(has('systemd-analyze', '--version'))('are valid', async () => {
-    const units = ['order-close.service', 'order-close.timer', 'order-close-watch.service'].map(path).join(' ');
+    const names = ['order-close.service', 'order-close.timer', 'order-close-watch.service', 'delayq-serve.service'];
+    const units = names.map(path).join(' ');
     expect(await sh(`systemd-analyze verify ${units}`)).toMatchObject({ stderr: '' });
   });
 });

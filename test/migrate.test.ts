@@ -114,11 +114,71 @@ describe.skipIf(onCluster)('the guide takes over jobs', () => {
     await delayed('other', '05', 1, '5', 0);
     await admin.set(`j/${namespace}/${queue}/06`, '6');
     await admin.lpush(`q/${namespace}/${queue}`, Buffer.concat([uint16(2), counted('06')]));
-    const jobs = await migrated('lmstfy', { 'timer_set shop': `${timer} ${namespace}`, 'order-close': queue }, queue);
+    const jobs = await migrated(
+      'lmstfy',
+      { 'timer_set shop': `${timer} ${namespace}`, 'shop.order-close': queue, 'order-close': queue },
+      queue,
+    );
     expect(payloads(jobs)).toEqual({ '01': '{"orderId":42}', '02': '"text"', '06': '6' });
-    expect(jobs['01']).toMatchObject({ due: at * 1_000, tries: 3 });
+    expect(jobs['01']).toMatchObject({ due: at * 1_000, deliveries: 3 });
     expect((jobs['01']?.ttl ?? 0) / 1_000).toBeCloseTo(100, -1);
     expect(jobs['02']?.ttl).toBeUndefined();
+  });
+});
+
+describe.skipIf(onCluster)('text that is nearly JSON', () => {
+  const texts = [
+    ...['01', '-01', '1.', '.5', '+1', '0x10', '1e', '1-2', 'NaN', 'nan', '-inf', 'Infinity', 'true1', '', ' ', '[1,]'],
+    ...['{"a":01}', '[1,NaN]', '"a\nb"', '["\t"]', '{"a\n":1}', '"\\u00zz"', "{'a':1}", '"a" 01', 'plain: [text]'],
+  ];
+  const json = [
+    ...[
+      '0',
+      '-0',
+      '10',
+      '-1.50',
+      '1e5',
+      '1E-5',
+      '1.5e+10',
+      'true',
+      'null',
+      ' [1 ,\r\n2 ] ',
+      '"01"',
+      '""',
+      '{}',
+      '[[]]',
+    ],
+    ...['{"01":[0,false,"a\\"b, NaN \\\\"],"é\u007f":{"\\n":1e999}}', '12345678901234567890', '"NaN"'],
+  ];
+  const bodies = [...texts, ...json];
+  const expected = Object.fromEntries([
+    ...texts.map((text, i) => [i, text]),
+    ...json.map((text, i) => [texts.length + i, JSON.parse(text)]),
+  ]);
+  const parsed = (jobs: Record<string, StoredJob>) =>
+    Object.fromEntries(
+      Object.entries(payloads(jobs)).map(([id, text]) => [id.replace(/^.*:/, ''), JSON.parse(String(text))]),
+    );
+
+  it('of lmstfy becomes a string, and JSON stays what it is', async () => {
+    const [queue, namespace] = [freshName(), freshName()];
+    for (const [i, body] of bodies.entries()) {
+      await admin.set(`j/${namespace}/${queue}/${i}`, body);
+      await admin.lpush(`q/${namespace}/${queue}`, Buffer.concat([uint16(2), counted(String(i))]));
+    }
+    const renamed = {
+      'timer_set shop': `${freshName()} ${namespace}`,
+      'shop.order-close': queue,
+      'order-close': queue,
+    };
+    expect(parsed(await migrated('lmstfy', renamed, queue))).toEqual(expected);
+  });
+
+  it('of asynq becomes a string, and JSON stays what it is', async () => {
+    const [old, queue] = [`asynq:{${freshName()}}`, freshName()];
+    for (const [i, payload] of bodies.entries()) if (payload) await asynqTask(old, String(i), { payload, retry: 5 });
+    const { [texts.indexOf('')]: _, ...others } = expected;
+    expect(parsed(await migrated('asynq', { 'asynq:{default}': old, 'order-close': queue }, queue))).toEqual(others);
   });
 });
 

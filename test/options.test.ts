@@ -51,6 +51,7 @@ const calls: readonly (readonly [what: string, options: object, meant: string, c
   ['move', { to: 'q', state: ['dead'] }, 'states', (options) => transfer.move(name, [], options)],
   ['adopt', { zset: 'z', hash: 'h', unit: 's', dryrun: true }, 'dryRun', (o) => all(transfer.adopt(name, o))],
   ['bury', { error: 'no' }, 'reason', (options) => operator.bury(name, [], options)],
+  ['requeue', { maxDeliveries: 5 }, 'deliveries', (options) => operator.requeue(name, [], undefined, options)],
   ['pause', { for: 5 }, 'forMs', (options) => operator.pause(name, options)],
   ['configure', { leaseMs: 5 }, 'lease', (change) => operator.configure(name, change)],
   ['Spread', { every: 5 }, 'stepMs', (options) => new Spread(options)],

@@ -31,6 +31,12 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   health: ['admin', 'recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
   server: ['health', 'partitions', 'redis', 'net', 'model'],
   '.': ['worker', 'server', 'health', 'admin', 'queue', 'recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
+  'serve/http': ['.'],
+  'serve/access': ['serve/http', '.'],
+  'serve/queues': ['serve/http', '.'],
+  'serve/api': ['serve/access', 'serve/queues', 'serve/http', '.'],
+  'serve/admin': ['serve/access', 'serve/http', '.'],
+  serve: ['serve/admin', 'serve/api', 'serve/access', 'serve/queues', 'serve/http', '.'],
   'cli/host': ['.'],
   'cli/lines': ['.'],
   'cli/terminal': ['cli/host', '.'],
@@ -40,7 +46,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   'cli/drain': ['cli/terminal', 'cli/lines', 'cli/host', '.'],
   'cli/completion': ['.'],
   'cli/commands': [
-    ...['cli/bulk', 'cli/drain', 'cli/completion'],
+    ...['cli/bulk', 'cli/drain', 'cli/completion', 'serve', 'serve/access'],
     ...['cli/views', 'cli/args', 'cli/terminal', 'cli/lines', 'cli/host', '.'],
   ],
   cli: ['cli/commands', 'cli/args', 'cli/terminal', 'cli/host', '.'],
@@ -80,6 +86,13 @@ describe('imports run down:', () => {
     for (const file of files) reach(file, []);
   });
 
+  it('the server uses the public API alone, and only its commands load it', () => {
+    const serving = (file: string) => file.startsWith('serve/');
+    for (const file of files.filter(serving)) expect(importsOf(file), file).not.toContain('internal.ts');
+    const loading = files.filter((file) => !serving(file) && importsOf(file).some(serving));
+    expect(loading).toEqual(['cli/commands/serve.ts', 'cli/commands/token.ts']);
+  });
+
   it('no command imports another', () => {
     const commands = files.filter((file) => dirname(file) === 'cli/commands');
     for (const file of commands) for (const other of commands) expect(importsOf(file), file).not.toContain(other);
@@ -115,7 +128,7 @@ describe('a folder is seen at a glance:', () => {
 
   it('every test stands in the folder of its subject', () => {
     const folders = new Set(below('test', '.test.ts').map((file) => dirname(file)));
-    for (const own of ['.', 'bin']) folders.delete(own);
+    for (const own of ['.', 'bin', 'serve/clients']) folders.delete(own);
     expect(Object.keys(MAY_IMPORT)).toEqual(expect.arrayContaining([...folders]));
   });
 
@@ -141,7 +154,7 @@ describe('each has one owner:', () => {
     ['ioredis', /'ioredis'/, ['net/client.ts']],
     ['croner', /'croner'/, ['recurring/occurrences.ts']],
     ['reading lua/', /\/lua\//, ['redis/script.ts']],
-    ['key names', /`\$\{prefix\}:/, ['redis/keys.ts']],
+    ['key names', /`\$\{prefix\}:/, ['redis/keys.ts', 'serve/access/keys.ts']],
     ['child processes', /'node:child_process'/, ['cli/commands/demo.ts', 'cli/drain/pipes.ts', 'cli/drain/process.ts']],
   ])('%s', (_, pattern, expected) => {
     expect(owners(pattern)).toEqual(expected);

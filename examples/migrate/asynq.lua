@@ -30,16 +30,31 @@ local function taskOf(bytes)
   return fields[1], fields[2] or 'null', (fields[5] or 0) - (fields[6] or 0) + 1
 end
 
+-- JSON stays as it is, on one line; other text becomes a JSON string. cjson alone takes more than JSON: numbers such as
+-- 01, 0x10 and NaN, and line breaks in strings.
+local function json(text)
+  local good = pcall(cjson.decode, text)
+  local rest = text:gsub('\\.', ''):gsub('"[^"]*"', function(inner)
+    good = good and not inner:find('[%z\1-\31]')
+    return ''
+  end)
+  for word in rest:gmatch('[^%s%[%]{}:,]+') do
+    local int, decimals, power = word:match('^%-?(%d+)(%.?%d*)([eE]?[+-]?%d*)$')
+    local number = int and (int == '0' or int:sub(1, 1) ~= '0') and decimals ~= '.'
+      and (power == '' or power:find('^[eE][+-]?%d+$'))
+    good = good and (number or word == 'true' or word == 'false' or word == 'null')
+  end
+  return good and text:gsub('[\r\n]', ' ') or cjson.encode(text)
+end
+
 local function add(id, seconds)
   local message = redis.call('HGET', queue .. ':t:' .. id, 'msg')
   if not message then return end
   local type, payload, tries = taskOf(message)
   if kind and type ~= kind then return end
-  -- A payload is any bytes. JSON stays as it is, on one line; other text becomes a JSON string.
-  payload = pcall(cjson.decode, payload) and payload:gsub('[\r\n]', ' ') or cjson.encode(payload)
   local at = seconds and ',"at":"@' .. seconds .. '"' or ''
   lines[#lines + 1] = string.format('{"id":%s%s,"tries":%d,"payload":', cjson.encode('asynq:' .. id), at, math.max(1, tries))
-    .. payload .. '}'
+    .. json(payload) .. '}'
 end
 
 for _, set in ipairs({ ':scheduled', ':retry' }) do

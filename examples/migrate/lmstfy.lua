@@ -6,6 +6,23 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local lines = {}
 
+-- JSON stays as it is, on one line; other text becomes a JSON string. cjson alone takes more than JSON: numbers such as
+-- 01, 0x10 and NaN, and line breaks in strings.
+local function json(text)
+  local good = pcall(cjson.decode, text)
+  local rest = text:gsub('\\.', ''):gsub('"[^"]*"', function(inner)
+    good = good and not inner:find('[%z\1-\31]')
+    return ''
+  end)
+  for word in rest:gmatch('[^%s%[%]{}:,]+') do
+    local int, decimals, power = word:match('^%-?(%d+)(%.?%d*)([eE]?[+-]?%d*)$')
+    local number = int and (int == '0' or int:sub(1, 1) ~= '0') and decimals ~= '.'
+      and (power == '' or power:find('^[eE][+-]?%d+$'))
+    good = good and (number or word == 'true' or word == 'false' or word == 'null')
+  end
+  return good and text:gsub('[\r\n]', ' ') or cjson.encode(text)
+end
+
 local function add(id, tries, seconds)
   local key = 'j' .. path .. '/' .. id
   local body = redis.call('GET', key)
@@ -19,9 +36,7 @@ local function add(id, tries, seconds)
     if left <= 0 then return end
     more = more .. string.format(',"ttl":"%dms"', left)
   end
-  -- A body is any bytes. JSON stays as it is, on one line; other text becomes a JSON string.
-  body = pcall(cjson.decode, body) and body:gsub('[\r\n]', ' ') or cjson.encode(body)
-  lines[#lines + 1] = string.format('{"id":%s%s,"tries":%d,"payload":', cjson.encode(id), more, tries) .. body .. '}'
+  lines[#lines + 1] = string.format('{"id":%s%s,"deliveries":%d,"payload":', cjson.encode(id), more, tries) .. json(body) .. '}'
 end
 
 local entries = redis.call('ZRANGE', timer, 0, -1, 'WITHSCORES')

@@ -1,6 +1,7 @@
 -- Removes the first jobs of some states. With all states, removes everything once no job is active. What is remembered
 -- of jobs that were done stays.
--- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one
+-- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one, perhaps 3 'due': only
+--        jobs whose time has come; only with p alone
 -- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
 -- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
 -- include lib/prelude
@@ -12,11 +13,11 @@ local slow = { 'a' }
 -- in a partition: local remembered, onceFor = call('ZCARD', done), call('HGET', config, 'onceFor')
 -- in a partition: -- include lib/done
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
-local sets, all, more = { a = active, d = dead, p = pending }, true, false
+local sets, all, more, upTo = { a = active, d = dead, p = pending }, true, false, ARGV[3] == 'due' and now or '+inf'
 for letter in pairs(sets) do all = all and string.find(ARGV[1], letter, 1, true) ~= nil end
 for _, letter in ipairs(all and slow or { 'a', 'd', 'p' }) do
   if left > 0 and string.find(ARGV[1], letter, 1, true) then
-    local ids = call('ZRANGE', sets[letter], 0, left - 1)
+    local ids = call('ZRANGEBYSCORE', sets[letter], '-inf', upTo, 'LIMIT', 0, left)
     local leases = letter == 'a' and #ids > 0 and call('HMGET', lease, unpack(ids))
     -- First write: it frees memory, so a full server also accepts the rest.
     if #ids > 0 then call('ZREMRANGEBYRANK', sets[letter], 0, #ids - 1) end
@@ -46,7 +47,7 @@ if call('EXISTS', pending, active, dead) == 0 then
   end
 end
 for letter, set in pairs(sets) do
-  if string.find(ARGV[1], letter, 1, true) and call('EXISTS', set) == 1 then more = true end
+  if string.find(ARGV[1], letter, 1, true) and call('ZCOUNT', set, '-inf', upTo) > 0 then more = true end
 end
 count('purged', removed.p + removed.a + removed.d)
 -- in a partition: freed(removed.a)

@@ -5,7 +5,8 @@
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), counts
 --        expired and taken back, ids moved to dead, each with its reason, the queue's tries, lease ms, then for each job
 --        id, due, counts (1: first attempt; otherwise attempt, failures and tries as text; in a list with the record, if
---        it has attributes or the lease is 0), payload; at the end 1, only if the queue has limits.
+--        it has attributes, deliveries, ttl or created, or the lease is 0), payload; at the end 1, only if the queue has
+--        limits.
 --        For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.

@@ -1,6 +1,6 @@
 -- Puts jobs into pending.
 -- ARGV   'keep', then one job: id, payload, time ('+ms' from now | ms since 1970), perhaps a record (JSON with tries,
---        maxLost, ttl, once and attributes as a:NAME)
+--        maxLost, deliveries, ttl, once, created and attributes as a:NAME)
 --        or 'keep N T R' or 'replace N T R' or (only in a partition) 'active N T R', which replaces active jobs and
 --        leaves all others, or (only there) 'back N T R', which keeps jobs but ignores windows, then N ids, N payloads,
 --        T times, R records ('': none). Times and records repeat if there are fewer than jobs

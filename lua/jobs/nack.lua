@@ -51,7 +51,7 @@ for i, id in ipairs(ids) do
     else
       rec.failures, rec.failed, rec.first = counted(rec.failures, 0) + 1, now, first
       rec.error = problem ~= '' and problem or nil
-      if mode == 'dead' or rec.failures >= counted(rec.tries, tries) then
+      if mode == 'dead' or isSpent(rec, rec.failures, rec.tries, tries) then
         bury(id, rec, mode == 'dead' and 'refused' or 'failed')
         letters[i], died = 'd', died + 1
       else

@@ -41,9 +41,17 @@ local function queueLease(text)
   return math.max(counted(text, 60000), 1)
 end
 
+-- Whether a job is dead that has just failed or been lost, for the n-th time: by its own limit of these, or of both. A
+-- limit of both (deliveries) stands in place of the limit of the queue.
+local function isSpent(rec, n, own, ofQueue)
+  local both = counted(rec.deliveries)
+  return n >= counted(own, both or ofQueue) or both and counted(rec.failures, 0) + counted(rec.losses, 0) >= both
+end
+
 -- The counts of a job in the reply of drain: attempt, failures, tries. With `sent`, a list of them and of that.
 local function countsOf(rec, tries, sent)
-  local failures, losses = counted(rec.failures, 0), counted(rec.losses, 0)
-  local counts = string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, counted(rec.tries, tries))
+  local failures, losses, both = counted(rec.failures, 0), counted(rec.losses, 0), counted(rec.deliveries)
+  tries = math.min(counted(rec.tries, both or tries), both or math.huge)
+  local counts = string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, tries)
   return sent and { counts, sent } or counts
 end

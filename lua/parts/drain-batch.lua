@@ -43,7 +43,9 @@ while seen < #ids and not full do
     local record, length, rec, sent = records[i], body and #body or 0, nil, nil
     if record then
       rec = read(record)
-      if leaseMs == 0 or string.find(record, '"a:', 1, true) then sent, length = record, length + #record end
+      if leaseMs == 0 or rec.deliveries or rec.ttl or rec.created or string.find(record, '"a:', 1, true) then
+        sent, length = record, length + #record
+      end
     end
     if n > 0 and bytes + length > budget then full = true break end
     -- in a partition: if n == most then full = true break end

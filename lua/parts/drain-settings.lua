@@ -10,6 +10,6 @@ local layout, pausedUntil = settings[1], tonumber(settings[2])
 maxLost, queueTtl, tries = counted(settings[3], maxLost), counted(settings[4]), counted(settings[5], tries)
 leaseMs = leaseMs or queueLease(settings[6])
 if pausedUntil and pausedUntil > now then
-  try('HSET', stats, 'drained', stamp) -- The queue has a drain, even if it gets nothing.
+  if by ~= '' then try('HSET', stats, 'drained', stamp) end -- The queue has a drain, even if it gets nothing.
   return { 'paused', now, pausedUntil < math.huge and pausedUntil or -1, 0, 0, {}, tries, leaseMs }
 end

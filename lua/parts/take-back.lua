@@ -6,7 +6,7 @@ local held, records = call('HMGET', lease, unpack(lost)), call('HMGET', meta, un
 for i, id in ipairs(lost) do
   local rec = read(records[i])
   rec.losses = counted(rec.losses, 0) + 1
-  if rec.losses >= counted(rec.maxLost, maxLost) then
+  if isSpent(rec, rec.losses, rec.maxLost, maxLost) then
     bury(id, rec, 'lost') count('dead', 1)
     died[#died + 1], died[#died + 2] = id, 'lost'
   else

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
 import { LIMITS, type Settings, settingWord } from '../model/settings.js';
+import { queueWord } from '../model/text.js';
 import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import { PartitionMap } from '../partitions/map.js';
@@ -100,7 +101,7 @@ export function checkNoLimits(queue: string, set: Partial<Record<keyof Settings,
   if (names.length === 0) return;
   throw new DelayqError('config', `${queue} has limits, and cannot have partitions`, {
     why: `${names.join(', ')}: a limit counts the jobs of one partition`,
-    next: `remove them: delayq config ${queue} ${names.map((name) => `${name}=`).join(' ')}`,
+    next: `remove them: delayq config ${queueWord(queue)} ${names.map((name) => `${name}=`).join(' ')}`,
   });
 }
 

@@ -1,8 +1,9 @@
 import { Spread } from '../model/due-times.js';
+import { DelayqError } from '../model/errors.js';
 import { type Id, idKey } from '../model/id.js';
-import type { State } from '../model/job.js';
+import { duration, type State } from '../model/job.js';
 import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
-import { checkList, checkMs, checkName, keysOf } from '../model/validate.js';
+import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
 import { ranked, spreadOver } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
@@ -10,11 +11,22 @@ import { changeEverywhere, forgetAll } from '../partitions/settings.js';
 import type { Connection } from '../redis/connection.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../redis/keys.js';
 import { SLICE } from '../redis/script.js';
+import { unlessMissing } from '../scripts/answers.js';
 import * as acts from '../scripts/edit.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 
 const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: 'keep remember' });
+/** New limits of jobs that are requeued. */
+interface RequeueOptions {
+  readonly ttl?: number | string | undefined;
+  readonly deliveries?: number | undefined;
+}
+const checkRequeue = keysOf<RequeueOptions>('requeue', {
+  ttl: 'expires expiresIn expire expiry',
+  deliveries: 'tries attempts maxDeliveries',
+});
 const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
+const checkPurge = keysOf<{ due?: boolean | undefined }>('purge', { due: 'ready now' });
 const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: 'duration ms time' });
 
 /** Changes queues and their jobs. See {@link Inspector} for reading them. */
@@ -59,10 +71,21 @@ export class Operator {
   /**
    * Makes dead jobs pending again, with their failures and losses reset. Their own limits stay, and their time to live
    * starts again. They are due now, or as `spread` says. Jobs that no handler can be given stay dead.
+   *
+   * `options.ttl` (ms, or text such as `1d`) and `options.deliveries` replace these limits of theirs. With a ttl of 0 they
+   * have none of their own: they are kept for ever, unless the queue has one. Throws `usage` for an invalid option.
    */
-  async requeue(queue: string, ids: readonly Id[], spread = new Spread({ stepMs: 0 })): Promise<acts.Requeued[]> {
+  async requeue(
+    queue: string,
+    ids: readonly Id[],
+    spread = new Spread({ stepMs: 0 }),
+    options: RequeueOptions = {},
+  ): Promise<acts.Requeued[]> {
+    const { ttl, deliveries } = checkRequeue(options);
+    const limits = { ttl: duration(ttl), deliveries: checkCount(deliveries, 'deliveries') };
+    const act: typeof acts.requeue = (redis, keys, some, spread) => acts.requeue(redis, keys, some, spread, limits);
     const parts = this.#parts(queue);
-    const how = { set: 'dead', byTime: false, act: acts.requeue, ifActive: 'missing' } as const;
+    const how = { set: 'dead', byTime: false, act, ifActive: 'missing' } as const;
     return inSlices(ids, (some) => spreadOver<acts.Requeued>(parts, some, spread, how));
   }
 
@@ -97,16 +120,26 @@ export class Operator {
 
   /**
    * Removes all jobs of `states` (default: any), and yields how many each call removed. If all states are purged, active
-   * jobs are removed in slices, and everything else at once when none is left. Running handlers are not stopped.
+   * jobs are removed in slices, and everything else at once when none is left. Running handlers are not stopped. With `due`
+   * removes only pending jobs that are due by Redis's clock: throws `usage` for other states.
    */
-  async *purge(queue: string, states: readonly State[] = ['pending', 'active', 'dead']): AsyncGenerator<acts.Purged> {
+  async *purge(
+    queue: string,
+    states: readonly State[] = ['pending', 'active', 'dead'],
+    options: { due?: boolean | undefined } = {},
+  ): AsyncGenerator<acts.Purged> {
+    const { due = false } = checkPurge(options);
+    if (due && (states.length !== 1 || states[0] !== 'pending')) {
+      const next = "give ['pending'], or leave out due";
+      throw new DelayqError('usage', 'only pending jobs are due', { why: 'other states are given', next });
+    }
     const parts = this.#parts(queue);
     for (let again = true; again; ) {
       let removed = 0;
       // In this order no growth moves a job past it, except one that it is moving right now.
       for (let i = 0; i < parts.count; i++) {
         for (let more = true; more; ) {
-          const purged = await parts.at(i, (keys) => acts.purge(this.#redis, keys, states, SLICE));
+          const purged = await parts.at(i, (keys) => acts.purge(this.#redis, keys, states, SLICE, due));
           more = purged.more;
           removed += purged.pending + purged.active + purged.dead;
           yield { ...purged, more: more || i + 1 < parts.count };
@@ -175,9 +208,6 @@ export class Operator {
     return readSettings(config);
   }
 }
-
-/** As byId expects it of what was not done. */
-const unlessMissing = <A extends string>(answer: A): A | undefined => (answer === 'missing' ? undefined : answer);
 
 async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<A[]>): Promise<A[]> {
   const answers: A[] = [];

@@ -31,6 +31,10 @@ export const COMMANDS: Readonly<Record<string, Partial<Record<keyof typeof LOADE
     pause: 'stop delivering jobs from a queue',
     resume: 'deliver jobs from a paused queue again',
   },
+  Serve: {
+    serve: 'serve the queues over HTTP, as lmstfy does',
+    token: 'make, list and remove the tokens of HTTP clients',
+  },
   Operate: {
     doctor: 'check Redis and the queues, repair what is broken',
     check: 'print one line for monitoring',
@@ -65,6 +69,8 @@ export const LOADERS = {
   purge: async () => (await import('./commands/purge.js')).purgeCommand,
   pause: async () => (await import('./commands/pause.js')).pauseCommand,
   resume: async () => (await import('./commands/pause.js')).resumeCommand,
+  serve: async () => (await import('./commands/serve.js')).serveCommand,
+  token: async () => (await import('./commands/token.js')).tokenCommand,
   doctor: async () => (await import('./commands/doctor.js')).doctorCommand,
   check: async () => (await import('./commands/check.js')).checkCommand,
   wait: async () => (await import('./commands/wait.js')).waitCommand,

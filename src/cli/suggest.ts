@@ -6,7 +6,7 @@ import { COMMANDS } from './registry.js';
 export const COMMAND_WORDS: Readonly<Record<string, string>> = {
   enqueue: 'add push publish schedule at put send produce submit create new post later delay insert',
   drain:
-    'work worker consume consumer run process pop dequeue reserve receive subscribe pull fetch start serve listen daemon',
+    'work worker consume consumer run process pop dequeue reserve receive subscribe pull fetch start listen daemon',
   ack: 'complete done finish commit',
   nack: 'reject fail release',
   renew: 'extend touch heartbeat',
@@ -27,6 +27,8 @@ export const COMMAND_WORDS: Readonly<Record<string, string>> = {
   check: 'health nagios ping',
   metrics: 'prometheus stats exporter',
   config: 'settings set get',
+  serve: 'server listen http rest api web lmstfy',
+  token: 'tokens key keys auth login',
   export: 'dump backup save',
   import: 'restore load',
   adopt: 'migrate convert',
@@ -42,6 +44,7 @@ export const OPTION_WORDS: Readonly<Record<string, string>> = {
   '--id': 'job-id jobid key unique unique-key dedupe',
   '--if-exists': 'replace overwrite upsert',
   '--tries': 'retries retry max-attempts attempts max-retries max-tries',
+  '--deliveries': 'max-deliveries max-deliver delivery-limit max-receive-count',
   '--backoff': 'retry-delay retry-wait',
   '--max-failures': 'max-errors',
   '--ttl': 'expire expires expiry expire-in expiration max-age',
@@ -82,13 +85,14 @@ const NO_OPTIONS: readonly (readonly [argument: string, words: string, advice: s
 export function nextStep({ code, message }: CommanderError, program: Command, name: string): string {
   // commander quotes the word that it does not know: 'retry', '--delay=5m', '-j4'.
   const word = (/'(-[^-]|[^'=]*)/.exec(message)?.[1] ?? '').toLowerCase();
+  const whole = /'([^']*)'/.exec(message)?.[1] ?? '';
   if (code === 'commander.unknownCommand') return commandAdvice(word);
   const command = program.commands.find((one) => one.name() === name) ?? program;
   const help = command === program ? 'delayq --help' : `delayq ${name} --help`;
   const takesTime = command.options.some(({ long }) => long === '--at');
   const advice =
     code === 'commander.unknownOption'
-      ? optionAdvice(command, word.replace(/^-+/, ''))
+      ? (optionAdvice(command, word.replace(/^-+/, '')) ?? queueAdvice(command, whole))
       : code === 'commander.excessArguments' && takesTime
         ? 'put a payload or a time with spaces into quotes, and a due time after --in or --at:'
         : code === 'commander.missingArgument' && /'payload'/.test(message)
@@ -118,6 +122,14 @@ function optionAdvice(command: Command, word: string): string | undefined {
   const close = meant.length > 0 ? undefined : closest(word, own);
   const found = command.options.filter(({ long }) => long && (meant.includes(long) || long === `--${close}`));
   return question(found.map(({ flags }) => flags)) ?? (command.parent ? undefined : 'options follow the command:');
+}
+
+/** What looks like an option may be the name of a queue. */
+function queueAdvice(command: Command, word: string): string | undefined {
+  const takesQueue = command.registeredArguments.some((argument) => argument.name() === 'queue');
+  return takesQueue && /^-\w[\w.:-]*$/.test(word)
+    ? `a queue of this name comes after --: delayq ${command.name()} -- ${word};`
+    : undefined;
 }
 
 const isIn = (words: string, word: string) => words.split(' ').includes(word);

@@ -1,6 +1,6 @@
 import { exists } from '../admin/snapshot.js';
 import { isDelayqError, isPassing } from '../model/errors.js';
-import { many, printable, shellWord } from '../model/text.js';
+import { many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import { Partitions } from '../partitions/partitions.js';
 import { inspectAll } from '../partitions/sum.js';
@@ -98,13 +98,13 @@ export class Auditor {
 
   async #next(parts: Partitions, i: number, letter: Letter, { samples }: Tally): Promise<string> {
     const { queue } = parts;
-    const fix = `delayq doctor --fix ${queue}`;
+    const fix = `delayq doctor --fix ${queueWord(queue)}`;
     if (letter !== 'v') return FAULTS[letter].next ?? fix;
     const [job] = await parts.at(i, (keys) => show(this.#redis, keys, samples.slice(0, 1)));
     const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
     // From one partition to another.
     if (to.startsWith(`${queue}/`)) return parts.map.from === undefined ? fix : growthOf(parts);
-    return `delayq move ${queue} --into ${shellWord(to)}`;
+    return moveLine(queue, shellWord(to));
   }
 
   async #checkExpiry(keys: QueueKeys, mender: Mender): Promise<Finding[]> {
@@ -131,7 +131,13 @@ export class Auditor {
     });
     if (Number(listed) === 1) return [];
     const why = 'inspect without a name does not show it';
-    const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, `delayq doctor --fix ${queue}`);
+    const finding = bad(
+      'warn',
+      'unlisted',
+      'is not in the list of queues',
+      why,
+      `delayq doctor --fix ${queueWord(queue)}`,
+    );
     return mender.mend(finding, 1, 'added to the list of queues', () => this.#redis.call('SADD', list, queue));
   }
 

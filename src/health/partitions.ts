@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { idsWhere, sweepRemembered } from '../admin/sweep.js';
 import { isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
-import { many, printable } from '../model/text.js';
+import { many, printable, queueWord } from '../model/text.js';
 import { groupsOf, PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere } from '../partitions/settings.js';
@@ -24,7 +24,7 @@ export function inPartition(parts: Partitions, i: number, what: string): string 
 }
 
 /** The command that finishes an open growth. */
-export const growthOf = ({ queue, map }: Partitions) => `delayq config ${queue} partitions=${map.count}`;
+export const growthOf = ({ queue, map }: Partitions) => `delayq config ${queueWord(queue)} partitions=${map.count}`;
 
 /** Checks the growth of a queue, and that its partitions agree on what it is. */
 export async function checkPartitions(parts: Partitions, mender: Mender): Promise<Finding[]> {
@@ -52,7 +52,7 @@ async function checkFirst(parts: Partitions, mender: Mender): Promise<Finding[]>
   if (!map?.isNewerThan(parts.map)) return [];
   const what = `partition 0 has lost its layout, which says that there are ${map.count} partitions`;
   const why = 'new callers take the queue for one without partitions, and see no other jobs';
-  const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${parts.queue}`);
+  const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${queueWord(parts.queue)}`);
   return mender.mend(found, 1, 'partition 0 has its layout again', async () => {
     await parts.bringUp(0, map);
     await parts.look();
@@ -65,7 +65,7 @@ async function checkLayout(parts: Partitions, map: PartitionMap, i: number, mend
   const isNewer = has.map?.isNewerThan(map);
   const what = `partition ${i} has the layout ${printable(has.layout)}, not that of partition 0, or other tags`;
   const why = 'calls there are refused until both agree';
-  const fix = `delayq doctor --fix ${parts.queue}`;
+  const fix = `delayq doctor --fix ${queueWord(parts.queue)}`;
   return mender.mend(bad('fail', 'partition-layout', what, why, fix), 1, `partition ${i} has its layout again`, () =>
     isNewer && has.map ? parts.bringUp(0, has.map) : parts.advance(i, has.layout, map),
   );
@@ -82,7 +82,7 @@ async function checkSettings(parts: Partitions, map: PartitionMap, mender: Mende
   const which = `${one ? 'partition' : 'partitions'} ${different.join(', ')}`;
   const what = `${which} ${one ? 'has' : 'have'} other settings than partition 0, or another pause`;
   const why = 'a change was interrupted, or made in one partition only';
-  const finding = bad('fail', 'partition-settings', what, why, `delayq doctor --fix ${parts.queue}`);
+  const finding = bad('fail', 'partition-settings', what, why, `delayq doctor --fix ${queueWord(parts.queue)}`);
   // Changes nothing in partition 0, but makes its settings the latest.
   const repeat = () => changeEverywhere(parts, (keys) => config(parts.redis, keys, ['', '']));
   return mender.mend(finding, different.length, `${which}: given the settings of partition 0`, repeat);
@@ -134,7 +134,7 @@ export async function checkStrays(
   }
   const why = 'calls by id do not find them; drains deliver them all the same';
   const left = `${moved > 0 ? `${many(moved, 'job')} moved there; ` : ''}`;
-  const finding = bad('fail', 'stray', `${left}${which}`, why, `delayq doctor --fix ${queue}`);
+  const finding = bad('fail', 'stray', `${left}${which}`, why, `delayq doctor --fix ${queueWord(queue)}`);
   return [{ ...finding, ...more }];
 }
 
@@ -145,7 +145,13 @@ export async function checkRemembered(parts: Partitions, i: number, mender: Mend
   const count = await sweepRemembered(parts, map, i, true);
   if (count === 0) return [];
   const what = `partition ${i}: ${many(count, 'remembered id')} of other partitions`;
-  const finding = bad('warn', 'stray-id', what, 'enqueuing them again makes jobs', `delayq doctor --fix ${queue}`);
+  const finding = bad(
+    'warn',
+    'stray-id',
+    what,
+    'enqueuing them again makes jobs',
+    `delayq doctor --fix ${queueWord(queue)}`,
+  );
   return mender.mend({ ...finding, count }, count, `${what}: moved there`, () => sweepRemembered(parts, map, i));
 }
 

@@ -1,7 +1,7 @@
 import { heldBackBy, LATE_MS, lag, orphans, pausedUntil, stalled } from '../admin/snapshot.js';
 import type { Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
-import { grouped, many } from '../model/text.js';
+import { grouped, many, queueWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import { bad, type Finding } from './finding.js';
@@ -91,7 +91,13 @@ function paused(queue: string, snapshot: Snapshot, until: Known['until']): Probl
   if (pause === undefined) return undefined;
   const urgent = lag(snapshot) >= LATE_MS;
   const what = `${pause}${snapshot.due > 0 || urgent ? `: ${waiting(snapshot)}` : ''}`;
-  return problem('paused', urgent, what, 'drains take no jobs from a paused queue', `delayq resume ${queue}`);
+  return problem(
+    'paused',
+    urgent,
+    what,
+    'drains take no jobs from a paused queue',
+    `delayq resume ${queueWord(queue)}`,
+  );
 }
 
 function failing(trend: Trend | undefined): Problem | undefined {
@@ -110,13 +116,13 @@ function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): P
   if (lag(snapshot) < LATE_MS) return undefined;
   if (snapshot.due === 0) {
     const why = 'drains could not make its job; they said why when they tried';
-    return problem('recurring', true, waiting(snapshot), why, `delayq doctor ${queue}`);
+    return problem('recurring', true, waiting(snapshot), why, `delayq doctor ${queueWord(queue)}`);
   }
   const limit = heldBackBy(snapshot, trend?.delivered);
   const why = limit ? 'jobs fall due faster than its limits allow' : 'jobs fall due faster than they are handled';
   const next = limit
-    ? `raise the limit, if that is safe: delayq config ${queue}`
-    : `see how long handlers take: delayq list --active ${queue}; then run more handlers (drain -P) or drains`;
+    ? `raise the limit, if that is safe: delayq config ${queueWord(queue)}`
+    : `see how long handlers take: delayq list --active ${queueWord(queue)}; then run more handlers (drain -P) or drains`;
   const found = (urgent: boolean, what: string) =>
     problem('lag', urgent, limit ? `${what}; ${limit}` : what, why, next);
   if (!trend) return found(true, `drained, but behind: ${waiting(snapshot)}`);
@@ -130,7 +136,7 @@ function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): P
 function dead(queue: string, snapshot: Snapshot): Problem | undefined {
   if (snapshot.dead === 0) return undefined;
   const why = 'they failed or were lost too often, or were set aside, and are not retried';
-  const next = `delayq list --dead ${queue}; then delayq requeue or delayq cancel`;
+  const next = `delayq list --dead ${queueWord(queue)}; then delayq requeue or delayq cancel`;
   return problem('dead', false, many(snapshot.dead, 'dead job'), why, next, snapshot.dead);
 }
 
@@ -142,10 +148,10 @@ function settings(queue: string, snapshot: Snapshot): Problem[] {
     return problem('bad-setting', false, what, 'this cannot be read, so the default applies', next);
   };
   const found = SETTING_NAMES.filter((name) => config[name] !== undefined && !isValid(name, read[name])).map((name) =>
-    unreadable(name, `delayq config ${queue} ${name}=`),
+    unreadable(name, `delayq config ${queueWord(queue)} ${name}=`),
   );
   const isTime = pausedUntil(snapshot) !== undefined || Number.isFinite(Number(config.paused ?? 0));
-  return isTime ? found : [...found, unreadable('paused', `delayq resume ${queue}`)];
+  return isTime ? found : [...found, unreadable('paused', `delayq resume ${queueWord(queue)}`)];
 }
 
 function isValid(name: string, value: unknown): boolean {
@@ -162,7 +168,7 @@ function withoutOther(queue: string, snapshot: Snapshot): (Problem | undefined)[
   const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
   const found = (n: number, thing: string, lack: string, why: string, where = '') => {
     const what = `${many(n, thing)} without ${lack} (${n === 1 ? 'orphan' : 'orphans'})${where}`;
-    return n === 0 ? undefined : problem('orphans', true, what, why, `delayq doctor ${queue}`, n);
+    return n === 0 ? undefined : problem('orphans', true, what, why, `delayq doctor ${queueWord(queue)}`, n);
   };
   return [
     found(ids, 'id', 'a payload', 'they cannot be delivered', dead),

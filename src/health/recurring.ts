@@ -1,4 +1,4 @@
-import { many, shellWord } from '../model/text.js';
+import { many, queueWord, shellWord } from '../model/text.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { type Fault, type Faulty, faultsOf } from '../recurring/faults.js';
 import { bad, type Finding } from './finding.js';
@@ -32,8 +32,8 @@ export async function checkRecurring(parts: Partitions, mender: Mender): Promise
     const list = `${samples.join(', ')}${some.length > SAMPLES ? ' …' : ''}`;
     const jobs = some.length === 1 ? 'a recurring job' : many(some.length, 'recurring job');
     const next = first.mend
-      ? `delayq doctor --fix ${parts.queue}`
-      : `delayq every --remove ${parts.queue} ${samples.map(shellWord).join(' ')}, or put ${some.length === 1 ? 'it' : 'them'} again`;
+      ? `delayq doctor --fix ${queueWord(parts.queue)}`
+      : `delayq every --remove ${queueWord(parts.queue)} ${samples.map(shellWord).join(' ')}, or put ${some.length === 1 ? 'it' : 'them'} again`;
     const finding = { ...bad('warn', 'recurring', `${jobs} ${what}: ${list}`, why, next), count: some.length, samples };
     if (!first.mend) found.push(finding);
     else

@@ -10,7 +10,7 @@ export const NO_ATTRIBUTES: Attributes = Object.freeze({});
 /** Precedes the name of an attribute in a record, beside the names of its other fields. */
 const PREFIX = 'a:';
 
-const NAME = /^[a-z][a-z0-9-]{0,31}$/;
+const NAME = /^[a-z][a-z0-9_-]{0,31}$/;
 
 /** The longest value, bytes. */
 const MAX_VALUE = 128;
@@ -37,13 +37,25 @@ export function packAttributes(attributes: Readonly<Record<string, string | unde
       next: 'put the rest into the payload',
     });
   }
+  const variables = names.map((name) => name.replaceAll('_', '-'));
+  const second = variables.findIndex((variable, i) => variables.indexOf(variable) !== i);
+  if (second >= 0) {
+    throw new DelayqError(
+      'usage',
+      `${names[second]} clashes with ${names[variables.indexOf(variables[second] ?? '')]}`,
+      {
+        why: 'handlers would get both attributes in the same variable',
+        next: 'rename one of them',
+      },
+    );
+  }
   return Object.fromEntries(names.sort().map((name) => [PREFIX + checkName(name), checkValue(name, attributes[name])]));
 }
 
 function checkName(name: string): string {
   if (NAME.test(name)) return name;
   throw new DelayqError('usage', `${printable(name)} cannot name an attribute`, {
-    why: 'a name has 1 to 32 of the characters a-z 0-9 - and begins with a letter',
+    why: 'a name has 1 to 32 of the characters a-z 0-9 _ - and begins with a letter',
     next: 'choose another name, for example traceparent',
   });
 }

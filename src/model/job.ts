@@ -2,7 +2,7 @@
  * Glossary
  *
  * job       an id, a payload and a due time
- * payload   one JSON value, stored byte for byte
+ * payload   one JSON value, or any bytes (RawPayload), stored byte for byte
  * attribute a short text by name, which belongs to a job besides its payload
  * due       the time, by Redis's clock, from which the job may be delivered
  * drain     to take due jobs, oldest due first
@@ -19,17 +19,17 @@
 import { type Attributes, packAttributes } from './attributes.js';
 import { DelayqError } from './errors.js';
 import { newId } from './id.js';
-import { type Bytes, jsonOf } from './payload.js';
+import { type Bytes, jsonOf, RawPayload } from './payload.js';
 import { printable } from './text.js';
 import { LONGEST_MS, parseDuration, parseInstant } from './time.js';
-import { checkCount, checkDue, checkId, keysOf } from './validate.js';
+import { checkCount, checkDue, checkId, checkInstant, keysOf } from './validate.js';
 
 /** The longest error text stored with a job, characters: a few lines, little memory compared to the payload. */
 export const MAX_ERROR = 2_000;
 
 /** A job to enqueue. Durations are numbers in ms, or text such as `15m`. */
 export interface NewJob {
-  /** Any value that JSON can represent, or a {@link JsonText} to keep its exact text. */
+  /** Any value that JSON can represent, a {@link JsonText} to keep its exact text, or a {@link RawPayload} of any bytes. */
   readonly payload: unknown;
   /** Due this long after Redis receives it. Without `in` and `at` it is due now. */
   readonly in?: number | string | undefined;
@@ -41,13 +41,26 @@ export interface NewJob {
   readonly tries?: number | undefined;
   /** Expired leases after which it is dead. Default: the queue's. */
   readonly maxLost?: number | undefined;
-  /** Expires this long after its first due time: it is then dropped and counted. Default: the queue's. */
+  /**
+   * Deliveries after which it is dead, whether they failed or were lost. In place of the queue's `tries` and `maxLost`;
+   * its own still count.
+   */
+  readonly deliveries?: number | undefined;
+  /**
+   * Expires this long after its first due time: it is then dropped and counted. Default: the queue's. 100 years (36500d)
+   * are for ever.
+   */
   readonly ttl?: number | string | undefined;
   /** Its id stays taken for so long after it has ended (done, expired). Default: the queue's. */
   readonly onceFor?: number | string | undefined;
   /**
-   * Short texts for its handler, besides the payload: at most 16. A name has 1 to 32 of the characters `a-z 0-9 -` and
-   * begins with a letter. A value has at most 128 bytes, and no control characters; undefined is left out.
+   * When its producer made it, as `at`: told to its handler. For jobs that come from elsewhere, or whose id does not tell
+   * (see {@link timeOfId}).
+   */
+  readonly created?: number | Date | string | undefined;
+  /**
+   * Short texts for its handler, besides the payload: at most 16. A name has 1 to 32 of the characters `a-z 0-9 _ -`
+   * and begins with a letter. A value has at most 128 bytes, and no control characters; undefined is left out.
    */
   readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
 }
@@ -60,8 +73,10 @@ const checkJob = keysOf<NewJob>('a job', {
   id: 'jobId job_id key uniqueKey',
   tries: 'attempts retries retry maxRetries maxAttempts maxTries',
   maxLost: 'maxStalledCount',
+  deliveries: 'maxDeliveries maxDeliver deliveryLimit deliveryCount maxReceiveCount receiveCount',
   ttl: 'expires expiresIn expire expiry',
   onceFor: 'once uniqueFor unique dedup deduplication debounce',
+  created: 'createdAt creationTime made madeAt publishedAt enqueuedAt',
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 
@@ -70,7 +85,7 @@ export interface ReadyJob {
   readonly id: string;
   /** Whether delayq made its id. */
   readonly ours: boolean;
-  /** Bytes if they came from Redis and go back unchanged. */
+  /** Bytes if they need not be JSON: a raw payload, or what came from Redis and goes back unchanged. */
   readonly json: string | Buffer;
   readonly in: number;
   readonly at: number | undefined;
@@ -109,7 +124,7 @@ export interface Job {
   readonly attempt: number;
   /** How often a handler has failed. */
   readonly failures: number;
-  /** Failures after which it is dead. */
+  /** Failures after which it is dead; losses may end it before. */
   readonly tries: number;
   /** Proves that the caller holds its lease. */
   readonly receipt: string;
@@ -117,6 +132,12 @@ export interface Job {
   readonly payload: Bytes;
   /** What it was enqueued with besides its payload; empty if nothing. */
   readonly attributes: Attributes;
+  /** Its own limit of deliveries, if it has one: this is its last one if `attempt` has reached it. */
+  readonly deliveries?: number | undefined;
+  /** When its producer made it, ms by the producer's clock, if it was enqueued with that; else {@link timeOfId} may tell. */
+  readonly created?: number | undefined;
+  /** Until when it may be delivered again, ms by Redis's clock, if it has a time to live of its own. */
+  readonly expires?: number | undefined;
   /** Only for a job that was removed on delivery (lease 0): its record, for putting it back. */
   readonly record?: Buffer;
 }
@@ -190,8 +211,13 @@ export interface StoredJob {
   /** Its own limits, if it has any. */
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
+  readonly deliveries: number | undefined;
   readonly ttl: number | undefined;
   readonly onceFor: number | undefined;
+  /** When its own time to live ends, ms by Redis's clock; undefined for a dead job, which does not expire. */
+  readonly expires: number | undefined;
+  /** When its producer made it, ms by the producer's clock: as it was enqueued with, or else as its id tells. */
+  readonly created: number | undefined;
   readonly attributes: Attributes;
   /** The payload's bytes as stored. Undefined: it has none. */
   readonly payload: Bytes | undefined;
@@ -207,7 +233,7 @@ export function readyJob(job: NewJob, makeId = newId): ReadyJob {
   return {
     id: job.id === undefined ? makeId() : checkId(job.id),
     ours: job.id === undefined,
-    json: jsonOf(job.payload).text,
+    json: job.payload instanceof RawPayload ? job.payload.bytes : jsonOf(job.payload).text,
     in: duration(job.in) ?? 0,
     at,
     record: recordOf(job),
@@ -215,18 +241,31 @@ export function readyJob(job: NewJob, makeId = newId): ReadyJob {
 }
 
 /** The record of a new job, as JSON; '' if it needs none. Throws `usage` if a part of it is invalid. */
-export function recordOf(job: Pick<NewJob, 'tries' | 'maxLost' | 'ttl' | 'onceFor' | 'attributes'>): string {
-  const { tries, maxLost, ttl, onceFor, attributes } = job;
-  if ([tries, maxLost, ttl, onceFor, attributes].every((one) => one === undefined)) return '';
+export function recordOf(
+  job: Pick<NewJob, 'tries' | 'maxLost' | 'deliveries' | 'ttl' | 'onceFor' | 'created' | 'attributes'>,
+): string {
+  const { tries, maxLost, deliveries, ttl, onceFor, created, attributes } = job;
+  // Not by every() of an array: most jobs have none of these, and end here.
+  const isPlain = tries === undefined && maxLost === undefined && deliveries === undefined && ttl === undefined;
+  const isShort = onceFor === undefined && created === undefined && attributes === undefined;
+  if (isPlain && isShort) return '';
+  const isLast = isShort && tries === undefined && maxLost === undefined && ttl === last.ttl;
+  if (isLast && deliveries === last.deliveries) return last.text;
   const limits = {
     tries: checkCount(tries, 'tries'),
     maxLost: checkCount(maxLost, 'maxLost'),
+    deliveries: checkCount(deliveries, 'deliveries'),
     ttl: duration(ttl),
     once: windowOf(onceFor),
+    created: checkInstant(instant(created), 'created'),
   };
   const text = JSON.stringify(attributes === undefined ? limits : { ...limits, ...packAttributes(attributes) });
+  if (isShort && tries === undefined && maxLost === undefined) last = { deliveries, ttl, text };
   return text === '{}' ? '' : text;
 }
+
+/** The last record without other fields: what HTTP publishes one after the other mostly has the same. */
+let last: Pick<NewJob, 'deliveries' | 'ttl'> & { readonly text: string } = { text: '' };
 
 /** Whether a job with this record has a window of its own. */
 export const hasWindow = (record: string | Buffer) => record.length > 0 && record.includes('"once":');
@@ -247,8 +286,8 @@ function instant(value: NewJob['at'] | null): number | undefined {
   return value === undefined ? undefined : value === null ? Number.NaN : Math.round(Number(value));
 }
 
-/** Converts a duration to ms. Numbers over 100 years are cut to that. */
-function duration(value: number | string | undefined): number | undefined {
+/** Converts a duration to ms. Numbers over 100 years are cut to that. Throws `usage` if it is none. */
+export function duration(value: number | string | undefined): number | undefined {
   if (value === undefined) return undefined;
   if (typeof value === 'number' && value >= 0 && Number.isFinite(value)) return Math.min(Math.round(value), LONGEST_MS);
   return parseDuration(String(value));

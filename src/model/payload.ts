@@ -92,6 +92,29 @@ export class JsonText {
   }
 }
 
+/** Any bytes as a payload, also none: they are stored and delivered as they are. */
+export class RawPayload {
+  /** A copy of what was given. */
+  readonly bytes: Bytes;
+
+  /** Throws `usage` if `bytes` are not bytes, `data` if they are over {@link MAX_PAYLOAD}. */
+  constructor(bytes: Uint8Array) {
+    if (!(bytes instanceof Uint8Array)) {
+      throw new DelayqError('usage', 'a raw payload must be bytes', {
+        why: `it is ${typeof bytes}`,
+        next: 'pass a Buffer or a Uint8Array',
+      });
+    }
+    if (bytes.length > MAX_PAYLOAD) throw tooLarge();
+    this.bytes = Buffer.from(bytes);
+  }
+
+  /** Throws, because JSON has no bytes: those of recurring jobs and those inside of a payload are refused. */
+  toJSON(): never {
+    throw new TypeError('a RawPayload is not JSON');
+  }
+}
+
 /** Returns `payload` as JSON text. Throws `data` if JSON cannot represent it. */
 export function jsonOf(payload: unknown): JsonText {
   return payload instanceof JsonText ? payload : JsonText.from(payload);

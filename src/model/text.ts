@@ -19,6 +19,13 @@ export function shellWord(text: string): string {
   return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** The name of a queue as an argument of a command line: `--` tells one that begins with a dash from an option. */
+export const queueWord = (name: string): string => (name.startsWith('-') ? `-- ${name}` : name);
+
+/** The command line that moves jobs from one queue into another. */
+export const moveLine = (from: string, into: string): string =>
+  from.startsWith('-') ? `delayq move --into ${into} -- ${from}` : `delayq move ${from} --into ${into}`;
+
 /** The word of `known` that `word` is probably a misspelling of: at most one letter in three is wrong, lost or swapped. */
 export function closest(word: string, known: readonly string[]): string | undefined {
   let [found, fewest]: [string | undefined, number] = [undefined, Number.POSITIVE_INFINITY];

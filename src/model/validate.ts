@@ -2,17 +2,22 @@ import { DelayqError } from './errors.js';
 import { closest, printable } from './text.js';
 import { LONGEST_MS } from './time.js';
 
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+const NAMES = {
+  queue: { pattern: /^[A-Za-z0-9_-][A-Za-z0-9._:-]{0,510}$/, most: 511, first: 'a letter, a digit, _ or -' },
+  prefix: { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/, most: 128, first: 'a letter or digit' },
+};
 const ID = /^[!-,.-~][!-~]{0,255}$/;
+const CONSUMER = /^[!-~]{1,128}$/;
 
 /** The latest time that a Date can represent, ms since 1970. */
 const LATEST_MS = 8.64e15;
 
 /** Returns `name` if it is a valid queue name or prefix. Throws `usage` otherwise. */
 export function checkName(name: string, what: 'queue' | 'prefix' = 'queue'): string {
-  if (typeof name === 'string' && NAME.test(name)) return name;
+  const { pattern, most, first } = NAMES[what];
+  if (typeof name === 'string' && pattern.test(name)) return name;
   throw new DelayqError('usage', `${printable(String(name))} cannot name a ${what}`, {
-    why: 'a name has 1 to 128 of the characters A-Z a-z 0-9 . _ : - and begins with a letter or digit',
+    why: `a name has 1 to ${most} of the characters A-Z a-z 0-9 . _ : - and begins with ${first}`,
     next: `choose another name, for example ${what === 'queue' ? 'order-close' : 'shop'}`,
   });
 }
@@ -95,6 +100,15 @@ function suggestion(given: string, known: Readonly<Record<string, string>>): str
   return meant && `did you mean ${meant}?`;
 }
 
+/** Returns `by` if it names a consumer. Throws `usage` otherwise. */
+export function checkConsumer(by: string): string {
+  if (typeof by === 'string' && CONSUMER.test(by)) return by;
+  throw new DelayqError('usage', `${printable(String(by))} cannot name a consumer`, {
+    why: 'a name has 1 to 128 printable ASCII characters, and no spaces',
+    next: 'choose another name, for example host:pid, or leave it out',
+  });
+}
+
 /** Checks a due time, of which `in` or `at` may be given. Throws `usage` if both are, or if `at` (ms) is not a time. */
 export function checkDue({ in: delay, at }: { in?: unknown; at?: number | undefined }): void {
   if (delay !== undefined && at !== undefined) {
@@ -103,16 +117,20 @@ export function checkDue({ in: delay, at }: { in?: unknown; at?: number | undefi
       next: 'omit one of them',
     });
   }
-  if (at !== undefined && at >= 1e9 && at < 1e11) {
-    throw new DelayqError('usage', 'invalid at', {
-      why: `as ms since 1970, ${at} is before 1973; it looks like seconds`,
+  checkInstant(at, 'at');
+}
+
+/** Returns `ms` if it is a time, ms since 1970, or undefined. Throws `usage` otherwise, also if it looks like seconds. */
+export function checkInstant(ms: number | undefined, what: string): number | undefined {
+  if (ms !== undefined && ms >= 1e9 && ms < 1e11) {
+    throw new DelayqError('usage', `invalid ${what}`, {
+      why: `as ms since 1970, ${ms} is before 1973; it looks like seconds`,
       next: 'give ms since 1970: seconds * 1000',
     });
   }
-  if (at !== undefined && !(Math.abs(at) <= LATEST_MS)) {
-    throw new DelayqError('usage', 'invalid at', {
-      why: `${printable(String(at))} is not a time`,
-      next: 'give ms since 1970, a valid Date, or text such as 2026-11-21T14:00:00+01:00',
-    });
-  }
+  if (ms === undefined || Math.abs(ms) <= LATEST_MS) return ms;
+  throw new DelayqError('usage', `invalid ${what}`, {
+    why: `${printable(String(ms))} is not a time`,
+    next: 'give ms since 1970, a valid Date, or text such as 2026-11-21T14:00:00+01:00',
+  });
 }

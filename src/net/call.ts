@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { DelayqError } from '../model/errors.js';
 
 /** An argument of a call. Text is sent as UTF-8. */
@@ -39,9 +40,12 @@ export class Encoded {
 
 const bulk = (text: string) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
 
+/** Bytes up to this length are sent as text if they are UTF-8: to make a buffer of many small pieces costs more. */
+const SHORT = 1_024;
+
 /** Returns a command as Redis reads it: text, or bytes if an argument is bytes. */
 export function encode(command: string, args: readonly Arg[]): string | Buffer {
-  /** Everything up to the last argument of bytes. */
+  /** Everything up to the last argument that is sent as bytes. */
   const before: Buffer[] = [];
   let count = 1;
   let text = bulk(command);
@@ -49,6 +53,7 @@ export function encode(command: string, args: readonly Arg[]): string | Buffer {
     count += arg instanceof Encoded ? arg.count : 1;
     if (arg instanceof Encoded) text += arg.text;
     else if (!Buffer.isBuffer(arg)) text += bulk(String(arg));
+    else if (arg.length <= SHORT && isUtf8(arg)) text += `$${arg.length}\r\n${arg}\r\n`;
     else {
       before.push(Buffer.from(`${text}$${arg.length}\r\n`), arg);
       text = '\r\n';

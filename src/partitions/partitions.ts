@@ -1,4 +1,5 @@
 import { DelayqError } from '../model/errors.js';
+import { queueWord } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { type QueueKeys, queueKeys, wakeChannel } from '../redis/keys.js';
@@ -11,7 +12,11 @@ import { replicated } from './replicated.js';
 /** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
 export const MAX_TURNS = 20;
 
-const ofConnections = new WeakMap<Connection, Map<string, Partitions>>();
+/** By prefix and name of the queue. Names may come from strangers, so those that nobody uses are forgotten. */
+const ofConnections = new WeakMap<Connection, Map<string, WeakRef<Partitions>>>();
+const unused = new FinalizationRegistry<{ known: Map<string, WeakRef<Partitions>>; name: string }>(
+  ({ known, name }) => known.get(name)?.deref() ?? known.delete(name),
+);
 
 /** The partitions of a queue, as far as is known: learned from the first call that is refused. */
 export class Partitions {
@@ -23,12 +28,15 @@ export class Partitions {
 
   /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
   static of(redis: Connection, prefix: string, queue: string): Partitions {
-    const known = ofConnections.get(redis) ?? new Map<string, Partitions>();
+    const known = ofConnections.get(redis) ?? new Map<string, WeakRef<Partitions>>();
     ofConnections.set(redis, known);
     const name = `${prefix} ${queue}`;
-    const found = known.get(name) ?? new Partitions(redis, prefix, queue);
-    known.set(name, found);
-    return found;
+    const found = known.get(name)?.deref();
+    if (found) return found;
+    const made = new Partitions(redis, prefix, queue);
+    known.set(name, new WeakRef(made));
+    unused.register(made, { known, name });
+    return made;
   }
 
   private constructor(redis: Connection, prefix: string, queue: string) {
@@ -194,7 +202,7 @@ export class Partitions {
 
 /** The error for a partition whose layout no growth can have written. */
 function disagreeing(queue: string, cause: DelayqError): DelayqError {
-  const next = `delayq doctor --fix ${queue}`;
+  const next = `delayq doctor --fix ${queueWord(queue)}`;
   return new DelayqError('config', `the partitions of ${queue} disagree on what they are`, {
     why: cause.why,
     next,

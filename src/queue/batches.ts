@@ -1,5 +1,5 @@
 import type { Enqueued, NewJob } from '../model/job.js';
-import { jsonOf } from '../model/payload.js';
+import { jsonOf, RawPayload } from '../model/payload.js';
 import { MAX_CALL } from '../redis/script.js';
 
 /** A batch of this size is full, even if it has few jobs. UTF-16 units: cheaper to count than bytes. */
@@ -106,8 +106,9 @@ export async function* inBatches<J extends NewJob>(
 /** A job with its payload as JSON, and the size of both that and its attributes. Sending tells what is wrong with it. */
 function withJson<J extends NewJob>(job: J): [job: J, units: number] {
   try {
-    const payload = jsonOf(job.payload);
     const attributes = job.attributes ? Object.entries(job.attributes).join().length : 0;
+    if (job.payload instanceof RawPayload) return [job, job.payload.bytes.length + attributes];
+    const payload = jsonOf(job.payload);
     return [payload === job.payload ? job : { ...job, payload }, payload.text.length + attributes];
   } catch {
     return [job, 0];

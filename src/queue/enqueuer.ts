@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
 import { type Enqueued, hasWindow, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
-import { checkWord, keysOf } from '../model/validate.js';
+import { checkMs, checkWord, keysOf } from '../model/validate.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
@@ -41,17 +41,21 @@ interface Sent {
 export interface EnqueueOptions extends Durability {
   /** If a job with the same id exists: `keep` it (default) or `replace` it. */
   readonly ifExists?: 'keep' | 'replace' | undefined;
+  /** If the reply is lost: for how long the call may be repeated, ms. Default: twice, however long that takes. */
+  readonly repeatMs?: number | undefined;
 }
 
 const checkKeys = keysOf<EnqueueOptions>('enqueue', {
   ifExists: 'onConflict replace overwrite',
   durable: 'fsync sync',
   replicas: 'wait',
+  repeatMs: 'retryMs repeat retry',
 });
 
 /** Returns the options if they are valid. Throws `usage` otherwise. */
 export function checkOptions(options: EnqueueOptions): EnqueueOptions {
-  const { ifExists = 'keep' } = checkKeys(options);
+  const { ifExists = 'keep', repeatMs } = checkKeys(options);
+  if (repeatMs !== undefined) checkMs(repeatMs, 'repeatMs');
   checkWord(ifExists, ['keep', 'replace'], 'ifExists');
   return options;
 }
@@ -76,7 +80,7 @@ export class Enqueuer {
     checkOptions(options);
     const ready = readyJob(job, this.#makeId);
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
-    if (!requiredBy(options) && options.ifExists !== 'replace')
+    if (!requiredBy(options) && options.ifExists !== 'replace' && options.repeatMs === undefined)
       return this.#singlesOf(ready).add(ready, ready.json.length + ready.record.length);
     this.#flushSingles();
     const [enqueued] = await this.#put([ready], options);
@@ -153,12 +157,7 @@ export class Enqueuer {
   /** Puts jobs into one partition. */
   async #putInto(keys: QueueKeys, jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const { ifExists = 'keep' } = options;
-    const { now, outcomes, first, repeated, confirmation } = await this.#send(
-      keys,
-      jobs,
-      ifExists,
-      requiredBy(options),
-    );
+    const { now, outcomes, first, repeated, confirmation } = await this.#send(keys, jobs, ifExists, options);
     const results: Enqueued[] = [];
     const collided: number[] = [];
     const unclear: string[] = [];
@@ -217,8 +216,9 @@ export class Enqueuer {
     keys: QueueKeys,
     jobs: readonly ReadyJob[],
     ifExists: 'keep' | 'replace',
-    required?: Durability,
+    options: EnqueueOptions,
   ): Promise<Sent> {
+    const required = requiredBy(options);
     let first: Outcome[] = [];
     let sent: Sent | undefined;
     const over = async (caller: Caller, n: number): Promise<Sent> => {
@@ -235,7 +235,7 @@ export class Enqueuer {
     const attempt = (n: number) =>
       required ? pinnedFor(this.#redis, keys.pending, required, (pinned) => over(pinned, n)) : over(this.#redis, n);
     try {
-      return await repeatIfLost(attempt, REPEAT_AFTER_MS);
+      return await repeatIfLost(attempt, REPEAT_AFTER_MS, options.repeatMs);
     } catch (error) {
       if (!isDelayqError(error, 'unknown')) throw error;
       const doubt = doubtOf(error.cause as DelayqError, "Redis's reply was lost, and the repeat failed: ");
@@ -255,8 +255,13 @@ export class Enqueuer {
     ifExists: scripts.IfExists,
     caller: Caller = this.#redis,
   ): Promise<scripts.EnqueueReply> {
+    return this.listing(() => scripts.enqueue(caller, keys, jobs, ifExists));
+  }
+
+  /** Makes a call that may put the first job into the queue, and lists the queue as {@link Enqueuer.send} does. */
+  async listing<R extends { readonly begun: boolean }>(send: () => Promise<R>): Promise<R> {
     if (!this.#listed) this.#list();
-    const reply = await scripts.enqueue(caller, keys, jobs, ifExists);
+    const reply = await send();
     if (reply.begun) await Promise.race([this.#list(), sleep(LIST_MS, undefined, { ref: false })]);
     return reply;
   }

@@ -1,6 +1,5 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
-import { isDelayqError, unknownOutcome } from '../model/errors.js';
-import { consumer, randomWord } from '../model/id.js';
+import { consumer, type Id, randomWord } from '../model/id.js';
 import {
   type Answer,
   afterRepeat,
@@ -10,10 +9,8 @@ import {
   type Job,
   type Nacked,
   type NewJob,
-  type ReadyJob,
 } from '../model/job.js';
-import { checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
-import { byId } from '../partitions/by-id.js';
+import { checkConsumer, checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
 import { Partitions } from '../partitions/partitions.js';
 import { inspectAll } from '../partitions/sum.js';
 import type { Connection } from '../redis/connection.js';
@@ -21,11 +18,15 @@ import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf, type QueueKeys } fr
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import type { Snapshot } from '../scripts/inspect.js';
+import type { Finished } from '../scripts/jobs.js';
 import * as scripts from '../scripts/jobs.js';
 import { type BatchResult, inBatches } from './batches.js';
-import { byReceipt, chunks } from './by-receipt.js';
+import { byReceipt } from './by-receipt.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from './durability.js';
 import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
+import { type FinishOptions, finish } from './finish.js';
+import { putBack } from './put-back.js';
+import { swap } from './swap.js';
 
 /** How jobs are given back. */
 export interface NackOptions {
@@ -48,6 +49,7 @@ interface DrainOptions {
   readonly limit?: number;
   readonly leaseMs?: number | undefined;
   readonly cutoff?: number | undefined;
+  readonly by?: string | undefined;
 }
 
 /** A cutoff before the due times of all jobs, ms: a drain takes nothing, and says when the next job is due. */
@@ -57,6 +59,7 @@ const checkDrain = keysOf<DrainOptions>('drain', {
   limit: 'max count number batch',
   leaseMs: 'visibilityTimeout timeout',
   cutoff: 'until',
+  by: 'consumer name worker holder owner',
 });
 
 /** A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator. */
@@ -171,7 +174,8 @@ export class Queue {
   /**
    * Takes up to `limit` (at most 250) due jobs, oldest due first, and hides them from other drains for `leaseMs`
    * (default: the queue's). With 0 it removes them at once, and nothing brings them back. With `cutoff`, ms, it takes
-   * only jobs that were due by then. Throws `usage` for an invalid option, and what Connection.call throws.
+   * only jobs that were due by then. `by` names the consumer to operators (default: host:pid): 1 to 128 printable ASCII
+   * characters without spaces. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
     const isOne = () => this.#index !== undefined || this.#parts.count === 1;
@@ -184,15 +188,16 @@ export class Queue {
    * there are several.
    */
   async take(options: DrainOptions = {}, i = this.#index ?? 0, start?: scripts.Start): Promise<scripts.Drained> {
-    const { limit = MAX_CALL, leaseMs, cutoff } = checkDrain(options);
+    const { limit = MAX_CALL, leaseMs, cutoff, by } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
+    if (by !== undefined) checkConsumer(by);
     const known = this.#parts.count;
     return this.#parts.at(i, async (keys) => {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
       // It has partitions, as has turned out: others may have older jobs.
       const upTo = known === 1 && this.#parts.count > 1 ? LONG_AGO : cutoff;
-      const args = { limit, leaseMs, cutoff: upTo, receipt, by: consumer(), start };
+      const args = { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start };
       const drain = (occurs?: boolean) => scripts.drain(this.redis, keys, { ...args, occurs });
       const drained = await drain();
       if (drained.state !== 'occurs') return drained;
@@ -228,22 +233,8 @@ export class Queue {
    * Puts back jobs that a drain with lease 0 has removed, with their records and due times. Throws `unknown` with `ids`
    * if the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
    */
-  async putBack(jobs: readonly Job[]): Promise<void> {
-    for (const some of chunks(jobs)) {
-      const ready = some.map(({ id, payload, due, record = '' }) => {
-        return { id, ours: false, json: payload, in: 0, at: due, record };
-      });
-      const put = {
-        idOf: ({ id }: ReadyJob) => id,
-        act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
-          this.#enqueuer.send(keys, jobs, 'back').then(({ outcomes }) => outcomes),
-        ifActive: () => 'kept' as const,
-      };
-      await byId(this.#parts, ready, put).catch((error) => {
-        const ids = some.map(({ id }) => id);
-        throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;
-      });
-    }
+  putBack(jobs: readonly Job[]): Promise<void> {
+    return putBack(this.#parts, this.#enqueuer, jobs);
   }
 
   /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
@@ -272,6 +263,40 @@ export class Queue {
       jobs,
       async (keys, some) => (await scripts.renew(this.redis, keys, some, leaseMs)).answers,
     );
+  }
+
+  /**
+   * Removes jobs by their ids, whatever their states, without receipts. A job under a lease of a consumer whose name begins
+   * with `by` is done (`acked`), as by {@link Queue.ack}. Any other is `cancelled`: a lease that another consumer holds is
+   * superseded, and the id is free again. Answers in the order of `ids`; if a reply was lost, what the first attempt removed
+   * is `missing`. Throws what Connection.call throws.
+   */
+  finish(ids: readonly Id[], options: FinishOptions = {}): Promise<Finished[]> {
+    return finish(this.#parts, ids, options);
+  }
+
+  /**
+   * Enqueues a job in place of the job `id`, which is removed as by {@link Queue.finish}; also if there is no such job. Both
+   * happen, or none. The new job gets an id of its own. Throws `usage` or `data` for an invalid job, `temporary` if Redis
+   * cannot accept jobs now: the old job is then still there. Throws `unknown` with the new id if no reply arrives.
+   */
+  swap(id: Id, job: Omit<NewJob, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
+    return swap(this.#parts, this.#enqueuer, id, job, options);
+  }
+
+  /**
+   * Takes back all expired leases, takes no jobs, and does not count as a drain. Returns the time of Redis's clock, ms. A
+   * paused queue keeps its leases until it resumes. Throws what Connection.call throws.
+   */
+  async takeBack(): Promise<number> {
+    const args = { limit: MAX_CALL, leaseMs: undefined, cutoff: LONG_AGO, receipt: '-', by: '', occurs: false };
+    const times = await this.#parts.each(async (keys) => {
+      for (;;) {
+        const { state, now } = await scripts.drain(this.redis, keys, args);
+        if (state !== 'more') return now;
+      }
+    });
+    return Math.max(...times);
   }
 
   /** Settles jobs in chunks. Repeats a chunk if its reply was lost. */

@@ -4,11 +4,16 @@ import { type Answer, afterRepeat, type Nacked } from '../model/job.js';
 
 /**
  * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once)
- * while its reply is lost. Only for calls that are safe to repeat. Other errors of the first attempt are thrown as they
+ * while its reply is lost, but not once `mostMs` have passed. Only for calls that are safe to repeat. Other errors of the first attempt are thrown as they
  * are. After a repeat the first attempt stays in doubt, whatever Redis answers: throws its `unknown`, with the last
  * error as the cause.
  */
-export async function repeatIfLost<T>(send: (attempt: number) => Promise<T>, pausesMs = [0]): Promise<T> {
+export async function repeatIfLost<T>(
+  send: (attempt: number) => Promise<T>,
+  pausesMs = [0],
+  mostMs = Number.POSITIVE_INFINITY,
+): Promise<T> {
+  const until = performance.now() + mostMs;
   let first: DelayqError | undefined;
   for (let attempt = 0; ; attempt++) {
     try {
@@ -17,7 +22,7 @@ export async function repeatIfLost<T>(send: (attempt: number) => Promise<T>, pau
       if (!first && !isDelayqError(error, 'unknown')) throw error;
       first ??= error as DelayqError;
       const pause = pausesMs[attempt];
-      if (pause === undefined || !isPassing(error)) {
+      if (pause === undefined || performance.now() > until || !isPassing(error)) {
         throw new DelayqError('unknown', first.message, { why: first.why, next: first.next, cause: error });
       }
       if (pause > 0) await sleep(pause);

@@ -20,6 +20,8 @@ export const SCRIPTS = [
   'jobs/ack',
   'jobs/nack',
   'jobs/renew',
+  'jobs/finish',
+  'jobs/swap',
   'inspect/inspect',
   'inspect/holders',
   'inspect/list',

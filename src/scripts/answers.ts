@@ -34,3 +34,7 @@ export function lettersOf(states: readonly State[]): string {
     .filter((letter) => states.includes(STATES[letter] as State))
     .join('');
 }
+
+/** An answer as byId expects it of what was not done where an id belonged before. */
+export const unlessMissing = <A extends string>(answer: A): A | undefined =>
+  answer === 'missing' ? undefined : answer;

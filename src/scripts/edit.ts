@@ -1,7 +1,7 @@
 import type { Spread } from '../model/due-times.js';
 import type { Id } from '../model/id.js';
 import type { State } from '../model/job.js';
-import type { Connection } from '../redis/connection.js';
+import type { Arg, Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { number, pairs, text } from '../redis/replies.js';
 import { run } from '../redis/script.js';
@@ -31,8 +31,22 @@ export async function cancel(
  */
 export type Requeued = 'requeued' | 'missing' | 'orphaned' | 'bad-id';
 
+/** New limits of jobs that are requeued; ttl in ms. Undefined: as they were; a ttl of 0: none of their own. */
+interface NewLimits {
+  readonly ttl?: number | undefined;
+  readonly deliveries?: number | undefined;
+}
+
+const spreadDead = spreader<Requeued>('edit/requeue', { r: 'requeued', m: 'missing', o: 'orphaned', i: 'bad-id' });
+
 /** Puts dead jobs back into pending and resets their counts. At most {@link MAX_CALL}. */
-export const requeue = spreader<Requeued>('edit/requeue', { r: 'requeued', m: 'missing', o: 'orphaned', i: 'bad-id' });
+export const requeue = (
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly Id[],
+  spread: Spread,
+  { ttl, deliveries }: NewLimits = {},
+) => spreadDead(redis, keys, ids, spread, [ttl ?? '', deliveries ?? '']);
 
 /** The result of a reschedule: the job has its new due time, or it is not pending. */
 export type Rescheduled = 'rescheduled' | 'active' | 'dead' | 'missing';
@@ -47,8 +61,8 @@ export const reschedule = spreader<Rescheduled>('edit/reschedule', {
 
 /** The function for a script that gives jobs due times one after another. It continues `spread` behind them. */
 function spreader<A>(name: 'edit/requeue' | 'edit/reschedule', meaning: Record<string, A>) {
-  return async (redis: Connection, keys: QueueKeys, ids: readonly Id[], spread: Spread) => {
-    const reply = await run(redis, name, keys, [spread.next, spread.stepMs, ...ids]);
+  return async (redis: Connection, keys: QueueKeys, ids: readonly Id[], spread: Spread, more: readonly Arg[] = []) => {
+    const reply = await run(redis, name, keys, [spread.next, spread.stepMs, ...more, ...ids]);
     spread.advance(text(reply[2]));
     return answered(reply, meaning);
   };
@@ -71,9 +85,12 @@ export interface Purged {
   readonly more: boolean;
 }
 
-/** Removes up to `limit` jobs of `states`. With all states and no active job left, removes everything. */
-export async function purge(redis: Connection, keys: QueueKeys, states: readonly State[], limit: number) {
-  const reply = await run(redis, 'edit/purge', keys, [lettersOf(states), limit]);
+/**
+ * Removes up to `limit` jobs of `states`. With all states and no active job left, removes everything. `due`, only with
+ * pending jobs alone: those whose time has come.
+ */
+export async function purge(redis: Connection, keys: QueueKeys, states: readonly State[], limit: number, due = false) {
+  const reply = await run(redis, 'edit/purge', keys, [lettersOf(states), limit, ...(due ? ['due'] : [])]);
   const [pending = 0, active = 0, dead = 0, more] = reply.map(number);
   return { pending, active, dead, more: more === 1 } satisfies Purged;
 }

@@ -1,4 +1,4 @@
-import { NO_ATTRIBUTES, readAttributes } from '../model/attributes.js';
+import { NO_ATTRIBUTES } from '../model/attributes.js';
 import type { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
 import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
@@ -9,7 +9,7 @@ import { number, rows, text, time } from '../redis/replies.js';
 import { MAX_BYTES, run } from '../redis/script.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
 import { type Told, toldIn } from './every.js';
-import { parseRecord } from './stored.js';
+import { ownOf, parseRecord } from './stored.js';
 
 /** What became of each job of an {@link enqueue}, and when. */
 export interface EnqueueReply {
@@ -183,10 +183,11 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     const id = text(reply[i]);
     const due = time(reply[i + 1]);
     const payload = reply[i + 3] as Bytes;
-    const attributes = record ? readAttributes(parseRecord(text(record))) : NO_ATTRIBUTES;
-    const job = { id, due, attempt, failures, tries, receipt, payload, attributes };
-    // Without a lease the job is no longer in Redis, and this is all there is to put it back with.
-    jobs.push(record && leaseMs === 0 ? { ...job, record } : job);
+    const job: Job = { id, due, attempt, failures, tries, receipt, payload, attributes: NO_ATTRIBUTES };
+    // Object.assign: spreading takes 20 times as long.
+    if (record) Object.assign(job, ownOf(parseRecord(text(record)), due));
+    // Without a lease the job is no longer in Redis, and its record is all there is to put it back with.
+    jobs.push(record && leaseMs === 0 ? Object.assign(job, { record }) : job);
   }
   const next = number(reply[2]);
   return {
@@ -243,4 +244,43 @@ export async function nack(
 export async function renew(redis: Connection, keys: QueueKeys, jobs: readonly Held[], leaseMs: number | undefined) {
   const reply = await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]);
   return answered(reply, LEASES);
+}
+
+/**
+ * What a finish found: a job under a lease of the given consumers, which counts as done (`acked`), another job, which
+ * counts as `cancelled`, or none.
+ */
+export type Finished = 'acked' | 'cancelled' | 'missing';
+
+const FINISHED: Record<string, Finished> = { a: 'acked', c: 'cancelled', m: 'missing' };
+
+/** Whose leases count as done: consumers whose names begin so ('': none); and which jobs are removed. */
+export interface FinishArgs {
+  readonly by: string;
+  readonly states: 'any' | 'active';
+}
+
+/** Removes jobs without receipts. At most {@link MAX_CALL}. */
+export async function finish(redis: Connection, keys: QueueKeys, ids: readonly Id[], { by, states }: FinishArgs) {
+  return words(await run<Reply>(redis, 'jobs/finish', keys, [by, states, ...ids]), FINISHED);
+}
+
+/** What became of the other job. With `active`, nothing was done if it was not. */
+export interface Swapped extends Pick<EnqueueReply, 'now' | 'begun'> {
+  readonly other: Finished | 'kept';
+}
+
+/** Puts a job into pending in place of another one. `kept`: the id of the new job is taken, and nothing was done. */
+export async function swap(
+  redis: Connection,
+  keys: QueueKeys,
+  other: Id,
+  job: ReadyJob,
+  { by, states }: FinishArgs,
+): Promise<Swapped> {
+  const args = [by, states, other, job.id, sendable(job.json), timeOf(job), job.record];
+  const [now, letter, written] = await run(redis, 'jobs/swap', keys, args);
+  const meaning = { ...FINISHED, k: 'kept' } as const;
+  const [found = 'missing'] = words<Swapped['other']>(letter, meaning);
+  return { now: number(now), other: found, begun: number(written) === 2 };
 }

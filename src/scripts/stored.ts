@@ -1,6 +1,7 @@
 import { readAttributes } from '../model/attributes.js';
-import { type Id, idWord } from '../model/id.js';
+import { type Id, idWord, timeOfId } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
+import { LONGEST_MS } from '../model/time.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { bytes, known, rows, text, time } from '../redis/replies.js';
@@ -32,6 +33,7 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
   const losses = known(rec.losses) ?? 0;
   const is = STATES[text(state)] as State;
   const word = idWord(id);
+  const own = ownOf(rec, is === 'pending' ? at : known(due));
   return {
     id: word,
     ...(word === id ? {} : { idBase64: Buffer.from(id as string).toString('base64') }),
@@ -49,9 +51,23 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
     maxLost: known(rec.maxLost),
     ttl: known(rec.ttl),
     onceFor: known(rec.once),
-    attributes: readAttributes(rec),
+    ...own,
+    expires: is === 'dead' || was === 'd' ? undefined : own.expires,
+    created: own.created ?? timeOfId(word),
     payload: bytes(payload),
     ...(is === 'active' && to ? { moving: { to, from: STATES[was as string] as 'pending' | 'dead' } } : {}),
+  };
+}
+
+/** What a record tells drains and operators alike. `due`: the due time of the job. */
+export function ownOf(rec: Record<string, unknown>, due: number | undefined) {
+  const ttl = known(rec.ttl) ?? LONGEST_MS;
+  const first = known(rec.first) ?? due;
+  return {
+    attributes: readAttributes(rec),
+    deliveries: known(rec.deliveries),
+    created: known(rec.created),
+    expires: ttl >= LONGEST_MS || first === undefined ? undefined : first + ttl,
   };
 }
 

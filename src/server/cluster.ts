@@ -1,5 +1,5 @@
 import { bad, type Finding, fine, unknown } from '../health/finding.js';
-import { grouped, many } from '../model/text.js';
+import { grouped, many, moveLine, queueWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Load } from './load.js';
 
@@ -107,7 +107,7 @@ const labelOf = ({ queue, partition }: Load) => (partition === undefined ? queue
 /** The command that spreads a queue over more slots than it is in now. */
 function growthOf(queue: string, loads: readonly Load[]): string {
   const has = loads.filter((load) => load.queue === queue).length;
-  return `delayq config ${queue} partitions=${has === 1 ? 16 : 2 * has}`;
+  return `delayq config ${queueWord(queue)} partitions=${has === 1 ? 16 : 2 * has}`;
 }
 
 function slots(members: readonly Member[], { lost, isUp, timeoutMs }: Known): Finding {
@@ -208,7 +208,7 @@ function sharedSlots({ loads }: Known): Finding[] {
     if (queues.length < 2) return [];
     const what = `${named(queues)} share slot ${slot}`;
     const why = 'they are always on the same node, however many nodes there are';
-    const next = `give one another name: delayq move ${queues.at(-1)} --into ${queues.at(-1)}-2`;
+    const next = `give one another name: ${moveLine(String(queues.at(-1)), `${queues.at(-1)}-2`)}`;
     return [bad('warn', 'shared-slot', what, why, next)];
   });
 }

@@ -1,5 +1,6 @@
 import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError } from '../model/errors.js';
+import type { Job } from '../model/job.js';
 import { checkCount, checkMs, keysOf } from '../model/validate.js';
 import { Queue } from '../queue/queue.js';
 import type { PollOptions } from './poller.js';
@@ -30,6 +31,8 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly signal?: AbortSignal | undefined;
   /** Called before each start of a handler. While the promise it returns is pending, no handler starts. */
   readonly beforeStart?: (() => Promise<unknown> | undefined) | undefined;
+  /** Called with each job that was taken. If it returns a text, the job is dead at once, with this as its error. */
+  readonly refuse?: ((job: Job) => string | undefined) | undefined;
   /** Called with the result of each job once Redis has confirmed it. Default: failures are told on stderr. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }
@@ -57,6 +60,7 @@ const OPTIONS = {
   abandonMs: '',
   signal: 'abortSignal abort',
   beforeStart: '',
+  refuse: 'filter accept validate',
   onResult: 'onDone onSuccess onCompleted onFailed onFailure',
 };
 

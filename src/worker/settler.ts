@@ -1,7 +1,7 @@
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
-import type { GiveBack, Leases } from './leases.js';
+import type { GiveBack, Leases, Taken } from './leases.js';
 import type { CheckedOptions } from './options.js';
 import type { Call } from './runner.js';
 import { Dead, Release, Retry, type TaskOutcome } from './task.js';
@@ -48,14 +48,16 @@ const NACKED = ['retry', 'dead', 'release'] as const;
 export class Settler {
   readonly #leases: Leases;
   readonly #backoff: CheckedOptions['backoff'];
+  readonly #refuse: CheckedOptions['refuse'];
   readonly #listener: Listener;
   readonly #waiting = new Map<Queue, Settlement[]>();
   readonly #underWay = new Set<Promise<void>>();
 
   /** Without `backoff` that of each queue applies. */
-  constructor(leases: Leases, backoff: CheckedOptions['backoff'], listener: Listener) {
+  constructor(leases: Leases, { backoff, refuse }: Pick<CheckedOptions, 'backoff' | 'refuse'>, listener: Listener) {
     this.#leases = leases;
     this.#backoff = backoff;
+    this.#refuse = refuse;
     this.#listener = listener;
   }
 
@@ -68,6 +70,26 @@ export class Settler {
     });
     if (queue.partitions.length === 1) this.#add(queue, settlements);
     else for (const one of settlements) this.#add(this.#leases.queueOf(one.job) ?? queue, [one]);
+  }
+
+  /** Ends the jobs that the worker's `refuse` names a reason for. Returns the others. */
+  accepted(taken: Taken): Taken {
+    const refuse = this.#refuse;
+    if (!refuse) return taken;
+    const { queue, jobs } = taken;
+    let errors: (string | undefined)[];
+    try {
+      errors = jobs.map((job) => refuse(job));
+    } catch (error) {
+      this.#listener.onFailed(error);
+      this.release(jobs);
+      return { ...taken, jobs: [] };
+    }
+    for (const [i, job] of jobs.entries()) {
+      const [error, action] = [errors[i], 'dead' as const];
+      if (error !== undefined) this.#add(queue, [{ queue: queue.whole, job, action, ms: 0, error, thrown: undefined }]);
+    }
+    return { ...taken, jobs: jobs.filter((_, i) => errors[i] === undefined) };
   }
 
   /** Settles jobs that were taken from `queue`, or from one of its partitions. */

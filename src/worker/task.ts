@@ -58,6 +58,9 @@ export class Task implements Job {
   readonly receipt: string;
   readonly payload: Bytes;
   readonly attributes: Attributes;
+  readonly deliveries: number | undefined;
+  readonly created: number | undefined;
+  readonly expires: number | undefined;
   readonly #call: { readonly signal: AbortSignal };
 
   /** Made by the worker. */
@@ -71,10 +74,13 @@ export class Task implements Job {
     this.receipt = job.receipt;
     this.payload = job.payload;
     this.attributes = job.attributes;
+    this.deliveries = job.deliveries;
+    this.created = job.created;
+    this.expires = job.expires;
     this.#call = call;
   }
 
-  /** Parses the payload. Throws a SyntaxError if it is not JSON, which only other software can have stored. */
+  /** Parses the payload. Throws a SyntaxError if it is not JSON: a {@link RawPayload}, or what other software has stored. */
   json(): unknown {
     return JSON.parse(this.payload.toString('utf8'));
   }

@@ -69,7 +69,7 @@ export class BatchWorker {
     this.#queues = Array.isArray(queues) ? queues : [queues as Queue];
     checkParts(this.#queues, handler);
     this.#options = checkOptions(options);
-    const { concurrency, batch, ratePerSecond, backoff, watch, graceMs, onTrouble } = this.#options;
+    const { concurrency, batch, ratePerSecond, watch, graceMs, onTrouble } = this.#options;
     this.#buffer = new JobBuffer(concurrency, batch);
     this.#throttle = new Throttle(
       ratePerSecond,
@@ -83,7 +83,7 @@ export class BatchWorker {
       // A run that ends by itself must not wait forever for a Redis that is gone.
       ...(watch ? {} : { retryMs: graceMs }),
     });
-    this.#settler = new Settler(this.#leases, backoff, {
+    this.#settler = new Settler(this.#leases, this.#options, {
       onSettled: (settlement, outcome, delayMs) => this.#settled(settlement, outcome, delayMs),
       onRoom: () => this.#advance(),
       // If nothing more is fetched anyway, the jobs of other queues are finished.
@@ -223,7 +223,7 @@ export class BatchWorker {
         this.#fetching = 0;
         if (done) this.#drained = true;
         else if (this.#stopping) this.#settler.release(value.jobs);
-        else this.#buffer.add(value, asked, this.#busy);
+        else this.#buffer.add(this.#settler.accepted(value), asked, this.#busy);
         this.#advance();
       },
       (error: unknown) => {

@@ -70,8 +70,8 @@ describe(`${JOBS} payloads of 8 MiB in under 400 MiB, all of them whole (failure
       .split(/ +/)
       .map(Number);
     expect(lines).toBe(JOBS);
-    // The newline and the x of "maxLost" instead of the quotes.
-    expect(bytes).toBe(JOBS * PAYLOAD - 3 * WIDE);
+    // The newline and the x of "maxLost" instead of the quotes; and the x of "expires".
+    expect(bytes).toBe(JOBS * (PAYLOAD + 1) - 3 * WIDE);
     expect((await lean('delayq list --json --grep nowhere a | wc -c')).stdout.trim()).toBe('0');
     const { stdout } = await lean(`script -qec 'stty cols 100; delayq list -n ${JOBS} a' /dev/null`);
     expect(stdout.match(/^job:\d+ .*…\r$/gm)).toHaveLength(JOBS);

@@ -1,9 +1,14 @@
 import { expect } from 'vitest';
 import type { Balance } from './ledger.js';
-import type { Storm } from './storm.js';
+
+/** A storm that is over: how often each fault struck, and how to keep its files. */
+interface Past {
+  readonly struck: Readonly<Record<string, number>>;
+  keep(): string;
+}
 
 /** Prints what happened, and fails with what cannot be explained. */
-export function expectBalanced(balances: readonly Balance[], storm: Storm): void {
+export function expectBalanced(balances: readonly Balance[], storm: Past): void {
   const row = (name: string, cells: readonly unknown[]) =>
     console.log(name.padEnd(40), ...cells.map((cell) => String(cell).padStart(9)));
   row(

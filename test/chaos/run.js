@@ -9,13 +9,25 @@ import { parseArgs } from 'node:util';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 
-const FILES = ['ledger', 'history', 'steps', 'readers', 'servers', 'large', 'storm', 'features', 'cluster', 'growth'];
+const FILES = [
+  'ledger',
+  'history',
+  'steps',
+  'readers',
+  'servers',
+  'large',
+  'storm',
+  'features',
+  'http',
+  'cluster',
+  'growth',
+];
 
 const HELP = `Usage: npm run test:chaos -- [options] [file…]
 
 Kills, freezes and disconnects real processes and servers, then checks that no
 job was lost. Files: ledger, history, steps, readers, servers, large, storm,
-features, cluster, growth (default: all)
+features, http, cluster, growth (default: all)
 
   --seed N       seed of all random choices (default: a new one, which is printed)
   --minutes M    duration of each storm with all faults (default: 1)

@@ -88,7 +88,7 @@ describe('json.md has the fields that are printed by', () => {
   it('drain and ack', async () => {
     const { json, run } = place();
     const jobs = [
-      '{"payload":{"a":1},"in":"0s","tries":3,"ttl":"1h"}',
+      '{"payload":{"a":1},"in":"0s","tries":3,"deliveries":4,"ttl":"1h"}',
       '{"payload":2,"at":"@1795266000","id":"a","onceFor":"1d","attributes":{"a":"x"}}',
     ];
     expect(
@@ -99,7 +99,7 @@ describe('json.md has the fields that are printed by', () => {
     ).toEqual(NONE);
     expect((await run('enqueue --jobs q -', jobs.join('\n'))).code).toBe(0);
     const lines = await json('drain --lease 1m -n 1 q');
-    expect(differences(lines, documented('drain'))).toEqual(NONE);
+    expect(differences(lines, documented('drain'), ['payloadBase64'])).toEqual(NONE);
     const named = documented('ack, nack, renew', { which: 0 });
     const line = JSON.stringify(Object.fromEntries(named.map((name) => [name, lines[0]?.[name]])));
     for (const command of ['renew', 'nack', 'ack']) {
@@ -111,7 +111,7 @@ describe('json.md has the fields that are printed by', () => {
   it('list and show', async () => {
     const { json, run, key } = place();
     await run('enqueue --id p --attr a=x q 1');
-    await admin.hset(key('payload'), Buffer.from([0xff]), '2', 'm', '3');
+    await admin.hset(key('payload'), Buffer.from([0xff]), '2', 'm', 'no json');
     await admin.zadd(key('pending'), 1, Buffer.from([0xff]));
     await admin.zadd(key('active'), 'inf', 'm');
     await admin.hset(key('lease'), 'm', 'receipt 1 1795266000000 move:other p token');

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeUtf8, JsonText, MAX_PAYLOAD } from '../../src/internal.js';
+import { decodeUtf8, JsonText, MAX_PAYLOAD, RawPayload } from '../../src/internal.js';
 
 describe('JSON text', () => {
   it.each([
@@ -118,4 +118,26 @@ describe('JSON text', () => {
 it('bytes that are not UTF-8 are rejected', () => {
   expect(() => decodeUtf8(Buffer.from([0x22, 0xff, 0x22]))).toThrow(expect.objectContaining({ code: 'data' }));
   expect(decodeUtf8(Buffer.from('"ü"'))).toBe('"ü"');
+});
+
+describe('a raw payload', () => {
+  it('is a copy of any bytes, also of none', () => {
+    const given = Buffer.from([0, 10, 255]);
+    const { bytes } = new RawPayload(given);
+    given.fill(1);
+    expect([...bytes]).toEqual([0, 10, 255]);
+    expect(new RawPayload(new Uint8Array()).bytes).toHaveLength(0);
+  });
+
+  it('has at most the size of any payload, and is nothing but bytes', () => {
+    expect(new RawPayload(Buffer.alloc(MAX_PAYLOAD)).bytes).toHaveLength(MAX_PAYLOAD);
+    const code = (code: string) => expect.objectContaining({ code });
+    expect(() => new RawPayload(Buffer.alloc(MAX_PAYLOAD + 1))).toThrow(code('data'));
+    expect(() => new RawPayload('text' as unknown as Buffer)).toThrow(code('usage'));
+  });
+
+  it('is refused where only JSON can be', () => {
+    const refused = expect.objectContaining({ code: 'data', why: 'TypeError: a RawPayload is not JSON' });
+    expect(() => JsonText.from({ within: new RawPayload(Buffer.from('x')) })).toThrow(refused);
+  });
 });

@@ -3,11 +3,11 @@ import { checkId, checkName } from '../../src/internal.js';
 import { keysOf } from '../../src/model/validate.js';
 
 describe('a name (failures 31)', () => {
-  it.each(['a', 'order-close', 'A.b_c:d-9', '0', 'x'.repeat(128)])('%s is accepted', (name) =>
+  it.each(['a', 'order-close', 'A.b_c:d-9', '0', '-a', '_', '--', 'x'.repeat(511)])('%s is accepted', (name) =>
     expect(checkName(name)).toBe(name),
   );
 
-  it.each(['', '-a', '.a', 'a b', 'a{b}', 'a*', '--', 'ä', 'a\n', '\u202ea', 'x'.repeat(129), 'x'.repeat(10_240)])(
+  it.each(['', '.a', ':a', 'a b', 'a{b}', 'a*', 'ä', 'a\n', '\u202ea', 'x'.repeat(512), 'x'.repeat(10_240)])(
     '%j is rejected, and quoted without escape sequences',
     (name) => {
       const error = (() => {
@@ -22,6 +22,14 @@ describe('a name (failures 31)', () => {
       expect(error?.message).toMatch(/^[\x20-\x7e]{1,120}$/);
     },
   );
+});
+
+describe('a prefix', () => {
+  it('has at most 128 characters and begins with a letter or digit', () => {
+    expect(checkName('x'.repeat(128), 'prefix')).toHaveLength(128);
+    for (const one of ['x'.repeat(129), '-a', '_a'])
+      expect(() => checkName(one, 'prefix')).toThrow(expect.objectContaining({ code: 'usage' }));
+  });
 });
 
 describe('an id given by the caller (failures 31)', () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { Connection, Inspector, JsonText, Operator, Queue, Spread } from '../../src/index.js';
+import { consumer } from '../../src/model/id.js';
 import type { State } from '../../src/model/job.js';
 import { afterwards } from '../support/afterwards.js';
 import { type Given, Model } from '../support/model.js';
@@ -24,6 +25,7 @@ const given = fc.record({
   in: ms,
   tries: small,
   maxLost: small,
+  deliveries: fc.constantFrom(undefined, undefined, 1, 3),
   ttl: fc.constantFrom(undefined, undefined, 15_000),
   onceFor: fc.constantFrom(undefined, undefined, 25_000),
   attributes: fc.constantFrom({}, { tenant: 'x' }),
@@ -44,6 +46,9 @@ const step = fc.oneof(
   },
   { weight: 5, arbitrary: does('drain', { leaseMs: fc.constantFrom(0, 15_000, 15_000, undefined) }) },
   { weight: 2, arbitrary: does('ack', { which }) },
+  // Drains of this process hold the leases.
+  { weight: 2, arbitrary: does('finish', { ids, by: fc.constantFrom(consumer().slice(0, 4), 'other:') }) },
+  { weight: 2, arbitrary: does('swap', { id, job: given, by: fc.constantFrom(consumer(), 'other:') }) },
   {
     weight: 3,
     arbitrary: does('nack', {
@@ -53,11 +58,14 @@ const step = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: does('renew', { which, leaseMs: fc.constantFrom(15_000, 25_000, undefined) }) },
-  { weight: 2, arbitrary: does('requeue', { ids, stepMs: fc.constantFrom(0, 1_000) }) },
+  {
+    weight: 2,
+    arbitrary: does('requeue', { ids, stepMs: fc.constantFrom(0, 1_000), deliveries: fc.constantFrom(undefined, 2) }),
+  },
   { weight: 2, arbitrary: does('reschedule', { ids, in: ms, stepMs: fc.constantFrom(undefined, 0, 1_000, 1000 / 3) }) },
   { weight: 1, arbitrary: does('bury', { ids, error: fc.constantFrom('', 'why') }) },
   { weight: 1, arbitrary: does('cancel', { ids, states, keepId: fc.boolean() }) },
-  { weight: 1, arbitrary: does('purge', { states }) },
+  { weight: 1, arbitrary: does('purge', { states, due: fc.boolean() }) },
   { weight: 1, arbitrary: does('configure', { onceFor: fc.constantFrom(null, 15_000, 35_000) }) },
   { weight: 4, arbitrary: does('pass', { ms: fc.constantFrom(10_000, 20_000) }) },
   {
@@ -65,6 +73,8 @@ const step = fc.oneof(
     arbitrary: does('grow', { by: fc.integer({ min: 1, max: 13 }), steps: fc.integer({ min: 1, max: 6 }) }),
   },
 );
+/** How the model calls consumers. */
+const mineOf = (by: string) => (consumer().startsWith(by) ? 'me' : by);
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
 /** The queue, seen over two connections: what one learns, the other does not know. */
@@ -137,8 +147,8 @@ class Played {
       expect({ id, state: is?.state }).toEqual({ id, state: job?.state });
       if (!job || !is) continue;
       const { state, failures, losses, error, reason, given } = job;
-      const { tries, maxLost, ttl, attributes } = given;
-      const expected = { state, failures, losses, error, reason, tries, maxLost, ttl, attributes };
+      const { tries, maxLost, deliveries, ttl, attributes } = given;
+      const expected = { state, failures, losses, error, reason, tries, maxLost, deliveries, ttl, attributes };
       expect(is).toMatchObject({ ...expected, payload: Buffer.from(job.payload) });
     }
     expect(snapshot.payload).toBe(model.jobs.size);
@@ -217,6 +227,17 @@ class Played {
       case 'ack':
         expect(await queue.ack(held)).toEqual(held.map(({ id, receipt }) => model.ack(now, id, receipt)));
         return;
+      case 'finish': {
+        const answers = await queue.finish(one.ids, { by: one.by });
+        expect(answers).toEqual(one.ids.map((which) => model.finish(now, which, mineOf(one.by))));
+        return;
+      }
+      case 'swap': {
+        const { id: _, ...job } = { ...one.job, payload: JsonText.parse(one.job.payload) };
+        const { id } = await queue.swap(one.id, job, { by: one.by });
+        model.swap(now, one.id, mineOf(one.by), { ...one.job, id, payload: job.payload.text });
+        return;
+      }
       case 'nack': {
         const { mode, delayMs } = one;
         const given = held.map((job) => ({ ...job, ...(delayMs === undefined ? {} : { delayMs }) }));
@@ -232,11 +253,11 @@ class Played {
         return;
       }
       case 'requeue': {
-        const { ids, stepMs } = one;
-        const answers = await operator.requeue(name, ids, new Spread({ stepMs }));
+        const { ids, stepMs, deliveries } = one;
+        const answers = await operator.requeue(name, ids, new Spread({ stepMs }), { deliveries });
         let n = 0;
         const expected = ids.map((which) => {
-          const answer = model.requeue(which, now + n * stepMs);
+          const answer = model.requeue(which, now + n * stepMs, { deliveries });
           n += answer === 'requeued' ? 1 : 0;
           return answer;
         });
@@ -275,9 +296,10 @@ class Played {
       }
       case 'purge': {
         const removed = { pending: 0, active: 0, dead: 0 };
-        for await (const some of operator.purge(name, one.states))
+        const due = one.due && one.states.join() === 'pending';
+        for await (const some of operator.purge(name, one.states, { due }))
           for (const state of STATES) removed[state] += some[state];
-        expect({ ...removed, more: false }).toEqual(model.purge(now, one.states, 1_000, false));
+        expect({ ...removed, more: false }).toEqual(model.purge(now, one.states, 1_000, { plain: false, due }));
         return;
       }
       case 'configure': {

@@ -1,3 +1,6 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { DelayqError, Operator, Queue } from '../../src/internal.js';
 import { byId } from '../../src/partitions/by-id.js';
@@ -236,4 +239,16 @@ describe.each([
     for (let i = 0; i < from; i++) await partitions[i]?.drain();
     expect(await counted()).toBe(before + jobs.length);
   });
+});
+
+it('what is known of a queue is forgotten when nobody uses it, but not before', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const [used, unused] = [freshName(), freshName()];
+  const held = Partitions.of(connection, 'delayq', used);
+  const weak = new WeakRef(Partitions.of(connection, 'delayq', unused));
+  await turn();
+  collect();
+  expect(weak.deref()).toBeUndefined();
+  expect(Partitions.of(connection, 'delayq', used)).toBe(held);
 });

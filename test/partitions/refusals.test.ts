@@ -16,6 +16,8 @@ const ARGS: Record<string, (string | number)[]> = {
   'jobs/ack': ['held', 'receipt'],
   'jobs/nack': ['retry', '', 0, 0, 'held', 'receipt', '', ''],
   'jobs/renew': [1_000, 'held', 'receipt'],
+  'jobs/finish': ['', 'any', 'waiting'],
+  'jobs/swap': ['', 'any', 'waiting', 'new', '1', '+0', ''],
   'inspect/inspect': [0],
   'inspect/holders': [10],
   'inspect/list': ['p', '-inf', 'inf', 10],

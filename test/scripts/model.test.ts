@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { JsonText, Spread } from '../../src/index.js';
 import { readyJob, recordOf } from '../../src/model/job.js';
+import { LONGEST_MS } from '../../src/model/time.js';
 import { type QueueKeys, queueKeys } from '../../src/redis/keys.js';
 import { run } from '../../src/redis/script.js';
 import * as acts from '../../src/scripts/edit.js';
@@ -23,7 +24,9 @@ const job = {
   in: ms,
   tries: small,
   maxLost: small,
-  ttl: fc.option(ms, { nil: undefined }),
+  deliveries: fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined, freq: 1 }),
+  ttl: fc.option(fc.oneof({ weight: 5, arbitrary: ms }, fc.constant(LONGEST_MS)), { nil: undefined }),
+  created: fc.constantFrom(undefined, undefined, 1_790_000_000_000),
   attributes: fc.oneof(
     { weight: 3, arbitrary: fc.constant({}) },
     fc.record(
@@ -43,6 +46,10 @@ const states = fc.subarray(['pending' as const, 'active' as const, 'dead' as con
 /** Which of the receipts so far, counted from the latest. */
 const which = fc.array(fc.nat({ max: 11 }), { minLength: 1, maxLength: 4 });
 
+const consumers = fc.constantFrom('me', 'http:a:1', 'http:b:2');
+/** Of whose leases a finish makes acks. */
+const by = fc.constantFrom('', 'http:', 'http:a:', 'me', 'm', 'x');
+
 const plain = [
   {
     weight: 4,
@@ -58,9 +65,19 @@ const plain = [
       do: fc.constant('drain' as const),
       limit: fc.integer({ min: 1, max: 4 }),
       leaseMs: fc.constantFrom(0, 1_000, 1_000, 4_000, undefined),
+      by: consumers,
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('ack' as const), which }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('finish' as const),
+      ids: fc.array(id, { minLength: 1, maxLength: 6 }),
+      by,
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('swap' as const), other: id, job: given, by }) },
   {
     weight: 3,
     arbitrary: fc.record({
@@ -86,6 +103,8 @@ const plain = [
       do: fc.constant('requeue' as const),
       ids: fc.uniqueArray(id, { minLength: 1 }),
       stepMs: fc.constantFrom(0, 1_000),
+      ttl: fc.constantFrom(undefined, undefined, 0, 2_000, LONGEST_MS),
+      deliveries: fc.constantFrom(undefined, undefined, 1, 3),
     }),
   },
   {
@@ -111,7 +130,12 @@ const plain = [
   },
   {
     weight: 1,
-    arbitrary: fc.record({ do: fc.constant('purge' as const), states, limit: fc.integer({ min: 1, max: 3 }) }),
+    arbitrary: fc.record({
+      do: fc.constant('purge' as const),
+      states,
+      limit: fc.integer({ min: 1, max: 3 }),
+      due: fc.boolean(),
+    }),
   },
   {
     weight: 1,
@@ -152,9 +176,14 @@ const more = [
       do: fc.constant('drain' as const),
       limit: fc.integer({ min: 1, max: 4 }),
       leaseMs: fc.constantFrom(0, 1_000, 4_000, undefined),
+      by: consumers,
       start: fc.constantFrom(undefined, 0, 1, 2, '-' as const),
       occurs: fc.boolean(),
     }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant('swap' as const), other: id, job: givenOnce, by }),
   },
   { weight: 5, arbitrary: fc.record({ do: fc.constant('ack' as const), which }) },
   {
@@ -249,15 +278,16 @@ it.each([
         for (const [n, one] of steps.entries()) {
           const before = await redisTime();
           model.left = { now: Number.NEGATIVE_INFINITY, ids: 0 };
-          const windows = [...model.done.values()];
+          const times = [...model.done.values()];
+          if (one.do === 'purge') times.push(...[...model.jobs.values()].map(({ score }) => score));
           try {
             await play(queue, one, n);
             await remembered(queue, before);
             expect(await contents(name)).toEqual(model.contents());
           } catch (error) {
             const now = await redisTime();
-            // Not every script tells its time: was it before or after the end of this window?
-            if (windows.some((until) => until > before && until <= now)) return;
+            // Not every script tells its time: was it before or after the end of this window, or the due time of a job?
+            if (times.some((until) => until > before && until <= now)) return;
             throw error;
           }
         }
@@ -287,11 +317,11 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
     }
     case 'drain': {
       const receipt = `r${n}`;
-      const { limit, leaseMs } = one;
+      const { limit, leaseMs, by } = one;
       const [start, occurs] = 'start' in one ? [one.start, one.occurs] : [undefined, true];
       const startable = typeof start === 'number' ? () => start : start;
-      const args = { limit, leaseMs, receipt, by: 'me', cutoff: undefined, start: startable, occurs };
-      const told = { start: typeof start === 'number' ? start : undefined, occurs };
+      const args = { limit, leaseMs, receipt, by, cutoff: undefined, start: startable, occurs };
+      const told = { start: typeof start === 'number' ? start : undefined, occurs, by };
       const drained = await scripts.drain(connection, keys, args).catch((error) => {
         expect(String((error as Error).cause)).toContain('LIMITED');
       });
@@ -311,9 +341,9 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       model.bucket = await bucketOf(name);
       expect(model.tokens(now)).toBeCloseTo(tokens, 7);
       expect(
-        drained.jobs.map(({ id, due, attempt, failures, tries, payload, attributes }) => ({
-          ...{ id: Buffer.from(id).toString('latin1'), due, attempt, failures, tries, payload: String(payload) },
-          attributes,
+        drained.jobs.map(({ id, payload, receipt, record, ...told }) => ({
+          ...{ id: Buffer.from(id).toString('latin1'), payload: String(payload) },
+          ...told,
         })),
       ).toEqual(expected);
       expect(drained.leaseMs).toBe(leaseMs ?? model.config.lease ?? 60_000);
@@ -325,6 +355,26 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       const now = await redisTime();
       const done = model.sweeping(now, 0, () => held.map(({ id, receipt }) => model.ack(now, id, receipt)));
       expect(answers).toEqual(done);
+      return;
+    }
+    case 'finish': {
+      const { ids, by } = one;
+      const answers = await scripts.finish(connection, keys, ids.map(bytesOf), { by, states: 'any' });
+      const now = await redisTime();
+      expect(answers).toEqual(model.sweeping(now, 0, () => ids.map((which) => model.finish(now, which, by))));
+      return;
+    }
+    case 'swap': {
+      const { other, by, job } = one;
+      // A new id is never the old one.
+      if (job.id === other) return;
+      const ready = readyJob({ ...job, id: 'x', payload: JsonText.parse(job.payload) });
+      const [put] = asBytes([{ ...ready, id: job.id }]);
+      const how = { by, states: 'any' } as const;
+      const found = await scripts.swap(connection, keys, bytesOf(other), put as typeof ready, how);
+      const given = { ...job, payload: String(ready.json) };
+      const { now } = found;
+      expect(found.other).toBe(model.sweeping(now, 0, () => model.swap(now, other, by, given)));
       return;
     }
     case 'nack': {
@@ -348,13 +398,13 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       return;
     }
     case 'requeue': {
-      const { ids, stepMs } = one;
+      const { ids, stepMs, ttl, deliveries } = one;
       const spread = new Spread({ stepMs });
-      const { now, answers } = await acts.requeue(connection, keys, ids.map(bytesOf), spread);
+      const { now, answers } = await acts.requeue(connection, keys, ids.map(bytesOf), spread, { ttl, deliveries });
       let n = 0;
       expect(answers).toEqual(
         ids.map((which) => {
-          const answer = model.requeue(which, now + n * stepMs);
+          const answer = model.requeue(which, now + n * stepMs, { ttl, deliveries });
           n += answer === 'requeued' ? 1 : 0;
           return answer;
         }),
@@ -381,10 +431,13 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       return;
     }
     case 'purge': {
-      const { states, limit } = one;
-      const removed = await acts.purge(connection, keys, states, limit);
+      const { limit } = one;
+      const due = one.due && one.states[0] === 'pending';
+      const states = due ? ['pending' as const] : one.states;
+      const removed = await acts.purge(connection, keys, states, limit, due);
       const now = await redisTime();
-      const expected = model.sweeping(now, 0, () => model.purge(now, states, limit, keys.layout === undefined));
+      const how = { plain: keys.layout === undefined, due };
+      const expected = model.sweeping(now, 0, () => model.purge(now, states, limit, how));
       expect(removed).toEqual(expected);
       return;
     }

@@ -1,5 +1,16 @@
 import { isUtf8 } from 'node:buffer';
-import type { Answer, Buried, Cancelled, Nacked, Outcome, Purged, Requeued, Rescheduled } from '../../src/index.js';
+import type {
+  Answer,
+  Buried,
+  Cancelled,
+  Finished,
+  Nacked,
+  Outcome,
+  Purged,
+  Requeued,
+  Rescheduled,
+} from '../../src/index.js';
+import { LONGEST_MS } from '../../src/model/time.js';
 import type { Restored } from '../../src/scripts/transfer.js';
 
 /** A job as it is enqueued. */
@@ -10,9 +21,12 @@ export interface Given {
   readonly in: number;
   readonly tries: number | undefined;
   readonly maxLost: number | undefined;
+  readonly deliveries?: number | undefined;
   readonly ttl: number | undefined;
   /** How long its id is remembered after it has ended, ms. */
   readonly onceFor?: number | undefined;
+  /** When it was made, as its producer says. */
+  readonly created?: number | undefined;
   readonly attributes: Readonly<Record<string, string>>;
 }
 
@@ -24,6 +38,8 @@ interface ModelJob {
   due: number;
   payload: string;
   receipt: string;
+  /** The consumer of its last lease. */
+  by: string;
   failures: number;
   losses: number;
   first: number | undefined;
@@ -42,6 +58,9 @@ interface Taken {
   readonly tries: number;
   readonly payload: string;
   readonly attributes: Readonly<Record<string, string>>;
+  readonly deliveries: number | undefined;
+  readonly created: number | undefined;
+  readonly expires: number | undefined;
 }
 
 /** A recurring job. */
@@ -76,6 +95,7 @@ const LATE = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_
 /** What a job has before its first attempt. */
 const FRESH = {
   receipt: '',
+  by: '',
   failures: 0,
   losses: 0,
   first: undefined,
@@ -88,6 +108,9 @@ const FRESH = {
 const ORDER = ['active', 'dead', 'pending'] as const;
 
 type State = 'more' | 'idle' | 'paused' | 'limited' | 'full' | 'occurs';
+
+/** A time as cjson writes it: with 14 digits. */
+const written = (ms: number) => Number(ms.toPrecision(14));
 
 /** Whether a handler can receive an id. */
 const canBeGiven = (id: string) => isUtf8(Buffer.from(id, 'latin1')) && !id.includes('\0');
@@ -128,6 +151,14 @@ export class Model {
     return [...this.jobs]
       .filter(([, job]) => job.state === state && job.score <= upTo)
       .sort(([a, x], [b, y]) => x.score - y.score || (a < b ? -1 : 1));
+  }
+
+  /** Whether a job is dead, of whose failures or losses `limit` is its own limit, and `ofQueue` that of the queue. */
+  #isSpent(n: number, { given, failures, losses }: ModelJob, limit: 'tries' | 'maxLost', ofQueue: number): boolean {
+    const both = given.deliveries;
+    if (both !== undefined && failures + losses >= both) return true;
+    const own = given[limit];
+    return own === undefined ? both === undefined && n >= ofQueue : n >= own;
   }
 
   #bury(job: ModelJob, now: number, reason: string): void {
@@ -226,24 +257,28 @@ export class Model {
     limit: number,
     leaseMs: number | undefined,
     receipt: string,
-    { start = Number.POSITIVE_INFINITY, occurs = true }: { start?: number | undefined; occurs?: boolean } = {},
+    {
+      start = Number.POSITIVE_INFINITY,
+      occurs = true,
+      by = 'me',
+    }: { start?: number | undefined; occurs?: boolean; by?: string } = {},
   ): { state: State; jobs: Taken[] } {
     if ((this.pausedUntil ?? now) > now) return { state: 'paused', jobs: [] };
     if (occurs && this.occurring(now).length > 0) return { state: 'occurs', jobs: [] };
-    return this.sweeping(now, 100, () => this.#take(now, limit, leaseMs, receipt, start));
+    return this.sweeping(now, 100, () => this.#take(now, limit, leaseMs, { receipt, by }, start));
   }
 
   #take(
     now: number,
     limit: number,
     leaseMs: number | undefined,
-    receipt: string,
+    holder: { receipt: string; by: string },
     start: number,
   ): { state: State; jobs: Taken[] } {
     for (const [, job] of this.#sorted('active', now).slice(0, limit)) {
       job.losses += 1;
       this.#count('lost');
-      if (job.losses >= (job.given.maxLost ?? this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
+      if (this.#isSpent(job.losses, job, 'maxLost', this.config.maxLost ?? 20)) this.#bury(job, now, 'lost');
       else Object.assign(job, { state: 'pending', score: job.due });
     }
     const { maxActive = Number.POSITIVE_INFINITY } = this.config;
@@ -267,11 +302,17 @@ export class Model {
         continue;
       }
       const { failures, losses, payload, given } = job;
-      const { attributes } = given;
-      const tries = job.given.tries ?? this.config.tries ?? 5;
+      const { attributes, deliveries, created } = given;
+      const own = given.tries ?? deliveries ?? this.config.tries ?? 5;
+      const tries = Math.min(own, deliveries ?? own);
       // Drains tell whole ms.
+      const due = Math.floor(job.score);
+      const expires =
+        given.ttl === undefined || given.ttl === LONGEST_MS
+          ? undefined
+          : (job.first === undefined ? due : written(job.first)) + given.ttl;
       const counts = { attempt: 1 + failures + losses, failures, tries };
-      taken.push({ id, due: Math.floor(job.score), ...counts, payload, attributes });
+      taken.push({ id, due, ...counts, payload, attributes, deliveries, created, expires });
       this.#count('delivered');
       const late = now - job.score;
       this.#count(`late:${LATE.find((most) => late <= most) ?? 'inf'}`);
@@ -285,7 +326,7 @@ export class Model {
           state: 'active',
           due: job.score,
           score: now + (leaseMs ?? this.config.lease ?? 60_000),
-          receipt,
+          ...holder,
         });
     }
     this.#count('late:sum', Math.floor(scores.reduce((sum, score) => sum - score, now * scores.length)));
@@ -373,7 +414,7 @@ export class Model {
     job.failed = now;
     job.error = undefined;
     job.first ??= job.due;
-    if (mode === 'dead' || job.failures >= (job.given.tries ?? this.config.tries ?? 5)) {
+    if (mode === 'dead' || this.#isSpent(job.failures, job, 'tries', this.config.tries ?? 5)) {
       this.#bury(job, now, mode === 'dead' ? 'refused' : 'failed');
       return { answer: 'dead', delayMs: 0 };
     }
@@ -393,12 +434,18 @@ export class Model {
     return Math.floor(plain * (0.8 + 0.4 * ((jitter + place * 0.618033988749895) % 1)));
   }
 
-  requeue(id: string, at: number): Requeued {
+  requeue(
+    id: string,
+    at: number,
+    limits: { ttl?: number | undefined; deliveries?: number | undefined } = {},
+  ): Requeued {
     const job = this.jobs.get(id);
     if (job?.state !== 'dead') return 'missing';
     if (!canBeGiven(id)) return 'bad-id';
     const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined, error: undefined };
-    Object.assign(job, { state: 'pending', score: at, ...fresh });
+    const { ttl = job.given.ttl, deliveries = job.given.deliveries } = limits;
+    const given = { ...job.given, ttl: limits.ttl === 0 ? undefined : ttl, deliveries };
+    Object.assign(job, { state: 'pending', score: at, ...fresh, given });
     this.#count('requeued');
     return 'requeued';
   }
@@ -441,10 +488,35 @@ export class Model {
     return job.state;
   }
 
+  /** Removes a job without its receipt: a lease of a consumer whose name begins with `by` ('': none) is done. */
+  finish(now: number, id: string, by: string): Finished {
+    const job = this.jobs.get(id);
+    if (!job) return 'missing';
+    if (job.state === 'active' && by !== '' && job.by.startsWith(by)) {
+      this.ack(now, id, job.receipt);
+      return 'acked';
+    }
+    this.cancel(now, id, [job.state]);
+    return 'cancelled';
+  }
+
+  /** Puts a job in the place of another one, unless its id is taken. */
+  swap(now: number, other: string, by: string, given: Given): Finished | 'kept' {
+    if (this.jobs.has(given.id) || this.remembers(now, given.id)) return 'kept';
+    const found = this.finish(now, other, by);
+    this.#enqueue(now, given, 'keep');
+    return found;
+  }
+
   /** Of a plain queue, dead jobs go at once as well. */
-  purge(now: number, states: readonly ModelJob['state'][], limit: number, plain = true): Purged {
+  purge(
+    now: number,
+    states: readonly ModelJob['state'][],
+    limit: number,
+    { plain = true, due = false }: { plain?: boolean; due?: boolean } = {},
+  ): Purged {
     const all = states.length === 3;
-    const of = (state: ModelJob['state']) => this.#sorted(state, Number.POSITIVE_INFINITY);
+    const of = (state: ModelJob['state']) => this.#sorted(state, due ? now : Number.POSITIVE_INFINITY);
     const removed = { pending: 0, active: 0, dead: 0 };
     let left = limit;
     const singly = all ? (plain ? (['active'] as const) : (['active', 'dead'] as const)) : ORDER;
@@ -504,13 +576,14 @@ export class Model {
         JSON.stringify({
           tries: given.tries,
           maxLost: given.maxLost,
+          deliveries: given.deliveries,
+          created: given.created,
           ttl: given.ttl,
           once: given.onceFor,
           ...Object.fromEntries(Object.entries(given.attributes).map(([name, value]) => [`a:${name}`, value])),
           failures: failures || undefined,
           losses: losses || undefined,
-          // cjson keeps 14 digits.
-          first: first && Number(first.toPrecision(14)),
+          first: first && written(first),
           failed,
           reason,
           error,

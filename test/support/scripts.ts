@@ -2,12 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { SCRIPTS, shaOf } from '../../src/redis/script.js';
 
 /**
- * Returns the SHA-1 of the script whose path ends in `name`, as sent to a cluster if `sharded`, for a queue of layout 2 if
- * `parted`. Throws if there is none.
+ * Returns the SHA-1 of the script whose path is, or ends in, `name`, as sent to a cluster if `sharded`, for a queue of
+ * layout 2 if `parted`. Throws if there is none, or several.
  */
 export function scriptHash(name: string, sharded = false, parted = false): string {
-  const script = SCRIPTS.find((path) => path.endsWith(`/${name}`));
-  if (script === undefined) throw new Error(`no script ${name}`);
+  const [script, another] = SCRIPTS.filter((path) => `/${path}`.endsWith(`/${name}`));
+  if (script === undefined || another !== undefined) throw new Error(`no script, or several: ${name}`);
   return shaOf(script, { sharded, parted });
 }
 

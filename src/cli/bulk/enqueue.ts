@@ -28,6 +28,7 @@ export interface EnqueueOptions extends Globals {
   readonly id?: string;
   readonly ifExists?: 'keep' | 'replace';
   readonly tries?: number;
+  readonly deliveries?: number;
   readonly ttl?: number;
   readonly onceFor?: number;
   readonly attr?: Attributes;
@@ -60,12 +61,12 @@ export async function enqueueLines(
   const stop = context.stopSignal();
   // A time of day in a line is relative to the clock of Redis.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
-  const { in: delay, tries, ttl, onceFor, attr: attributes } = options;
+  const { in: delay, tries, deliveries, ttl, onceFor, attr: attributes } = options;
   const toJob = options.jobs
     ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), [LINE]: line })
     : (text: string, line: number): Numbered => {
         const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
-        return { payload, in: delay, at, tries, ttl, onceFor, attributes, [LINE]: line };
+        return { payload, in: delay, at, tries, deliveries, ttl, onceFor, attributes, [LINE]: line };
       };
   let refused = 0;
   const refuse = (line: number, error: unknown) => {

@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { DelayqError, type LeftReason, Transfer } from '../../internal.js';
+import { DelayqError, type LeftReason, queueWord, Transfer } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';
@@ -57,7 +57,7 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   const { zset, hash, unit, wrap, dryRun } = options;
   if (!zset || !hash) {
     throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is given`, {
-      next: `give both: delayq adopt --zset KEY --hash KEY ${queue}`,
+      next: `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}`,
     });
   }
   const stop = context.stopSignal();

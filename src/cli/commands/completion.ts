@@ -82,7 +82,9 @@ async function names(
     }
     // A URL that was typed there is never printed: it may hold a password.
     const all = found.before.includes('://') ? [] : await new Inspector(redis, { prefix }).queues();
-    return all.filter(isName).map((name) => [`${found.before}${name}`, ''] as const);
+    // One that begins with a dash would be taken for an option.
+    const names = all.map((name) => `${found.before}${name}`).filter((word) => !word.startsWith('-'));
+    return names.filter((word) => isName(word.slice(found.before.length))).map((word) => [word, ''] as const);
   };
   return Promise.race([ask(), sleep(DEADLINE_MS, [])]).catch(() => []);
 }

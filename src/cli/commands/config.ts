@@ -10,6 +10,7 @@ import {
   type Growth,
   isPassing,
   MAX_PARTITIONS,
+  moveLine,
   Operator,
   type Partitioning,
   parseSetting,
@@ -163,7 +164,7 @@ async function grow(
 }
 
 function waitsFor(queue: string, { active, moves }: Growth): string {
-  const held = moves.map((to) => `; an unfinished move holds some: delayq move ${queue} --into ${to}`).join('');
+  const held = moves.map((to) => `; an unfinished move holds some: ${moveLine(queue, to)}`).join('');
   return `${queue}: waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
 }
 

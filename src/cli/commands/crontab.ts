@@ -1,8 +1,17 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
-import { checkName, DEFAULT_PREFIX, DelayqError, exactDuration, hasLogin, shellWord } from '../../internal.js';
+import {
+  checkName,
+  DEFAULT_PREFIX,
+  DelayqError,
+  exactDuration,
+  hasLogin,
+  queueWord,
+  shellWord,
+} from '../../internal.js';
 import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
+import { handlerAfter } from '../args/queues.js';
 import { type Context, type Globals, URL_OPTIONS } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
@@ -43,15 +52,15 @@ export function crontabCommand(context: Context): Command {
 async function crontab(
   context: Context,
   queues: string,
-  handler: readonly string[],
+  after: readonly string[],
   options: Options,
   self: Command,
 ): Promise<void> {
-  const args = self.parent?.args ?? [];
+  const { handler, words: given, dashes } = handlerAfter(queues, after, self);
   // As in drain: without -- the options of the handler would be parsed as ours.
-  if (args.indexOf('--') !== args.length - handler.length - 1) {
+  if (dashes < 0 || dashes !== given.length - handler.length - 1) {
     throw new DelayqError('usage', 'the handler must follow --', {
-      next: `write delayq crontab ${queues} -- ${handler.join(' ')}`,
+      next: `write delayq crontab ${queueWord(queues)} -- ${handler.join(' ')}`,
     });
   }
   for (const queue of queues.split(',')) checkName(queue);
@@ -79,6 +88,7 @@ async function crontab(
       return value === undefined ? [] : [`--${name}`, quoted(value)];
     }),
     ...(options.for === undefined ? [] : ['--for', exactDuration(options.for)]),
+    ...(queues.startsWith('-') ? ['--'] : []),
     ...[queues, '--', programOf(context, name), ...rest].map(quoted),
   ];
   const steps = [

@@ -5,8 +5,10 @@ import {
   DelayqError,
   isDelayqError,
   LONGEST_TIMER_MS,
+  Operator,
   parseBackoff,
   Queue,
+  queueWord,
 } from '../../internal.js';
 import {
   addGlobals,
@@ -18,10 +20,11 @@ import {
   ratePerSecond,
   statuses,
 } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { type HandlerWords, handlerAfter, requireQueue } from '../args/queues.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
+import { isLine, NOT_A_LINE } from '../lines/drain-line.js';
 import { many, say } from '../terminal/output.js';
 
 interface Options extends Globals {
@@ -139,26 +142,25 @@ function hasHandler(handler: readonly string[], { pipe }: Options): boolean {
   return handler.length > 0 || pipe !== undefined;
 }
 
-function check(context: Context, names: string, handler: readonly string[], options: Options, self: Command): void {
+function check(context: Context, names: string, after: HandlerWords, options: Options): void {
   const clash = (what: string, next: string) => new DelayqError('usage', what, { next });
+  const { handler, words: args, dashes } = after;
   const handled = hasHandler(handler, options);
-  const args = self.parent?.args ?? [];
   // A variable that is not set in a script must not turn this into a drain without a handler.
-  const dashes = args.indexOf('--');
   if (handler.length === 0 && dashes === args.length - 2)
     throw clash('the queue is missing', `write delayq drain QUEUE -- ${names}`);
-  if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && args.includes('--')))
+  if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && dashes >= 0))
     throw clash('the handler is empty', 'give a program after --, or a command after --pipe; is a variable not set?');
   // Without -- the options of the handler would be parsed as ours.
   if (handler.length > 0 && dashes !== args.length - handler.length - 1) {
     const before = dashes < 0 ? [] : handler.slice(0, handler.length - (args.length - dashes - 1));
-    const areQueues = before.length > 0 && before.every((word) => /^[A-Za-z0-9][\w.:-]*$/.test(word));
+    const areQueues = before.length > 0 && before.every((word) => /^\w[\w.:-]*$/.test(word));
     throw areQueues
       ? clash(
           'several queues need commas',
           `write delayq drain ${[names, ...before].join(',')} -- ${handler.slice(before.length).join(' ')}`,
         )
-      : clash('the handler must follow --', `write delayq drain ${names} -- ${handler.join(' ')}`);
+      : clash('the handler must follow --', `write delayq drain ${queueWord(names)} -- ${handler.join(' ')}`);
   }
   if (handler.length > 0 && options.pipe !== undefined)
     throw clash('there are two handlers', 'give either --pipe or a command after --');
@@ -170,7 +172,7 @@ function check(context: Context, names: string, handler: readonly string[], opti
     throw clash('--dead-on needs a handler after --', 'leave it out: with --pipe a batch succeeds or fails as a whole');
   for (const [name, flag] of Object.entries(FOR_HANDLERS)) {
     if (!handled && options[name as keyof typeof FOR_HANDLERS] !== undefined)
-      throw clash(`${flag} needs a handler`, `add one: delayq drain ${names} -- ./handler`);
+      throw clash(`${flag} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
   }
   if (options.verbose && options.quiet) throw clash('-v and -q exclude each other', 'leave out one of them');
   if (options.lease !== undefined && options.atMostOnce)
@@ -180,7 +182,7 @@ function check(context: Context, names: string, handler: readonly string[], opti
   if (!handled && context.stdout.isTTY && !options.yes) {
     throw new DelayqError('usage', `this would print the due jobs of ${names} here, and remove them`, {
       why: 'stdout is a terminal: no program reads them',
-      next: `add a handler (-- ./handler), look with "delayq inspect ${names.split(',')[0]}", or pass --yes`,
+      next: `add a handler (-- ./handler), look with "delayq inspect ${queueWord(String(names.split(',')[0]))}", or pass --yes`,
     });
   }
 }
@@ -188,11 +190,13 @@ function check(context: Context, names: string, handler: readonly string[], opti
 async function drain(
   context: Context,
   names: string,
-  handler: readonly string[],
+  rest: readonly string[],
   options: Options,
   self: Command,
 ): Promise<void> {
-  check(context, names, handler, options, self);
+  const after = handlerAfter(names, rest, self);
+  const { handler } = after;
+  check(context, names, after, options);
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
@@ -224,6 +228,7 @@ async function drain(
       });
     }),
     form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
+    bury: ({ name }, ids, reason) => new Operator(redis, { prefix }).bury(name, ids, { reason }),
     report,
   };
   try {
@@ -273,6 +278,7 @@ async function intoHandlers(
     ratePerSecond: options.rate,
     maxFailures: options.maxFailures ?? 20,
     backoff: options.backoff,
+    ...(pipe !== undefined && { refuse: (job) => (isLine(drain.form, job) ? undefined : NOT_A_LINE) }),
   });
 }
 

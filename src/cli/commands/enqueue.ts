@@ -29,6 +29,7 @@ export function enqueueCommand(context: Context): Command {
     .option('--id <id>', 'your own id: enqueuing it again adds no second job')
     .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
     .option('--tries <n>', 'failures after which the job is dead', count)
+    .option('--deliveries <n>', 'failures and losses after which the job is dead', count)
     .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
     .option('--once-for <duration>', 'the id stays taken so long after the job has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
@@ -42,8 +43,9 @@ export function enqueueCommand(context: Context): Command {
     .action((queue: string, payload: string, options: EnqueueOptions) => enqueue(context, queue, payload, options));
   details(command, [
     ...AT_WORDS,
-    'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries", "ttl",',
-    '"onceFor", "attributes".',
+    'Lines of --jobs have "payload" and may have "in" or "at", "id", "tries",',
+    '"deliveries", "ttl", "onceFor", "attributes".',
+    'With --deliveries, the tries and maxLost of the queue do not count.',
     'With --once-for, an id that is enqueued again within that time after its job is',
     'done, or has expired, makes no job, and the exit status is 0.',
     '--durable needs Redis 7.2 or newer with the AOF on.',
@@ -80,6 +82,7 @@ async function enqueue(context: Context, name: string, payload: string, options:
     options.at ??
     options.id ??
     options.tries ??
+    options.deliveries ??
     options.ttl ??
     options.onceFor ??
     options.attr ??
@@ -87,7 +90,7 @@ async function enqueue(context: Context, name: string, payload: string, options:
   if (options.jobs && ofJob !== undefined)
     throw bad(
       '--jobs takes these options from its lines',
-      'put in, at, id, tries, ttl, onceFor and attributes into the lines',
+      'put in, at, id, tries, deliveries, ttl, onceFor and attributes into the lines',
     );
   if (payload === '-' && options.id !== undefined)
     throw bad('--id is for a single job', 'use --jobs, with an id in each line');
@@ -104,9 +107,9 @@ async function enqueue(context: Context, name: string, payload: string, options:
     return enqueueLines(context, queue, options, await at());
   }
   const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
-  const { id, in: delay, tries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
+  const { id, in: delay, tries, deliveries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
   const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
-  const job = { payload: stored, id, in: delay, at: await at(), tries, ttl, onceFor, attributes };
+  const job = { payload: stored, id, in: delay, at: await at(), tries, deliveries, ttl, onceFor, attributes };
   const done = await queue.enqueue(job, { ifExists, durable, replicas });
   await report(context, queue, done, options);
 }

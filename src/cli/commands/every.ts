@@ -10,6 +10,7 @@ import {
   type Missed,
   type Put,
   printable,
+  queueWord,
   Recurring,
   type RecurringJob,
   shellWord,
@@ -171,7 +172,7 @@ async function report(context: Context, queue: string, done: Put, options: Optio
   await context.write(`${job.id}\n`);
   const what = outcome === 'replaced' ? `: ${changes.join(', ') || 'next time'}` : '';
   if (outcome !== 'created') say(context, `${outcome}${what}: ${job.id} was in ${queue} already`);
-  if (job.paused) say(context, `it is paused: delayq every --resume ${queue} ${shellWord(job.id)}`);
+  if (job.paused) say(context, `it is paused: delayq every --resume ${queueWord(queue)} ${shellWord(job.id)}`);
   if (!context.stderr.isTTY) return;
   say(context, `recurs ${whenText(job, options.tz)}`);
   const zone = job.tz ?? options.tz;

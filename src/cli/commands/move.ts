@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { checkName, DelayqError, type Moved, Transfer } from '../../internal.js';
+import { checkName, DelayqError, type Moved, moveLine, Transfer } from '../../internal.js';
 import { isFiltered } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
@@ -42,7 +42,7 @@ async function move(context: Context, queue: string, ids: string[], options: Opt
   if (into === undefined) {
     throw new DelayqError('usage', 'no queue is named to move jobs to', {
       why: options.to === undefined ? undefined : '--to is a filter: the last due time',
-      next: `name it with --into: delayq move ${queue} --into other …`,
+      next: `name it with --into: ${moveLine(queue, 'other …')}`,
     });
   }
   if (checkName(into) === checkName(queue)) {

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { formatDuration, formatTime, Operator, type Paused } from '../../internal.js';
+import { formatDuration, formatTime, Operator, type Paused, queueWord } from '../../internal.js';
 import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
@@ -68,7 +68,8 @@ async function each(
     results.push({ queue, paused: until !== undefined, until: end(until), was: end(was) });
     if (options.quiet || options.json) continue;
     if (until === undefined) say(context, `${queue} ${was === undefined ? 'was not paused' : 'is resumed'}`);
-    else if (until === Number.POSITIVE_INFINITY) say(context, `${queue} is paused until delayq resume ${queue}`);
+    else if (until === Number.POSITIVE_INFINITY)
+      say(context, `${queue} is paused until delayq resume ${queueWord(queue)}`);
     else say(context, `${queue} is paused until ${formatTime(until, zone)}, for ${formatDuration(options.for ?? 0)}`);
   }
   if (options.json) await context.write(document({ queues: results }));

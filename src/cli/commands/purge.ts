@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { DelayqError, exists, Inspector, Operator, type State } from '../../internal.js';
+import { DelayqError, exists, Inspector, Operator, queueWord, type State } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
 import { decline, requireTerminal } from '../bulk/confirm.js';
@@ -100,7 +100,10 @@ async function purge(context: Context, queue: string, options: Options): Promise
   }
   const kept = options.forget ? (snapshot.recurring?.count ?? 0) : 0;
   if (kept > 0 && !options.quiet)
-    say(context, `${many(kept, 'recurring job')} kept: see delayq every --list ${queue}; --remove removes them`);
+    say(
+      context,
+      `${many(kept, 'recurring job')} kept: see delayq every --list ${queueWord(queue)}; --remove removes them`,
+    );
   if (removed.active > 0 && !options.quiet)
     say(context, 'handlers of active jobs keep running; their acks will change nothing');
   if (options.forget && !forgotten && !stop.aborted) {

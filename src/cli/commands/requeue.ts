@@ -1,20 +1,25 @@
 import { Command } from 'commander';
 import { formatDuration, Spread } from '../../internal.js';
-import { addGlobals, details, examples, ratePerSecond } from '../args/options.js';
+import { addGlobals, count, details, duration, examples, ratePerSecond } from '../args/options.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
 interface Options extends EditOptions {
   readonly rate?: number;
+  readonly ttl?: number;
+  readonly deliveries?: number;
 }
 
 export function requeueCommand(context: Context): Command {
   const command = new Command('requeue').description(
     'Make dead jobs pending again: due now, with no failures and losses counted.',
   );
-  command.option('--rate <n/s>', 'spread the due times at this rate: 10/s, 100/m', ratePerSecond);
-  addEdit(context, command, ['dead'], (queue, { rate }: Options) => {
+  command
+    .option('--rate <n/s>', 'spread the due times at this rate: 10/s, 100/m', ratePerSecond)
+    .option('--ttl <duration>', 'replace the time to live of the jobs; 0s removes it', duration)
+    .option('--deliveries <n>', 'replace the limit of deliveries of the jobs', count);
+  addEdit(context, command, ['dead'], (queue, { rate, ttl, deliveries }: Options) => {
     const stepMs = rate === undefined ? 0 : 1_000 / rate;
     const spread = new Spread({ stepMs });
     return {
@@ -23,12 +28,13 @@ export function requeueCommand(context: Context): Command {
       results: resultsOf(queue).requeue,
       detail: (jobs) =>
         stepMs > 0 && jobs > 1 ? `: due from now on, the last in ${formatDuration((jobs - 1) * stepMs)}` : '',
-      apply: (operator, some) => operator.requeue(queue, some, spread),
+      apply: (operator, some) => operator.requeue(queue, some, spread, { ttl, deliveries }),
     };
   });
   details(command, [
-    'Jobs keep what they were enqueued with: payload, --tries, --ttl. With --rate all',
-    'due times are set at once: nothing has to keep running.',
+    'Jobs keep what they were enqueued with: payload, --tries, --ttl … unless it is',
+    'replaced. With --rate all due times are set at once, and nothing needs to keep',
+    'running.',
   ]);
   examples(command, [
     'delayq requeue order-close VbayYBj0B1VUn',

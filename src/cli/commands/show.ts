@@ -4,7 +4,9 @@ import {
   DelayqError,
   exactDuration,
   Inspector,
+  moveLine,
   printable,
+  queueWord,
   Recurring,
   type Settings,
   type StoredJob,
@@ -58,17 +60,20 @@ async function show(context: Context, queue: string, word: string, options: Opti
     await requireQueue(redis, prefix, queue);
     throw new DelayqError('missing', `there is no job ${printable(word)} in ${queue}`, {
       why: (await storyOf(inspector, queue, id, zone)).join('\n'),
-      next: `list the jobs: delayq list ${queue}`,
+      next: `list the jobs: delayq list ${queueWord(queue)}`,
     });
   }
-  if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: timeOfId(job.id) }));
+  if (options.json) return writeJson(context, jobJson(queue, job, { schema: 1, made: job.created }));
   const settings = { ...DEFAULT_SETTINGS, ...(await inspector.settings(queue)) };
   const paint = await colours(context, context.stdout);
   const room = sizeOf(context, context.stdout);
   const { text, isWhole } = toText(queue, job, { settings, paint, zone, now: await redis.now(), room });
   await context.write(text);
   if (!isWhole)
-    say(context, `only the beginning is shown; for all of it: delayq show ${queue} ${shellWord(word)} | less`);
+    say(
+      context,
+      `only the beginning is shown; for all of it: delayq show ${queueWord(queue)} ${shellWord(word)} | less`,
+    );
 }
 
 /** Lines of a terminal that show needs besides: the command line, the head of the payload, a notice, the prompt. */
@@ -93,8 +98,8 @@ function toText(
 
   let text = `${queue} ${paint.bold(visible(job.id))}  ${state === 'dead' ? paint.red.bold(state) : state}\n`;
   if (job.idBase64 !== undefined) text += line('id', visible(Buffer.from(job.idBase64, 'base64').toString('utf8')));
-  const made = timeOfId(job.id, now);
-  if (made !== undefined) text += line('made', `${at(made)}, by its id`);
+  if (job.created !== undefined)
+    text += line('made', `${at(job.created)}, by its ${job.created === timeOfId(job.id) ? 'id' : 'producer'}`);
   if (died !== undefined) text += line('died', `${at(died)}  ${visible(reasonOf(job))}`);
   if (due !== undefined) text += line(state === 'dead' ? 'first due' : 'due', at(due));
   if (lease) {
@@ -104,12 +109,18 @@ function toText(
   if (job.moving) {
     const { to, from } = job.moving;
     text += line('moving', `${from} before; a move to ${visible(to)} was interrupted, or is at work`);
-    text += line('', `to end it: delayq move ${queue} --into ${visible(to)}`);
+    text += line('', `to end it: ${moveLine(queue, visible(to))}`);
   }
+  const { deliveries } = job;
+  const most = (own: number | undefined, ofQueue: number) => {
+    const limit = own ?? (deliveries === undefined ? ofQueue : undefined);
+    return limit === undefined ? '' : ` of ${limit}`;
+  };
   text += line(
     'attempts',
-    `${job.attempts}: ${many(failures, 'failure')} of ${job.tries ?? settings.tries}, ` +
-      `${many(losses, 'loss')} of ${job.maxLost ?? settings.maxLost}${lease && !job.moving ? ', and one under way' : ''}`,
+    `${job.attempts}${deliveries === undefined ? '' : ` of ${deliveries}`}: ` +
+      `${many(failures, 'failure')}${most(job.tries, settings.tries)}, ` +
+      `${many(losses, 'loss')}${most(job.maxLost, settings.maxLost)}${lease && !job.moving ? ', and one under way' : ''}`,
   );
   if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
   const window = job.onceFor ?? settings.onceFor;

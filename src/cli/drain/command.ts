@@ -49,7 +49,8 @@ export function pipeRecipe(command: string, form: Form, env: NodeJS.ProcessEnv, 
     file: '/bin/sh',
     args: ['-c', command],
     env: { ...env, DELAYQ_QUEUE: (tasks[0] as Task).queue },
-    input: chunks(tasks, (task) => lineOf(form, task.queue, task, onOdd)),
+    // Those that are no lines were refused.
+    input: chunks(tasks, (task) => lineOf(form, task.queue, task, onOdd) as Buffer),
   });
 }
 

@@ -1,4 +1,5 @@
 import {
+  type Buried,
   DelayqError,
   type Drained,
   formatDuration,
@@ -9,7 +10,7 @@ import {
   type WorkerOptions,
 } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import type { Form, OnOdd } from '../lines/drain-line.js';
+import { type Form, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
 import { Deaths, REASONS } from '../terminal/deaths.js';
 import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
@@ -25,6 +26,8 @@ export interface Drain {
   /** Resolves `graceMs` after a stop. */
   readonly graceOver: Promise<'over'>;
   readonly form: Form;
+  /** Makes pending jobs dead, with `reason` as their error. */
+  readonly bury: (queue: Queue, ids: readonly string[], reason: string) => Promise<Buried[]>;
   readonly report: DrainReport;
 }
 
@@ -94,7 +97,7 @@ export class DrainReport {
   }
 
   /** Reports the outcome of a job: of each job if verbose, else only of those that need attention. */
-  result({ queue, job, outcome, reason, ms, error, delayMs = 0 }: TaskResult): void {
+  result({ queue, job, outcome, reason, ms, error, thrown, delayMs = 0 }: TaskResult): void {
     this.#counts[outcome] += 1;
     const why = error === undefined ? '' : firstLine(error);
     if (outcome === 'retried') this.#retries.add(why, delayMs);
@@ -103,7 +106,8 @@ export class DrainReport {
     const words = {
       acked: 'done',
       retried: `failed, retry in ${formatDuration(delayMs)}`,
-      dead: `dead: ${reason && REASONS[reason]}`,
+      // Without a handler, what it died of says all.
+      dead: thrown === undefined ? 'dead' : `dead: ${reason && REASONS[reason]}`,
       released: 'given back, not counted as a failure',
       lost: 'lease lost: the job is delivered again',
       superseded: 'the job was replaced or cancelled meanwhile',
@@ -112,6 +116,12 @@ export class DrainReport {
     const line = `${which}: ${words}${why && `: ${why}`}`;
     if (outcome === 'dead') this.#dead(queue.name, line);
     else say(this.#context, line);
+  }
+
+  /** Reports a job that was made dead, because its payload cannot be printed as a line. */
+  noLine(queue: string, id: string): void {
+    this.#died += 1;
+    this.#dead(queue, `${queue} ${shownId(id)}: dead: ${NOT_A_LINE}`);
   }
 
   #dead(queue: string, line: string): void {

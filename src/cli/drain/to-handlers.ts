@@ -9,7 +9,7 @@ import { Processes, type Program } from './process.js';
 export type Recipe = (tasks: readonly Task[]) => Pick<Program, 'file' | 'args' | 'env' | 'input'>;
 
 /** How to run handlers. Durations are ms. */
-export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff'> {
+export interface HandlerOptions extends Pick<WorkerOptions, 'timeoutMs' | 'ratePerSecond' | 'backoff' | 'refuse'> {
   readonly name: string;
   readonly batch: number | undefined;
   readonly concurrency: number;

@@ -1,7 +1,7 @@
 import { type Job, Leases, poll, type Queue, type Taken } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { cannotWrite, readerGone } from '../host/stdout.js';
-import { lineOf } from '../lines/drain-line.js';
+import { lineOf, NOT_A_LINE } from '../lines/drain-line.js';
 import { Confirmer } from './confirmer.js';
 import type { Drain } from './drain.js';
 import { readerOf } from './reader.js';
@@ -123,11 +123,15 @@ class StdoutSink {
   /** Writes a batch. Resolves when there is room for the next one; with false if the reader has gone. */
   async take({ queue, jobs, leaseMs }: Taken): Promise<boolean> {
     await this.#confirmer.watchReader();
-    let rest: JobLine[] = jobs.map((job) => ({
-      job,
-      line: lineOf(this.#drain.form, queue.name, job, this.#drain.report.odd),
-    }));
+    let rest: JobLine[] = [];
+    const noLines: Job[] = [];
+    for (const job of jobs) {
+      const line = lineOf(this.#drain.form, queue.name, job, this.#drain.report.odd);
+      if (line) rest.push({ job, line });
+      else noLines.push(job);
+    }
     try {
+      if (noLines.length > 0) await this.#bury(queue, noLines);
       while (rest.length > 0) {
         if (this.#delivery !== 'once') {
           await this.#leases.fresh(rest.map(({ job }) => job));
@@ -155,6 +159,25 @@ class StdoutSink {
   async giveBack(queue: Queue, jobs: readonly Job[]): Promise<void> {
     if (this.#delivery === 'once') await queue.putBack(jobs);
     else await this.#leases.release(jobs);
+  }
+
+  /** Makes jobs dead that cannot be lines: they would come again and again. */
+  async #bury(queue: Queue, jobs: readonly Job[]): Promise<void> {
+    const { report } = this.#drain;
+    if (this.#delivery !== 'once') {
+      const error = NOT_A_LINE;
+      const nacked = await this.#leases.nack(
+        jobs.map((job) => ({ job, error })),
+        { mode: 'dead' },
+      );
+      for (const [i, { id }] of jobs.entries()) if (nacked[i]?.answer === 'dead') report.noLine(queue.name, id);
+      return;
+    }
+    // They are pending in between, so that they are never lost.
+    await queue.putBack(jobs);
+    const ids = jobs.map(({ id }) => id);
+    const buried = await this.#drain.bury(queue, ids, NOT_A_LINE);
+    for (const [i, id] of ids.entries()) if (buried[i] === 'buried') report.noLine(queue.name, id);
   }
 
   #delivered(chunk: readonly JobLine[], leaseMs: number): void {

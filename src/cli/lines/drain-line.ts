@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { type Job, NO_ATTRIBUTES } from '../../internal.js';
 
 /** What is printed of a job: its payload, the text of a payload that is a JSON string, or an envelope with all fields. */
@@ -10,11 +11,17 @@ export const LINE_END = Buffer.from('\n');
 /** Called for a job that cannot be written as asked, and is written as a JSON string: `what` says why. */
 export type OnOdd = (queue: string, id: string, what: string) => void;
 
-/** The line of a job, without a line break. */
-export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer {
+/** Why a job dies whose payload cannot be a line: it would break the lines of others, or its reader would get another. */
+export const NOT_A_LINE = 'not a line: the payload is not JSON, and has line breaks or is not text';
+
+/** Whether a job can be a line of this form. */
+export const isLine = (form: Form, { payload }: Job): boolean => form === 'envelope' || oneLine(payload) !== undefined;
+
+/** The line of a job, without a line break; undefined: {@link NOT_A_LINE}. */
+export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer | undefined {
   if (form === 'payload') return oneLine(job.payload);
-  const value = parse(job.payload.toString('utf8'));
   if (form === 'text') {
+    const value = jsonIn(job.payload);
     if (typeof value !== 'string') return oneLine(job.payload);
     if (!/[\r\n]/.test(value)) return Buffer.from(value);
     onOdd(queue, job.id, 'a text has line breaks');
@@ -22,29 +29,43 @@ export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffe
   }
   const { id, receipt, attempt, due } = job;
   const attributes = job.attributes === NO_ATTRIBUTES ? undefined : job.attributes;
-  const head = JSON.stringify({ queue, id, receipt, attempt, due, attributes });
-  if (value === undefined) onOdd(queue, id, 'a payload is not JSON');
-  return withPayload(head, job.payload, value !== undefined);
+  return withPayload(JSON.stringify({ queue, id, receipt, attempt, due, attributes }), job.payload);
 }
 
-/** What a handler of one job reads: as its line, but a text keeps its line breaks. Ends with one. */
+/**
+ * What a handler of one job reads: as its line, with an end, but a text keeps its line breaks, and what is not JSON is
+ * given byte for byte.
+ */
 export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer[] {
-  const text = form === 'text' ? parse(job.payload.toString('utf8')) : undefined;
-  if (typeof text !== 'string') return [lineOf(form, queue, job, onOdd), LINE_END];
-  return [Buffer.from(text.endsWith('\n') ? text : `${text}\n`)];
+  const value = form === 'envelope' ? null : jsonIn(job.payload);
+  if (value === undefined) return [job.payload];
+  if (form === 'text' && typeof value === 'string') return [Buffer.from(value.endsWith('\n') ? value : `${value}\n`)];
+  return [lineOf(form, queue, job, onOdd) as Buffer, LINE_END];
 }
 
-/** A JSON object with the payload as its last member: as it is, or as a JSON string if it is not JSON. */
-export function withPayload(head: string, payload: Buffer, isJson: boolean): Buffer {
-  const body = isJson ? oneLine(payload) : Buffer.from(JSON.stringify(payload.toString('utf8')));
-  return Buffer.concat([Buffer.from(`${head.slice(0, -1)},"payload":`), body, Buffer.from('}')]);
+/** A JSON object with the payload as its last member: as it is, or as `payloadBase64` if it is not JSON. */
+export function withPayload(head: string, payload: Buffer): Buffer {
+  const start = head.slice(0, -1);
+  return jsonIn(payload) === undefined
+    ? Buffer.from(`${start},"payloadBase64":"${payload.toString('base64')}"}`)
+    : Buffer.concat([Buffer.from(`${start},"payload":`), spaced(payload), Buffer.from('}')]);
 }
 
-/** Replaces line breaks, which other software may have stored: in JSON they can only be whitespace. */
-function oneLine(payload: Buffer): Buffer {
-  if (!payload.includes(LF) && !payload.includes(CR)) return payload;
-  return Buffer.from(payload.map((byte) => (byte === LF || byte === CR ? 32 : byte)));
+/** A payload as one line. It may be any text without line breaks, whose reader gets what was enqueued. */
+function oneLine(payload: Buffer): Buffer | undefined {
+  const isText = isUtf8(payload) && !payload.includes(0);
+  if (isText && !payload.includes(LF) && !payload.includes(CR)) return payload;
+  return jsonIn(payload) === undefined ? undefined : spaced(payload);
 }
+
+/** JSON with its line breaks, which other software may have stored, as spaces: they can only be whitespace. */
+function spaced(json: Buffer): Buffer {
+  if (!json.includes(LF) && !json.includes(CR)) return json;
+  return Buffer.from(json.map((byte) => (byte === LF || byte === CR ? 32 : byte)));
+}
+
+/** The value of a payload; undefined if it is not JSON. */
+const jsonIn = (payload: Buffer): unknown => (isUtf8(payload) ? parse(payload.toString('utf8')) : undefined);
 
 /** The value of a JSON text; undefined if it is not JSON. */
 export function parse(text: string): unknown {

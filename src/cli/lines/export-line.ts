@@ -17,11 +17,11 @@ import {
   SCORE,
 } from '../../internal.js';
 import { parse } from './drain-line.js';
-import { attributesOn, badLine, objectOn, payloadText, windowOn } from './job-line.js';
+import { attributesOn, badLine, countOn, objectOn, payloadText, windowOn } from './job-line.js';
 
 /*
  * A job as a line of export and import. Where possible it is also a line of `enqueue --jobs`:
- *   {"id":…, "at":"@seconds", "tries":…, "ttl":…, "onceFor":…, "attributes":…, "payload":…}
+ *   {"id":…, "at":"@seconds", "tries":…, "deliveries":…, "ttl":…, "onceFor":…, "attributes":…, "payload":…}
  * With `state` "dead", `at` is the time when the job died. `score` replaces `at` if the time is not a whole number of ms
  * with 4 to 14 digits. `record` replaces `tries` … `attributes` if the record holds more. A key ends in "Base64"
  * if its value is not text, or an id that no handler can get.
@@ -59,17 +59,18 @@ function jsonOf(payload: Buffer): string | undefined {
   }
 }
 
-/** The members of a record: `tries`, `ttl`, `onceFor` and `attributes`, if enqueue would write the same record for them. */
+/** The members of a record: limits and attributes, if enqueue would write the same record for them. */
 function recordKeys(record: Buffer): string[] {
   const text = record.toString('utf8');
   const fields = Object(parse(text));
-  const [tries, ttl] = [wholeNumber(fields.tries, 1), wholeNumber(fields.ttl, 0)];
-  const onceFor = wholeNumber(fields.once, 1);
+  const [tries, deliveries] = [wholeNumber(fields.tries, 1), wholeNumber(fields.deliveries, 1)];
+  const [ttl, onceFor] = [wholeNumber(fields.ttl, 0), wholeNumber(fields.once, 1)];
   const attributes = readAttributes(fields);
-  if (text === '' || !isUtf8(record) || recordOf({ tries, ttl, onceFor, attributes }) !== text)
+  if (text === '' || !isUtf8(record) || recordOf({ tries, deliveries, ttl, onceFor, attributes }) !== text)
     return bytes('record', record);
   return [
     ...(tries === undefined ? [] : [`"tries":${tries}`]),
+    ...(deliveries === undefined ? [] : [`"deliveries":${deliveries}`]),
     ...(ttl === undefined ? [] : [`"ttl":"${ttl}ms"`]),
     ...(onceFor === undefined ? [] : [`"onceFor":"${onceFor}ms"`]),
     ...(attributes === NO_ATTRIBUTES ? [] : [`"attributes":${JSON.stringify(attributes)}`]),
@@ -108,6 +109,7 @@ const EXCLUSIVE = [
   ['id', 'idBase64'],
   ['at', 'score'],
   ['record', 'recordBase64', 'tries'],
+  ['record', 'recordBase64', 'deliveries'],
   ['record', 'recordBase64', 'ttl'],
   ['record', 'recordBase64', 'onceFor'],
   ['record', 'recordBase64', 'attributes'],
@@ -126,7 +128,7 @@ export function importedOf(text: string, zone: string, now: number): Imported {
     const given = keys.filter((key) => line[key] !== undefined);
     if (given.length > 1) throw badLine(`it has both ${given.slice(0, 2).join(' and ')}`);
   }
-  const { id, state = 'pending', at, score, tries, ttl, onceFor, payload, payloadBase64 } = line;
+  const { id, state = 'pending', at, score, tries, deliveries, ttl, onceFor, payload, payloadBase64 } = line;
   if (state !== 'pending' && state !== 'dead') throw badLine('state is neither "pending" nor "dead"');
   const bytesOf = (key: 'id' | 'record') => {
     const [plain, base64] = [line[key], line[`${key}Base64`]];
@@ -139,7 +141,8 @@ export function importedOf(text: string, zone: string, now: number): Imported {
   const name = bytesOf('id');
   if (name === undefined) throw badLine('it has no id: importing it again would make a second job');
   if (typeof id === 'string' && !id.isWellFormed()) checkId(id);
-  const limits = { tries: triesOf(tries), ttl: ttlOf(ttl), onceFor: windowOn(onceFor) };
+  const counts = { tries: countOn({ tries }), deliveries: countOn({ deliveries }) };
+  const limits = { ...counts, ttl: ttlOf(ttl), onceFor: windowOn(onceFor) };
   const own = recordOf({ ...limits, attributes: attributesOn(line) });
   return {
     parcel: {
@@ -176,12 +179,6 @@ function scoreOf(at: unknown, score: unknown, zone: string, now: number): string
   if (typeof score !== 'string' || !SCORE.test(score)) throw badLine('score is not a string with a number of ms');
   if (!score.endsWith('inf') && !Number.isFinite(Number(score))) throw badLine('score is too large');
   return score;
-}
-
-function triesOf(tries: unknown): number | undefined {
-  const good = tries === undefined || (Number.isSafeInteger(tries) && (tries as number) >= 1);
-  if (!good) throw badLine('tries is not a whole number from 1');
-  return tries as number | undefined;
 }
 
 function ttlOf(ttl: unknown): number | undefined {

@@ -20,35 +20,41 @@ export function objectOn(text: string): Record<string, unknown> {
   return line as Record<string, unknown>;
 }
 
+const KEYS = ['payload', 'in', 'at', 'id', 'tries', 'deliveries', 'ttl', 'onceFor', 'attributes'];
+
 /** Reads a line of `--jobs`. Throws `usage` or `data` if it is bad; also for unknown keys, as a misspelt key would change the job. */
 export function jobOf(text: string, zone: string, now: number): NewJob {
   const line = objectOn(text);
-  const { payload, in: delay, at, id, tries, ttl, onceFor, attributes, ...others } = line;
+  const { payload, in: delay, at, id, tries, deliveries, ttl, onceFor, attributes, ...others } = line;
   const [other] = Object.keys(others);
   if (!('payload' in line)) throw badLine('it has no key "payload"');
   if (other !== undefined) {
-    throw badLine(
-      `it has the unknown key ${JSON.stringify(other)}; known are payload, in, at, id, tries, ttl, onceFor, attributes`,
-    );
+    throw badLine(`it has the unknown key ${JSON.stringify(other)}; known are ${KEYS.join(', ')}`);
   }
   if (delay !== undefined && at !== undefined) throw badLine('it has both in and at');
   for (const [key, value] of Object.entries({ in: delay, at, id, ttl, onceFor })) {
     if (value !== undefined && typeof value !== 'string')
       throw badLine(`${key} is not a string${key !== 'at' && key !== 'id' ? ', such as "15m"' : ''}`);
   }
-  if (tries !== undefined && typeof tries !== 'number') throw badLine('tries is not a number');
-  if (tries !== undefined && !(Number.isSafeInteger(tries) && tries >= 1))
-    throw badLine('tries is not a whole number from 1');
   return {
     payload: JsonText.part(payloadText(text) ?? JSON.stringify(payload)),
     in: delay === undefined ? undefined : parseDuration(delay as string),
     at: at === undefined ? undefined : parseAt(at as string, { zone, now }).ms,
     id: id === undefined ? undefined : checkId(id as string),
-    tries,
+    tries: countOn({ tries }),
+    deliveries: countOn({ deliveries }),
     ttl: ttl === undefined ? undefined : parseDuration(ttl as string),
     onceFor: windowOn(onceFor),
     attributes: attributesOn(line),
   };
+}
+
+/** The count on a line, by its key, if it has one. Throws `data` if it is none. */
+export function countOn(given: Readonly<Record<string, unknown>>): number | undefined {
+  const [[key, value] = []] = Object.entries(given);
+  if (value === undefined || (Number.isSafeInteger(value) && (value as number) >= 1))
+    return value as number | undefined;
+  throw badLine(`${key} is not a ${typeof value === 'number' ? 'whole number from 1' : 'number'}`);
 }
 
 /** The window on a line, ms, if it has one. Throws `usage` or `data` if it is not a duration greater than zero. */

@@ -1,3 +1,4 @@
+import { queueWord } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { many, say } from './output.js';
 
@@ -41,7 +42,7 @@ export class Deaths {
     this.#timer = undefined;
     this.#reported = 0;
     for (const [queue, n] of this.#others)
-      say(this.#context, `${queue}: ${many(n, 'more job')} died; list them: delayq list --dead ${queue}`);
+      say(this.#context, `${queue}: ${many(n, 'more job')} died; list them: delayq list --dead ${queueWord(queue)}`);
     this.#others.clear();
   }
 }

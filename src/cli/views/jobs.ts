@@ -1,5 +1,5 @@
 import { formatDuration, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
-import { LINE_END, parse, withPayload } from '../lines/drain-line.js';
+import { LINE_END, withPayload } from '../lines/drain-line.js';
 import { REASONS } from '../terminal/deaths.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
@@ -17,7 +17,7 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
     (_, value) => value ?? null,
   );
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
-  return Buffer.concat([withPayload(head, payload, parse(payload.toString('utf8')) !== undefined), LINE_END]);
+  return Buffer.concat([withPayload(head, payload), LINE_END]);
 }
 
 export function reasonOf({ reason }: StoredJob): string {

@@ -7,6 +7,7 @@ import {
   limitsOf,
   partitionsOf,
   pausedUntil,
+  queueWord,
   readSettings,
   type Settings,
   type Snapshot,
@@ -79,7 +80,9 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const reserved = left >= next.length + 2 * MIN_CHART ? next.length : 1;
   const charts = chartsOf(snapshot, { width: room.width, height: left - reserved });
   const all = [...lines, ...next.slice(0, Math.max(0, left - charts.length)), ...charts];
-  return all.length <= room.height ? all : [...all.slice(0, room.height - 1), `… delayq inspect ${queue} | less`];
+  return all.length <= room.height
+    ? all
+    : [...all.slice(0, room.height - 1), `… delayq inspect ${queueWord(queue)} | less`];
 }
 
 function recurringText({ count, next }: NonNullable<Snapshot['recurring']>, at: (ms: number) => string): string {

@@ -1,5 +1,5 @@
 import { exactDuration, formatTime, NO_ATTRIBUTES, type RecurringJob, upcoming } from '../../internal.js';
-import { parse, withPayload } from '../lines/drain-line.js';
+import { withPayload } from '../lines/drain-line.js';
 import { visible } from '../terminal/output.js';
 import { momentOf } from './problems.js';
 
@@ -14,7 +14,7 @@ export function recurringJson(queue: string, job: RecurringJob, more: object = {
   const { payload, attributes, ...rest } = job;
   const own = attributes === NO_ATTRIBUTES ? undefined : { attributes };
   const head = JSON.stringify({ ...more, queue, ...rest, ...own }, (_, value) => value ?? null);
-  return withPayload(head, payload, parse(payload.toString('utf8')) !== undefined);
+  return withPayload(head, payload);
 }
 
 /** When a recurring job recurs, in words. */

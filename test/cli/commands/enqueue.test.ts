@@ -144,6 +144,9 @@ describe('delayq enqueue', () => {
     [['enqueue', '--in', '5m', '--at', '12:00', 'q', '1'], 64, 'exclude each other'],
     [['enqueue', '--at', '2026', 'q', '1'], 64, 'bare number'],
     [['enqueue', '--tries', '0', 'q', '1'], 64, 'from 1'],
+    [['enqueue', '--deliveries', '0', 'q', '1'], 64, 'from 1'],
+    [['enqueue', '--max-deliveries', '1', 'q', '1'], 64, '--deliveries'],
+    [['enqueue', '--jobs', '--deliveries', '1', 'q', '-'], 64, 'from its lines'],
     [['enqueue', '--if-exists', 'append', 'q', '1'], 64, 'keep or replace'],
     [['enqueue', '--attr', 'tenant', 'q', '1'], 64, '"tenant" is not an attribute'],
     [['enqueue', '--attr', 'Tenant=7', 'q', '1'], 64, '"Tenant" cannot name an attribute'],
@@ -205,11 +208,11 @@ describe('delayq enqueue -', () => {
     expect((await counts(name)).pending).toBe(3);
   });
 
-  it('with --jobs takes time, id, tries, ttl and attributes from each line, and payloads byte for byte', async () => {
+  it('with --jobs takes time, id, limits and attributes from each line, and payloads byte for byte', async () => {
     const name = freshName();
     const lines = [
       '{"payload": {"big":12345678901234567890, "a":1,"a":2} ,"in":"1h","id":"a"}',
-      '{"id":"b","at":"@1795266000","tries":2,"ttl":"1m","attributes":{"tenant":"7"},"payload":"payload\\/\\"}"}',
+      '{"id":"b","at":"@1795266000","tries":2,"deliveries":3,"ttl":"1m","attributes":{"tenant":"7"},"payload":"payload\\/\\"}"}',
       '{"payload":[{"payload":1}],"payload":[ 2 ]}',
     ];
     const { code, stdout } = await delayq(['enqueue', '--jobs', name, '-'], { input: lines.join('\n') });
@@ -223,8 +226,15 @@ describe('delayq enqueue -', () => {
     ]);
     expect(await admin.zscore(key(name, 'pending'), 'b')).toBe('1795266000000');
     expect(JSON.parse((await admin.hget(key(name, 'meta'), 'b')) ?? '')).toEqual({
-      ...{ tries: 2, ttl: 60_000, 'a:tenant': '7' },
+      ...{ tries: 2, deliveries: 3, ttl: 60_000, 'a:tenant': '7' },
     });
+  });
+
+  it('stores a limit of deliveries, of one job and of each line', async () => {
+    const name = freshName();
+    await delayq(['enqueue', '--deliveries', '1', name, '1']);
+    await delayq(['enqueue', '--deliveries', '1', name, '-'], { input: '2\n3\n' });
+    expect(await admin.hvals(key(name, 'meta'))).toEqual(Array(3).fill('{"deliveries":1}'));
   });
 
   it('refuses a directory, exit 66', async () => {
@@ -270,6 +280,9 @@ describe('delayq enqueue -', () => {
       '{"payload":1,"in":"1s","at":"12:00"}',
       '{"payload":1,"id":"a b"}',
       '{"payload":1,"tries":1.5}',
+      '{"payload":1,"tries":"2"}',
+      '{"payload":1,"deliveries":0}',
+      '{"payload":1,"deliveries":"1"}',
       '{"payload":1,"attributes":["a"]}',
       '{"payload":1,"attributes":{"A":"x"}}',
       '{"payload":1,"attributes":{"a":null}}',

@@ -66,8 +66,8 @@ async function withEverything(): Promise<Queue> {
   const { name } = queue;
   await queue.enqueue([
     { id: 'plain', payload: { n: 1 }, at: 4_000_000_000_123 },
-    { id: 'limited', payload: 2, at: 4_000_000_000_000, tries: 3, ttl: '90s' },
-    { id: 'lost', payload: 3, at: 4_000_000_000_000, maxLost: 2, attributes: { a: 'x' } },
+    { id: 'limited', payload: 2, at: 4_000_000_000_000, tries: 3, deliveries: 4, ttl: '90s' },
+    { id: 'lost', payload: 3, at: 4_000_000_000_000, maxLost: 2, created: 1_790_000_000_000, attributes: { a: 'x' } },
     { id: 'traced', payload: 3, at: 4_000_000_000_000, tries: 3, attributes: { traceparent: '00-4bf9', b: 'é"/' } },
     { id: 'dies', payload: 4, at: 5 },
   ]);
@@ -133,7 +133,7 @@ describe('a queue survives a trip through a file', () => {
         fc.constant(undefined),
         bytes.filter(({ length }) => length > 0),
         fc
-          .record({ tries: count, ttl: count, 'a:b': attribute, 'a:a': attribute, 'a:A': attribute })
+          .record({ tries: count, deliveries: count, ttl: count, 'a:b': attribute, 'a:a': attribute, 'a:A': attribute })
           .map((record) => Buffer.from(JSON.stringify(record))),
       ),
       payload: bytes,
@@ -173,7 +173,7 @@ describe('delayq export', () => {
     const [from, to] = [freshQueue(), freshQueue()];
     await from.enqueue([
       { id: 'a', payload: JsonText.parse('{"big":12345678901234567890}'), at: 4_000_000_000_123 },
-      { id: 'b', payload: 'x', at: 4_000_000_000_124, tries: 3, ttl: '1h', attributes: { a: '7' } },
+      { id: 'b', payload: 'x', at: 4_000_000_000_124, tries: 3, deliveries: 2, ttl: '1h', attributes: { a: '7' } },
     ]);
     const { stdout } = await delayq(['export', from.name]);
     expect(linesOf(stdout)[0]).toBe('{"id":"a","at":"@4000000000.123","payload":{"big":12345678901234567890}}');
@@ -264,6 +264,7 @@ describe('delayq import', () => {
       '{"id":"x","score":"1e400","payload":1}',
       '{"id":"x","at":"@1","tries":0,"payload":1}',
       '{"id":"x","at":"@1","tries":1,"record":"{}","payload":1}',
+      '{"id":"x","at":"@1","deliveries":1,"record":"{}","payload":1}',
       '{"id":"x","at":"@1","attributes":{"a":"x"},"record":"{}","payload":1}',
       '{"id":"x","at":"@1","attributes":{"a":7},"payload":1}',
       '{"id":"x","at":"@1","paylod":1,"payload":1}',
@@ -272,9 +273,9 @@ describe('delayq import', () => {
     const { code, stderr } = await delayq(['import', name], { input });
     expect(code).toBe(1);
     expect([...stderr.matchAll(/line (\d+): /g)].map(([, n]) => Number(n))).toEqual([
-      2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+      2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
     ]);
-    expect(stderr).toContain(`2 jobs imported into ${name}; 15 bad lines\n`);
+    expect(stderr).toContain(`2 jobs imported into ${name}; 16 bad lines\n`);
     expect((await contents(name)).payload).toHaveLength(2);
   });
 

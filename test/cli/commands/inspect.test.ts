@@ -174,7 +174,7 @@ describe('delayq inspect', () => {
       await admin.sadd(`${prefix}:queues`, bad);
       const { code, stdout, stderr } = await delayq(['inspect', '--prefix', prefix]);
       expect({ code, stderr }).toEqual({ code: 1, stderr: '' });
-      expect(stdout).toMatch(/^! .*: cannot be read: .*begins with a letter or digit[\s\S]*^good /m);
+      expect(stdout).toMatch(/^! .*: cannot be read: .*begins with a letter, a digit[\s\S]*^good /m);
       expect(stdout).not.toContain('\x1b');
     },
   );

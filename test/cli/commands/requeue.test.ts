@@ -24,6 +24,17 @@ describe('delayq requeue', () => {
     expect(jobs).toMatchObject([{ attempt: 1 }, { attempt: 1 }]);
   });
 
+  it('with --ttl and --deliveries replaces these limits, and keeps others', async () => {
+    const queue = await withDead(2);
+    await delayq(['requeue', '--ttl', '1h', '--deliveries', '1', queue.name, 'd0']);
+    await queue.nack((await queue.drain()).jobs);
+    const limits = { ttl: 3_600_000, deliveries: 1, tries: 7 };
+    expect(await inspector.show(queue.name, ['d0'])).toMatchObject([{ state: 'dead', reason: 'failed', ...limits }]);
+    await delayq(['requeue', '--ttl', '0s', queue.name, 'd0']);
+    expect(await inspector.show(queue.name, ['d0'])).toMatchObject([{ state: 'pending', ...limits, ttl: undefined }]);
+    expect(await delayq(['requeue', '--deliveries', '0', queue.name, 'd0'])).toMatchObject({ code: 64 });
+  });
+
   it('takes those that have been dead for longest, or all, or ids from stdin', async () => {
     const queue = await withDead(6);
     await delayq(['requeue', '-qy', '-n', '2', queue.name]);

@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { Queue } from '../../../src/internal.js';
+import { Inspector, Queue, type StoredJob } from '../../../src/internal.js';
 import { newId, timeOfId } from '../../../src/model/id.js';
 import { delayq, linesOf, onTerminal } from '../../support/cli.js';
 import { withDead } from '../../support/jobs.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
+
+const inspector = new Inspector(connection);
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -68,6 +70,25 @@ describe('delayq show', () => {
     );
   });
 
+  it('shows a limit of deliveries instead of the limits of the queue, and who told when the job was made', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, id: 'a', deliveries: 3, ttl: '1h', created: Date.UTC(2026, 0, 2, 3, 4, 5, 678) });
+    await queue.enqueue({ payload: 1, id: 'b', deliveries: 3, tries: 2, in: '1h' });
+    const { id } = await queue.enqueue({ payload: 1, in: '1h' });
+    await queue.nack((await queue.drain()).jobs, { backoff: [3_600_000] });
+    const text = (await delayq(['show', '--tz', 'UTC', queue.name, 'a'])).stdout;
+    expect(text).toMatch(/made +2026-01-02 03:04:05 \+00:00 +.* ago, by its producer\n/);
+    expect(text).toMatch(/attempts +1 of 3: 1 failure, 0 losses\n/);
+    expect((await delayq(['show', queue.name, 'b'])).stdout).toMatch(/attempts +0 of 3: 0 failures of 2, 0 losses\n/);
+    expect((await delayq(['show', queue.name, id])).stdout).toMatch(/made .*, by its id\n/);
+    const [job] = await inspector.show(queue.name, ['a']);
+    const { created, expires, deliveries } = job as StoredJob;
+    expect(JSON.parse((await delayq(['show', '--json', queue.name, 'a'])).stdout)).toMatchObject({
+      ...{ created, expires, deliveries, made: created },
+    });
+    expect(expires).toBeGreaterThan(Date.now());
+  });
+
   it('of a job that is not there exits 3', async () => {
     const queue = await withDead(1);
     expect(await delayq(['show', queue.name, 'x'])).toMatchObject({
@@ -89,7 +110,7 @@ describe('delayq show', () => {
     expect(lines).toMatchObject([
       { id: 'b', died: 1, failures: 2, losses: 0, error: null, tries: null, payload: 1 },
       { id: 'ghost', payload: null },
-      { id: 'a', died: expect.any(Number), payload: 'no json' },
+      { id: 'a', died: expect.any(Number), payloadBase64: 'bm8ganNvbg==' },
     ]);
   });
 });

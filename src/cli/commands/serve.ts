@@ -1,0 +1,121 @@
+import { Command } from 'commander';
+import { type ConnectOptions, checkName, DelayqError, parseUrl, printable } from '../../internal.js';
+import { addGlobals, count, details, duration, examples } from '../args/options.js';
+import type { Context, Globals } from '../host/context.js';
+
+declare const DELAYQ_VERSION: string;
+
+interface Options extends Globals {
+  readonly listen?: Place;
+  readonly adminListen?: Place;
+  readonly pool?: ReadonlyMap<string, string | undefined>;
+  readonly allowHost?: readonly string[];
+  readonly trustProxy?: boolean;
+  readonly grace?: number;
+  readonly maxConnections?: number;
+  readonly log?: 'all' | 'errors' | 'none';
+}
+
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+export function serveCommand(context: Context): Command {
+  const command = new Command('serve')
+    .description('Serve the queues over HTTP, to programs that cannot run a command or speak Redis.')
+    .option('--listen <host:port>', 'where the API listens (default: 127.0.0.1:7777)', place)
+    .option('--admin-listen <host:port>', 'where metrics and tokens are served (default: 127.0.0.1:7778)', place)
+    .option('--pool <name[=url]>', 'one more Redis; without URL: env DELAYQ_POOL_NAME; repeatable', pool)
+    .option('--allow-host <name>', 'a Host that local clients may use without a token; repeatable', hostName)
+    .option('--trust-proxy', 'take client addresses from X-Forwarded-For: its last one')
+    .option('--grace <duration>', 'time for running requests at a stop (default: 30s)', duration)
+    .option('--max-connections <n>', 'most connections of a listener (default: 20000)', count)
+    .option('--log <all|errors|none>', 'which requests to log on stderr (default: errors)', logLevel)
+    .action((options: Options) => serve(context, options));
+  details(command, [
+    'The API is that of lmstfy: its clients work unmodified. Namespace NS and queue Q',
+    'are the queue NS.Q of every other command.',
+    'Make a token with: delayq token add NS. Without any token, only programs on this',
+    'machine may use the API, by the names localhost, 127.0.0.1 and [::1]. An address',
+    'that other machines can reach needs a token first. So does --admin-listen: one',
+    `made with: delayq token add '*' --rights operate.`,
+    'SIGTERM stops it: /healthz answers 503, and what runs ends within --grace. Exit',
+    'code 1 then means that requests were cut off.',
+  ]);
+  examples(command, [
+    'delayq serve',
+    `curl -X PUT '127.0.0.1:7777/api/shop/close?delay=900' -d '{"orderId":42}'`,
+    `curl '127.0.0.1:7777/api/shop/close?timeout=30'`,
+  ]);
+  return addGlobals(command);
+}
+
+/** Parses `host:port`, `[::1]:7777` or `:7777`. */
+function place(text: string): Place {
+  const [, host6, host = host6, port] = /^(?:\[([\da-fA-F:]+)\]|([^:[\]\s]*)):(\d{1,5})$/.exec(text) ?? [];
+  if (port !== undefined && Number(port) <= 65_535) return { host: host || '0.0.0.0', port: Number(port) };
+  throw new DelayqError('usage', `${printable(text)} is not an address`, {
+    next: 'write host:port, such as 127.0.0.1:7777 or [::1]:7777',
+  });
+}
+
+function pool(text: string, before: ReadonlyMap<string, string | undefined> = new Map()) {
+  const [, name = '', url] = /^([^=]*)(?:=(.*))?$/s.exec(text) ?? [];
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(name) || name === 'default' || before.has(name)) {
+    throw new DelayqError('usage', `${printable(name)} cannot name a pool`, {
+      why: 'a name has 1 to 64 of the characters A-Z a-z 0-9 _ -, and is given once; default is the first Redis',
+      next: 'write --pool reports=redis://127.0.0.1:6380, for example',
+    });
+  }
+  return new Map([...before, [name, url]]);
+}
+
+function hostName(text: string, before: readonly string[] = []): readonly string[] {
+  if (/^[A-Za-z0-9._-]+$/.test(text)) return [...before, text];
+  throw new DelayqError('usage', `${printable(text)} is not the name of a host`, {
+    next: 'write the name alone, without a port, such as queues.internal',
+  });
+}
+
+function logLevel(text: string): 'all' | 'errors' | 'none' {
+  if (text === 'all' || text === 'errors' || text === 'none') return text;
+  throw new DelayqError('usage', `${printable(text)} is not a choice`, { next: 'write all, errors or none' });
+}
+
+async function serve(context: Context, options: Options): Promise<void> {
+  const pools = new Map<string, ConnectOptions>([['default', context.place(options)]]);
+  for (const [name, given] of options.pool ?? []) {
+    const variable = `DELAYQ_POOL_${name.toUpperCase().replaceAll('-', '_')}`;
+    const url = given ?? context.env[variable];
+    if (!url) {
+      throw new DelayqError('usage', `the pool ${name} has no URL`, {
+        next: `set ${variable}, or write --pool ${name}=redis://…`,
+      });
+    }
+    pools.set(name, parseUrl(url));
+  }
+  const server = await import('../../serve/main.js');
+  const prefix = checkName(context.prefix(options), 'prefix');
+  const cut = await server
+    .serve({
+      pools,
+      prefix,
+      listen: options.listen ?? place('127.0.0.1:7777'),
+      adminListen: options.adminListen ?? place('127.0.0.1:7778'),
+      allowHosts: options.allowHost ?? [],
+      trustProxy: options.trustProxy === true,
+      maxConnections: options.maxConnections ?? 20_000,
+      graceMs: options.grace ?? 30_000,
+      version: DELAYQ_VERSION,
+      logLevel: options.log ?? 'errors',
+      log: (line) => !context.stderr.writableNeedDrain && context.stderr.write(line),
+      signal: context.stopSignal(),
+    })
+    .catch((error: DelayqError) => {
+      // Of the library in another file: its class is another one.
+      const { name, code, message, why, next } = error;
+      throw name === 'DelayqError' ? new DelayqError(code, message, { why, next, cause: error }) : error;
+    });
+  if (cut > 0) context.outcomes.add('incomplete');
+}

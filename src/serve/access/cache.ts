@@ -1,0 +1,77 @@
+import { Recent } from './recent.js';
+import type { Token, Tokens } from './tokens.js';
+
+/** How long a token counts after Redis was asked for it, ms: a removed one is refused after this time at the latest. */
+const FRESH_MS = 10_000;
+
+/** From this age on a token that is used is asked for again, while it still counts: so nobody waits for that, ms. */
+const RENEW_MS = 5_000;
+
+/** How long an unknown token is refused without asking Redis, ms: it may have been made in the meantime. */
+const UNKNOWN_MS = 1_000;
+
+const MOST_KNOWN = 10_000;
+const MOST_UNKNOWN = 1_000;
+
+/** The tokens of one Redis that were asked for lately, by their hashes. */
+export class TokenCache {
+  readonly #tokens: Tokens;
+  readonly #known = new Recent<string, { readonly token: Token; readonly at: number }>(MOST_KNOWN);
+  readonly #unknown = new Recent<string, number>(MOST_UNKNOWN);
+  /** Those that Redis is being asked for. */
+  readonly #asked = new Map<string, Promise<Token | undefined>>();
+
+  constructor(tokens: Tokens) {
+    this.#tokens = tokens;
+  }
+
+  /** A token; null: there is none; undefined: Redis must be asked. */
+  get(hash: string): Token | null | undefined {
+    const now = performance.now();
+    const known = this.#known.get(hash);
+    const age = known ? now - known.at : Number.POSITIVE_INFINITY;
+    if (known && age < FRESH_MS) {
+      // Without Redis the token counts until its time is over.
+      if (age >= RENEW_MS) this.ask(hash).catch(() => {});
+      return known.token;
+    }
+    const until = this.#unknown.get(hash);
+    return until !== undefined && now < until ? null : undefined;
+  }
+
+  /** Whether there was such a token when Redis was asked last, however long ago. */
+  wasKnown(hash: string): boolean {
+    return this.#known.get(hash) !== undefined;
+  }
+
+  /** Asks Redis for a token; those who ask for the same one share a call. Throws what {@link Tokens.get} throws. */
+  ask(hash: string): Promise<Token | undefined> {
+    const before = this.#asked.get(hash);
+    if (before) return before;
+    const at = performance.now();
+    const asked = this.#tokens
+      .get(hash)
+      .then((token) => {
+        // It was forgotten meanwhile: the reply may be older than that.
+        if (this.#asked.get(hash) !== asked) return token;
+        if (token) this.#known.set(hash, { token, at });
+        else {
+          this.#known.delete(hash);
+          this.#unknown.set(hash, performance.now() + UNKNOWN_MS);
+        }
+        return token;
+      })
+      .finally(() => {
+        if (this.#asked.get(hash) === asked) this.#asked.delete(hash);
+      });
+    this.#asked.set(hash, asked);
+    return asked;
+  }
+
+  /** Asks again at the next use: the token was changed. */
+  forget(hash: string): void {
+    this.#known.delete(hash);
+    this.#unknown.delete(hash);
+    this.#asked.delete(hash);
+  }
+}

@@ -1,0 +1,99 @@
+import { Recent } from './recent.js';
+
+const MOST_ADDRESSES = 10_000;
+const WINDOW_MS = 60_000;
+const MOST_FAILURES = 10;
+
+/** How many further tokens of an address that has no attempt left are looked for in a second: one of them may be good. */
+const MOST_ASKED = 10;
+const ASKED_MS = 1_000;
+
+/** The invalid tokens of an address in a minute. */
+interface Seen {
+  /** How many requests carried one. */
+  count: number;
+  /** Their hashes, at most as many as are allowed. */
+  readonly hashes: Set<string>;
+  readonly until: number;
+  /** How many further tokens were looked for since this time, ms. */
+  asked: number;
+  since: number;
+}
+
+/** Counts the failures of each address: whoever has too many in a minute is guessing. */
+export class Failures {
+  readonly #addresses = new Recent<string, Seen>(MOST_ADDRESSES);
+
+  /**
+   * How long an address has no further attempt with a token, ms; 0: it has one. One client that goes on with an invalid
+   * token must not lock out its neighbours: tokens that failed here are refused after ten failures, others only after ten
+   * different ones.
+   */
+  blockedMs(address: string, hash: string): number {
+    const seen = this.#addresses.get(address);
+    if (!seen || seen.count < MOST_FAILURES) return 0;
+    const isBlocked = seen.hashes.has(hash) || seen.hashes.size >= MOST_FAILURES;
+    return isBlocked ? Math.max(0, seen.until - performance.now()) : 0;
+  }
+
+  /**
+   * Whether this token of an address that has no attempt left may be looked for. Those that failed here do not count:
+   * they are few, and each is asked for once a second at most.
+   */
+  mayAsk(address: string, hash: string): boolean {
+    const seen = this.#addresses.get(address);
+    if (!seen || seen.hashes.has(hash)) return true;
+    const now = performance.now();
+    if (now - seen.since >= ASKED_MS) {
+      seen.since = now;
+      seen.asked = 0;
+    }
+    seen.asked += 1;
+    return seen.asked <= MOST_ASKED;
+  }
+
+  add(address: string, hash: string): void {
+    const now = performance.now();
+    let seen = this.#addresses.get(address);
+    if (!seen || now >= seen.until) {
+      seen = { count: 0, hashes: new Set(), until: now + WINDOW_MS, asked: 0, since: now };
+      this.#addresses.set(address, seen);
+    }
+    seen.count += 1;
+    if (seen.hashes.size < MOST_FAILURES) seen.hashes.add(hash);
+  }
+}
+
+/** Why requests are refused, for metrics and the log. */
+const REASONS = {
+  token: 'their token is missing or invalid',
+  right: 'their token lacks a right',
+  limit: 'their token is over its limit',
+  address: 'their address has sent too many invalid tokens',
+  host: 'without a token their Host is not allowed, or a proxy or another site made them',
+} as const;
+export type Reason = keyof typeof REASONS;
+
+const SAID_MS = 10_000;
+
+/** Counts requests that were refused before they were looked at, and says so at times. */
+export class Refused {
+  readonly counts = new Map<Reason, number>();
+  readonly #said = new Map<Reason, { at: number; count: number }>();
+  readonly #say: (text: string) => void;
+
+  constructor(say: (text: string) => void) {
+    this.#say = say;
+  }
+
+  add(reason: Reason, address: string): void {
+    const count = (this.counts.get(reason) ?? 0) + 1;
+    this.counts.set(reason, count);
+    const before = this.#said.get(reason);
+    const now = performance.now();
+    if (before && now - before.at < SAID_MS) return;
+    this.#said.set(reason, { at: now, count });
+    const more = count - (before?.count ?? 0);
+    this.#say(`refused ${more === 1 ? '1 request' : `${more} requests`}: ${REASONS[reason]}; the last from ${address}`);
+  }
+}

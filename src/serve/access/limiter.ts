@@ -1,0 +1,96 @@
+import type { Connection, Reply } from '../../index.js';
+import { usedKey } from './keys.js';
+import type { Limits, Side, Token } from './tokens.js';
+
+/**
+ * Takes up to ARGV[2] of what is left of a limit (ARGV[3]) in its window, which begins with its first request and has
+ * ARGV[4] ms; gives back if ARGV[2] is negative and the window is still that of ARGV[5]. Returns how much was taken, when
+ * the window ends, and how long that is, ms. Atomic: between two calls a window might end. By Redis's clock: the windows
+ * are those of all servers.
+ */
+const TAKE = `local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local used, till = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^(%d+) (%d+)$')
+used, till = tonumber(used) or 0, tonumber(till) or 0
+local want, most, window = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if want < 0 then
+  if string.format('%.0f', till) ~= ARGV[5] then return {0, 0, 0} end
+  used = math.max(0, used + want)
+else
+  -- After a step of the clock back, a window might last for years.
+  if till <= now or till > now + window then used, till = 0, now + window end
+  want = math.max(0, math.min(want, most - used))
+  used = used + want
+end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %.0f', used, till))
+return {want, string.format('%.0f', till), till - now}`;
+
+/** What a request was allowed. */
+export interface Granted {
+  /** The window that it counts in; undefined: nothing was left. */
+  readonly window: string | undefined;
+  /** Until a new window begins, ms. */
+  readonly restMs: number;
+}
+
+interface Waiting {
+  readonly resolve: (granted: Granted) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Those who ask for the same limit while a call is in flight wait for one more call, together. */
+interface Line {
+  waiting: Waiting[];
+  isAsking: boolean;
+}
+
+/** Counts requests against the limits of their tokens, over all servers. */
+export class Limiter {
+  readonly #redis: Connection;
+  readonly #key: string;
+  /** By what is counted; only while somebody waits. */
+  readonly #lines = new Map<string, Line>();
+
+  constructor(redis: Connection, prefix: string) {
+    this.#redis = redis;
+    this.#key = usedKey(prefix);
+  }
+
+  /** Counts a request. Throws what {@link Connection.call} throws. */
+  take({ hash }: Token, limits: Limits, side: Side): Promise<Granted> {
+    const field = `${hash}:${side}`;
+    return new Promise((resolve, reject) => {
+      const line = this.#lines.get(field) ?? { waiting: [], isAsking: false };
+      this.#lines.set(field, line);
+      line.waiting.push({ resolve, reject });
+      if (!line.isAsking) void this.#ask(field, line, limits, side);
+    });
+  }
+
+  async #ask(field: string, line: Line, limits: Limits, side: Side): Promise<void> {
+    line.isAsking = true;
+    // Those of the same turn of the event loop come with it.
+    await Promise.resolve();
+    while (line.waiting.length > 0) {
+      const asking = line.waiting;
+      line.waiting = [];
+      try {
+        const [taken, window, rest] = await this.#call(field, asking.length, limits[side], limits.interval, '');
+        for (const [i, { resolve }] of asking.entries())
+          resolve({ window: i < Number(taken) ? String(window) : undefined, restMs: Number(rest) });
+      } catch (error) {
+        for (const { reject } of asking) reject(error);
+      }
+    }
+    this.#lines.delete(field);
+  }
+
+  /** Gives back what a request has not used: it was refused, or found no job. Best effort. */
+  giveBack({ hash }: Token, side: Side, window: string): void {
+    this.#call(`${hash}:${side}`, -1, 0, 0, window).catch(() => {});
+  }
+
+  async #call(field: string, n: number, most: number, seconds: number, window: string): Promise<Reply[]> {
+    return (await this.#redis.call('EVAL', TAKE, 1, this.#key, field, n, most, seconds * 1000, window)) as Reply[];
+  }
+}

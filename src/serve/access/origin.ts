@@ -1,0 +1,72 @@
+import { isIPv6 } from 'node:net';
+import type { Exchange } from '../http/exchange.js';
+
+/** Whether only programs on this machine can have this address. */
+export function isLoopback(address: string): boolean {
+  return address === '::1' || /^(::ffff:)?127\.\d+\.\d+\.\d+$/.test(address);
+}
+
+/** Where requests come from, as far as it can be told. */
+export class Origin {
+  readonly #hosts: ReadonlySet<string>;
+  readonly #trustsProxy: boolean;
+
+  /**
+   * `hosts`: further names by which clients on this machine may call the server. `trustProxy`: all requests come through
+   * a proxy, and the last address in X-Forwarded-For is the one that it saw.
+   */
+  constructor(hosts: readonly string[], trustProxy: boolean) {
+    this.#hosts = new Set(['localhost', ...hosts.map((host) => host.toLowerCase())]);
+    this.#trustsProxy = trustProxy;
+  }
+
+  /** The address of the client, of which failures are counted. Of IPv6 the network: a host has more than it can count. */
+  addressOf({ request }: Exchange): string {
+    const forwarded = this.#trustsProxy ? request.headers['x-forwarded-for'] : undefined;
+    const last = String(forwarded ?? '')
+      .split(',')
+      .at(-1)
+      ?.trim();
+    const address = (last || (request.socket.remoteAddress ?? '')).replace(/^::ffff:(?=\d+\.)/, '').slice(0, 64);
+    // It is written to the log, and a client behind a proxy that passes anything on may have made it up.
+    return isIPv6(address) ? network(address) : address.replace(/[^\w.:%-]/g, '?');
+  }
+
+  /** Whether a proxy says that it passes the request on. */
+  isForwarded({ request: { headers } }: Exchange): boolean {
+    return headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined;
+  }
+
+  /** Whether a program on this machine asks directly, and by a name that it may use: no proxy, no other site's DNS. */
+  isLocal(exchange: Exchange): boolean {
+    const { headers, socket } = exchange.request;
+    if (this.isForwarded(exchange)) return false;
+    // Without a Host (HTTP/1.0) it is no browser, which another site's DNS could lead here.
+    return isLoopback(socket.remoteAddress ?? '') && (headers.host === undefined || this.#isAllowed(headers.host));
+  }
+
+  #isAllowed(header: string): boolean {
+    const [, host6, name = host6 ?? ''] = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(header.toLowerCase()) ?? [];
+    return this.#hosts.has(name) || isLoopback(name);
+  }
+}
+
+/** Whether a browser asks because another site has made it: it sends logins that it knows with that, too. */
+export function isOfOtherSite({ request: { headers } }: Exchange): boolean {
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined) return !OWN.has(String(site));
+  return headers.origin !== undefined && hostOf(headers.origin) !== headers.host;
+}
+
+/** What a browser says of requests that no other site has made. */
+const OWN: ReadonlySet<string> = new Set(['same-origin', 'none']);
+
+const hostOf = (origin: string) => /^https?:\/\/(.*)$/.exec(origin)?.[1];
+
+/** The first 64 bits of an IPv6 address, which one customer of a provider has to itself. */
+function network(address: string): string {
+  const [head = '', tail] = (address.split('%')[0] as string).split('::');
+  const [left, right] = [head, tail ?? ''].map((half) => half.split(':').filter(Boolean)) as [string[], string[]];
+  const zeros = tail === undefined ? [] : new Array<string>(Math.max(0, 8 - left.length - right.length)).fill('0');
+  return `${[...left, ...zeros, ...right].slice(0, 4).join(':')}::/64`;
+}

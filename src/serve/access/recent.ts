@@ -1,0 +1,28 @@
+/** A map of a bounded size: what was set longest ago makes room for what is set now. */
+export class Recent<K, V> {
+  readonly #most: number;
+  readonly #map = new Map<K, V>();
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  get size(): number {
+    return this.#map.size;
+  }
+
+  get(key: K): V | undefined {
+    return this.#map.get(key);
+  }
+
+  set(key: K, value: V): void {
+    this.#map.delete(key);
+    this.#map.set(key, value);
+    if (this.#map.size <= this.#most) return;
+    for (const oldest of this.#map.keys()) return void this.#map.delete(oldest);
+  }
+
+  delete(key: K): void {
+    this.#map.delete(key);
+  }
+}

@@ -1,0 +1,227 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { type Connection, DelayqError, type Reply } from '../../index.js';
+import { tokensKey, usedKey } from './keys.js';
+
+/** What a token may allow. */
+export const RIGHTS = ['publish', 'consume', 'operate'] as const;
+export type Right = (typeof RIGHTS)[number];
+
+/** What clients of lmstfy do with the one token that they have. */
+export const DEFAULT_RIGHTS: readonly Right[] = ['publish', 'consume'];
+
+/** The namespace of a token that is for all namespaces. */
+const ALL = '*';
+
+/** The two sides that a token's limit may have, as lmstfy has them: taking jobs, and publishing. */
+export const SIDES = ['read', 'write'] as const;
+export type Side = (typeof SIDES)[number];
+
+/** How many requests of a side a token may make in an interval; 0: any number. */
+export interface Limits extends Readonly<Record<Side, number>> {
+  /** s */
+  readonly interval: number;
+}
+
+/** A token, as it is stored. */
+export interface TokenRecord {
+  /** The namespace that it is for; `*`: all. */
+  readonly ns: string;
+  readonly description: string;
+  readonly rights: readonly Right[];
+  readonly limits?: Limits | undefined;
+  /** When it was made, ms. */
+  readonly created: number;
+}
+
+/** A token without its text, which nobody but its owner has. */
+export interface Token extends TokenRecord {
+  /** SHA-256 of its text. */
+  readonly hash: string;
+  /** Names it everywhere: the first digits of the hash. */
+  readonly fingerprint: string;
+}
+
+export interface NewToken {
+  readonly description?: string | undefined;
+  readonly rights?: readonly Right[] | undefined;
+  readonly limits?: Limits | undefined;
+  /** Its text; otherwise it is made. */
+  readonly token?: string | undefined;
+}
+
+/** The length of a fingerprint: no token is so short. */
+const FINGERPRINT = 12;
+
+const NAMESPACE = /^[A-Za-z0-9_-]{1,255}$/;
+
+/** A text that a caller brings. It has no colon, which ends the name of a pool. */
+const TEXT = /^[!-9;-~]{20,512}$/;
+
+const MAX_DESCRIPTION = 512;
+
+/** The longest interval of a limit, s: a year. */
+const MAX_INTERVAL = 31_536_000;
+
+/** Makes a token unless it exists. Two that do it at the same time must not both believe that the text is theirs. */
+const ADD = `if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return 1`;
+
+/** Changes a record that is as it was read: a token that was removed in the meantime must not come back. */
+const CHANGE = `if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1`;
+
+/** The hash of a token's text: what is stored, and by which it is found. So no text is ever compared to another. */
+export const hashOf = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+const fingerprintOf = (hash: string) => hash.slice(0, FINGERPRINT);
+
+/** Whether `token` is for `ns` and has the right. Without `ns`, what is asked for concerns all namespaces. */
+export function allows({ ns, rights }: TokenRecord, right: Right, asked: string | undefined): boolean {
+  return (ns === ALL || ns === asked) && rights.includes(right);
+}
+
+/** The tokens in one Redis. */
+export class Tokens {
+  readonly #redis: Connection;
+  readonly #key: string;
+  readonly #used: string;
+
+  constructor(redis: Connection, prefix: string) {
+    this.#redis = redis;
+    this.#key = tokensKey(prefix);
+    this.#used = usedKey(prefix);
+  }
+
+  /** Makes a token and returns its text. Throws `usage` if something is invalid, or if the text is a token already. */
+  async add(ns: string, { description = '', rights = DEFAULT_RIGHTS, limits, token }: NewToken = {}): Promise<string> {
+    checkNamespace(ns);
+    checkText(token);
+    checkRights(rights);
+    if (description.length > MAX_DESCRIPTION)
+      throw invalid('the description is too long', `use at most ${MAX_DESCRIPTION} characters`);
+    if (limits) checkLimits(limits);
+    const text = token ?? randomBytes(32).toString('base64url');
+    const record: TokenRecord = {
+      ns,
+      description,
+      rights: RIGHTS.filter((right) => rights.includes(right)),
+      limits,
+      created: await this.#redis.now(),
+    };
+    const added = await this.#redis.call('EVAL', ADD, 1, this.#key, hashOf(text), JSON.stringify(record));
+    if (added !== 1)
+      throw invalid('the token exists already', 'choose another text, or remove that token first', {
+        why: 'a token is for one namespace',
+      });
+    return text;
+  }
+
+  /** The token with this hash; undefined if there is none. */
+  async get(hash: string): Promise<Token | undefined> {
+    return tokenOf(hash, await this.#redis.call('HGET', this.#key, hash));
+  }
+
+  /** All tokens, or those of a namespace, the oldest first. */
+  async list(ns?: string): Promise<Token[]> {
+    const all = (await this.#redis.call('HGETALL', this.#key)) as Reply[];
+    const tokens: Token[] = [];
+    for (let i = 0; i < all.length; i += 2) {
+      const token = tokenOf(String(all[i]), all[i + 1]);
+      if (token && (ns === undefined || token.ns === ns)) tokens.push(token);
+    }
+    return tokens.sort((a, b) => a.created - b.created || (a.hash < b.hash ? -1 : 1));
+  }
+
+  /** How many there are. */
+  async count(): Promise<number> {
+    return Number(await this.#redis.call('HLEN', this.#key));
+  }
+
+  /** The token of `ns` that has this fingerprint, or this text. */
+  async find(ns: string, name: string): Promise<Token | undefined> {
+    if (name.length === FINGERPRINT) return (await this.list(ns)).find(({ fingerprint }) => fingerprint === name);
+    const token = await this.get(hashOf(name));
+    return token?.ns === ns ? token : undefined;
+  }
+
+  /** Removes a token. Servers refuse it within 10 s. */
+  async remove({ hash }: Token): Promise<void> {
+    await this.#redis.call('HDEL', this.#key, hash);
+    await this.#redis.call('HDEL', this.#used, ...SIDES.map((side) => `${hash}:${side}`));
+  }
+
+  /**
+   * Sets the limits of a token, or removes them. Returns false if the token has been removed. Throws `usage` if the
+   * limits are invalid.
+   */
+  async limit({ hash }: Token, limits: Limits | undefined): Promise<boolean> {
+    if (limits) checkLimits(limits);
+    for (;;) {
+      const stored = await this.#redis.call('HGET', this.#key, hash);
+      const token = tokenOf(hash, stored);
+      if (!token) return false;
+      const { ns, description, rights, created } = token;
+      const record: TokenRecord = { ns, description, rights, limits, created };
+      const args = [hash, String(stored), JSON.stringify(record)];
+      if ((await this.#redis.call('EVAL', CHANGE, 1, this.#key, ...args)) === 1) return true;
+    }
+  }
+}
+
+/** Reads what is stored. Other software may have written anything: that is no token. */
+function tokenOf(hash: string, stored: Reply | undefined): Token | undefined {
+  if (stored === null || stored === undefined) return undefined;
+  try {
+    const { ns, description, rights, limits, created } = JSON.parse(String(stored)) as Partial<TokenRecord>;
+    if (typeof ns !== 'string' || !Array.isArray(rights)) return undefined;
+    if (limits) checkLimits(limits);
+    return {
+      hash,
+      fingerprint: fingerprintOf(hash),
+      ns,
+      description: String(description ?? ''),
+      rights: RIGHTS.filter((right) => rights.includes(right)),
+      limits: limits ?? undefined,
+      created: Number(created) || 0,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+function checkNamespace(ns: string): void {
+  if (ns === ALL || NAMESPACE.test(ns)) return;
+  throw invalid('this cannot be a namespace', 'choose a name such as shop, or * for all namespaces', {
+    why: 'a namespace has 1 to 255 of the characters A-Z a-z 0-9 _ -',
+  });
+}
+
+/** Throws `usage` if a text cannot be a token. The error does not hold the text. */
+function checkText(text: string | undefined): void {
+  if (text === undefined || TEXT.test(text)) return;
+  throw invalid('this text cannot be a token', 'choose another text, or let delayq make one', {
+    why: 'a token has 20 to 512 printable ASCII characters, no space and no colon',
+  });
+}
+
+function checkRights(rights: readonly string[]): void {
+  const unknown = rights.some((right) => !RIGHTS.includes(right as Right));
+  if (unknown || rights.length === 0)
+    throw invalid('these are not rights of a token', `name at least one of ${RIGHTS.join(', ')}`);
+}
+
+function checkLimits({ read, write, interval }: Limits): void {
+  const isCount = (n: unknown, least: number, most: number) =>
+    Number.isSafeInteger(n) && Number(n) >= least && Number(n) <= most;
+  const most = Number.MAX_SAFE_INTEGER;
+  if (isCount(read, 0, most) && isCount(write, 0, most) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0)
+    return;
+  throw invalid('these are not limits of a token', 'give read or write, and an interval, such as 100, 100 and 1', {
+    why: `read and write are whole numbers, not both 0; the interval has 1 to ${MAX_INTERVAL} seconds`,
+  });
+}
+
+const invalid = (what: string, next: string, more: { why?: string } = {}) =>
+  new DelayqError('usage', what, { next, ...more });

@@ -1,0 +1,59 @@
+import { isDelayqError, isPassing } from '../../index.js';
+import type { Keyring, Store } from './guard.js';
+
+/** How often each Redis is asked how many tokens it has, ms: with the first one, all requests need one. */
+const LOOK_MS = 5_000;
+
+/** How often one is asked that does not answer, ms: its requests are refused until it does. */
+const LOOK_AGAIN_MS = 250;
+
+/** Watches the Redis of each pool: whether it answers, and whether it has tokens. */
+export class Watch<P extends Store> {
+  readonly #rings: readonly Keyring<P>[];
+  readonly #say: (text: string) => void;
+  /** Those that do not answer. */
+  readonly #down = new Set<Keyring<P>>();
+  readonly #timers = new Map<Keyring<P>, NodeJS.Timeout>();
+  #isStopped = false;
+
+  constructor(rings: Iterable<Keyring<P>>, say: (text: string) => void) {
+    this.#rings = [...rings];
+    this.#say = say;
+  }
+
+  /** Looks once, then at intervals. Throws if a Redis answers that it cannot be used: `refused` or `config`. */
+  async start(): Promise<void> {
+    await Promise.all(this.#rings.map((ring) => this.#look(ring, true)));
+    for (const ring of this.#rings) this.#lookLater(ring);
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+  }
+
+  /** Whether this Redis answered when it was asked last. */
+  isUp(ring: Keyring<P>): boolean {
+    return !this.#down.has(ring);
+  }
+
+  #lookLater(ring: Keyring<P>): void {
+    const look = () => void this.#look(ring, false).finally(() => this.#isStopped || this.#lookLater(ring));
+    this.#timers.set(ring, setTimeout(look, this.isUp(ring) ? LOOK_MS : LOOK_AGAIN_MS).unref());
+  }
+
+  async #look(ring: Keyring<P>, isFirst: boolean): Promise<void> {
+    const { name } = ring.pool;
+    try {
+      await ring.look();
+      if (this.#down.delete(ring)) this.#say(`pool ${name}: Redis is back`);
+    } catch (error) {
+      if (!isDelayqError(error) || (isFirst && !isPassing(error))) throw error;
+      if (this.#down.has(ring) || this.#isStopped) return;
+      this.#down.add(ring);
+      this.#say(
+        `pool ${name}: ${error.message}${error.why ? ` (${error.why})` : ''}; its requests get 503 until it answers`,
+      );
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import type { Inspector } from '../../index.js';
+import type { Refused } from '../access/failures.js';
+import type { Guard, Keyring, Store } from '../access/guard.js';
+import type { Watch } from '../access/watch.js';
+import type { Exchange } from '../http/exchange.js';
+import type { Figures } from '../http/figures.js';
+import type { Listener } from '../http/listener.js';
+import type { Memory } from '../http/memory.js';
+import { Refusal } from '../http/refusal.js';
+
+/** A pool, as operators look at it. */
+export interface AdminPool extends Store {
+  readonly inspector: Inspector;
+}
+
+/** What the admin listener knows of the server. */
+export interface Admin {
+  readonly guard: Guard<AdminPool>;
+  readonly watch: Watch<AdminPool>;
+  readonly refused: Refused;
+  readonly figures: Figures;
+  readonly memory: Memory;
+  /** By their names. */
+  readonly listeners: ReadonlyMap<string, Listener>;
+  readonly running: () => number;
+  readonly version: string;
+}
+
+/** A request to the admin listener, admitted. */
+export interface AdminCall {
+  readonly exchange: Exchange;
+  readonly params: Readonly<Record<string, string>>;
+  readonly admin: Admin;
+  /** The only pool that the caller may act on; undefined: all. */
+  readonly only: Keyring<AdminPool> | undefined;
+}
+
+/** The largest body of an admin request, bytes. */
+const MAX_BODY = 64 * 1024;
+
+/** The body of a request. Throws a refusal: 413 if it is too long. */
+export const bodyOf = async (exchange: Exchange): Promise<string> => (await exchange.body(MAX_BODY)).toString();
+
+/**
+ * The pool with this name; without a name, the first. Throws a refusal: 400 if there is none, 403 if the caller's token is
+ * of another one.
+ */
+export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | null): Keyring<AdminPool> {
+  const [first] = guard.rings.values();
+  const ring = name ? guard.rings.get(name) : first;
+  if (!ring) throw new Refusal(400, 'the pool not exist');
+  if (only && ring !== only) throw new Refusal(403, 'the token is of another pool');
+  return ring;
+}
+
+/** The pools that the caller may act on. */
+export const poolsOf = ({ admin: { guard }, only }: AdminCall): readonly Keyring<AdminPool>[] =>
+  only ? [only] : [...guard.rings.values()];

@@ -1,0 +1,128 @@
+import type { Keyring } from '../access/guard.js';
+import { DEFAULT_RIGHTS, type Limits, type Right, type Token } from '../access/tokens.js';
+import { JSON_TYPE } from '../http/exchange.js';
+import { Refusal } from '../http/refusal.js';
+import { type AdminCall, type AdminPool, bodyOf, poolNamed, poolsOf } from './call.js';
+
+/** The shortest text that a caller may bring, as in lmstfy. */
+const SHORTEST = 20;
+
+/** `POST /token/:ns`: makes a token. Parameters are in the query, or in a form as the body, which wins. */
+export async function addToken(call: AdminCall): Promise<void> {
+  const { exchange, params } = call;
+  const ns = namespaceOf(params);
+  const isForm = /^application\/x-www-form-urlencoded\b/i.test(exchange.header('content-type') ?? '');
+  const form = new URLSearchParams(isForm ? await bodyOf(exchange) : '');
+  const given = (name: string) => form.get(name) ?? exchange.query.get(name) ?? '';
+  const description = given('description');
+  if (description === '') throw new Refusal(400, 'invalid description');
+  const [, poolOfToken, text = ''] = /^(?:([^:]*):)?(.*)$/s.exec(given('token')) ?? [];
+  if (text !== '' && text.length < SHORTEST) throw new Refusal(400, 'the user token was too short');
+  const pool = poolOfToken ?? given('pool');
+  const rights = given('rights') === '' ? DEFAULT_RIGHTS : (given('rights').split(',') as Right[]);
+  const token = await poolNamed(call, pool).add(ns, { description, rights, token: text || undefined });
+  exchange.answer(201, { token: pool ? `${pool}:${token}` : token });
+}
+
+/** `GET /token/:ns`: the descriptions of tokens by their fingerprints. */
+export async function listTokens(call: AdminCall): Promise<void> {
+  const { exchange, params } = call;
+  const pool = exchange.query.get('pool');
+  const all = await poolNamed(call, pool).tokens.list(namespaceOf(params));
+  const entries = all.map(({ fingerprint, description }) => [
+    pool ? `${pool}:${fingerprint}` : fingerprint,
+    description,
+  ]);
+  exchange.answer(200, { tokens: Object.fromEntries(entries) });
+}
+
+/** `DELETE /token/:ns/:token` */
+export async function removeToken(call: AdminCall): Promise<void> {
+  const { ring, token } = await tokenOf(call);
+  if (token) await ring.remove(token);
+  call.exchange.answer(204);
+}
+
+/** `GET /token/:ns/:token/limit` */
+export async function showLimit(call: AdminCall): Promise<void> {
+  const { token } = await tokenOf(call);
+  if (token?.limits) call.exchange.answer(200, token.limits);
+  else call.exchange.answer(404, 'null', JSON_TYPE);
+}
+
+/** `POST /token/:ns/:token/limit`: sets limits of a token that has none. */
+export async function addLimit(call: AdminCall): Promise<void> {
+  const limits = await limitsIn(call);
+  const { token } = await tokenOf(call);
+  if (token?.limits) throw new Refusal(409, 'the token has a limit already: change it with PUT');
+  await setLimit(call, limits, 201);
+}
+
+/** `PUT /token/:ns/:token/limit` */
+export async function putLimit(call: AdminCall): Promise<void> {
+  await setLimit(call, await limitsIn(call), 200);
+}
+
+/** `DELETE /token/:ns/:token/limit` */
+export async function removeLimit(call: AdminCall): Promise<void> {
+  const { ring, token } = await tokenOf(call);
+  if (token?.limits) await ring.limit(token, undefined);
+  call.exchange.answer(200, { msg: 'success' });
+}
+
+/** `GET /limits`: of all tokens of all pools. */
+export async function listLimits(call: AdminCall): Promise<void> {
+  const rings = poolsOf(call);
+  const [first] = call.admin.guard.rings.values();
+  const all = await Promise.all(rings.map(({ tokens }) => tokens.list()));
+  const limited = all.flatMap((tokens, i) =>
+    tokens.flatMap(({ ns, fingerprint, limits }) =>
+      limits
+        ? [
+            {
+              namespace: ns,
+              token: rings[i] === first ? fingerprint : `${rings[i]?.pool.name}:${fingerprint}`,
+              limiter: limits,
+            },
+          ]
+        : [],
+    ),
+  );
+  call.exchange.answer(200, limited);
+}
+
+async function setLimit(call: AdminCall, limits: Limits, status: number): Promise<void> {
+  const { ring, token } = await tokenOf(call);
+  if (!token || !(await ring.limit(token, limits))) throw new Refusal(404, 'token not found');
+  call.exchange.answer(status, { limiter: limits });
+}
+
+/** The limits in a body. Throws a refusal (400) if it has none. */
+async function limitsIn({ exchange }: AdminCall): Promise<Limits> {
+  const body = await bodyOf(exchange);
+  let given: Partial<Limits> | null;
+  try {
+    given = JSON.parse(body) as Partial<Limits> | null;
+  } catch {
+    throw new Refusal(400, 'the body is not JSON');
+  }
+  const { read = 0, write = 0, interval = 0 } = given ?? {};
+  if (read === 0 && write === 0) throw new Refusal(400, 'read and write are both 0');
+  if (interval === 0) throw new Refusal(400, 'interval should be > 0');
+  return { read, write, interval };
+}
+
+/** The token that a path names, by its text or fingerprint, with its pool before a colon. */
+async function tokenOf(call: AdminCall): Promise<{ ring: Keyring<AdminPool>; token: Token | undefined }> {
+  const { params } = call;
+  const [, pool = null, name = ''] = /^(?:([^:]*):)?(.*)$/s.exec(params.token ?? '') ?? [];
+  const ring = poolNamed(call, pool);
+  return { ring, token: await ring.tokens.find(namespaceOf(params), name) };
+}
+
+/** The namespace in a path. `*` is none: a token for all namespaces is made and removed on the command line only. */
+function namespaceOf({ ns = '' }: Readonly<Record<string, string>>): string {
+  if (ns.length > 255) throw new Refusal(400, 'the namespace name was too long');
+  if (!/^[A-Za-z0-9_-]+$/.test(ns)) throw new Refusal(400, 'namespace name contains forbidden characters');
+  return ns;
+}

@@ -1,0 +1,33 @@
+import type { Right } from '../access/gate.js';
+import type { Exchange } from '../http/exchange.js';
+import { Refusal } from '../http/refusal.js';
+import type { Route } from '../http/router.js';
+import type { Pool } from './pool.js';
+
+/** A request about the queues of one namespace, admitted. */
+export interface Call {
+  readonly exchange: Exchange;
+  readonly params: Readonly<Record<string, string>>;
+  readonly pool: Pool;
+}
+
+/** A route of the API. */
+export interface ApiRoute extends Route<Call> {
+  /** What a token must allow; undefined: everybody may. */
+  readonly right?: Right;
+  /** Which limit of its token a request counts against. */
+  readonly counts?: 'read' | 'write';
+}
+
+const NAME = /^[A-Za-z0-9_-]{1,255}$/;
+
+/** The name of the delayq queue that the request is about: NAMESPACE.QUEUE. Throws a refusal (400) for an invalid name. */
+export function queueName({ ns, queue = '' }: Readonly<Record<string, string>>, name = queue): string {
+  if (!NAME.test(ns ?? '')) throw new Refusal(400, 'invalid namespace');
+  if (!NAME.test(name) || name.startsWith('_')) throw new Refusal(400, 'invalid queue name');
+  return `${ns}.${name}`;
+}
+
+/** The receipt that a request carries; null: none. */
+export const receiptOf = (exchange: Exchange): string | null =>
+  exchange.header('x-receipt') ?? exchange.query.get('receipt');

@@ -1,0 +1,62 @@
+import type { Job } from '../../index.js';
+import { JSON_TYPE } from '../http/exchange.js';
+import { Refusal } from '../http/refusal.js';
+import { Request, type Taken } from '../queues/request.js';
+import { type Call, queueName } from './call.js';
+import { jobJson } from './job-json.js';
+import { countOf, msOf } from './params.js';
+
+/** The most jobs of a request. */
+const MOST_JOBS = 100;
+
+/** The most queues of a request. */
+const MOST_QUEUES = 250;
+
+/** The longest wait, ms: longer ones are cut. */
+const LONGEST_WAIT_MS = 600_000;
+
+/** `GET /api/:ns/:queue[,:queue…]` */
+export async function consume({ exchange, params, pool }: Call): Promise<void> {
+  const { query } = exchange;
+  const { ns = '', queue = '' } = params;
+  const names = queue.includes(',') ? [...new Set(queue.split(','))].filter((name) => name !== '') : [queue];
+  if (names.length === 0 || names.length > MOST_QUEUES) throw new Refusal(400, 'invalid queue name(s)');
+  const queues = names.map((name) => pool.shared(queueName(params, name)));
+  // A lease of 0 would remove the jobs.
+  const leaseMs = Math.max(1, msOf(query, 'ttr', 120_000));
+  const timeoutMs = Math.min(msOf(query, 'timeout', 0), LONGEST_WAIT_MS);
+  const count = countOf(query, 'count', 1, 1, MOST_JOBS);
+  const withReceipts = query.get('receipts') === '1';
+  pool.figures.waiting++;
+  const taken = await new Promise<readonly Taken[]>((resolve, reject) => {
+    const lines = queues.map(({ line }) => line);
+    const request = new Request(lines, { count, leaseMs, timeoutMs }, resolve, reject);
+    exchange.onEnd(() => request.leave());
+  }).finally(() => pool.figures.waiting--);
+  if (taken.length === 0) return exchange.answer(404, '{"msg":"no job available"}', JSON_TYPE);
+  // Without their payloads: idle connections must not keep those.
+  const held = taken.map(({ queue, jobs }) => ({ queue, jobs: jobs.map(({ id, receipt }) => ({ id, receipt })) }));
+  let isReleased = false;
+  const release = () => {
+    if (isReleased) return;
+    isReleased = true;
+    for (const { queue, jobs } of held) queues[queue]?.release(jobs, leaseMs);
+  };
+  exchange.onEnd((delivered) => {
+    if (!delivered) release();
+  });
+  exchange.onReset(release);
+  const shown = taken.flatMap(({ queue, jobs, now }) => {
+    const where = { ns, queue: names[queue] as string, now };
+    return jobs.map((job) => deliveryJson(job, where, withReceipts));
+  });
+  if (count > 1) return exchange.answer(200, `[${shown.join(',')}]`, JSON_TYPE);
+  exchange.answer(200, shown[0], [...JSON_TYPE, 'X-Receipt', taken[0]?.jobs[0]?.receipt ?? '']);
+}
+
+function deliveryJson(job: Job, where: { ns: string; queue: string; now: number }, withReceipt: boolean): string {
+  const { deliveries, attempt, tries, failures, receipt } = job;
+  const left = deliveries === undefined ? tries - failures - 1 : deliveries - attempt;
+  const more = withReceipt ? `"msg":"new job","receipt":"${receipt}",` : '"msg":"new job",';
+  return jobJson(job, { ...where, left, more });
+}

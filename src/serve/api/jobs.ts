@@ -1,0 +1,214 @@
+import { type Answer, type Held, type Nacked, type Settings, Spread, type StoredJob } from '../../index.js';
+import { type Exchange, GONE, JSON_TYPE } from '../http/exchange.js';
+import { Refusal } from '../http/refusal.js';
+import { type Call, queueName, receiptOf } from './call.js';
+import { jobJson } from './job-json.js';
+import { msOf } from './params.js';
+
+/** How many expired jobs a peek passes over at most, and how many bytes of their payloads it reads for that. */
+const MOST_PASSED = 200_000;
+const MOST_BYTES = 128 * 1024 * 1024;
+
+/** The time for which a renewed lease is held, ms. */
+const TTR_MS = 120_000;
+
+/** The failures after which a job is dead that has no limit, in a queue without settings. */
+const TRIES = 5;
+
+/** What is told of the jobs of one queue. */
+class View {
+  readonly #call: Call;
+  readonly #name: string;
+  readonly now: number;
+  #settings: Promise<Partial<Settings>> | undefined;
+
+  private constructor(call: Call, name: string, now: number) {
+    this.#call = call;
+    this.#name = name;
+    this.now = now;
+  }
+
+  static async of(call: Call, name: string): Promise<View> {
+    return new View(call, name, await call.pool.shared(name).takeBack());
+  }
+
+  /** Only jobs that others have enqueued need them: read once, if at all. */
+  #ofQueue(): Promise<Partial<Settings>> {
+    this.#settings ??= this.#call.pool.inspector.settings(this.#name);
+    return this.#settings;
+  }
+
+  /** When a job expires, ms; undefined: never. */
+  async #expiryOf({ state, expires, ttl, due }: StoredJob): Promise<number | undefined> {
+    if (state === 'dead' || due === undefined || ttl !== undefined) return expires;
+    const { ttl: ofQueue } = await this.#ofQueue();
+    return ofQueue === undefined ? undefined : due + ofQueue;
+  }
+
+  /** A job as JSON; undefined if there is none, or it has expired: it may still be there, but is never delivered. */
+  async jsonOf(job: StoredJob | undefined): Promise<string | undefined> {
+    if (!job) return undefined;
+    const { now } = this;
+    const expires = await this.#expiryOf(job);
+    if (expires !== undefined && expires < now) return undefined;
+    const most = job.deliveries ?? job.tries ?? (await this.#ofQueue()).tries ?? TRIES;
+    const left = job.state === 'dead' ? 0 : most - job.attempts;
+    const { ns = '', queue = '' } = this.#call.params;
+    return jobJson({ ...job, expires }, { ns, queue, now, left });
+  }
+}
+
+/** `GET /api/:ns/:queue/job/:id` */
+export async function job(call: Call): Promise<void> {
+  const found = await existing(call);
+  call.exchange.answer(200, found, JSON_TYPE);
+}
+
+/** The job of the request, as JSON. Throws a refusal (404) if there is none, or it has expired. */
+async function existing(call: Call): Promise<string> {
+  const name = queueName(call.params);
+  const view = await View.of(call, name);
+  const json = await view.jsonOf(await stored(call, name));
+  if (json === undefined) throw NO_JOB;
+  return json;
+}
+
+/** The job of the request, as it is stored. */
+async function stored(call: Call, name: string): Promise<StoredJob | undefined> {
+  const { inspector } = call.pool;
+  const [found] = await call.pool.shared(name).reads.take(() => inspector.show(name, [idOf(call)]));
+  return found;
+}
+
+/** `GET /api/:ns/:queue/peek`: the job that is delivered next. */
+export async function peek(call: Call): Promise<void> {
+  const { exchange, pool, params } = call;
+  const name = queueName(params);
+  const view = await View.of(call, name);
+  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view));
+  if (json === undefined) throw new Refusal(404, 'the queue is empty');
+  exchange.answer(200, json, JSON_TYPE);
+}
+
+/** The job that is due first, as JSON. Throws GONE if the client goes away. */
+async function firstIn({ exchange, pool: { inspector } }: Call, name: string, view: View): Promise<string | undefined> {
+  const { now } = view;
+  let passed = 0;
+  let bytes = 0;
+  if (exchange.isGone) throw GONE;
+  for await (const ids of inspector.ids(name, { states: ['pending'], to: now })) {
+    // Nearly always it is the first one: the payloads of others would be read in vain.
+    const first = passed === 0 ? 1 : 0;
+    for (const some of [ids.slice(0, first), ids.slice(first)]) {
+      for await (const jobs of inspector.shown(name, some)) {
+        for (const job of jobs) {
+          // It may have been taken, or given another time, since its id was read.
+          const isDue = job?.state === 'pending' && job.due !== undefined && job.due <= now;
+          const json = isDue ? await view.jsonOf(job) : undefined;
+          if (json !== undefined) return json;
+          passed++;
+          bytes += job?.payload?.length ?? 0;
+        }
+        if (exchange.isGone) throw GONE;
+        if (passed > MOST_PASSED || bytes > MOST_BYTES)
+          throw new Refusal(503, 'too many expired jobs are first: consume drops them');
+      }
+    }
+  }
+  return undefined;
+}
+
+/** `GET /api/:ns/:queue/size`: how many jobs are due. */
+export async function size({ exchange, params, pool }: Call): Promise<void> {
+  const name = queueName(params);
+  const now = await pool.shared(name).takeBack();
+  const size = await pool.inspector.count(name, { states: ['pending'], to: now });
+  exchange.answer(200, { namespace: params.ns, queue: params.queue, size });
+}
+
+/** `DELETE /api/:ns/:queue`: removes all jobs that are due. Stops if the client goes away. */
+export async function empty({ exchange, params, pool }: Call): Promise<void> {
+  const name = queueName(params);
+  await pool.shared(name).takeBack();
+  for await (const _ of pool.operator.purge(name, ['pending'], { due: true })) if (exchange.isGone) return;
+  exchange.answer(204);
+}
+
+/** `POST /api/:ns/:queue/job/:id/nack`: gives a job back, or buries it, with `mode=dead`. */
+export async function nack(call: Call): Promise<void> {
+  const { exchange, pool, params } = call;
+  const { query } = exchange;
+  exchange.dropBody();
+  const name = queueName(params);
+  const held = heldOf(call);
+  const delay = query.has('delay') ? msOf(query, 'delay', 0) : undefined;
+  const mode = query.get('mode') ?? 'retry';
+  if (mode !== 'retry' && mode !== 'dead' && mode !== 'release') throw new Refusal(400, 'invalid mode');
+  const given = { ...held, delayMs: delay, error: query.get('error') ?? undefined };
+  const [{ answer, delayMs }] = (await pool.queue(name).nack([given], { mode })) as [Nacked];
+  if (answer === 'lost' || answer === 'superseded') throw await notHeld(call, name, answer);
+  exchange.answer(200, { job_id: held.id, state: answer, delay_ms: delayMs });
+}
+
+/** `POST /api/:ns/:queue/job/:id/renew`: holds a job for `ttr` from now on. */
+export async function renew(call: Call): Promise<void> {
+  const { exchange, pool, params } = call;
+  exchange.dropBody();
+  const name = queueName(params);
+  const held = heldOf(call);
+  const ttr = Math.max(1, msOf(exchange.query, 'ttr', TTR_MS));
+  const [answer] = (await pool.queue(name).renew([held], ttr)) as [Answer];
+  if (answer !== 'held') throw await notHeld(call, name, answer);
+  exchange.answer(200, { job_id: held.id, state: 'active', ttr_ms: ttr });
+}
+
+/** `POST /api/:ns/:queue/job/:id/cancel`: removes a job in any state; who holds it learns that by its receipt. */
+export async function cancel(call: Call): Promise<void> {
+  const { exchange, pool, params } = call;
+  exchange.dropBody();
+  await existing(call);
+  const [was] = await pool.operator.cancel(queueName(params), [idOf(call)]);
+  if (was !== 'pending' && was !== 'active' && was !== 'dead') throw NO_JOB;
+  exchange.answer(200, { job_id: idOf(call), state: 'cancelled', was });
+}
+
+/** `POST /api/:ns/:queue/job/:id/reschedule`: makes a job due after `delay`, or `at` a time. */
+export async function reschedule(call: Call): Promise<void> {
+  const { exchange, pool, params } = call;
+  exchange.dropBody();
+  const name = queueName(params);
+  const spread = spreadOf(exchange);
+  await existing(call);
+  const [done] = await pool.operator.reschedule(name, [idOf(call)], spread);
+  if (done === 'missing') throw NO_JOB;
+  if (done !== 'rescheduled') throw new Refusal(409, `job is ${done}`);
+  exchange.answer(200, { job_id: idOf(call), state: 'pending', due: Number(spread.next) });
+}
+
+const NO_JOB = new Refusal(404, 'job not found');
+
+const idOf = ({ params }: Call) => params.id as string;
+
+/** The job and the receipt of a request. Throws a refusal (400) without a receipt. */
+function heldOf(call: Call): Held {
+  const receipt = receiptOf(call.exchange);
+  if (!receipt) throw new Refusal(400, 'receipt is missing');
+  return { id: idOf(call), receipt };
+}
+
+/** The refusal of a request whose lease is not held: 404 if there is no such job either. */
+async function notHeld(call: Call, name: string, lease: 'lost' | 'superseded'): Promise<Refusal> {
+  return (await stored(call, name)) ? new Refusal(409, { error: 'the lease is no longer held', lease }) : NO_JOB;
+}
+
+/** When a job is to be due. `at`: ms since 1970, or a time with its zone as in RFC 3339. Throws a refusal (400). */
+function spreadOf({ query }: Exchange): Spread {
+  const at = query.get('at');
+  if ((at === null) === !query.has('delay')) throw new Refusal(400, 'either delay or at is needed');
+  if (at === null) return new Spread({ in: msOf(query, 'delay', 0), stepMs: 0 });
+  const isText = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(at);
+  const ms = isText ? Date.parse(at) : /^\d{11,16}$/.test(at) ? Number(at) : Number.NaN;
+  // As a query, a plus that is not escaped is a space.
+  if (!(Math.abs(ms) <= 8.64e15)) throw new Refusal(400, 'invalid at');
+  return new Spread({ at: ms, stepMs: 0 });
+}

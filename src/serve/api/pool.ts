@@ -1,0 +1,99 @@
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../../index.js';
+import type { Figures } from '../http/figures.js';
+import type { Memory } from '../http/memory.js';
+import { Health } from '../queues/health.js';
+import { type Shared, SharedQueue } from '../queues/shared-queue.js';
+import { Wakes } from '../queues/wakes.js';
+
+/** Begins the names of all consumers that take jobs over HTTP, as they stand in leases. */
+export const BY = 'http:';
+
+/** This process as a consumer. */
+const CONSUMER = `${BY}${hostname()
+  .replace(/[^!-~]/g, '-')
+  .slice(0, 80)}:${process.pid}`;
+
+/** The most queues that are kept ready though nobody asks for them: their names come from clients. */
+const MOST_IDLE = 1_000;
+
+/** How long to wait at the end for jobs on their way back, ms. */
+const LONGEST_CLOSE_MS = 2_000;
+
+/** What the pools of a server share. */
+interface PoolOptions {
+  readonly prefix: string;
+  readonly figures: Figures;
+  readonly memory: Memory;
+  /** Aborts when the server stops. */
+  readonly signal: AbortSignal;
+}
+
+/** A Redis by its name, which stands before the colon of a token, and its queues. */
+export class Pool {
+  readonly name: string;
+  readonly prefix: string;
+  readonly redis: Connection;
+  readonly inspector: Inspector;
+  readonly operator: Operator;
+  readonly figures: Figures;
+  readonly health: Health;
+  /** In the order of their last use. */
+  readonly #queues = new Map<string, SharedQueue>();
+  /** The queue that was used last: most requests need no other. */
+  #last: readonly [name: string, queue: SharedQueue] | undefined;
+  readonly #shared: Shared;
+
+  /** Connects on the first call. When `signal` aborts, all waits end, and nothing is taken any more. */
+  constructor(name: string, to: ConnectOptions, { prefix, figures, memory, signal }: PoolOptions) {
+    this.name = name;
+    this.prefix = prefix;
+    this.figures = figures;
+    this.redis = new Connection(to);
+    this.inspector = new Inspector(this.redis, { prefix });
+    this.operator = new Operator(this.redis, { prefix });
+    this.health = new Health(this.redis);
+    const { health } = this;
+    const wakes = new Wakes(this.redis);
+    this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, by: BY, underWay: new Set() };
+    signal.addEventListener('abort', () => {
+      for (const { line } of this.#queues.values()) line.stop();
+    });
+  }
+
+  queue(name: string): Queue {
+    return this.shared(name).queue;
+  }
+
+  /** The queue, for calls that requests share. */
+  shared(name: string): SharedQueue {
+    if (this.#last?.[0] === name) return this.#last[1];
+    const found = this.#queues.get(name);
+    const queue = found ?? new SharedQueue(new Queue(this.redis, name, { prefix: this.prefix }), this.#shared);
+    if (found) this.#queues.delete(name);
+    this.#queues.set(name, queue);
+    this.#last = [name, queue];
+    if (this.#queues.size > MOST_IDLE) this.#forgetOne();
+    return queue;
+  }
+
+  /** Forgets the queue that has not been used for longest, unless requests wait for it: then it counts as used. */
+  #forgetOne(): void {
+    const [name, queue] = this.#queues.entries().next().value as [string, SharedQueue];
+    this.#queues.delete(name);
+    if (!queue.isIdle) this.#queues.set(name, queue);
+  }
+
+  /** Closes the connections when all jobs that nobody has got are back, or soon if Redis does not take them. */
+  async close(): Promise<void> {
+    const { underWay } = this.#shared;
+    // A take that is under way may bring jobs that go back.
+    const ended = async () => {
+      while (underWay.size > 0) await Promise.all(underWay);
+    };
+    await Promise.race([ended(), sleep(LONGEST_CLOSE_MS, undefined, { ref: false })]);
+    this.#shared.wakes.close();
+    this.redis.close();
+  }
+}

@@ -1,0 +1,88 @@
+import { type NewJob, RawPayload } from '../../index.js';
+import { type Exchange, JSON_TYPE } from '../http/exchange.js';
+import { Refusal } from '../http/refusal.js';
+import { REPEAT_MS } from '../queues/enqueue-all.js';
+import { elementsOf } from './bulk.js';
+import { type Call, queueName } from './call.js';
+import { countOf, LONGEST_MS, msOf } from './params.js';
+import { BY } from './pool.js';
+
+/** The largest body of one job and of a bulk request, bytes. */
+const MAX_JOB = 1024 * 1024;
+const MAX_BULK = 8 * MAX_JOB;
+
+/** The most attributes of a job. */
+const MAX_ATTRIBUTES = 16;
+
+/** `PUT /api/:ns/:queue` */
+export async function publish({ exchange, params, pool }: Call): Promise<void> {
+  const queue = pool.shared(queueName(params));
+  const job = newJob(exchange);
+  const id = exchange.query.get('id');
+  const payload = new RawPayload(await exchange.body(MAX_JOB));
+  if (id === null) {
+    const { id } = await queue.publish({ ...job, payload });
+    return exchange.answer(201, `{"msg":"published","job_id":"${id}"}`, JSON_TYPE);
+  }
+  const ifExists = wordOf(exchange, 'if_exists', ['keep', 'replace']);
+  const own = { ...job, payload, id, created: Date.now() };
+  const { outcome } = await (ifExists === 'replace'
+    ? queue.queue.enqueue(own, { ifExists, repeatMs: REPEAT_MS })
+    : queue.publish(own));
+  const isKept = outcome.startsWith('kept');
+  exchange.answer(isKept ? 200 : 201, { msg: isKept ? 'kept' : 'published', job_id: id, outcome });
+}
+
+/** `PUT /api/:ns/:queue/bulk` */
+export async function publishBulk({ exchange, params, pool }: Call): Promise<void> {
+  const queue = pool.queue(queueName(params));
+  const job = newJob(exchange);
+  const payloads = elementsOf(await exchange.body(MAX_BULK), MAX_JOB);
+  const jobs = payloads.map((payload) => ({ ...job, payload: new RawPayload(payload) }));
+  const enqueued = await queue.enqueue(jobs, { repeatMs: REPEAT_MS });
+  exchange.answer(201, { msg: 'published', job_ids: enqueued.map(({ id }) => id) });
+}
+
+/** `PUT /api/:ns/:queue/job/:id` */
+export async function republish({ exchange, params, pool }: Call): Promise<void> {
+  const queue = pool.queue(queueName(params));
+  const job = newJob(exchange);
+  const payload = new RawPayload(await exchange.body(MAX_JOB));
+  const { id } = await queue.swap(params.id as string, { ...job, payload }, { by: BY, repeatMs: REPEAT_MS });
+  exchange.answer(201, { msg: 'published', job_id: id });
+}
+
+/** What the parameters and headers say about new jobs. Throws a refusal (400). */
+function newJob(exchange: Exchange): Omit<NewJob, 'payload'> {
+  const { query } = exchange;
+  const delay = msOf(query, 'delay', 0);
+  const ttl = msOf(query, 'ttl', 86_400_000);
+  const deliveries = countOf(query, 'tries', 1, 0, 65_535);
+  if (deliveries === 0) throw new Refusal(400, "tries shouldn't be zero");
+  if (ttl > 0 && ttl < delay) throw new Refusal(400, 'ttl is shorter than delay');
+  // lmstfy's time to live begins at the publish, ours when the job is due.
+  return {
+    in: delay,
+    ttl: ttl === 0 ? LONGEST_MS : Math.max(ttl - delay, 1_000),
+    deliveries,
+    attributes: attributesOf(exchange),
+  };
+}
+
+function wordOf<W extends string>({ query }: Exchange, name: string, words: readonly [W, ...W[]]): W {
+  const text = query.get(name) ?? words[0];
+  if ((words as readonly string[]).includes(text)) return text as W;
+  throw new Refusal(400, `invalid ${name}`);
+}
+
+/** The attributes in headers, if the client says that it sends some. */
+function attributesOf({ request }: Exchange): Record<string, string> | undefined {
+  if (!/^yes$/i.test(String(request.headers['enable-job-version'] ?? ''))) return undefined;
+  const found = Object.entries(request.headersDistinct).filter(([name]) => name.startsWith(ATTRIBUTE));
+  if (found.length > MAX_ATTRIBUTES) throw new Refusal(400, `too many attributes, cannot exceed ${MAX_ATTRIBUTES}`);
+  // Node reads headers as Latin-1; clients send UTF-8.
+  const text = ([value = '']: readonly string[] = []) => Buffer.from(value, 'latin1').toString();
+  return Object.fromEntries(found.map(([name, values]) => [name.slice(ATTRIBUTE.length), text(values)]));
+}
+
+const ATTRIBUTE = 'job-attr-';

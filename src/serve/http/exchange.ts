@@ -1,0 +1,253 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Memory, TOO_MUCH } from './memory.js';
+import { Refusal } from './refusal.js';
+import { requestId } from './request-id.js';
+
+/** Thrown where a request cannot be read on because its client has gone: nobody is there to be answered. */
+export const GONE = Symbol('gone');
+
+/** How much of a body that nobody wants is read nevertheless: otherwise its client might not see the answer. */
+const MOST_DROPPED = 16 * 1024 * 1024;
+export const LINGER_MS = 2_000;
+
+/** Answers that are larger, bytes, are sent only while there is memory for them. */
+const LARGE = 16 * 1024;
+
+/** The header of an answer that is JSON as text already. */
+export const JSON_TYPE = ['Content-Type', 'application/json; charset=utf-8'];
+
+/** What is answered as JSON; bytes and text are sent as they are. */
+export type Body = object | Buffer | string | undefined;
+
+/** What the requests of a listener share. */
+export interface Host {
+  readonly memory: Memory;
+  /** The server stops: answers close their connections. */
+  readonly isStopping: boolean;
+  /** Called once, when the kernel has taken the whole answer, or the client has gone. */
+  ended(exchange: Exchange): void;
+  /** Calls `act` if the connection is reset soon, and before its next request. */
+  onReset(exchange: Exchange, act: () => void): void;
+}
+
+/** One request and its answer. */
+export class Exchange {
+  readonly id = requestId();
+  readonly request: IncomingMessage;
+  readonly method: string;
+  /** Without the query, as it was sent. */
+  readonly path: string;
+  /** What the request is logged and counted as; the pattern of its route. */
+  route = '-';
+  /** Who asked, for the log: the fingerprint of the token. */
+  who = '-';
+  readonly since = performance.now();
+  /** Why it failed, for the log. */
+  cause: unknown;
+  readonly #response: ServerResponse;
+  readonly #host: Host;
+  readonly #search: string;
+  #query: URLSearchParams | undefined;
+  /** How many bytes of bodies this request holds. */
+  #held = 0;
+  #state: 'open' | 'answered' | 'delivered' | 'gone' = 'open';
+  #answeredAt = 0;
+  /** The client sends its body only when it is told to go on. */
+  #isWaiting: boolean;
+  /** Another answer was sent than the one that was given. */
+  #isReplaced = false;
+  #watchers: ((delivered: boolean) => void)[] | undefined;
+
+  constructor(request: IncomingMessage, response: ServerResponse, host: Host) {
+    this.request = request;
+    this.#response = response;
+    this.#host = host;
+    this.method = request.method ?? '';
+    this.#isWaiting = request.headers.expect !== undefined && request.httpVersion === '1.1';
+    const { url: target = '' } = request;
+    // Clients of a proxy write a whole URL.
+    const url = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?]*/i, '');
+    const mark = url.indexOf('?');
+    this.path = mark < 0 ? url : url.slice(0, mark);
+    this.#search = mark < 0 ? '' : url.slice(mark + 1);
+    response.on('finish', () => this.#end('delivered'));
+  }
+
+  get query(): URLSearchParams {
+    this.#query ??= new URLSearchParams(this.#search);
+    return this.#query;
+  }
+
+  /** A header of the request; of several the first. */
+  header(name: string): string | undefined {
+    const value = this.request.headers[name];
+    return Array.isArray(value) ? value[0] : value;
+  }
+
+  /** The client has gone, or its connection is broken: nothing can be sent any more. */
+  get isGone(): boolean {
+    return this.#state === 'gone';
+  }
+
+  get isAnswered(): boolean {
+    return this.#state !== 'open';
+  }
+
+  /** The client has not taken the whole answer within `ms`. */
+  isStuck(ms: number): boolean {
+    return this.#state === 'answered' && performance.now() - this.#answeredAt > ms;
+  }
+
+  get status(): number {
+    return this.#response.statusCode;
+  }
+
+  /** Called by the listener when the connection is closed. */
+  closed(): void {
+    this.#end('gone');
+  }
+
+  /**
+   * Calls `act` if the connection is reset soon, and before the next request: the client had left, but its end of the
+   * connection was not yet read when the answer was written.
+   */
+  onReset(act: () => void): void {
+    this.#host.onReset(this, act);
+  }
+
+  /**
+   * Calls `ended` once: with true when the kernel has taken the whole answer, with false as soon as the client has gone
+   * before that.
+   */
+  onEnd(ended: (delivered: boolean) => void): void {
+    if (this.#state === 'delivered' || this.#state === 'gone') ended(this.#isDelivered);
+    else if (this.#watchers) this.#watchers.push(ended);
+    else this.#watchers = [ended];
+  }
+
+  #end(how: 'delivered' | 'gone'): void {
+    if (this.#state === 'delivered' || this.#state === 'gone') return;
+    this.#state = how;
+    this.#host.memory.release(this.#held);
+    this.#held = 0;
+    this.#host.ended(this);
+    for (const ended of this.#watchers ?? []) ended(this.#isDelivered);
+    this.#watchers = undefined;
+  }
+
+  get #isDelivered(): boolean {
+    return this.#state === 'delivered' && !this.#isReplaced;
+  }
+
+  /** How long the body is, by its header, bytes; 0: there is none; NaN: nobody knows yet. */
+  get #length(): number {
+    const { headers } = this.request;
+    return headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : Number.NaN;
+  }
+
+  #goOn(): void {
+    if (this.#isWaiting) this.#response.writeContinue();
+    this.#isWaiting = false;
+  }
+
+  /**
+   * Reads the body, at most `most` bytes. Throws a refusal: 413 if it is longer, 503 if too much is in flight; GONE if the
+   * client goes away.
+   */
+  async body(most: number): Promise<Buffer> {
+    const { request } = this;
+    if (this.#length > most) throw tooLarge();
+    this.#goOn();
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      this.onEnd(() => reject(GONE));
+      const take = (chunk: Buffer) => {
+        length += chunk.length;
+        try {
+          if (length > most) throw tooLarge();
+          this.#host.memory.reserve(chunk.length);
+          this.#held += chunk.length;
+          chunks.push(chunk);
+        } catch (error) {
+          request.off('data', take);
+          reject(error);
+        }
+      };
+      request.on('data', take);
+      request.on('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, length)));
+    });
+  }
+
+  /** Reads the body, and drops it: some clients send one with every request. */
+  dropBody(): void {
+    if (this.#length <= MOST_DROPPED) this.#goOn();
+    this.request.resume();
+  }
+
+  /** Answers what cannot be read to its end, and closes the connection. */
+  cut(status: number, error: string): void {
+    this.#isWaiting = true;
+    // Its handler may have jobs for it already: they are not delivered.
+    this.#isReplaced = true;
+    this.answer(status, { error });
+  }
+
+  /**
+   * Answers, with 503 if there is no memory for a large answer: it then counts as not delivered. Does nothing if the client
+   * has gone. `headers`: names and values in turn.
+   */
+  answer(status: number, body?: Body, headers: readonly string[] = []): void {
+    if (this.#state !== 'open') return;
+    const isRaw = Buffer.isBuffer(body) || typeof body === 'string';
+    const content = body === undefined ? '' : isRaw ? body : JSON.stringify(body);
+    const length = typeof content === 'string' ? Buffer.byteLength(content) : content.length;
+    const { memory, isStopping } = this.#host;
+    // The other half is for requests: clients that do not read must not stop those that publish.
+    if (length > LARGE && memory.used + length > memory.most / 2) {
+      this.#isReplaced = true;
+      this.answer(503, { error: TOO_MUCH }, ['Retry-After', '1']);
+      return;
+    }
+    this.#state = 'answered';
+    this.#answeredAt = performance.now();
+    memory.note(length);
+    this.#held += length;
+    const all = ['X-Request-ID', this.id, ...headers];
+    if (!isRaw && body !== undefined) all.push(...JSON_TYPE);
+    if (status !== 204) all.push('Content-Length', String(length));
+    const isPart = !this.request.complete && this.#length !== 0;
+    const isCut = isPart && (status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
+    if (isStopping || isCut) all.push('Connection', 'close');
+    this.#response.writeHead(status, all);
+    if (!isCut) this.#response.end(content);
+    else {
+      this.#response.flushHeaders();
+      this.#response.write(content, () => this.#end('delivered'));
+    }
+    if (isPart) this.#drop(isCut);
+  }
+
+  /**
+   * Reads and drops what is left of the body, for a while. To close a connection before that would reset it, and take the
+   * answer from a client that writes first and reads then.
+   */
+  #drop(isCut: boolean): void {
+    const { request } = this;
+    const response = this.#response;
+    const end = () => (isCut ? response.end() : request.socket.destroy());
+    let left = MOST_DROPPED;
+    request.on('data', (chunk: Buffer) => {
+      left -= chunk.length;
+      if (left < 0) end();
+    });
+    if (!isCut) return;
+    const timer = setTimeout(end, LINGER_MS).unref();
+    request.on('end', () => {
+      clearTimeout(timer);
+      end();
+    });
+  }
+}
+
+const tooLarge = () => new Refusal(413, 'body too large');

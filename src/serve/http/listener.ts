@@ -1,0 +1,245 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { Exchange, type Host, LINGER_MS } from './exchange.js';
+import type { Memory } from './memory.js';
+import { Refusal } from './refusal.js';
+import { requestId } from './request-id.js';
+
+/** Where a listener listens. */
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** The most time for the headers of a request, for a whole request, and between two requests of a connection, ms. */
+const HEADERS_MS = 10_000;
+const REQUEST_MS = 30_000;
+/** Long: clients do not repeat a PUT that meets a closed connection. */
+const KEEP_ALIVE_MS = 650_000;
+
+/** How often Node looks for connections that take too long, ms. */
+const CHECK_MS = 2_000;
+
+/** The longest time in which a client must take an answer, ms. */
+const STUCK_MS = 60_000;
+
+/** How soon after its answer a client that had left before it shows: its side resets the connection, ms. */
+const RESET_MS = 5_000;
+
+/** Requests of one connection whose answers are not sent yet: a client that pipelines more is cut off. */
+const MOST_PIPELINED = 64;
+
+/** A socket as Node's HTTP server keeps it, with the parser of its requests, which is no part of Node's API. */
+type Parsed = Socket & { readonly parser?: { onIncoming: () => number } | null };
+
+/** The most bytes of headers. */
+const MAX_HEADERS = 16 * 1024;
+
+/** What is answered to faults of a request that is no 400, by Node's codes. */
+const FAULTS: Readonly<Record<string, readonly [status: number, phrase: string]>> = {
+  HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout'],
+};
+
+/** What a listener does with requests. */
+interface Handlers {
+  /** Answers a request: with `refusal`, if there is one. */
+  readonly handle: (exchange: Exchange, refusal?: Refusal) => void;
+  /** Told of each request when it has ended. */
+  readonly ended: (exchange: Exchange) => void;
+}
+
+const CLOSE = { headers: { Connection: 'close' } };
+
+/** An HTTP server on one address: its limits, its connections, and its end. */
+export class Listener {
+  readonly #server: Server;
+  readonly #place: Place;
+  /**
+   * Of each connection, the requests that have not ended. No set of all: one that changes with each request is copied again
+   * and again, and its old copies keep requests in memory that have ended.
+   */
+  readonly #open = new Map<Socket, Exchange[]>();
+  /** What to do if the connection is reset, and since when. */
+  readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
+  /** Connections on which something came that is no request, or too many requests: nothing more of them is read. */
+  readonly #broken = new WeakSet<Socket>();
+  readonly #host: Host & { isStopping: boolean };
+
+  constructor(place: Place, memory: Memory, maxConnections: number, { handle, ended }: Handlers) {
+    this.#place = place;
+    const host = {
+      memory,
+      isStopping: false,
+      ended: (exchange: Exchange) => {
+        const open = this.#open.get(exchange.request.socket);
+        open?.splice(open.indexOf(exchange), 1);
+        ended(exchange);
+      },
+      onReset: ({ request }: Exchange, act: () => void) => {
+        this.#onReset.set(request.socket, { act, since: performance.now() });
+      },
+    };
+    this.#host = host;
+    const options = {
+      headersTimeout: HEADERS_MS,
+      requestTimeout: REQUEST_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      connectionsCheckingInterval: CHECK_MS,
+      maxHeaderSize: MAX_HEADERS,
+      keepAlive: true,
+      keepAliveInitialDelay: 60_000,
+      noDelay: true,
+      // Node's own answer has no body.
+      requireHostHeader: false,
+    };
+    const serve = (request: IncomingMessage, response: ServerResponse, refusal?: Refusal) => {
+      const { socket } = request;
+      if (this.#broken.has(socket)) return;
+      const open = this.#open.get(socket);
+      if (!open || open.length >= MOST_PIPELINED) {
+        this.#cutFlood(socket);
+        return;
+      }
+      const exchange = new Exchange(request, response, host);
+      open.push(exchange);
+      this.#onReset.delete(socket);
+      handle(exchange, refusal ?? (hasGoodHost(request) ? undefined : new Refusal(400, 'invalid host', CLOSE)));
+    };
+    this.#server = createServer(options, (request, response) => serve(request, response));
+    // A client that waits for its body's turn is answered at once if the body is not wanted.
+    this.#server.on('checkContinue', (request, response) => serve(request, response));
+    this.#server.on('checkExpectation', (request, response) =>
+      serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
+    );
+    this.#server.maxConnections = maxConnections;
+    this.#server.on('connection', (socket) => {
+      const open: Exchange[] = [];
+      this.#open.set(socket, open);
+      const closeAll = () => {
+        for (const exchange of [...open]) exchange.closed();
+      };
+      // Node answers nobody who has closed his half: nothing may be taken for him any more.
+      socket.on('end', closeAll);
+      socket.on('close', (isReset) => {
+        this.#open.delete(socket);
+        closeAll();
+        const reset = this.#onReset.get(socket);
+        if (isReset && reset && performance.now() - reset.since < RESET_MS) reset.act();
+      });
+    });
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#refuse(error, socket as Socket));
+  }
+
+  /** Answers what is no request, once: after an error, all that follows is one. */
+  #refuse(error: NodeJS.ErrnoException, socket: Socket): void {
+    if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
+    if (this.#broken.has(socket)) return;
+    this.#broken.add(socket);
+    const [status, phrase] = FAULTS[error.code ?? ''] ?? [400, 'Bad Request'];
+    const last = this.#open.get(socket)?.at(-1);
+    if (last && !last.request.complete) {
+      if (last.isAnswered) socket.destroy();
+      else last.cut(status, phrase.toLowerCase());
+      return;
+    }
+    if (last) last.onEnd(() => this.#say(socket, status, phrase));
+    else this.#say(socket, status, phrase);
+  }
+
+  /**
+   * Cuts off a client that pipelines too much. What it asked before is answered if that is soon. The rest of what came is
+   * not even parsed: it may be a thousand requests, which would hold up all other clients.
+   */
+  #cutFlood(socket: Socket): void {
+    this.#broken.add(socket);
+    const { parser } = socket as Parsed;
+    // Any number but 0, 1 and 2 is an error for the parser.
+    if (parser) parser.onIncoming = () => -1;
+    this.#open
+      .get(socket)
+      ?.at(-1)
+      ?.onEnd(() => this.#say(socket, 429, 'Too Many Requests'));
+    setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  }
+
+  /** Answers what no exchange was made for, and closes the connection. */
+  #say(socket: Socket, status: number, phrase: string): void {
+    const body = JSON.stringify({ error: phrase.toLowerCase() });
+    const headers = [
+      `HTTP/1.1 ${status} ${phrase}`,
+      `X-Request-ID: ${requestId()}`,
+      'Content-Type: application/json; charset=utf-8',
+      `Content-Length: ${body.length}`,
+      'Connection: close',
+    ];
+    socket.end(`${headers.join('\r\n')}\r\n\r\n${body}`);
+    // Not at once: that would reset the connection, and the answer might be lost.
+    setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  }
+
+  /** Begins to listen. Rejects with Node's error. */
+  async start(): Promise<void> {
+    const { host, port } = this.#place;
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen({ host, port, backlog: 4096 }, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
+    // A client that reads nothing must not hold its answer for ever.
+    setInterval(() => this.#cutStuck(), STUCK_MS / 6).unref();
+  }
+
+  /** Where it listens, as a URL. */
+  get url(): string {
+    const { address, port, family } = this.#server.address() as AddressInfo;
+    return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+  }
+
+  get connections(): number {
+    return this.#open.size;
+  }
+
+  /** The requests that have not ended. */
+  get running(): Exchange[] {
+    return [...this.#open.values()].flat();
+  }
+
+  #cutStuck(): void {
+    for (const [socket, open] of this.#open) {
+      for (const exchange of open) if (exchange.isStuck(STUCK_MS)) socket.destroy();
+    }
+  }
+
+  /** From now on each answer closes its connection. */
+  close(): void {
+    this.#host.isStopping = true;
+  }
+
+  /** Accepts no more connections, closes those without a request, and resolves when all others have ended. */
+  async stop(): Promise<void> {
+    this.close();
+    await new Promise<void>((resolve) => {
+      this.#server.close(() => resolve());
+      // Node counts those as idle only on which something came already, and looks after no other from now on.
+      for (const [socket, open] of this.#open) if (open.length === 0) socket.destroy();
+    });
+  }
+
+  /** Cuts all connections. */
+  cut(): void {
+    this.#server.closeAllConnections();
+  }
+}
+
+/** RFC 9112, 3.2: exactly one in HTTP/1.1, and never two, of which a proxy may have looked at the other. */
+function hasGoodHost({ rawHeaders, httpVersion }: IncomingMessage): boolean {
+  let count = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] as string;
+    if (name.length === 4 && name.toLowerCase() === 'host') count++;
+  }
+  return count === 1 || (count === 0 && httpVersion === '1.0');
+}

@@ -1,0 +1,49 @@
+import { isDelayqError } from '../../index.js';
+import type { Exchange } from './exchange.js';
+
+/** Which requests are logged: all, those that failed here (5xx), or none. */
+export type LogLevel = 'all' | 'errors' | 'none';
+
+/** Writes what happens, a line each but for bugs. Never a query, a token, a payload, or an id of a job. */
+export class Log {
+  readonly #write: (line: string) => boolean;
+  readonly level: LogLevel;
+
+  /** `write` returns false while nobody reads: lines are then left out, because nothing may wait for a log. */
+  constructor(write: (line: string) => boolean, level: LogLevel) {
+    this.#write = write;
+    this.level = level;
+  }
+
+  say(text: string): void {
+    this.#write(`delayq serve: ${text}\n`);
+  }
+
+  /** Logs a request that has ended. */
+  request(exchange: Exchange, delivered: boolean): void {
+    const { level } = this;
+    if (level === 'none' || (level === 'errors' && exchange.status < 500)) return;
+    const ms = (performance.now() - exchange.since).toFixed(1);
+    const status = delivered ? exchange.status : 'gone';
+    const why = reasonOf(exchange.cause);
+    this.#write(
+      `${new Date().toISOString()} ${exchange.method} ${exchange.route} ${status} ${ms}ms ${exchange.who} ${exchange.id}${why}\n`,
+    );
+  }
+}
+
+/** Why a request failed. Messages of errors may hold ids, names and pieces of payloads, so they are left out. */
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return cause === undefined ? '' : ' (no error was thrown)';
+  if (!isDelayqError(cause)) return ` (a bug: ${framesOf(cause)})`;
+  const { code, why } = cause;
+  const isOfRedis = code !== 'usage' && code !== 'data' && code !== 'internal';
+  return ` (${code}${isOfRedis && why ? `: ${why}` : ''})`;
+}
+
+/** Where an error came from, without its message. */
+export function framesOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'no error was thrown';
+  const frames = (error.stack ?? '').split('\n').filter((line) => /^ +at /.test(line));
+  return [error.name, ...frames].join('\n');
+}

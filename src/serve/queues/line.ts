@@ -1,0 +1,257 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Drained, isPassing, type Job, type Queue } from '../../index.js';
+import type { Figures } from '../http/figures.js';
+import type { Memory } from '../http/memory.js';
+import { Health } from './health.js';
+import type { Request } from './request.js';
+import type { Wakes } from './wakes.js';
+
+/** The most jobs of a take. */
+const MOST = 250;
+
+/** The most takes in flight. */
+const IN_FLIGHT = 2;
+
+/** The longest time between two takes while somebody waits, ms: delivery relies on this alone. */
+const POLL_MS = 1_000;
+
+/** The pause before the next take when one has failed, and when too many bytes are in memory, ms. */
+const AGAIN_MS = 250;
+
+/** What the lines of a Redis share. */
+export interface Shared {
+  readonly wakes: Wakes;
+  readonly health: Health;
+  readonly memory: Memory;
+  /** The name in leases. */
+  readonly consumer: string;
+  readonly figures: Figures;
+  /** Aborts when the server stops: nothing is taken any more. */
+  readonly signal: AbortSignal;
+  /** Takes, and jobs on their way back: they end before the connection is closed. */
+  readonly underWay: Set<Promise<void>>;
+}
+
+/**
+ * The requests that wait for jobs of a queue, oldest first. One take asks for as many jobs as they want, and hands them
+ * out in line. Without jobs it sleeps until the time that the take told, at most a poll interval, however many wait; the
+ * wake channel only shortens the sleep. A take claims the requests that it asks for, so that none is given jobs of two
+ * queues. What it brought for one that has gone goes to the next, or back to the queue.
+ */
+export class Line {
+  readonly #queue: Queue;
+  readonly #shared: Shared;
+  readonly #release: (jobs: readonly Job[], leaseMs: number) => void;
+  readonly #waiting = new Set<Request>();
+  /** Those who need the answer of a take that was sent after they came. */
+  #fresh = new Set<Request>();
+  #inFlight = 0;
+  #isPlanned = false;
+  /** A take found nobody to ask for, or two were in flight. */
+  #isMissed = false;
+  /** When to look next, by the monotonic clock, ms; and the timer for that. */
+  #lookAt = Number.POSITIVE_INFINITY;
+  #timer: NodeJS.Timeout | undefined;
+  /**
+   * While due jobs wait for the rate of the queue: when it is this line's turn, by the monotonic clock, ms. To ask before
+   * that is to get a later turn, and to lose what the rate allows until then.
+   */
+  #turnAt: number | undefined;
+  /** The clock of the queue's server minus the monotonic clock, ms. Before the first answer, all messages are news. */
+  #clockOffset = Number.POSITIVE_INFINITY;
+  #channels: readonly string[] = [];
+  /** When takes fail: ends the wait of everybody. */
+  #failing: NodeJS.Timeout | undefined;
+
+  /** `release` gives jobs back. */
+  constructor(queue: Queue, shared: Shared, release: (jobs: readonly Job[], leaseMs: number) => void) {
+    this.#queue = queue;
+    this.#shared = shared;
+    this.#release = release;
+  }
+
+  get isIdle(): boolean {
+    return this.#waiting.size === 0 && this.#inFlight === 0;
+  }
+
+  join(request: Request): void {
+    if (this.#shared.signal.aborted) {
+      request.expire();
+      return;
+    }
+    this.#waiting.add(request);
+    this.#fresh.add(request);
+    if (request.mayWait) this.#listen();
+    this.#plan();
+  }
+
+  leave(request: Request): void {
+    this.#fresh.delete(request);
+    if (!this.#waiting.delete(request) || this.#waiting.size > 0) return;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#failing);
+    this.#timer = this.#failing = undefined;
+    for (const channel of this.#channels) this.#shared.wakes.off(channel);
+    this.#channels = [];
+  }
+
+  /** A request that another line had claimed can be claimed again. */
+  freed(): void {
+    if (this.#isMissed) this.#plan();
+  }
+
+  /** Ends all waits. */
+  stop(): void {
+    for (const request of [...this.#waiting]) request.expire();
+  }
+
+  #listen(): void {
+    const { partitions } = this.#queue;
+    if (this.#channels.length === partitions.length) return;
+    this.#channels = partitions.map(({ wakeChannel }) => wakeChannel);
+    for (const channel of this.#channels) this.#shared.wakes.on(channel, (due) => this.#dueAt(due));
+  }
+
+  /** Looks when a job is due, ms by the clock of the server. Anybody may publish anything on a channel: false for NaN. */
+  #dueAt(due: number): void {
+    const at = due - this.#clockOffset;
+    if (!(at < this.#lookAt)) return;
+    if (at <= performance.now()) this.#plan();
+    else this.#sleepUntil(at);
+  }
+
+  #sleepUntil(at: number): void {
+    this.#lookAt = at;
+    clearTimeout(this.#timer);
+    // Rounded up, because timers fire early, and asking too early means asking twice.
+    this.#timer = setTimeout(() => this.#plan(), Math.ceil(at - performance.now()));
+  }
+
+  /** Takes after this turn of the event loop, in which others may come. */
+  #plan(): void {
+    this.#isMissed = this.#inFlight >= (this.#turnAt === undefined ? IN_FLIGHT : 1);
+    if (this.#isPlanned || this.#isMissed || this.#waiting.size === 0) return;
+    this.#isPlanned = true;
+    setImmediate(() => {
+      this.#isPlanned = false;
+      if (this.#waiting.size === 0 || this.#shared.signal.aborted) return;
+      const { memory } = this.#shared;
+      if (this.#turnAt !== undefined && performance.now() < this.#turnAt) this.#awaitTurn(this.#turnAt);
+      else if (memory.used >= memory.most) this.#sleepUntil(performance.now() + AGAIN_MS);
+      else tracked(this.#shared.underWay, this.#take());
+    });
+  }
+
+  /** Until then there is no job for anybody here. */
+  #awaitTurn(at: number): void {
+    const fresh = this.#fresh;
+    this.#fresh = new Set();
+    for (const request of fresh) request.looked(this);
+    if (this.#waiting.size > 0) this.#sleepUntil(at);
+  }
+
+  async #take(): Promise<void> {
+    const asked = this.#claim();
+    const [first] = asked;
+    this.#isMissed = !first;
+    if (!first) return;
+    const { leaseMs } = first;
+    const limit = Math.min(
+      MOST,
+      asked.reduce((sum, { count }) => sum + count, 0),
+    );
+    const fresh = this.#fresh;
+    this.#fresh = new Set();
+    this.#inFlight++;
+    this.#sleepUntil(performance.now() + POLL_MS);
+    let drained: Drained;
+    try {
+      drained = await this.#queue.drain({ limit, leaseMs, by: this.#shared.consumer });
+      // A client may have closed its connection meanwhile: that is read now, before its job is handed out.
+      await nextTurn();
+    } catch (error) {
+      this.#inFlight--;
+      this.#awaitNext(fresh);
+      // Before their claims end: those whose time is over must not hear that there was no job.
+      this.#failed(error);
+      for (const request of asked) request.unclaim(this);
+      return;
+    }
+    this.#inFlight--;
+    this.#learn(drained);
+    this.#handOut(asked, leaseMs, drained);
+    if (drained.state === 'more') this.#awaitNext(fresh);
+    else for (const request of fresh) request.looked(this);
+    if (drained.state === 'more' || this.#isMissed) this.#plan();
+  }
+
+  #awaitNext(fresh: ReadonlySet<Request>): void {
+    for (const request of fresh) if (this.#waiting.has(request)) this.#fresh.add(request);
+  }
+
+  /** Those who are asked for by the next take: the first who is free, and those after him with the same lease. */
+  #claim(): Request[] {
+    const asked: Request[] = [];
+    let count = 0;
+    for (const request of this.#waiting) {
+      if (request.isClaimed || request.leaseMs !== (asked[0] ?? request).leaseMs) continue;
+      request.isClaimed = true;
+      asked.push(request);
+      count += request.count;
+      if (count >= MOST) break;
+    }
+    return asked;
+  }
+
+  #learn({ now, state, next = Number.POSITIVE_INFINITY }: Drained): void {
+    clearTimeout(this.#failing);
+    this.#failing = undefined;
+    this.#clockOffset = now - performance.now();
+    const at = next - this.#clockOffset;
+    this.#turnAt = state === 'limited' ? Math.min(at, performance.now() + POLL_MS) : undefined;
+    if (this.#waiting.size === 0) return;
+    // Its partitions may be known by now.
+    if (this.#channels.length > 0) this.#listen();
+    if (at < this.#lookAt) this.#sleepUntil(at);
+  }
+
+  #handOut(asked: readonly Request[], leaseMs: number, drained: Drained): void {
+    const { jobs } = drained;
+    let given = 0;
+    const give = (request: Request) => {
+      const some = jobs.slice(given, given + request.count);
+      given += some.length;
+      request.give(this, some, drained);
+    };
+    for (const request of asked) {
+      if (given < jobs.length && !request.isOver) give(request);
+      else request.unclaim(this);
+    }
+    if (given === jobs.length) return;
+    for (const request of this.#waiting) {
+      if (given < jobs.length && !request.isClaimed && request.leaseMs === leaseMs) give(request);
+    }
+    if (given < jobs.length) this.#release(jobs.slice(given), leaseMs);
+  }
+
+  /** Tells everybody, but lets those who can wait do so for a moment: it may pass, and they would ask again at once. */
+  #failed(error: unknown): void {
+    this.#shared.health.failed(error);
+    for (const request of [...this.#waiting]) if (!request.mayWait || request.isLate) request.fail(error);
+    if (this.#waiting.size === 0) return;
+    this.#sleepUntil(performance.now() + AGAIN_MS);
+    this.#failing ??= setTimeout(
+      () => {
+        this.#failing = undefined;
+        for (const request of [...this.#waiting]) request.fail(error);
+      },
+      isPassing(error) ? Health.holdMs() : 0,
+    );
+  }
+}
+
+/** Keeps a promise in a set until it is settled. */
+export function tracked(set: Set<Promise<void>>, promise: Promise<void>): void {
+  set.add(promise);
+  promise.finally(() => set.delete(promise));
+}

@@ -1,0 +1,123 @@
+import type { Drained, Job } from '../../index.js';
+
+/** What a request sees of the line of a queue. */
+interface Line {
+  join(request: Request): void;
+  leave(request: Request): void;
+  /** The request, which another line had claimed, can be claimed again. */
+  freed(): void;
+}
+
+/** What a request gets: jobs of one of its queues. */
+export interface Taken {
+  /** The index of the queue in the request. */
+  readonly queue: number;
+  readonly jobs: readonly Job[];
+  /** The time of Redis's clock, ms. */
+  readonly now: number;
+}
+
+/** What a request asks for. Times are ms. */
+export interface Wanted {
+  readonly count: number;
+  readonly leaseMs: number;
+  /** How long to wait; 0: not at all. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * A request for jobs: in the line of each of its queues, at first of one after the other, so that it gets what is there
+ * in their order. Without any it waits for the first jobs that one of them has.
+ */
+export class Request {
+  readonly leaseMs: number;
+  /** How many more jobs it wants. */
+  count: number;
+  mayWait: boolean;
+  readonly #lines: readonly Line[];
+  readonly #end: (taken: readonly Taken[]) => void;
+  readonly #fail: (error: unknown) => void;
+  readonly #timer: NodeJS.Timeout | undefined;
+  readonly #taken: Taken[] = [];
+  /** The queue that has not told yet that it is empty. */
+  #next = 0;
+  /** A take in flight asks for its jobs: no other may. */
+  isClaimed = false;
+  /** It has its answer, or its client has gone. */
+  isOver = false;
+  /** Its time is over: it ends as soon as no take asks for its jobs. */
+  isLate = false;
+
+  /** Calls `end` with what it got, which may be nothing, or `fail`. */
+  constructor(
+    lines: readonly Line[],
+    { count, leaseMs, timeoutMs }: Wanted,
+    end: (taken: readonly Taken[]) => void,
+    fail: (error: unknown) => void,
+  ) {
+    this.count = count;
+    this.leaseMs = leaseMs;
+    this.mayWait = timeoutMs > 0;
+    this.#lines = lines;
+    this.#end = end;
+    this.#fail = fail;
+    this.#timer = this.mayWait ? setTimeout(() => this.expire(), timeoutMs) : undefined;
+    lines[0]?.join(this);
+  }
+
+  /** The line has no more jobs for it that were there when it came. */
+  looked(line: Line): void {
+    if (this.isOver || this.#lines[this.#next] !== line) return;
+    this.#next++;
+    const next = this.#lines[this.#next];
+    if (next) next.join(this);
+    else if (!this.mayWait) this.expire();
+  }
+
+  /** Its time is over. */
+  expire(): void {
+    this.isLate = true;
+    if (!this.isClaimed) this.leave();
+  }
+
+  /** Ends the claim of a line that has no jobs for it. */
+  unclaim(line: Line): void {
+    this.isClaimed = false;
+    if (this.isOver) return;
+    if (this.isLate) this.expire();
+    else for (const other of this.#lines) if (other !== line) other.freed();
+  }
+
+  give(line: Line, jobs: readonly Job[], { now }: Drained): void {
+    const queue = this.#lines.indexOf(line);
+    this.#taken.push({ queue, jobs, now });
+    this.count -= jobs.length;
+    this.isClaimed = false;
+    if (this.count === 0 || this.isLate || queue !== this.#next || queue === this.#lines.length - 1) {
+      this.leave();
+      return;
+    }
+    // The queues after it may have more, but it waits for none.
+    this.mayWait = false;
+    for (const known of this.#lines) known.leave(this);
+    this.looked(line);
+  }
+
+  fail(error: unknown): void {
+    if (this.#taken.length > 0) this.leave();
+    else this.#over(() => this.#fail(error));
+  }
+
+  /** It gets no more: its client may have gone. */
+  leave(): void {
+    this.#over(() => this.#end(this.#taken));
+  }
+
+  #over(tell: () => void): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    clearTimeout(this.#timer);
+    for (const line of this.#lines) line.leave(this);
+    tell();
+  }
+}

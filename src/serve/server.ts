@@ -1,0 +1,224 @@
+import { lookup } from 'node:dns/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type ConnectOptions, DelayqError } from '../index.js';
+import { Refused } from './access/failures.js';
+import { AdminGate, Gate } from './access/gate.js';
+import { Guard } from './access/guard.js';
+import { isLoopback, Origin } from './access/origin.js';
+import { Watch } from './access/watch.js';
+import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
+import type { ApiRoute, Call } from './api/call.js';
+import { Pool } from './api/pool.js';
+import { API_ROUTES } from './api/routes.js';
+import { type Exchange, GONE } from './http/exchange.js';
+import { Figures } from './http/figures.js';
+import { Listener, type Place } from './http/listener.js';
+import { Log, type LogLevel } from './http/log.js';
+import { Memory } from './http/memory.js';
+import { Refusal, refusalOf } from './http/refusal.js';
+import { Router } from './http/router.js';
+
+/** The most bytes of bodies in memory. */
+const MAX_IN_FLIGHT = 256 * 1024 * 1024;
+
+/** How long idle connections stay at the end, ms: clients may be writing to them, and do not repeat a PUT. */
+const LAST_REQUESTS_MS = 200;
+
+export interface ServerOptions {
+  /** Each Redis by the name of its pool; the first is the default. */
+  readonly pools: ReadonlyMap<string, ConnectOptions>;
+  readonly prefix: string;
+  readonly listen: Place;
+  readonly adminListen: Place;
+  /** Further names by which clients on this machine may call the server. */
+  readonly allowHosts: readonly string[];
+  /** All requests come through a proxy that adds to X-Forwarded-For. */
+  readonly trustProxy: boolean;
+  readonly maxConnections: number;
+  /** How long requests that run at the stop may take, ms. */
+  readonly graceMs: number;
+  readonly version: string;
+  readonly logLevel: LogLevel;
+  /** Writes to the log; false: nobody reads at the moment. */
+  readonly log: (line: string) => boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Both listeners, and what they share. */
+export class Server {
+  readonly #options: ServerOptions;
+  readonly #log: Log;
+  readonly #memory = new Memory(MAX_IN_FLIGHT);
+  readonly #figures = new Figures();
+  readonly #pools: ReadonlyMap<string, Pool>;
+  readonly #guard: Guard<Pool>;
+  readonly #watch: Watch<Pool>;
+  readonly #admin: Admin;
+  readonly #apiRouter = new Router<Call, ApiRoute>(API_ROUTES);
+  readonly #adminRouter = new Router<AdminCall>(ADMIN_ROUTES);
+  readonly #listeners = new Map<string, Listener>();
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    const { pools, prefix, allowHosts, trustProxy, signal } = options;
+    const log = new Log(options.log, options.logLevel);
+    const say = (text: string) => log.say(text);
+    const shared = { prefix, figures: this.#figures, memory: this.#memory, signal };
+    const pool = (name: string, to: ConnectOptions) => new Pool(name, to, shared);
+    this.#log = log;
+    this.#pools = new Map([...pools].map(([name, to]) => [name, pool(name, to)]));
+    const refused = new Refused(say);
+    this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused);
+    this.#watch = new Watch(this.#guard.rings.values(), say);
+    this.#admin = {
+      guard: this.#guard,
+      watch: this.#watch,
+      refused,
+      figures: this.#figures,
+      memory: this.#memory,
+      listeners: this.#listeners,
+      running: () => this.#running.length,
+      version: options.version,
+    };
+  }
+
+  /** Serves until the signal aborts, then stops. Resolves to the number of requests that were cut off. */
+  async run(): Promise<number> {
+    const { signal, listen, adminListen } = this.#options;
+    await this.#watch.start();
+    const [isLocal, adminIsLocal] = await Promise.all([listen, adminListen].map(isLocalPlace));
+    if (!isLocal) await this.#requireToken('API', '--listen');
+    if (!adminIsLocal) await this.#requireToken('admin', '--admin-listen');
+    const gate = new Gate(this.#guard, isLocal === true);
+    const adminGate = new AdminGate(this.#guard, adminIsLocal === true);
+    await this.#listen('API', listen, (exchange) => this.#callApi(exchange, gate));
+    await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange, adminGate));
+    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+    return this.#stop();
+  }
+
+  /** Throws `config` if a listener that others can reach would refuse them all, or let them all in. */
+  async #requireToken(name: 'API' | 'admin', option: string): Promise<void> {
+    // A Redis that does not answer may have tokens.
+    if ([...this.#guard.rings.values()].some(({ count }) => count === undefined)) return;
+    const right = name === 'admin' ? 'operate' : undefined;
+    for (const { tokens } of this.#guard.rings.values()) {
+      const all = await tokens.list();
+      if (all.some(({ rights }) => right === undefined || rights.includes(right))) return;
+    }
+    throw new DelayqError('config', `the ${name} listener needs a token first`, {
+      why: `other machines can reach it, and there is no token${right ? ` with the right ${right}` : ''}`,
+      next: `make one with delayq token add ${right ? "'*' --rights operate" : 'NAMESPACE'}, or let ${option} be 127.0.0.1:PORT`,
+    });
+  }
+
+  async #listen(name: 'API' | 'admin', place: Place, act: (exchange: Exchange) => Promise<void>): Promise<void> {
+    const { maxConnections } = this.#options;
+    const listener = new Listener(place, this.#memory, maxConnections, {
+      handle: (exchange, refusal) => serve(exchange, refusal ? () => Promise.reject(refusal) : act),
+      ended: (exchange) => {
+        const delivered = !exchange.isGone;
+        this.#figures.add(exchange, delivered);
+        this.#log.request(exchange, delivered);
+      },
+    });
+    this.#listeners.set(name, listener);
+    await listener.start().catch((cause: NodeJS.ErrnoException) => {
+      // The port may be free soon, as of a server that is about to end: whoever restarts this one should try again.
+      const code = cause.code === 'EADDRINUSE' ? 'temporary' : 'config';
+      throw new DelayqError(code, `cannot listen for ${name} requests`, {
+        why: cause.message,
+        next: 'choose another address with --listen or --admin-listen',
+      });
+    });
+    this.#log.say(`${name} on ${listener.url}`);
+  }
+
+  /**
+   * Both listeners go on while what runs ends, so that load balancers see that /healthz is 503; then they close. New
+   * requests do not make it longer.
+   */
+  async #stop(): Promise<number> {
+    const { graceMs } = this.#options;
+    this.#log.say(`stopping; requests that are running: ${this.#running.length}`);
+    const listeners = [...this.#listeners.values()];
+    for (const listener of listeners) listener.close();
+    const running = this.#running.map((exchange) => new Promise<unknown>((end) => exchange.onEnd(end)));
+    const ended = Promise.all([...running, sleep(LAST_REQUESTS_MS)])
+      .then(() => Promise.all(listeners.map((listener) => listener.stop())))
+      .then(() => true);
+    const isWhole = await Promise.race([ended, sleep(graceMs, false, { ref: false })]);
+    const cut = isWhole ? 0 : this.#running.length;
+    if (cut > 0)
+      this.#log.say(`requests that had not ended after ${graceMs / 1000} s (--grace) and were cut off: ${cut}`);
+    return cut;
+  }
+
+  /** Closes everything at once; the connections to Redis when the jobs that nobody has got are back. */
+  async cut(): Promise<void> {
+    this.#watch.stop();
+    const listeners = [...this.#listeners.values()];
+    const closed = Promise.all(listeners.map((listener) => listener.stop()));
+    for (const listener of listeners) listener.cut();
+    await closed;
+    await Promise.all([...this.#pools.values()].map((pool) => pool.close()));
+  }
+
+  /** The requests that have not ended. */
+  get #running(): Exchange[] {
+    return [...this.#listeners.values()].flatMap(({ running }) => running);
+  }
+
+  async #callApi(exchange: Exchange, gate: Gate<Pool>): Promise<void> {
+    if (exchange.path === '/healthz') return this.#health(exchange);
+    const found = this.#apiRouter.match(exchange.method, exchange.path);
+    if (!found) throw new Refusal(404, 'api not found');
+    const { route, params } = found;
+    exchange.route = route.path;
+    if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
+    const admitted = gate.admit(exchange, params.ns, route);
+    // What is not awaited costs nothing.
+    const pool = admitted instanceof Promise ? await admitted : admitted;
+    const { health } = pool;
+    if (health.isDown) await health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0);
+    try {
+      await route.handle({ exchange, params, pool });
+    } catch (error) {
+      health.failed(error);
+      throw error;
+    }
+  }
+
+  async #callAdmin(exchange: Exchange, gate: AdminGate<Pool>): Promise<void> {
+    if (exchange.path === '/healthz') return this.#health(exchange);
+    const found = this.#adminRouter.match(exchange.method, exchange.path.replace(/(.)\/$/, '$1'));
+    if (!found) throw new Refusal(404, 'api not found');
+    exchange.route = found.route.path;
+    if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
+    const only = await gate.admit(exchange, found.params.ns);
+    await found.route.handle({ exchange, params: found.params, admin: this.#admin, only });
+  }
+
+  /** 200 as long as the server takes requests; 503 once it stops. */
+  #health(exchange: Exchange): void {
+    exchange.route = '/healthz';
+    const isStopping = this.#options.signal.aborted;
+    exchange.answer(isStopping ? 503 : 200, { status: isStopping ? 'stopping' : 'ok' });
+  }
+}
+
+/** Lets `act` answer; what it throws is the answer, too. */
+function serve(exchange: Exchange, act: (exchange: Exchange) => Promise<void>): void {
+  act(exchange).catch((error: unknown) => {
+    if (error === GONE) return;
+    const refusal = refusalOf(error);
+    exchange.cause = refusal.cause;
+    exchange.answer(refusal.status, refusal.body, Object.entries(refusal.headers).flat());
+  });
+}
+
+/** Whether only this machine can reach a place. A name that has no address is reported when it is listened on. */
+async function isLocalPlace({ host }: Place): Promise<boolean> {
+  const addresses = await lookup(host, { all: true }).catch(() => []);
+  return addresses.length > 0 && addresses.every(({ address }) => isLoopback(address));
+}

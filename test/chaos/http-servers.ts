@@ -1,0 +1,87 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cronEnv } from '../support/cli.js';
+import { freePort } from '../support/server.js';
+import { until } from '../support/until.js';
+import { send } from './consumers.js';
+
+/** How long requests that run at a stop may take, and how much longer a busy machine needs to end the process, ms. */
+const GRACE_MS = 3_000;
+const SLACK_MS = 3_000;
+
+/** `delayq serve`, which is killed, stopped and frozen, and comes back on the same port. */
+export class HttpServer {
+  readonly port: number;
+  readonly #adminPort: number;
+  readonly #url: string;
+  /** The file with its stderr. */
+  readonly log: string;
+  #child: ChildProcess | undefined;
+  /** Stops that did not go well. */
+  readonly bugs: string[] = [];
+
+  private constructor(port: number, adminPort: number, url: string, log: string) {
+    this.port = port;
+    this.#adminPort = adminPort;
+    this.#url = url;
+    this.log = log;
+  }
+
+  /** `url`: its Redis. `log`: the file for its stderr. */
+  static async start(url: string, log: string): Promise<HttpServer> {
+    const server = new HttpServer(await freePort(), await freePort(), url, log);
+    await server.run();
+    return server;
+  }
+
+  async run(): Promise<void> {
+    const stderr = openSync(this.log, 'a');
+    const places = ['--listen', `127.0.0.1:${this.port}`, '--admin-listen', `127.0.0.1:${this.#adminPort}`];
+    const command = ['delayq', 'serve', ...places, '--grace', `${GRACE_MS}ms`];
+    this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', ...command], {
+      env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
+      stdio: ['ignore', 'ignore', stderr],
+    });
+    closeSync(stderr);
+    await until(async () => {
+      if (this.#child?.exitCode !== null) throw new Error(`delayq serve ended with ${this.#child?.exitCode}`);
+      return (await fetch(`http://127.0.0.1:${this.port}/healthz`).catch(() => undefined))?.ok;
+    });
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = once(child, 'exit');
+    child.kill('SIGKILL');
+    await gone;
+  }
+
+  /**
+   * Sends SIGTERM, and waits until it has ended, within its grace: with status 0, or `mayCut` with 1 if it says that it cut
+   * requests off, as Redis did not answer them.
+   */
+  async stop(mayCut: boolean): Promise<void> {
+    const child = this.#child as ChildProcess;
+    const gone = once(child, 'exit');
+    child.kill('SIGTERM');
+    const isInTime = await Promise.race([gone.then(() => true), sleep(GRACE_MS + SLACK_MS, false, { ref: false })]);
+    if (!isInTime) {
+      this.bugs.push(`a server did not end within ${GRACE_MS} ms and some more after SIGTERM`);
+      child.kill('SIGKILL');
+    }
+    await gone;
+    const hasCut = mayCut && /were cut off: \d+/.test(readFileSync(this.log, 'utf8'));
+    if (isInTime && child.exitCode !== 0 && !(child.exitCode === 1 && hasCut))
+      this.bugs.push(`a server ended with ${child.exitCode ?? child.signalCode} after SIGTERM`);
+  }
+
+  async freeze(ms: number): Promise<void> {
+    const pid = this.#child?.pid as number;
+    send(pid, 'SIGSTOP');
+    await sleep(ms);
+    send(pid, 'SIGCONT');
+  }
+}

@@ -1,0 +1,136 @@
+import { expect, it } from 'vitest';
+import { afterwards, during } from '../../support/afterwards.js';
+import { FaultyProxy } from '../../support/proxy.js';
+import { type Served, serve } from '../../support/serve.js';
+import { Server } from '../../support/server.js';
+import { until } from '../../support/until.js';
+
+/** A Redis of its own, and a server in front of it. */
+async function started(): Promise<{ redis: Server; served: Served }> {
+  const redis = await during(Server.start());
+  const served = await serve(redis.url);
+  afterwards(() => served.stop());
+  expect((await publish(served)).status).toBe(201);
+  expect((await served.call('GET', '/api/ns/q')).status).toBe(200);
+  return { redis, served };
+}
+
+const publish = (served: Served) => served.call('PUT', '/api/ns/q', { body: 'x' });
+
+/** How long a call took, ms, beside its answer. */
+async function timed<T>(call: Promise<T>): Promise<{ answer: T; ms: number }> {
+  const began = performance.now();
+  return { answer: await call, ms: performance.now() - began };
+}
+
+const isWaiting = async ({ admin }: Served) =>
+  (await (await fetch(`${admin}/metrics`)).text()).includes('\ndelayq_http_waiting_requests 1\n');
+
+it('answers 503 while Redis is gone, and goes on when it is back', async () => {
+  const { redis, served } = await started();
+  const waiting = timed(served.call('GET', '/api/ns/q?timeout=60'));
+  await until(() => isWaiting(served));
+  const killed = performance.now();
+  await redis.end('SIGKILL');
+  const { answer } = await waiting;
+  expect(answer).toMatchObject({ status: 503, json: { error: expect.stringContaining('redis') } });
+  // At the next poll, and a second later at most: not when the request's own time is over.
+  expect(performance.now() - killed).toBeLessThan(5_000);
+  for (const path of ['/api/ns/q', '/api/ns/a,b?count=3']) expect((await served.call('GET', path)).status).toBe(503);
+  const refused = await timed(publish(served));
+  expect(refused.answer).toMatchObject({ status: 503 });
+  expect(refused.answer.headers.get('retry-after')).toBe('1');
+  expect(refused.ms).toBeLessThan(1_000);
+  await redis.run();
+  await until(async () => (await publish(served)).status === 201);
+  expect((await served.call('GET', '/api/ns/q')).status).toBe(200);
+});
+
+it('holds the 503 of clients that wanted to wait: they would ask again at once', async () => {
+  const { redis, served } = await started();
+  await redis.end('SIGKILL');
+  await until(async () => (await publish(served)).status === 503);
+  for (let i = 0; i < 3; i++) {
+    const { answer, ms } = await timed(served.call('GET', '/api/ns/q?timeout=60'));
+    expect(answer.status).toBe(503);
+    expect(ms).toBeGreaterThan(450);
+    expect(ms).toBeLessThan(3_000);
+  }
+});
+
+it('a request whose wait began during an outage is answered with a job when that is over in time', async () => {
+  const { redis, served } = await started();
+  await redis.end('SIGKILL');
+  await until(async () => (await publish(served)).status === 503);
+  const answers: number[] = [];
+  const asking = (async () => {
+    while (!answers.includes(200)) answers.push((await served.call('GET', '/api/ns/q?timeout=60')).status);
+  })();
+  await until(() => answers.length > 0);
+  await redis.run();
+  await until(async () => (await publish(served)).status === 201);
+  await asking;
+  expect(new Set(answers)).toEqual(new Set([503, 200]));
+});
+
+it('answers 503 within the time limit of a call when Redis hangs, then at once, and goes on when it wakes', async () => {
+  const { redis, served } = await started();
+  const waiting = served.call('GET', '/api/ns/q?timeout=60');
+  await until(() => isWaiting(served));
+  redis.signal('SIGSTOP');
+  // Whether there was a job within its second, nobody knows.
+  const short = served.call('GET', '/api/ns/other?timeout=1');
+  const first = await timed(waiting);
+  expect(first.answer.status).toBe(503);
+  expect((await short).status).toBe(503);
+  expect(first.ms).toBeLessThan(12_000);
+  await until(async () => (await timed(publish(served))).ms < 200, 20_000);
+  const later = await timed(Promise.all(Array.from({ length: 20 }, () => publish(served))));
+  expect(later.answer.map(({ status }) => status)).toEqual(Array(20).fill(503));
+  expect(later.ms).toBeLessThan(1_000);
+  redis.signal('SIGCONT');
+  await until(async () => (await publish(served)).status === 201);
+}, 60_000);
+
+it('publishes that Redis does not answer are told their ids soon, and that they may be there', async () => {
+  const { redis, served } = await started();
+  // Redis knows the script from now on.
+  await served.call('PUT', '/api/ns/q/job/other', { body: 'x' });
+  await served.call('GET', '/api/ns/q');
+  redis.signal('SIGSTOP');
+  const calls = [
+    ...Array.from({ length: 5 }, () => timed(publish(served))),
+    timed(served.call('PUT', '/api/ns/q/bulk', { body: '[1,2]' })),
+    timed(served.call('PUT', '/api/ns/q/job/other', { body: 'x' })),
+  ];
+  const answers = await Promise.all(calls);
+  redis.signal('SIGCONT');
+  for (const { ms } of answers) expect(ms).toBeLessThan(9_000);
+  expect(answers.map(({ answer }) => answer.status)).toEqual(Array(7).fill(503));
+  // Of the publishes, some may have waited for the first ones, and were not sent.
+  const told = answers.map(({ answer }) => (answer.json as { job_ids?: string[] }).job_ids ?? []);
+  expect(told.map((ids) => ids.length)).toEqual([1, ...Array(4).fill(expect.any(Number)), 2, 1]);
+  const ids = told.flat().sort();
+  expect(new Set(ids).size).toBe(ids.length);
+  // Redis read them before it stopped, and stores them when it goes on.
+  await until(async () => {
+    const { status, json } = await served.call('GET', '/api/ns/q/size');
+    return status === 200 && (json as { size: number }).size === ids.length;
+  });
+  const taken = (await served.call('GET', '/api/ns/q?count=100')).json as { job_id: string }[];
+  expect(taken.map(({ job_id }) => job_id).sort()).toEqual(ids);
+}, 60_000);
+
+it('jobs of a take whose reply was lost come back when their ttr is over', async () => {
+  const redis = await during(Server.start());
+  const proxy = await during(FaultyProxy.start(redis.socket));
+  const served = await serve(proxy.url);
+  afterwards(() => served.stop());
+  // Redis knows the script from now on.
+  expect((await served.call('GET', '/api/ns/q')).status).toBe(404);
+  expect((await served.call('PUT', '/api/ns/q?tries=2', { body: 'x' })).status).toBe(201);
+  proxy.fault = { word: '{ns.q}:pending', kind: 'cut', times: 1 };
+  expect((await served.call('GET', '/api/ns/q?ttr=1')).status).toBe(503);
+  const { status, json } = await served.call('GET', '/api/ns/q?timeout=30');
+  expect({ status, json }).toMatchObject({ status: 200, json: { remain_tries: 0 } });
+});
