@@ -31,12 +31,15 @@ const STRIKES = {
   },
 } as const;
 
-/** Two streams that fit into the pipe and its reader, and one that goes on. Pauses are seconds. */
+/**
+ * Two streams that fit into the pipe and its reader, and one that goes on. Pauses are seconds. A reader that starts
+ * processes for each job, such as awk, does few a second on a busy machine.
+ */
 const STREAMS = {
   quiet: { flags: '--watch', jobs: 150, pad: 100, pause: '0.01', least: 5, most: 100 },
   // A reader that is killed after the end of its input counts as done.
   'quiet, for a while': { flags: '--for 4s', jobs: 150, pad: 100, pause: '0.01', least: 5, most: 40 },
-  busy: { flags: '--watch', jobs: 3_000, pad: 600, pause: '', least: 100, most: 1_500 },
+  busy: { flags: '--watch', jobs: 3_000, pad: 600, pause: '', least: 100, most: 500 },
 } as const;
 
 const figures = new Map<ReaderName, { runs: number; lost: number; twice: number }>();
@@ -60,7 +63,7 @@ async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyo
   const pipeline = new Consumer('stdout', how);
   const when = random.whole(least, most);
   try {
-    await until(() => pipeline.over || handled().length >= when);
+    await until(() => pipeline.over || handled().length >= when, 60_000);
     await STRIKES[strike](pipeline, random);
     await pipeline.ended;
     // What a drain gives back is pending at once; what it forgot is active until its lease expires.
@@ -88,7 +91,7 @@ const cases = READERS.flatMap((name) =>
   ),
 );
 
-describe.concurrent(`drain | reader (seed ${seed})`, { timeout: 60_000 + repeat * 30_000 }, () => {
+describe.concurrent(`drain | reader (seed ${seed})`, { timeout: 90_000 + repeat * 30_000 }, () => {
   for (const [name, stream, strike] of cases) {
     it(`${name}, ${stream}: ${strike}, and no job is lost (failures 35)`, async () => {
       for (let n = 0; n < repeat; n++) await play(name, stream, strike, new Random(seed + n));

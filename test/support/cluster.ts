@@ -143,13 +143,15 @@ export class Cluster {
     return this.#ids.get(node) as string;
   }
 
-  /** A plain client of the whole cluster, to look at it without delayq. */
+  /** A plain client of the whole cluster, to look at it without delayq, nor through proxies: those may be silent. */
   get admin(): Client {
     const { password } = this.#options;
+    const announced = [...this.#proxies].map(([{ host, port }, proxy]) => [`${host}:${proxy.port}`, { host, port }]);
     this.#admin ??= new Client(
-      this.nodes.map((node) => this.addressOf(node)),
+      this.nodes.map(({ host, port }) => ({ host, port })),
       {
         clusterRetryStrategy: () => 50,
+        natMap: Object.fromEntries(announced),
         redisOptions: {
           protocol: 2,
           ...(password === undefined ? {} : { password }),
