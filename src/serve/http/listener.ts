@@ -113,6 +113,8 @@ export class Listener {
       serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
     );
     this.#server.maxConnections = maxConnections;
+    // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
+    this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {
       const open: Exchange[] = [];
       this.#open.set(socket, open);

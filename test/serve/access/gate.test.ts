@@ -8,6 +8,7 @@ import { afterwards, during } from '../../support/afterwards.js';
 import { ownRedis, type Served, serve } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
+import { Wire } from '../../support/wire.js';
 
 /** A Redis of a test's own, and its tokens. */
 async function alone() {
@@ -66,6 +67,18 @@ describe('without any token', () => {
       json: { error: expect.any(String) },
     });
     expect(await sizes()).toBe(before);
+  });
+
+  it('nobody hides what a proxy says behind thousands of other headers', async () => {
+    for (const url of [`${served.api}/api/shop/q/size`, `${served.admin}/info`]) {
+      const wire = await Wire.to(url);
+      const many = 'a:b\r\n'.repeat(3_000);
+      wire.write(
+        `GET ${new URL(url).pathname} HTTP/1.1\r\nHost: localhost\r\n${many}X-Forwarded-For: 10.0.0.1\r\n\r\n`,
+      );
+      const { status, json } = await wire.answer();
+      expect([status, json], url).toEqual([expect.toBeOneOf([401, 403]), { error: expect.any(String) }]);
+    }
   });
 
   it.each([
