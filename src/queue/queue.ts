@@ -1,21 +1,10 @@
-import { type Backoff, packBackoff } from '../model/backoff.js';
 import { consumer, type Id, randomWord } from '../model/id.js';
-import {
-  type Answer,
-  afterRepeat,
-  type Enqueued,
-  type Given,
-  type Held,
-  type Job,
-  type Nacked,
-  type NewJob,
-} from '../model/job.js';
-import { checkConsumer, checkCount, checkList, checkMs, checkName, checkWord, keysOf } from '../model/validate.js';
+import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
+import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
 import { Partitions } from '../partitions/partitions.js';
 import { inspectAll } from '../partitions/sum.js';
 import type { Connection } from '../redis/connection.js';
-import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf, type QueueKeys } from '../redis/keys.js';
-import { repeatIfLost } from '../redis/retry.js';
+import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../redis/keys.js';
 import { MAX_CALL } from '../redis/script.js';
 import type { Snapshot } from '../scripts/inspect.js';
 import type { Finished } from '../scripts/jobs.js';
@@ -26,23 +15,8 @@ import { DURABLE_IN_FLIGHT, requiredBy } from './durability.js';
 import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
 import { type FinishOptions, finish } from './finish.js';
 import { putBack } from './put-back.js';
+import { type AckOptions, ack, type NackOptions, nack } from './settle.js';
 import { swap } from './swap.js';
-
-/** How jobs are given back. */
-export interface NackOptions {
-  /** `retry` (default): counts a failure; dead when out of tries · `dead`: dead at once · `release`: counts nothing. */
-  readonly mode?: 'retry' | 'dead' | 'release';
-  /** The last error of jobs that have no `error` of their own. */
-  readonly error?: string;
-  /** How long failed jobs without a `delayMs` of their own wait. Default: the queue's. */
-  readonly backoff?: Backoff | undefined;
-}
-
-const checkNack = keysOf<NackOptions>('nack', {
-  mode: 'dead release retry',
-  error: 'reason message',
-  backoff: 'delay delayMs in',
-});
 
 /** What a drain takes. */
 interface DrainOptions {
@@ -238,8 +212,8 @@ export class Queue {
   }
 
   /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
-  async ack(jobs: readonly Held[]): Promise<Answer[]> {
-    return this.#settle(jobs, (keys, some) => scripts.ack(this.redis, keys, some));
+  ack(jobs: readonly Held[], options: AckOptions = {}): Promise<Answer[]> {
+    return ack(this.#parts, jobs, options);
   }
 
   /**
@@ -247,12 +221,7 @@ export class Queue {
    * its own delay or the backoff; see {@link NackOptions} for other modes. Throws `usage` for an invalid delay.
    */
   async nack(jobs: readonly Given[], how: NackOptions = {}): Promise<Nacked[]> {
-    const { mode = 'retry', error, backoff } = checkNack(how);
-    checkWord(mode, ['retry', 'dead', 'release'], 'mode');
-    for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
-    const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random() };
-    const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
-    return this.#settle(given, (keys, some) => scripts.nack(this.redis, keys, some, options));
+    return nack(this.#parts, jobs, how);
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
@@ -297,19 +266,6 @@ export class Queue {
       }
     });
     return Math.max(...times);
-  }
-
-  /** Settles jobs in chunks. Repeats a chunk if its reply was lost. */
-  #settle<J extends Held, A extends Answer | Nacked>(
-    jobs: readonly J[],
-    settle: (keys: QueueKeys, some: readonly J[]) => Promise<{ answers: A[] }>,
-  ): Promise<A[]> {
-    return byReceipt(this.#parts, jobs, (keys, some) =>
-      repeatIfLost(async (attempt) => {
-        const { answers } = await settle(keys, some);
-        return attempt > 0 ? answers.map(afterRepeat) : answers;
-      }),
-    );
   }
 
   /** Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due times. */

@@ -176,12 +176,13 @@ export class Server {
     const { route, params } = found;
     exchange.route = route.path;
     if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
-    const admitted = gate.admit(exchange, params.ns, route);
-    // What is not awaited costs nothing.
-    const pool = admitted instanceof Promise ? await admitted : admitted;
-    const { health } = pool;
-    if (health.isDown) await health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0);
+    const { health } = gate.poolOf(exchange, route);
+    // Before its token is looked at, which may need Redis, too.
+    if (health.isDown && route.right) await health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0);
     try {
+      const admitted = gate.admit(exchange, params.ns, route);
+      // What is not awaited costs nothing.
+      const pool = admitted instanceof Promise ? await admitted : admitted;
       await route.handle({ exchange, params, pool });
     } catch (error) {
       health.failed(error);

@@ -1,7 +1,8 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Answer, Given, Job, Nacked } from '../model/job.js';
 import { many } from '../model/text.js';
-import type { NackOptions, Queue } from '../queue/queue.js';
+import type { Queue } from '../queue/queue.js';
+import type { NackOptions } from '../queue/settle.js';
 import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { type OnTrouble, Outages } from './outages.js';

@@ -32,11 +32,16 @@ export class Gate<P extends Store> {
     this.#isLocal = isLocal;
   }
 
+  /** The pool that the request is about. Throws a refusal (404) for an unknown one. */
+  poolOf(exchange: Exchange, { right }: Needed): P {
+    return this.#guard.ringOf(right === undefined ? '' : tokenIn(exchange)).ring.pool;
+  }
+
   /** The pool that the request may use: at once, if its token is cached and has no limits. Throws a refusal. */
   admit(exchange: Exchange, ns: string | undefined, { right, counts }: Needed): P | Promise<P> {
     const guard = this.#guard;
-    if (right === undefined) return guard.ringOf('').ring.pool;
-    const given = exchange.header('x-token') || exchange.query.get('token') || '';
+    if (right === undefined) return this.poolOf(exchange, {});
+    const given = tokenIn(exchange);
     if (!guard.hasTokens) return this.#open(exchange, given);
     const found = guard.identify(exchange, given);
     if (found instanceof Promise) return found.then((holder) => this.#check(exchange, holder, ns, right, counts));
@@ -81,6 +86,8 @@ export class Gate<P extends Store> {
     });
   }
 }
+
+const tokenIn = (exchange: Exchange) => exchange.header('x-token') || exchange.query.get('token') || '';
 
 /** Decides who may use the admin listener. */
 export class AdminGate<P extends Store> {

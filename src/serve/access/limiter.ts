@@ -79,7 +79,8 @@ export class Limiter {
         for (const [i, { resolve }] of asking.entries())
           resolve({ window: i < Number(taken) ? String(window) : undefined, restMs: Number(rest) });
       } catch (error) {
-        for (const { reject } of asking) reject(error);
+        // Those that came meanwhile would otherwise wait for the time limit of one more call.
+        for (const { reject } of [...asking, ...line.waiting.splice(0)]) reject(error);
       }
     }
     this.#lines.delete(field);

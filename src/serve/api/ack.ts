@@ -32,7 +32,7 @@ export async function ackMany({ exchange, params, pool }: Call): Promise<void> {
   const held = given.filter((one) => typeof one !== 'string');
   const [finished, answers] = await Promise.all([
     plain.length > 0 ? queue.finish(plain, { by: BY, repeatMs: REPEAT_MS }) : [],
-    held.length > 0 ? queue.ack(held) : [],
+    held.length > 0 ? queue.ack(held, { repeatMs: REPEAT_MS }) : [],
   ]);
   const others = [
     ...plain.map((id, i) => ({ job_id: id, state: finished[i] })),

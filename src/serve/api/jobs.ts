@@ -1,6 +1,7 @@
 import { type Answer, type Held, type Nacked, type Settings, Spread, type StoredJob } from '../../index.js';
 import { type Exchange, GONE, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
+import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { type Call, queueName, receiptOf } from './call.js';
 import { jobJson } from './job-json.js';
 import { msOf } from './params.js';
@@ -145,7 +146,7 @@ export async function nack(call: Call): Promise<void> {
   const mode = query.get('mode') ?? 'retry';
   if (mode !== 'retry' && mode !== 'dead' && mode !== 'release') throw new Refusal(400, 'invalid mode');
   const given = { ...held, delayMs: delay, error: query.get('error') ?? undefined };
-  const [{ answer, delayMs }] = (await pool.queue(name).nack([given], { mode })) as [Nacked];
+  const [{ answer, delayMs }] = (await pool.queue(name).nack([given], { mode, repeatMs: REPEAT_MS })) as [Nacked];
   if (answer === 'lost' || answer === 'superseded') throw await notHeld(call, name, answer);
   exchange.answer(200, { job_id: held.id, state: answer, delay_ms: delayMs });
 }

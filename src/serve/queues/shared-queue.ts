@@ -46,7 +46,7 @@ export class SharedQueue {
     this.line = new Line(queue, shared, (jobs, leaseMs) => this.release(jobs, leaseMs));
     this.#publishes = new Batcher((items) => enqueueAll(queue, items));
     this.#finishes = Batcher.of((ids) => queue.finish(ids, { by: shared.by, repeatMs: REPEAT_MS }));
-    this.#acks = Batcher.of((held) => queue.ack(held));
+    this.#acks = Batcher.of((held) => queue.ack(held, { repeatMs: REPEAT_MS }));
     this.#takeBacks = Batcher.of(async (asked) => {
       const time = await queue.takeBack();
       return asked.map(() => time);

@@ -1,4 +1,6 @@
 import { expect, it } from 'vitest';
+import { Connection } from '../../../src/index.js';
+import { Tokens } from '../../../src/serve/access/tokens.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { FaultyProxy } from '../../support/proxy.js';
 import { type Served, serve } from '../../support/serve.js';
@@ -119,6 +121,51 @@ it('publishes that Redis does not answer are told their ids soon, and that they 
   });
   const taken = (await served.call('GET', '/api/ns/q?count=100')).json as { job_id: string }[];
   expect(taken.map(({ job_id }) => job_id).sort()).toEqual(ids);
+}, 60_000);
+
+it('no request waits longer than one call may take when Redis hangs: acks and nacks, with tokens and limits', async () => {
+  const redis = await during(Server.start());
+  const connection = new Connection(redis.url);
+  afterwards(() => connection.close());
+  const tokens = new Tokens(connection, 'delayq');
+  const limited = { 'X-Token': await tokens.add('ns', { limits: { read: 100, write: 100, interval: 60 } }) };
+  const served = await serve(redis.url);
+  afterwards(() => served.stop());
+  const call = (method: string, path: string, init: RequestInit = {}) =>
+    timed(served.call(method, `/api/ns/q${path}`, { headers: limited, ...init }));
+  await call('PUT', '/bulk', { body: '[1,2,3]' });
+  const { answer } = await call('GET', '?count=3&receipts=1');
+  const held = (answer.json as { job_id: string; receipt: string }[]).map(({ job_id, receipt }) => ({
+    path: `/job/${job_id}`,
+    init: { headers: { ...limited, 'X-Receipt': receipt } },
+    body: JSON.stringify([{ id: job_id, receipt }]),
+  }));
+  const [first, second, third] = held as [(typeof held)[0], (typeof held)[0], (typeof held)[0]];
+  redis.signal('SIGSTOP');
+  const publishes = [call('PUT', '', { body: 'x' })];
+  const others = [
+    call('DELETE', first.path, first.init),
+    call('POST', `${second.path}/nack`, second.init),
+    call('POST', `${second.path}/renew`, second.init),
+    call('POST', '/ack', { body: third.body }),
+    call('GET', '/size'),
+  ];
+  // While the limit is asked for the first one.
+  await until(async () =>
+    /^delayq_http_running_requests 7$/m.test((await served.call('GET', `${served.admin}/metrics`)).text),
+  );
+  publishes.push(call('PUT', '', { body: 'x' }));
+  for (const { answer, ms } of await Promise.all([...publishes, ...others])) {
+    expect(answer).toMatchObject({ status: 503, json: { error: expect.stringContaining('redis') } });
+    expect(ms).toBeLessThan(9_000);
+  }
+  await until(async () => (await call('GET', '/size')).ms < 200, 20_000);
+  for (const headers of [limited, { 'X-Token': 'one that the server has not met' }]) {
+    const { answer, ms } = await call('PUT', '', { body: 'x', headers });
+    expect(answer.status).toBe(503);
+    expect(ms).toBeLessThan(1_000);
+  }
+  expect((await served.call('GET', '/openapi.json')).status).toBe(200);
 }, 60_000);
 
 it('jobs of a take whose reply was lost come back when their ttr is over', async () => {
