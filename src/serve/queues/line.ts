@@ -62,6 +62,8 @@ export class Line {
   #channels: readonly string[] = [];
   /** When takes fail: ends the wait of everybody. */
   #failing: NodeJS.Timeout | undefined;
+  /** Why they do. */
+  failure: unknown;
 
   /** `release` gives jobs back. */
   constructor(queue: Queue, shared: Shared, release: (jobs: readonly Job[], leaseMs: number) => void) {
@@ -90,7 +92,7 @@ export class Line {
     if (!this.#waiting.delete(request) || this.#waiting.size > 0) return;
     clearTimeout(this.#timer);
     clearTimeout(this.#failing);
-    this.#timer = this.#failing = undefined;
+    this.#timer = this.#failing = this.failure = undefined;
     for (const channel of this.#channels) this.#shared.wakes.off(channel);
     this.#channels = [];
   }
@@ -205,7 +207,7 @@ export class Line {
 
   #learn({ now, state, next = Number.POSITIVE_INFINITY }: Drained): void {
     clearTimeout(this.#failing);
-    this.#failing = undefined;
+    this.#failing = this.failure = undefined;
     this.#clockOffset = now - performance.now();
     const at = next - this.#clockOffset;
     this.#turnAt = state === 'limited' ? Math.min(at, performance.now() + POLL_MS) : undefined;
@@ -239,10 +241,11 @@ export class Line {
     this.#shared.health.failed(error);
     for (const request of [...this.#waiting]) if (!request.mayWait || request.isLate) request.fail(error);
     if (this.#waiting.size === 0) return;
+    this.failure = error;
     this.#sleepUntil(performance.now() + AGAIN_MS);
     this.#failing ??= setTimeout(
       () => {
-        this.#failing = undefined;
+        this.#failing = this.failure = undefined;
         for (const request of [...this.#waiting]) request.fail(error);
       },
       isPassing(error) ? Health.holdMs() : 0,

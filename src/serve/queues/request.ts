@@ -6,6 +6,8 @@ interface Line {
   leave(request: Request): void;
   /** The request, which another line had claimed, can be claimed again. */
   freed(): void;
+  /** Why its takes fail; undefined: they do not. */
+  readonly failure: unknown;
 }
 
 /** What a request gets: jobs of one of its queues. */
@@ -74,10 +76,13 @@ export class Request {
     else if (!this.mayWait) this.expire();
   }
 
-  /** Its time is over. */
+  /** Its time is over. If takes fail, nobody knows whether there was a job. */
   expire(): void {
     this.isLate = true;
-    if (!this.isClaimed) this.leave();
+    if (this.isClaimed) return;
+    const failing = this.#lines.find(({ failure }) => failure !== undefined);
+    if (failing) this.fail(failing.failure);
+    else this.leave();
   }
 
   /** Ends the claim of a line that has no jobs for it. */

@@ -1,7 +1,8 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { DelayqError } from '../../../src/index.js';
 import type { Exchange } from '../../../src/serve/http/exchange.js';
 import { Log, type LogLevel } from '../../../src/serve/http/log.js';
+import { afterwards } from '../../support/afterwards.js';
 
 const exchange = (status: number) =>
   ({
@@ -53,5 +54,24 @@ describe('the log of requests', () => {
     expect(logged('errors', 503, down)).toMatch(/ \(unknown: no reply within 5 s\)\n$/);
     const bad = new DelayqError('data', 'secret is not JSON', { why: 'at secret' });
     expect(logged('all', 400, bad)).toMatch(/ \(data\)\n$/);
+  });
+
+  it('has one of many failures of the same cause, and says how many there were', () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    afterwards(() => vi.useRealTimers());
+    const lines: string[] = [];
+    const log = new Log((line) => lines.push(line) > 0, 'errors');
+    const fail = (why: string) =>
+      log.request({ ...exchange(503), cause: new DelayqError('temporary', 'x', { why }) } as Exchange, true);
+    for (let i = 0; i < 100; i++) fail(`OOM ${i}`);
+    fail('READONLY');
+    expect(lines).toHaveLength(2);
+    vi.advanceTimersByTime(10_000);
+    fail('OOM again');
+    expect(lines).toHaveLength(3);
+    expect(lines[2]).toMatch(/ \(temporary: OOM again\) \(and 99 more like it\)\n$/);
+    vi.advanceTimersByTime(10_000);
+    fail('OOM again');
+    expect(lines[3]).toMatch(/ \(temporary: OOM again\)\n$/);
   });
 });
