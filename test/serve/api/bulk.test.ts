@@ -55,8 +55,45 @@ describe('the elements of a bulk body', () => {
     expect(refusalOf('["12345", "1234567"]', 8)).toEqual([413, 'job too large']);
   });
 
-  it('may be nested as deep as a body is long', () => {
-    const depth = 100_000;
-    expect(texts(`[${'['.repeat(depth)}${']'.repeat(depth)}]`)).toHaveLength(1);
+  it('may be nested as deep as lmstfy reads them', () => {
+    const nested = (depth: number, open = '[', close = ']') => `[${open.repeat(depth)}1${close.repeat(depth)}]`;
+    expect(texts(nested(10_000))).toHaveLength(1);
+    expect(texts(nested(5_000, '[{"a":', '}]'))).toHaveLength(1);
+    for (const body of [nested(10_001), nested(5_001, '[{"a":', '}]'), '['.repeat(8 * MOST)])
+      expect(refusalOf(body)).toEqual([400, 'request body is nested too deeply']);
+  });
+
+  it('are there if JSON.parse reads the body, and only then', () => {
+    const bytes = fc.constantFrom(...'[]{}",:\\/u0123456789abcdefxEtrnl+-. \n\t\u0001\u00e9', '');
+    const pieces = fc.array(
+      fc.constantFrom('-', '0', '01', '.5', '1e', '+1', 'true', 'nul', '"\\u00', '{"a"', ':', ',', ']'),
+    );
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 3 }), fc.nat(), fc.nat(3), bytes, pieces, (json, place, length, byte, more) => {
+        const at = place % (json.length + 1);
+        for (const inside of [
+          json.slice(0, at) + byte + json.slice(at + length),
+          `${json},${more.join('')}`,
+          more.join(''),
+        ]) {
+          const body = `[${inside}]`;
+          const parsed = parsedOf(body);
+          if (parsed?.length === 0 || (parsed?.length ?? 0) > 64) continue;
+          if (!parsed)
+            expect(refusalOf(body)).toEqual([400, expect.stringMatching(/^(request body|no jobs|too many)/)]);
+          else expect(texts(body).map((text) => JSON.parse(text))).toEqual(parsed);
+        }
+      }),
+      { numRuns: 3_000 },
+    );
   });
 });
+
+/** An array in JSON; undefined if it is none. */
+function parsedOf(body: string): unknown[] | undefined {
+  try {
+    return JSON.parse(body) as unknown[];
+  } catch {
+    return undefined;
+  }
+}
