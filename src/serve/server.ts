@@ -8,7 +8,6 @@ import { isLoopback, Origin } from './access/origin.js';
 import { Watch } from './access/watch.js';
 import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
 import type { ApiRoute, Call } from './api/call.js';
-import { Pool } from './api/pool.js';
 import { API_ROUTES } from './api/routes.js';
 import { type Exchange, GONE } from './http/exchange.js';
 import { Figures } from './http/figures.js';
@@ -17,6 +16,7 @@ import { Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
 import { Refusal, refusalOf } from './http/refusal.js';
 import { Router } from './http/router.js';
+import { Pool } from './queues/pool.js';
 
 /** The most bytes of bodies in memory. */
 const MAX_IN_FLIGHT = 256 * 1024 * 1024;
@@ -51,8 +51,8 @@ export class Server {
   readonly #memory = new Memory(MAX_IN_FLIGHT);
   readonly #figures = new Figures();
   readonly #pools: ReadonlyMap<string, Pool>;
-  readonly #guard: Guard<Pool>;
-  readonly #watch: Watch<Pool>;
+  readonly #guard: Guard;
+  readonly #watch: Watch;
   readonly #admin: Admin;
   readonly #apiRouter = new Router<Call, ApiRoute>(API_ROUTES);
   readonly #adminRouter = new Router<AdminCall>(ADMIN_ROUTES);
@@ -169,7 +169,7 @@ export class Server {
     return [...this.#listeners.values()].flatMap(({ running }) => running);
   }
 
-  async #callApi(exchange: Exchange, gate: Gate<Pool>): Promise<void> {
+  async #callApi(exchange: Exchange, gate: Gate): Promise<void> {
     if (exchange.path === '/healthz') return this.#health(exchange);
     const found = this.#apiRouter.match(exchange.method, exchange.path);
     if (!found) throw new Refusal(404, 'api not found');
@@ -190,7 +190,7 @@ export class Server {
     }
   }
 
-  async #callAdmin(exchange: Exchange, gate: AdminGate<Pool>): Promise<void> {
+  async #callAdmin(exchange: Exchange, gate: AdminGate): Promise<void> {
     if (exchange.path === '/healthz') return this.#health(exchange);
     const found = this.#adminRouter.match(exchange.method, exchange.path.replace(/(.)\/$/, '$1'));
     if (!found) throw new Refusal(404, 'api not found');

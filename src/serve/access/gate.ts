@@ -1,6 +1,7 @@
 import type { Exchange } from '../http/exchange.js';
 import { Refusal, unavailable } from '../http/refusal.js';
-import type { Guard, Holder, Keyring, Store } from './guard.js';
+import type { Pool } from '../queues/pool.js';
+import type { Guard, Holder, Keyring } from './guard.js';
 import { isOfOtherSite } from './origin.js';
 import { allows, type Right, type Side } from './tokens.js';
 
@@ -22,12 +23,12 @@ const FORWARDED = 'a request that a proxy passes on needs a token: make one with
 const NO_HOST = 'host not allowed: start delayq serve with --allow-host, or make a token with delayq token add';
 
 /** Decides, in one place, who may use the API. */
-export class Gate<P extends Store> {
-  readonly #guard: Guard<P>;
+export class Gate {
+  readonly #guard: Guard;
   readonly #isLocal: boolean;
 
   /** `isLocal`: the listener is on loopback. */
-  constructor(guard: Guard<P>, isLocal: boolean) {
+  constructor(guard: Guard, isLocal: boolean) {
     this.#guard = guard;
     this.#isLocal = isLocal;
   }
@@ -38,7 +39,7 @@ export class Gate<P extends Store> {
   }
 
   /** The pool that the request may use: at once, if its token is cached and has no limits. Throws a refusal. */
-  admit(exchange: Exchange, ns: string | undefined, { right, counts }: Needed): P | Promise<P> {
+  admit(exchange: Exchange, ns: string | undefined, { right, counts }: Needed): Pool | Promise<Pool> {
     const guard = this.#guard;
     if (right === undefined) return this.poolOf(exchange, {});
     const given = tokenIn(exchange);
@@ -49,7 +50,7 @@ export class Gate<P extends Store> {
   }
 
   /** There is no token yet: programs on this machine need none. */
-  #open(exchange: Exchange, given: string): P {
+  #open(exchange: Exchange, given: string): Pool {
     const guard = this.#guard;
     const { ring } = guard.ringOf(given);
     if (guard.hasTokens === undefined) throw unavailable();
@@ -62,11 +63,11 @@ export class Gate<P extends Store> {
 
   #check(
     exchange: Exchange,
-    { ring, token }: Holder<P>,
+    { ring, token }: Holder,
     ns: string | undefined,
     right: Right,
     counts: Side | undefined,
-  ): P | Promise<P> {
+  ): Pool | Promise<Pool> {
     exchange.who = token.fingerprint;
     if (!allows(token, right, ns)) {
       // Whoever has no token for a namespace learns nothing about it.
@@ -90,12 +91,12 @@ export class Gate<P extends Store> {
 const tokenIn = (exchange: Exchange) => exchange.header('x-token') || exchange.query.get('token') || '';
 
 /** Decides who may use the admin listener. */
-export class AdminGate<P extends Store> {
-  readonly #guard: Guard<P>;
+export class AdminGate {
+  readonly #guard: Guard;
   readonly #isLocal: boolean;
 
   /** `isLocal`: the listener is on loopback. */
-  constructor(guard: Guard<P>, isLocal: boolean) {
+  constructor(guard: Guard, isLocal: boolean) {
     this.#guard = guard;
     this.#isLocal = isLocal;
   }
@@ -104,7 +105,7 @@ export class AdminGate<P extends Store> {
    * Throws a refusal if the request is not allowed. `ns`: what it is about; undefined: all namespaces. Returns the tokens of
    * the one pool that it may act on, that of its token; undefined: all pools.
    */
-  async admit(exchange: Exchange, ns: string | undefined): Promise<Keyring<P> | undefined> {
+  async admit(exchange: Exchange, ns: string | undefined): Promise<Keyring | undefined> {
     const guard = this.#guard;
     refuseOtherSites(guard, exchange);
     if (this.#isLocal && guard.origin.isLocal(exchange)) return undefined;
@@ -114,7 +115,7 @@ export class AdminGate<P extends Store> {
     return guard.rings.size === 1 ? undefined : ring;
   }
 
-  async #identify(exchange: Exchange): Promise<Holder<P>> {
+  async #identify(exchange: Exchange): Promise<Holder> {
     try {
       return await this.#guard.identify(exchange, exchange.header('x-token') || loginOf(exchange));
     } catch (error) {
@@ -124,7 +125,7 @@ export class AdminGate<P extends Store> {
   }
 }
 
-function refuseOtherSites<P extends Store>(guard: Guard<P>, exchange: Exchange): void {
+function refuseOtherSites(guard: Guard, exchange: Exchange): void {
   if (isOfOtherSite(exchange)) throw guard.refuse(exchange, 'host', 403, 'requests from other sites are not allowed');
 }
 

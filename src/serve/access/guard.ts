@@ -1,29 +1,22 @@
-import type { Connection } from '../../index.js';
 import type { Exchange } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
+import type { Pool } from '../queues/pool.js';
 import { TokenCache } from './cache.js';
 import { Failures, type Reason, type Refused } from './failures.js';
 import { Limiter } from './limiter.js';
 import type { Origin } from './origin.js';
 import { hashOf, type Limits, type NewToken, type Token, Tokens } from './tokens.js';
 
-/** A Redis by its name, which may stand before the colon of a token. */
-export interface Store {
-  readonly name: string;
-  readonly prefix: string;
-  readonly redis: Connection;
-}
-
 /** The tokens of one pool. */
-export class Keyring<P extends Store> {
-  readonly pool: P;
+export class Keyring {
+  readonly pool: Pool;
   readonly tokens: Tokens;
   readonly cache: TokenCache;
   readonly limiter: Limiter;
   /** How many tokens there were when Redis was asked last; undefined: it has not answered yet. */
   count: number | undefined;
 
-  constructor(pool: P) {
+  constructor(pool: Pool) {
     this.pool = pool;
     this.tokens = new Tokens(pool.redis, pool.prefix);
     this.cache = new TokenCache(this.tokens);
@@ -58,22 +51,22 @@ export class Keyring<P extends Store> {
 }
 
 /** A token that was accepted, and where it is from. */
-export interface Holder<P extends Store> {
-  readonly ring: Keyring<P>;
+export interface Holder {
+  readonly ring: Keyring;
   readonly token: Token;
 }
 
 /** Finds out whose token a request carries: for both listeners. */
-export class Guard<P extends Store> {
-  readonly rings: ReadonlyMap<string, Keyring<P>>;
+export class Guard {
+  readonly rings: ReadonlyMap<string, Keyring>;
   readonly origin: Origin;
-  readonly #first: Keyring<P>;
+  readonly #first: Keyring;
   readonly #failures = new Failures();
   readonly #refused: Refused;
 
-  constructor(pools: ReadonlyMap<string, P>, origin: Origin, refused: Refused) {
+  constructor(pools: ReadonlyMap<string, Pool>, origin: Origin, refused: Refused) {
     this.rings = new Map([...pools].map(([name, pool]) => [name, new Keyring(pool)]));
-    [this.#first] = this.rings.values() as Iterable<Keyring<P>> as [Keyring<P>];
+    [this.#first] = this.rings.values() as Iterable<Keyring> as [Keyring];
     this.origin = origin;
     this.#refused = refused;
   }
@@ -89,7 +82,7 @@ export class Guard<P extends Store> {
   }
 
   /** Splits `[pool:]token`. Throws a refusal (404) for an unknown pool. */
-  ringOf(given: string): { ring: Keyring<P>; text: string } {
+  ringOf(given: string): { ring: Keyring; text: string } {
     const colon = given.indexOf(':');
     if (colon < 0) return { ring: this.#first, text: given };
     const ring = this.rings.get(given.slice(0, colon));
@@ -101,7 +94,7 @@ export class Guard<P extends Store> {
    * Finds the token that was given; at once if it is cached. Throws a refusal: 401 for none, or an invalid one, 429 if its
    * address has sent too many of those.
    */
-  identify(exchange: Exchange, given: string): Holder<P> | Promise<Holder<P>> {
+  identify(exchange: Exchange, given: string): Holder | Promise<Holder> {
     const { ring, text } = this.ringOf(given);
     if (text === '') throw this.refuse(exchange, 'token', 401, 'token not found');
     const hash = hashOf(text);

@@ -1,5 +1,5 @@
 import { isDelayqError, isPassing } from '../../index.js';
-import type { Keyring, Store } from './guard.js';
+import type { Keyring } from './guard.js';
 
 /** How often each Redis is asked how many tokens it has, ms: with the first one, all requests need one. */
 const LOOK_MS = 5_000;
@@ -8,15 +8,15 @@ const LOOK_MS = 5_000;
 const LOOK_AGAIN_MS = 250;
 
 /** Watches the Redis of each pool: whether it answers, and whether it has tokens. */
-export class Watch<P extends Store> {
-  readonly #rings: readonly Keyring<P>[];
+export class Watch {
+  readonly #rings: readonly Keyring[];
   readonly #say: (text: string) => void;
   /** Those that do not answer. */
-  readonly #down = new Set<Keyring<P>>();
-  readonly #timers = new Map<Keyring<P>, NodeJS.Timeout>();
+  readonly #down = new Set<Keyring>();
+  readonly #timers = new Map<Keyring, NodeJS.Timeout>();
   #isStopped = false;
 
-  constructor(rings: Iterable<Keyring<P>>, say: (text: string) => void) {
+  constructor(rings: Iterable<Keyring>, say: (text: string) => void) {
     this.#rings = [...rings];
     this.#say = say;
   }
@@ -33,16 +33,16 @@ export class Watch<P extends Store> {
   }
 
   /** Whether this Redis answered when it was asked last. */
-  isUp(ring: Keyring<P>): boolean {
+  isUp(ring: Keyring): boolean {
     return !this.#down.has(ring);
   }
 
-  #lookLater(ring: Keyring<P>): void {
+  #lookLater(ring: Keyring): void {
     const look = () => void this.#look(ring, false).finally(() => this.#isStopped || this.#lookLater(ring));
     this.#timers.set(ring, setTimeout(look, this.isUp(ring) ? LOOK_MS : LOOK_AGAIN_MS).unref());
   }
 
-  async #look(ring: Keyring<P>, isFirst: boolean): Promise<void> {
+  async #look(ring: Keyring, isFirst: boolean): Promise<void> {
     const { name } = ring.pool;
     try {
       await ring.look();

@@ -1,6 +1,5 @@
-import type { Inspector } from '../../index.js';
 import type { Refused } from '../access/failures.js';
-import type { Guard, Keyring, Store } from '../access/guard.js';
+import type { Guard, Keyring } from '../access/guard.js';
 import type { Watch } from '../access/watch.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Figures } from '../http/figures.js';
@@ -8,15 +7,10 @@ import type { Listener } from '../http/listener.js';
 import type { Memory } from '../http/memory.js';
 import { Refusal } from '../http/refusal.js';
 
-/** A pool, as operators look at it. */
-export interface AdminPool extends Store {
-  readonly inspector: Inspector;
-}
-
 /** What the admin listener knows of the server. */
 export interface Admin {
-  readonly guard: Guard<AdminPool>;
-  readonly watch: Watch<AdminPool>;
+  readonly guard: Guard;
+  readonly watch: Watch;
   readonly refused: Refused;
   readonly figures: Figures;
   readonly memory: Memory;
@@ -32,7 +26,7 @@ export interface AdminCall {
   readonly params: Readonly<Record<string, string>>;
   readonly admin: Admin;
   /** The only pool that the caller may act on; undefined: all. */
-  readonly only: Keyring<AdminPool> | undefined;
+  readonly only: Keyring | undefined;
 }
 
 /** The largest body of an admin request, bytes. */
@@ -45,7 +39,7 @@ export const bodyOf = async (exchange: Exchange): Promise<string> => (await exch
  * The pool with this name; without a name, the first. Throws a refusal: 400 if there is none, 403 if the caller's token is
  * of another one.
  */
-export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | null): Keyring<AdminPool> {
+export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | null): Keyring {
   const [first] = guard.rings.values();
   const ring = name ? guard.rings.get(name) : first;
   if (!ring) throw new Refusal(400, 'the pool not exist');
@@ -54,5 +48,5 @@ export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | 
 }
 
 /** The pools that the caller may act on. */
-export const poolsOf = ({ admin: { guard }, only }: AdminCall): readonly Keyring<AdminPool>[] =>
+export const poolsOf = ({ admin: { guard }, only }: AdminCall): readonly Keyring[] =>
   only ? [only] : [...guard.rings.values()];

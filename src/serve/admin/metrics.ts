@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Measured, metricsText } from '../../index.js';
 import type { Keyring } from '../access/guard.js';
 import { BUCKETS } from '../http/figures.js';
-import { type Admin, type AdminCall, type AdminPool, poolsOf } from './call.js';
+import { type Admin, type AdminCall, poolsOf } from './call.js';
 
 /** The most time for the queues of all pools, ms. A queue that has not answered by then is told to be down. */
 const LIMIT_MS = 4_000;
@@ -35,7 +35,7 @@ async function textOf(call: AdminCall): Promise<string> {
 }
 
 /** Looks at the queues of a pool until the time is over. */
-async function queuesOf({ pool: { inspector } }: Keyring<AdminPool>, over: Promise<void>): Promise<Measured[]> {
+async function queuesOf({ pool: { inspector } }: Keyring, over: Promise<void>): Promise<Measured[]> {
   let isOver = false;
   const ended = over.then(() => {
     isOver = true;

@@ -2,7 +2,7 @@ import type { Keyring } from '../access/guard.js';
 import { DEFAULT_RIGHTS, type Limits, type Right, type Token } from '../access/tokens.js';
 import { JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
-import { type AdminCall, type AdminPool, bodyOf, poolNamed, poolsOf } from './call.js';
+import { type AdminCall, bodyOf, poolNamed, poolsOf } from './call.js';
 
 /** The shortest text that a caller may bring, as in lmstfy. */
 const SHORTEST = 20;
@@ -113,7 +113,7 @@ async function limitsIn({ exchange }: AdminCall): Promise<Limits> {
 }
 
 /** The token that a path names, by its text or fingerprint, with its pool before a colon. */
-async function tokenOf(call: AdminCall): Promise<{ ring: Keyring<AdminPool>; token: Token | undefined }> {
+async function tokenOf(call: AdminCall): Promise<{ ring: Keyring; token: Token | undefined }> {
   const { params } = call;
   const [, pool = null, name = ''] = /^(?:([^:]*):)?(.*)$/s.exec(params.token ?? '') ?? [];
   const ring = poolNamed(call, pool);

@@ -1,8 +1,8 @@
 import type { Held } from '../../index.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
+import { BY } from '../queues/pool.js';
 import { type Call, queueName, receiptOf } from './call.js';
-import { BY } from './pool.js';
 
 /** The most jobs of a request for many, and the most bytes of its body. */
 const MOST = 250;

@@ -2,7 +2,7 @@ import type { Right } from '../access/gate.js';
 import type { Exchange } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import type { Route } from '../http/router.js';
-import type { Pool } from './pool.js';
+import type { Pool } from '../queues/pool.js';
 
 /** A request about the queues of one namespace, admitted. */
 export interface Call {

@@ -2,10 +2,10 @@ import { type NewJob, RawPayload } from '../../index.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
+import { BY } from '../queues/pool.js';
 import { elementsOf } from './bulk.js';
 import { type Call, queueName } from './call.js';
 import { countOf, LONGEST_MS, msOf } from './params.js';
-import { BY } from './pool.js';
 
 /** The largest body of one job and of a bulk request, bytes. */
 const MAX_JOB = 1024 * 1024;

@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../../index.js';
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
-import { Health } from '../queues/health.js';
-import { type Shared, SharedQueue } from '../queues/shared-queue.js';
-import { Wakes } from '../queues/wakes.js';
+import { Health } from './health.js';
+import { type Shared, SharedQueue } from './shared-queue.js';
+import { Wakes } from './wakes.js';
 
 /** Begins the names of all consumers that take jobs over HTTP, as they stand in leases. */
 export const BY = 'http:';
