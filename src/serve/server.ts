@@ -2,7 +2,7 @@ import { lookup } from 'node:dns/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectOptions, DelayqError } from '../index.js';
 import { Refused } from './access/failures.js';
-import { AdminGate, Gate } from './access/gate.js';
+import { Gate } from './access/gate.js';
 import { Guard } from './access/guard.js';
 import { isLoopback, Origin } from './access/origin.js';
 import { Watch } from './access/watch.js';
@@ -90,7 +90,7 @@ export class Server {
     if (!isLocal) await this.#requireToken('API', '--listen');
     if (!adminIsLocal) await this.#requireToken('admin', '--admin-listen');
     const gate = new Gate(this.#guard, isLocal === true);
-    const adminGate = new AdminGate(this.#guard, adminIsLocal === true);
+    const adminGate = new Gate(this.#guard, adminIsLocal === true);
     await this.#listen('API', listen, (exchange) => this.#callApi(exchange, gate));
     await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange, adminGate));
     if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
@@ -190,13 +190,13 @@ export class Server {
     }
   }
 
-  async #callAdmin(exchange: Exchange, gate: AdminGate): Promise<void> {
+  async #callAdmin(exchange: Exchange, gate: Gate): Promise<void> {
     if (exchange.path === '/healthz') return this.#health(exchange);
     const found = this.#adminRouter.match(exchange.method, exchange.path.replace(/(.)\/$/, '$1'));
     if (!found) throw new Refusal(404, 'api not found');
     exchange.route = found.route.path;
     if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
-    const only = await gate.admit(exchange, found.params.ns);
+    const only = await gate.admitOperator(exchange, found.params.ns);
     await found.route.handle({ exchange, params: found.params, admin: this.#admin, only });
   }
 

@@ -22,7 +22,7 @@ const SUCCESS = { read: 200, write: 201 } as const;
 const FORWARDED = 'a request that a proxy passes on needs a token: make one with delayq token add';
 const NO_HOST = 'host not allowed: start delayq serve with --allow-host, or make a token with delayq token add';
 
-/** Decides, in one place, who may use the API. */
+/** Decides, in one place, who may use a listener. */
 export class Gate {
   readonly #guard: Guard;
   readonly #isLocal: boolean;
@@ -34,7 +34,7 @@ export class Gate {
   }
 
   /** The pool that the request is about. Throws a refusal (404) for an unknown one. */
-  poolOf(exchange: Exchange, { right }: Needed): P {
+  poolOf(exchange: Exchange, { right }: Needed): Pool {
     return this.#guard.ringOf(right === undefined ? '' : tokenIn(exchange)).ring.pool;
   }
 
@@ -86,26 +86,12 @@ export class Gate {
       return ring.pool;
     });
   }
-}
-
-const tokenIn = (exchange: Exchange) => exchange.header('x-token') || exchange.query.get('token') || '';
-
-/** Decides who may use the admin listener. */
-export class AdminGate {
-  readonly #guard: Guard;
-  readonly #isLocal: boolean;
-
-  /** `isLocal`: the listener is on loopback. */
-  constructor(guard: Guard, isLocal: boolean) {
-    this.#guard = guard;
-    this.#isLocal = isLocal;
-  }
 
   /**
-   * Throws a refusal if the request is not allowed. `ns`: what it is about; undefined: all namespaces. Returns the tokens of
-   * the one pool that it may act on, that of its token; undefined: all pools.
+   * Lets an operator use the admin listener, for what concerns `ns`; undefined: all namespaces. Returns the one pool that
+   * it may act on, that of its token; undefined: all pools. Throws a refusal.
    */
-  async admit(exchange: Exchange, ns: string | undefined): Promise<Keyring | undefined> {
+  async admitOperator(exchange: Exchange, ns: string | undefined): Promise<Keyring | undefined> {
     const guard = this.#guard;
     refuseOtherSites(guard, exchange);
     if (this.#isLocal && guard.origin.isLocal(exchange)) return undefined;
@@ -124,6 +110,8 @@ export class AdminGate {
     }
   }
 }
+
+const tokenIn = (exchange: Exchange) => exchange.header('x-token') || exchange.query.get('token') || '';
 
 function refuseOtherSites(guard: Guard, exchange: Exchange): void {
   if (isOfOtherSite(exchange)) throw guard.refuse(exchange, 'host', 403, 'requests from other sites are not allowed');
