@@ -7,6 +7,8 @@ export interface Measured {
   readonly queue: string;
   /** From {@link Inspector.inspect}; undefined if the queue could not be read. */
   readonly snapshot: Snapshot | undefined;
+  /** Added to its lines, to tell queues of one name apart. */
+  readonly labels?: Labels;
 }
 
 type Labels = Readonly<Record<string, string>>;
@@ -105,10 +107,12 @@ export function metricsText(queues: Iterable<Measured>, options: MetricsOptions 
   const { version, labels = {} } = checkOptions(options);
   const all = [...queues];
   const build: Samples = version === undefined ? [] : [[{ version, ...labels }, 1]];
-  const up = all.map(({ queue, snapshot }) => [{ queue, ...labels }, snapshot ? 1 : 0] as const);
+  const up = all.map(({ queue, snapshot, labels: own }) => [{ queue, ...labels, ...own }, snapshot ? 1 : 0] as const);
   const samples = ({ of }: Metric): Samples =>
-    all.flatMap(({ queue, snapshot }) =>
-      (snapshot ? of(snapshot) : []).map(([more, ...rest]) => [{ queue, ...labels, ...more }, ...rest] as const),
+    all.flatMap(({ queue, snapshot, labels: own }) =>
+      (snapshot ? of(snapshot) : []).map(
+        ([more, ...rest]) => [{ queue, ...labels, ...own, ...more }, ...rest] as const,
+      ),
     );
   return [
     family('delayq_build_info', 'gauge', 'The version of delayq that wrote this.', build),

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { once } from 'node:events';
 import { type Measured, metricsText } from '../../index.js';
 import type { Keyring } from '../access/guard.js';
 import { BUCKETS } from '../http/figures.js';
@@ -26,45 +26,27 @@ export async function metrics(call: AdminCall): Promise<void> {
 
 async function textOf(call: AdminCall): Promise<string> {
   const { admin } = call;
-  const over = sleep(LIMIT_MS, undefined, { ref: false });
-  const texts = poolsOf(call).map(async (ring) => {
-    const queues = await queuesOf(ring, over);
-    return metricsText(queues, { version: admin.version, labels: { pool: ring.pool.name } });
-  });
-  return merged(await Promise.all(texts)) + ofServer(admin);
+  const over = AbortSignal.timeout(LIMIT_MS);
+  const measured = await Promise.all(poolsOf(call).map((ring) => queuesOf(ring, over)));
+  return metricsText(measured.flat(), { version: admin.version }) + ofServer(admin);
 }
 
 /** Looks at the queues of a pool until the time is over. */
-async function queuesOf({ pool: { inspector } }: Keyring, over: Promise<void>): Promise<Measured[]> {
-  let isOver = false;
-  const ended = over.then(() => {
-    isOver = true;
-    return undefined;
-  });
-  const names = (await Promise.race([inspector.queues().catch(() => undefined), ended])) ?? [];
-  const measured: Measured[] = names.map((queue) => ({ queue, snapshot: undefined }));
-  let next = 0;
-  const lookAtOthers = async () => {
-    for (let i = next++; i < measured.length && !isOver; i = next++) {
-      const { queue } = measured[i] as Measured;
-      const snapshot = await Promise.race([inspector.inspect(queue).catch(() => undefined), ended]);
-      measured[i] = { queue, snapshot };
-    }
+async function queuesOf({ pool: { name, inspector } }: Keyring, over: AbortSignal): Promise<Measured[]> {
+  const measured: Measured[] = [];
+  const look = async () => {
+    for (const queue of await inspector.queues()) measured.push({ queue, snapshot: undefined, labels: { pool: name } });
+    let next = 0;
+    const lookAtOthers = async () => {
+      for (let i = next++; i < measured.length && !over.aborted; i = next++) {
+        const one = measured[i] as Measured;
+        measured[i] = { ...one, snapshot: await inspector.inspect(one.queue).catch(() => undefined) };
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, lookAtOthers));
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, lookAtOthers));
+  await Promise.race([look().catch(() => {}), once(over, 'abort')]);
   return measured;
-}
-
-/** Joins texts that have the same metrics: all lines of a metric must stand together. */
-function merged(texts: readonly string[]): string {
-  const families = new Map<string, string[]>();
-  for (const text of texts) {
-    for (const family of text.split(/^(?=# HELP )/m)) {
-      const [, head = '', lines = ''] = /^(# HELP .*\n# TYPE .*\n)([\s\S]*)$/.exec(family) ?? [];
-      families.set(head, [...(families.get(head) ?? []), lines]);
-    }
-  }
-  return [...families].map(([head, lines]) => head + lines.join('')).join('');
 }
 
 type Sample = readonly [labels: Readonly<Record<string, string>>, value: number, suffix?: string];
