@@ -1,5 +1,7 @@
 import type { Connection, Reply } from '../../index.js';
+import { Batcher } from '../queues/batcher.js';
 import { usedKey } from './keys.js';
+import { Recent } from './recent.js';
 import type { Limits, Side, Token } from './tokens.js';
 
 /**
@@ -33,23 +35,15 @@ export interface Granted {
   readonly restMs: number;
 }
 
-interface Waiting {
-  readonly resolve: (granted: Granted) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/** Those who ask for the same limit while a call is in flight wait for one more call, together. */
-interface Line {
-  waiting: Waiting[];
-  isAsking: boolean;
-}
+/** The most limits whose shared calls are kept ready. */
+const MOST_KEPT = 1_000;
 
 /** Counts requests against the limits of their tokens, over all servers. */
 export class Limiter {
   readonly #redis: Connection;
   readonly #key: string;
-  /** By what is counted; only while somebody waits. */
-  readonly #lines = new Map<string, Line>();
+  /** Calls that requests share, by what is counted. */
+  readonly #batchers = new Recent<string, Batcher<Limits, Granted>>(MOST_KEPT);
 
   constructor(redis: Connection, prefix: string) {
     this.#redis = redis;
@@ -59,31 +53,19 @@ export class Limiter {
   /** Counts a request. Throws what {@link Connection.call} throws. */
   take({ hash }: Token, limits: Limits, side: Side): Promise<Granted> {
     const field = `${hash}:${side}`;
-    return new Promise((resolve, reject) => {
-      const line = this.#lines.get(field) ?? { waiting: [], isAsking: false };
-      this.#lines.set(field, line);
-      line.waiting.push({ resolve, reject });
-      if (!line.isAsking) void this.#ask(field, line, limits, side);
-    });
+    let batcher = this.#batchers.get(field);
+    if (!batcher) {
+      batcher = Batcher.of((asked) => this.#takeAll(field, side, asked));
+      this.#batchers.set(field, batcher);
+    }
+    return batcher.add(limits);
   }
 
-  async #ask(field: string, line: Line, limits: Limits, side: Side): Promise<void> {
-    line.isAsking = true;
-    // Those of the same turn of the event loop come with it.
-    await Promise.resolve();
-    while (line.waiting.length > 0) {
-      const asking = line.waiting;
-      line.waiting = [];
-      try {
-        const [taken, window, rest] = await this.#call(field, asking.length, limits[side], limits.interval, '');
-        for (const [i, { resolve }] of asking.entries())
-          resolve({ window: i < Number(taken) ? String(window) : undefined, restMs: Number(rest) });
-      } catch (error) {
-        // Those that came meanwhile would otherwise wait for the time limit of one more call.
-        for (const { reject } of [...asking, ...line.waiting.splice(0)]) reject(error);
-      }
-    }
-    this.#lines.delete(field);
+  async #takeAll(field: string, side: Side, asked: readonly Limits[]): Promise<Granted[]> {
+    // They may have been changed meanwhile.
+    const limits = asked.at(-1) as Limits;
+    const [taken, window, rest] = await this.#call(field, asked.length, limits[side], limits.interval, '');
+    return asked.map((_, i) => ({ window: i < Number(taken) ? String(window) : undefined, restMs: Number(rest) }));
   }
 
   /** Gives back what a request has not used: it was refused, or found no job. Best effort. */
