@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { during } from '../support/afterwards.js';
 import { sh } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
@@ -10,12 +10,6 @@ import { STORM } from './faults.js';
 import { minutes, seed } from './options.js';
 import { expectBalanced } from './report.js';
 import { QUEUES, Storm } from './storm.js';
-
-let storm: Storm | undefined;
-afterEach(async () => {
-  await storm?.stop();
-  storm = undefined;
-});
 
 /** Both ways for each Redis would take long, so the seed decides: what all replicas have, or not. */
 const isSafe = seed % 2 === 0;
@@ -30,7 +24,7 @@ describe.each(DEPLOYMENTS)(`a storm over %s (seed ${seed})`, (_, redis, ofRedis,
     `loses no job ${replicas === undefined ? 'but what was written around a failover' : 'that all replicas have'} (failures 27)`,
     async () => {
       const faults = { ...STORM, ...ofRedis };
-      storm = await Storm.begin({ seed, redis, faults, ...(replicas === undefined ? {} : { replicas }) });
+      const storm = await during(Storm.begin({ seed, redis, faults, ...(replicas === undefined ? {} : { replicas }) }));
       const end = performance.now() + minutes * 60_000;
       await storm.rage(() => performance.now() > end);
       expectBalanced(await storm.end(), storm);

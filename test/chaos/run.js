@@ -9,6 +9,8 @@ import { parseArgs } from 'node:util';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const MUTATIONS = fileURLToPath(new URL('mutations/', import.meta.url));
 
+const CONFIG = ['--config', 'test/chaos/vitest.config.ts', '--reporter=verbose', '--reporter=json'];
+
 const FILES = [
   'ledger',
   'history',
@@ -116,8 +118,8 @@ function vitest(directory, args, options, more = {}) {
   };
   const { status } = spawnSync(
     process.execPath,
-    ['node_modules/vitest/vitest.mjs', 'run', '--config', 'test/chaos/vitest.config.ts', ...args],
-    { cwd: directory, env: { ...process.env, ...variables, DELAYQ_TEST_REPORT: report, ...more }, ...options },
+    ['node_modules/vitest/vitest.mjs', 'run', ...CONFIG, `--outputFile=${report}`, ...args],
+    { cwd: directory, env: { ...process.env, ...variables, ...more }, ...options },
   );
   const { testResults, numPassedTests } = JSON.parse(readFileSync(report, 'utf8'));
   if (!process.env.DELAYQ_TEST_REPORT) rmSync(join(report, '..'), { recursive: true });

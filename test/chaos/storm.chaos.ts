@@ -1,4 +1,5 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { during } from '../support/afterwards.js';
 import { until } from '../support/until.js';
 import { ONE_SERVER_STORM, oneServer } from './deployments.js';
 import { STORM } from './faults.js';
@@ -11,16 +12,7 @@ const PATIENT_MS = 20_000;
 
 const EVERYTHING = { ...STORM, ...ONE_SERVER_STORM };
 
-let storm: Storm | undefined;
-afterEach(async () => {
-  await storm?.stop();
-  storm = undefined;
-});
-
-async function begin(weather: Omit<Weather, 'seed'>): Promise<Storm> {
-  storm = await Storm.begin({ seed, ...weather });
-  return storm;
-}
+const begin = (weather: Omit<Weather, 'seed'>) => during(Storm.begin({ seed, ...weather }));
 
 describe(`a storm (seed ${seed})`, () => {
   it('of nothing at all: without faults nothing is handled twice', async () => {
