@@ -1,6 +1,6 @@
 import { Cluster as Client } from 'ioredis';
 import { FaultyProxy } from './proxy.js';
-import { freePort, Server, type ServerOptions } from './server.js';
+import { freePort, LIMITED, Server, type ServerOptions } from './server.js';
 import { until } from './until.js';
 
 /** How to start a cluster. */
@@ -154,6 +154,7 @@ export class Cluster {
         natMap: Object.fromEntries(announced),
         redisOptions: {
           protocol: 2,
+          ...LIMITED,
           ...(password === undefined ? {} : { password }),
           ...(this.#hasTls ? { tls: { rejectUnauthorized: false } } : {}),
         },

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { within } from './until.js';
 
 /**
  * Faults of a connection.
@@ -118,11 +119,10 @@ export class FaultyProxy {
   }
 
   async stop(): Promise<void> {
+    const closed = this.#servers.map((server) => once(server.close(), 'close'));
+    // The last, so that no connection comes after it.
     this.strike('refuse');
-    for (const server of this.#servers) {
-      server.close();
-      await once(server, 'close');
-    }
+    await within(30_000, 'a proxy, with all connections closed,', Promise.all(closed));
   }
 }
 
@@ -130,7 +130,8 @@ export class FaultyProxy {
 class Link {
   readonly #client: Socket;
   readonly #redis: Socket;
-  #struck: FaultKind | undefined;
+  /** A fault adds to those before it: what has lost bytes once must pass none that follow. */
+  readonly #struck = new Set<FaultKind>();
   /** The client's first bytes: they identify a replica. */
   said = '';
   readonly closed: Promise<void>;
@@ -153,23 +154,26 @@ class Link {
       if (this.said.length < 1_000) this.said += data.toString('latin1');
       const kind = strikes(data);
       if (kind) this.strike(kind);
-      const arrives = this.#struck === undefined || this.#struck === 'cut' || this.#struck === 'silent';
-      if (arrives) this.#redis.write(data);
+      if (!this.#has('deaf', 'half-open')) this.#redis.write(data);
     });
     this.#redis.on('data', (data: Buffer) => {
-      if (this.#struck === 'cut') this.#end();
-      else if (this.#struck === undefined || this.#struck === 'deaf') client.write(translated(data));
+      if (this.#has('cut')) this.#end();
+      else if (!this.#has('silent', 'half-open')) client.write(translated(data));
     });
+  }
+
+  #has(...kinds: readonly FaultKind[]): boolean {
+    return kinds.some((kind) => this.#struck.has(kind));
   }
 
   #end(): void {
     // The client of a half-open connection never learns of its end.
-    if (this.#struck !== 'half-open') this.#client.destroy();
+    if (!this.#has('half-open')) this.#client.destroy();
     this.#redis.destroy();
   }
 
   strike(kind: FaultKind): void {
-    this.#struck = kind;
+    this.#struck.add(kind);
     if (kind !== 'refuse') return;
     this.#client.destroy();
     this.#redis.destroy();

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { until } from './until.js';
+import { until, within } from './until.js';
 
 /** Whether a server program is installed, and is Redis 7.2 or newer, or Valkey. */
 export function knowsWaitaof(binary: string): boolean {
@@ -16,6 +16,12 @@ export function knowsWaitaof(binary: string): boolean {
     return false;
   }
 }
+
+/**
+ * For plain clients: a server that is frozen for ever fails a call before the test's own time is over, at the line that
+ * waits for it.
+ */
+export const LIMITED = { commandTimeout: 100_000, showFriendlyErrorStack: true };
 
 /** The name of a configuration file in a server's directory. */
 const CONFIG = 'redis.conf';
@@ -106,6 +112,7 @@ export class Server {
       protocol: 2,
       retryStrategy: () => 20,
       maxRetriesPerRequest: null,
+      ...LIMITED,
       ...(this.password === undefined ? {} : { password: this.password }),
       ...(this.#user === undefined ? {} : { username: this.#user }),
     }).on('error', () => {});
@@ -130,7 +137,7 @@ export class Server {
     const gone = once(process, 'exit');
     process.kill('SIGCONT');
     process.kill(signal);
-    await gone;
+    await within(60_000, `redis-server, after ${signal},`, gone);
   }
 
   /** Sends a signal. SIGSTOP freezes the server: its connections stay open, and nothing answers until SIGCONT. */

@@ -1,9 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Waits until `condition` is true, and checks often. Fails after `ms`. */
+/** Waits for `awaited`. Fails after `ms`, and says that it was `what` that did not end. */
+export async function within<T>(ms: number, what: string, awaited: T | Promise<T>): Promise<T> {
+  // Made here, where it still knows who waits.
+  const error = new Error(`${what} did not end within ${ms} ms`);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(error), ms);
+  });
+  return Promise.race([awaited, late]).finally(() => clearTimeout(timer));
+}
+
+/** Waits until `condition` is true, and checks often. Fails after `ms`, also if `condition` itself does not end. */
 export async function until(condition: () => unknown, ms = 30_000): Promise<void> {
   const end = performance.now() + ms;
-  while (!(await condition())) {
+  while (!(await within(ms, String(condition), condition()))) {
     if (performance.now() > end) throw new Error(`did not come true within ${ms} ms: ${condition}`);
     await sleep(5);
   }
