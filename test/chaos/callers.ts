@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, type DelayqError, Inspector, Operator, Queue, Spread } from '../../src/index.js';
 import { cronEnv } from '../support/cli.js';
 import { Seen } from '../support/load.js';
+import { within } from '../support/until.js';
 import { send } from './consumers.js';
 import { type Histories, now, type Recorded } from './histories.js';
 import type { Act } from './history.js';
@@ -52,7 +53,7 @@ export abstract class Calls {
 
   async stop(): Promise<void> {
     this.over = true;
-    await this.#ended;
+    await within(90_000, `the last call of a ${this.constructor.name}`, this.#ended);
     this.redis.close();
   }
 

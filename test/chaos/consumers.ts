@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { cronEnv } from '../support/cli.js';
 import { clockOff } from '../support/clock.js';
+import { within } from '../support/until.js';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 const HANDLER = path('handler');
@@ -91,7 +92,8 @@ export class Consumer {
   readonly label: string;
   readonly #shell: ChildProcess;
   readonly #members = new Map<string, number>();
-  /** Members that got more than one signal to stop: they exit with 130 at once. */
+  readonly #names: readonly string[];
+  /** Members that got more than one signal to stop, or SIGINT while they started: they exit with 130 at once. */
   readonly hurried = new Set<string>();
   readonly #told = new Set<string>();
   /** The exit statuses by member; 128 + n after signal n. */
@@ -125,10 +127,11 @@ export class Consumer {
       },
     });
     closeSync(stderr);
-    this.ended = this.#watch(members.map(([name]) => name));
+    this.#names = members.map(([name]) => name);
+    this.ended = this.#watch();
   }
 
-  async #watch(names: string[]): Promise<Map<string, number>> {
+  async #watch(): Promise<Map<string, number>> {
     const told = this.#shell.stdio[3] as Readable;
     let text = '';
     told.on('data', (data: Buffer) => {
@@ -140,7 +143,7 @@ export class Consumer {
     await once(this.#shell, 'close');
     this.over = true;
     const statuses = /^ended (.*)$/m.exec(text)?.[1]?.split(' ').map(Number) ?? [];
-    return new Map(names.map((name, i) => [name, statuses[i] ?? 137]));
+    return new Map(this.#names.map((name, i) => [name, statuses[i] ?? 137]));
   }
 
   /** The process ids of the members that have started: drain, reader, ack. */
@@ -172,7 +175,7 @@ export class Consumer {
 
   /** Signals all members at once, as a terminal does. */
   signalAll(signal: NodeJS.Signals): boolean {
-    for (const member of this.#members.keys()) this.hurried.add(member);
+    for (const member of this.#names) this.hurried.add(member);
     return !this.over && send(-(this.#shell.pid as number), signal);
   }
 
@@ -187,7 +190,7 @@ export class Consumer {
   async kill(): Promise<void> {
     for (const pid of this.handlers) send(pid, 'SIGKILL');
     if (!this.over) send(-(this.#shell.pid as number), 'SIGKILL');
-    await this.ended;
+    await within(20_000, `${this.label}, after SIGKILL,`, this.ended);
   }
 }
 

@@ -5,12 +5,14 @@ import { Connection, Queue } from '../../src/index.js';
 import { placesOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
+import { within } from '../support/until.js';
 import { Caller, type Calling, Commander } from './callers.js';
 import { Consumer, FORMS } from './consumers.js';
 import type { Deployment } from './deployments.js';
 import { Grower } from './grower.js';
 import { Histories, now } from './histories.js';
 import { readLog } from './ledger.js';
+import { STRIKE_MS } from './rage.js';
 import { Random } from './random.js';
 import { Handler, Taker } from './takers.js';
 
@@ -18,6 +20,9 @@ const QUEUE = 'grown';
 
 /** Limits that no job reaches: a nack never makes it dead. */
 const SETTINGS = { tries: '100000', maxLost: '100000', backoff: '20 50', lease: '2000' };
+
+/** How long a step of a growth may take, ms; one more for each job that waits. */
+const GROWTH_MS = 240_000;
 
 /** The options of a storm in which a queue grows. */
 export interface GrowthWeather {
@@ -123,7 +128,7 @@ export class GrowthStorm {
     const fault = this.#weather.redis.faults[name];
     if (!fault) throw new Error(`nothing here strikes ${name}`);
     const isForgotten = fault.forgets ? this.#watchServers() : undefined;
-    await fault.strike(this.#random.branch());
+    await within(STRIKE_MS, `the fault "${name}"`, fault.strike(this.#random.branch()));
     isForgotten?.();
     this.struck[name] = (this.struck[name] ?? 0) + 1;
   }
@@ -143,7 +148,7 @@ export class GrowthStorm {
   /** Grows by one step, while all else goes on. Returns how long that took, ms. */
   async grow(): Promise<number> {
     const begin = performance.now();
-    await this.grower.step(this.#random.branch());
+    await within(GROWTH_MS + this.#weather.waiting, 'a growth', this.grower.step(this.#random.branch()));
     return performance.now() - begin;
   }
 

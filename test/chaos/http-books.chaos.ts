@@ -31,6 +31,13 @@ it('books of jobs that were published, delivered and acked over HTTP balance', (
   expect(violationsOf(all())).toBe('');
 });
 
+it('a job that was given back in a way that does not count may come again at once, with the same count', () => {
+  const of = all();
+  Object.assign(of.first, { ack: undefined, isReleased: true, leaseMs: 0 });
+  again(of.books, of.job, {}, 2).ack = { outcome: 'done', at: of.job.sent };
+  expect(violationsOf(of)).toBe('');
+});
+
 it.each<[string, (of: ReturnType<typeof all>) => unknown, RegExp]>([
   ['a job is lost', ({ first }) => delete first.ack, /published and are lost/],
   [

@@ -31,7 +31,10 @@ export interface Delivery {
   readonly attempt: number;
   readonly from: number;
   readonly to: number;
-  readonly leaseMs: number;
+  /** How long nobody else may have it. */
+  leaseMs: number;
+  /** It was given back, or may have been, in a way that does not count. */
+  isReleased?: boolean;
   /** `lost`: the server said that the lease was not held any more. */
   ack?: { readonly outcome: 'done' | 'unknown' | 'lost'; readonly at: number };
 }
@@ -44,7 +47,7 @@ export interface Told {
 }
 
 /** One job that reached a client or a handler, as the books compare them. */
-interface Handed extends Pick<Delivery, 'receipt' | 'attempt' | 'from' | 'to' | 'leaseMs'> {
+interface Handed extends Pick<Delivery, 'receipt' | 'attempt' | 'from' | 'to' | 'leaseMs' | 'isReleased'> {
   readonly by: 'http' | 'drain';
 }
 
@@ -303,7 +306,7 @@ function repeatsOf(handed: ReadonlyMap<Sent, readonly Handed[]>) {
       const before = sorted[i - 1];
       if (!before) continue;
       // A drain that is stopped gives its jobs back, and counts nothing.
-      const mayRelease = before.by === 'drain' || next.by === 'drain';
+      const mayRelease = before.by === 'drain' || next.by === 'drain' || before.isReleased;
       const ran = before.by === 'http' && next.to < before.from + before.leaseMs - TOLERANCE_MS;
       if (before.receipt === next.receipt) found.sameLease.push(job);
       else if (next.attempt === before.attempt && !mayRelease) found.uncounted.push(job);

@@ -4,6 +4,7 @@ import { appendFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cronEnv } from '../support/cli.js';
+import { within } from '../support/until.js';
 import { type Books, type Delivery, mayBeRepeated, type Sent, type Told } from './http-books.js';
 import { type Answer, type Asking, ask, type Cut } from './http-client.js';
 import type { Random } from './random.js';
@@ -35,6 +36,8 @@ export interface Using {
   readonly queues: readonly string[];
   readonly books: Books;
   readonly random: Random;
+  /** The token of every request, if the servers ask for one. */
+  readonly token: string | undefined;
   /** Whether clients still break off, come late, or leave jobs to their leases. */
   readonly isNaughty: () => boolean;
 }
@@ -64,8 +67,8 @@ abstract class Client {
 
   async stop(): Promise<void> {
     this.over = true;
-    await this.#ended;
-    await Promise.all(this.#settling);
+    const ended = this.#ended?.then(() => Promise.all(this.#settling));
+    await within(90_000, `what a ${this.constructor.name} asked for`, ended);
     this.#agent.destroy();
   }
 
@@ -84,11 +87,13 @@ abstract class Client {
     more: Pick<Asking, 'body' | 'cut' | 'headers' | 'parts'> = {},
     door = this.use.random.pick(this.use.doors),
   ) {
-    const { books, random } = this.use;
+    const { books, random, token } = this.use;
     const { port, isDirect } = door;
     const agent = random.chance(0.7) ? { agent: this.#agent } : {};
     const timeoutMs = isDirect ? PATIENCE_MS : SHORT_MS;
-    const answer = await ask({ port, method, path: `/api/${NAMESPACE}/${path}`, timeoutMs, ...agent, ...more });
+    const headers = { ...more.headers, ...(token ? { 'X-Token': token } : {}) };
+    const asking = { port, method, path: `/api/${NAMESPACE}/${path}`, timeoutMs, ...agent, ...more, headers };
+    const answer = await ask(asking);
     books.count(typeof answer === 'string' ? answer : String(answer.status));
     if (answer === 'silent' && isDirect) books.bug(`${method} ${path} was not answered within ${timeoutMs / 1_000} s`);
     return answer;
@@ -209,7 +214,7 @@ interface Poll {
   readonly path: string;
 }
 
-/** Polls, and acks what it gets; or comes late, or never, or publishes the job anew. */
+/** Polls, and acks what it gets, perhaps after a renewal; or comes late, or never, or gives it back, or publishes it anew. */
 export class Poller extends Client {
   protected async turn(): Promise<void> {
     const { random, books } = this.use;
@@ -254,31 +259,71 @@ export class Poller extends Client {
   async #settle(delivery: Delivery, door: Door): Promise<void> {
     const { random, isNaughty } = this.use;
     const share = isNaughty() ? random.next() : 1;
-    const { job, id, receipt, leaseMs } = delivery;
+    const { job, id, receipt, from, leaseMs } = delivery;
     if (share < 0.08) return;
     await sleep(share < 0.16 ? leaseMs + random.whole(-200, 500) : random.whole(0, 50));
     if (share > 0.92 && isNaughty()) return this.replace(job, door);
-    const headers = random.chance(0.5) ? { 'X-Receipt': receipt } : {};
+    if (share > 0.84 && isNaughty()) return this.#nack(delivery, door);
+    if (share > 0.76 && isNaughty() && !(await this.#isRenewed(delivery, door))) return;
+    const hasReceipt = random.chance(0.5);
+    const headers = hasReceipt ? { 'X-Receipt': receipt } : {};
     const cut = this.anyCut(0.1, 20);
     const answer = await this.ask('DELETE', `${job.queue}/job/${id}`, { headers, cut }, door);
     const at = Date.now();
     if (answer === 'refused') return;
-    if (typeof answer === 'string') delivery.ack = { outcome: 'unknown', at };
+    // If a reply of Redis was lost, an ack that comes too late is taken for done.
+    const isLate = hasReceipt && at > from + delivery.leaseMs;
+    if (typeof answer === 'string' || (isLate && answer.status === 204)) delivery.ack = { outcome: 'unknown', at };
     else if (answer.status === 204) delivery.ack = { outcome: 'done', at };
     else if (answer.status === 409) delivery.ack = { outcome: 'lost', at };
     else if (this.isOutage(answer, 'an ack')) delivery.ack = { outcome: 'unknown', at };
   }
+
+  /** Gives a job back: from now on it may come again, but not before its delay is over. */
+  async #nack(delivery: Delivery, door: Door): Promise<void> {
+    const { random } = this.use;
+    const { job, id, receipt, from, leaseMs } = delivery;
+    const [delayMs, mode] = [random.whole(0, 500), random.pick(['retry', 'release'])];
+    const path = `${job.queue}/job/${id}/nack?delay=${delayMs}ms&mode=${mode}`;
+    const heldMs = Date.now() - from;
+    const answer = await this.ask('POST', path, { headers: { 'X-Receipt': receipt } }, door);
+    if (answer === 'refused') return;
+    delivery.isReleased = mode === 'release';
+    delivery.leaseMs = Math.min(leaseMs, heldMs);
+    if (typeof answer === 'string' || isLost(answer)) return;
+    if (answer.status !== 200) return void this.isOutage(answer, 'a nack');
+    // If a reply of Redis was lost, a nack that comes too late is taken for done.
+    if (Date.now() < from + leaseMs) delivery.leaseMs = heldMs + delayMs;
+  }
+
+  /** Asks for more time, and uses some of it. Returns false if the lease was lost. */
+  async #isRenewed(delivery: Delivery, door: Door): Promise<boolean> {
+    const { job, id, receipt, from, leaseMs } = delivery;
+    const heldMs = Date.now() - from;
+    const path = `${job.queue}/job/${id}/renew?ttr=${leaseMs}ms`;
+    const answer = await this.ask('POST', path, { headers: { 'X-Receipt': receipt } }, door);
+    if (typeof answer === 'string') return true;
+    if (answer.status === 200) delivery.leaseMs = heldMs + leaseMs;
+    else if (isLost(answer)) delivery.ack = { outcome: 'lost', at: Date.now() };
+    else this.isOutage(answer, 'a renewal');
+    await sleep(this.use.random.whole(0, leaseMs));
+    return !isLost(answer);
+  }
 }
+
+/** The lease was lost: another holds the job, or it is gone. */
+const isLost = ({ status }: Answer) => status === 409 || status === 404;
 
 /** Polls with curl, a process for each poll. Some are killed. */
 export class CurlPoller extends Poller {
   protected override async turn(): Promise<void> {
-    const { random, books, isNaughty } = this.use;
+    const { random, books, isNaughty, token } = this.use;
     const poll = this.anyPoll();
     const door = random.pick(this.use.doors);
     const from = Date.now();
+    const header = token ? ['-H', `X-Token: ${token}`] : [];
     const url = `http://127.0.0.1:${door.port}/api/${NAMESPACE}/${poll.path}`;
-    const child = spawn('setpriv', ['--pdeathsig', 'KILL', 'curl', '-s', '-i', '--max-time', '20', url], {
+    const child = spawn('setpriv', ['--pdeathsig', 'KILL', 'curl', '-s', '-i', '--max-time', '20', ...header, url], {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const chunks: Buffer[] = [];

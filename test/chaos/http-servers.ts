@@ -4,7 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cronEnv } from '../support/cli.js';
 import { freePort } from '../support/server.js';
-import { until } from '../support/until.js';
+import { until, within } from '../support/until.js';
 import { send } from './consumers.js';
 
 /** How long requests that run at a stop may take, and how much longer a busy machine needs to end the process, ms. */
@@ -56,7 +56,7 @@ export class HttpServer {
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
     const gone = once(child, 'exit');
     child.kill('SIGKILL');
-    await gone;
+    await within(20_000, 'delayq serve, after SIGKILL,', gone);
   }
 
   /**
@@ -65,6 +65,10 @@ export class HttpServer {
    */
   async stop(mayCut: boolean): Promise<void> {
     const child = this.#child as ChildProcess;
+    if (child.exitCode !== null || child.signalCode !== null) {
+      this.bugs.push(`a server had ended with ${child.exitCode ?? child.signalCode} before it was stopped`);
+      return;
+    }
     const gone = once(child, 'exit');
     child.kill('SIGTERM');
     const isInTime = await Promise.race([gone.then(() => true), sleep(GRACE_MS + SLACK_MS, false, { ref: false })]);

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, Queue } from '../../src/index.js';
 import { cronEnv } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';
+import { within } from '../support/until.js';
 import type { Ledger } from './ledger.js';
 import type { Random } from './random.js';
 
@@ -61,7 +62,7 @@ abstract class Producer {
   /** Stops. Resolves when what was sent is answered. */
   async stop(): Promise<void> {
     this.over = true;
-    await this.#ended;
+    await within(90_000, `what ${this.constructor.name} sent`, this.#ended);
   }
 
   protected abstract produce(): Promise<void>;
@@ -96,8 +97,8 @@ export class OneByOne extends Producer {
   }
 }
 
-/** How many lines are written to `enqueue -` at once, and how often, ms: 300 jobs a second. */
-const PER_ROUND = 30;
+/** How many lines are written to `enqueue -` at once, and how often, ms: 150 jobs a second. */
+const PER_ROUND = 15;
 const ROUND_MS = 100;
 
 /** Runs `delayq enqueue --jobs q -` with a steady flow of lines. The ids that it prints are confirmed. */
@@ -120,7 +121,7 @@ export class Bulk extends Producer {
         for (const id of lines) ledger.confirmed(id);
       });
       // After a while go on with another queue and process.
-      for (let rounds = random.whole(5, 60); rounds > 0 && open && !this.over; rounds--) {
+      for (let rounds = random.whole(5, 30); rounds > 0 && open && !this.over; rounds--) {
         const lines: string[] = [];
         for (let n = 0; n < PER_ROUND; n++) {
           const inMs = random.whole(0, aheadMs);

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { delayq, linesOf } from '../support/cli.js';
 import { freshQueue, redisUrl } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
-import { until } from '../support/until.js';
+import { until, within } from '../support/until.js';
 import { ALL_READERS, Consumer, READERS, type ReaderName } from './consumers.js';
 import { readLog } from './ledger.js';
 import { repeat, seed } from './options.js';
@@ -63,9 +63,9 @@ async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyo
   const pipeline = new Consumer('stdout', how);
   const when = random.whole(least, most);
   try {
-    await until(() => pipeline.over || handled().length >= when, 60_000);
+    await until(() => pipeline.over || handled().length >= when, 120_000);
     await STRIKES[strike](pipeline, random);
-    await pipeline.ended;
+    await within(60_000, 'the pipeline', pipeline.ended);
     // What a drain gives back is pending at once; what it forgot is active until its lease expires.
     await until(async () => (await queue.counts()).active === 0, 20_000);
   } finally {
@@ -91,7 +91,7 @@ const cases = READERS.flatMap((name) =>
   ),
 );
 
-describe.concurrent(`drain | reader (seed ${seed})`, { timeout: 90_000 + repeat * 30_000 }, () => {
+describe.concurrent(`drain | reader (seed ${seed})`, { timeout: repeat * 300_000 }, () => {
   for (const [name, stream, strike] of cases) {
     it(`${name}, ${stream}: ${strike}, and no job is lost (failures 35)`, async () => {
       for (let n = 0; n < repeat; n++) await play(name, stream, strike, new Random(seed + n));

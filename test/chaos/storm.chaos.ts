@@ -17,7 +17,7 @@ const begin = (weather: Omit<Weather, 'seed'>) => during(Storm.begin({ seed, ...
 describe(`a storm (seed ${seed})`, () => {
   it('of nothing at all: without faults nothing is handled twice', async () => {
     const storm = await begin({ faults: {}, leaseMs: PATIENT_MS, ttl: '1h' });
-    await until(() => storm.handled > 1_000 && storm.allAtWork, 60_000);
+    await until(() => storm.handled > 500 && storm.allAtWork, 120_000);
     expectBalanced(await storm.end(), storm);
   });
 
@@ -30,7 +30,7 @@ describe(`a storm (seed ${seed})`, () => {
       expectBalanced(await storm.end(), storm);
       expect(new Set(Object.keys(storm.struck))).toEqual(new Set(Object.keys(EVERYTHING)));
     },
-    minutes * 60_000 + 240_000,
+    minutes * 60_000 + 600_000,
   );
 
   it('of kills of Redis, twenty of them with appendfsync always: the books balance exactly (failures 19)', async () => {
@@ -46,7 +46,11 @@ describe(`a storm (seed ${seed})`, () => {
   });
 
   it('of SCRIPT FLUSH, between any two calls, goes unnoticed (failures 18)', async () => {
-    const storm = await begin({ faults: { 'SCRIPT FLUSH': 1 }, pauseMs: 60, leaseMs: PATIENT_MS });
+    const storm = await begin({
+      faults: { 'SCRIPT FLUSH': 1 },
+      pauses: { redis: 30, others: 30 },
+      leaseMs: PATIENT_MS,
+    });
     await storm.rage(() => (storm.struck['SCRIPT FLUSH'] ?? 0) >= 100 && storm.allAtWork);
     const balances = await storm.end();
     expectBalanced(balances, storm);
