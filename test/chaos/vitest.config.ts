@@ -3,8 +3,8 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const report = process.env.DELAYQ_TEST_REPORT;
 
-/** What a machine that stands still can break: the first line of `until`'s error, or vitest's time limit of a test. */
-const TOO_SLOW = /^(did not come true within|Test timed out in) \d+ ?ms/;
+/** What a machine that stands still can break: the errors of `until` and `within`, and the time limit of a test. */
+const TOO_SLOW = /did not (come true|end) within \d+ ms|^Test timed out in \d+ms/;
 
 /** The files that take longest, the longest first: none runs alone in the end. */
 const LONG = ['cluster', 'storm', 'readers', 'http', 'steps'];
