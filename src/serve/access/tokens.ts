@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, hash, randomBytes } from 'node:crypto';
 import { type Connection, DelayqError, type Reply } from '../../index.js';
 import { tokensKey, usedKey } from './keys.js';
 
@@ -73,7 +73,11 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return 1`;
 
 /** The hash of a token's text: what is stored, and by which it is found. So no text is ever compared to another. */
-export const hashOf = (text: string): string => createHash('sha256').update(text).digest('hex');
+export const hashOf: (text: string) => string =
+  // Takes half the time, but Node has it only since 20.12.
+  typeof hash === 'function'
+    ? (text) => hash('sha256', text)
+    : (text) => createHash('sha256').update(text).digest('hex');
 
 const fingerprintOf = (hash: string) => hash.slice(0, FINGERPRINT);
 
