@@ -154,14 +154,16 @@ export class Exchange {
    * Reads the body, at most `most` bytes. Throws a refusal: 413 if it is longer, 503 if too much is in flight; GONE if the
    * client goes away.
    */
-  async body(most: number): Promise<Buffer> {
+  body(most: number): Promise<Buffer> {
     const { request } = this;
     if (this.#length > most) throw tooLarge();
     this.#goOn();
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = [];
       let length = 0;
-      this.onEnd(() => reject(GONE));
+      let isWhole = false;
+      // To reject what is resolved costs a call out of JavaScript.
+      this.onEnd(() => isWhole || reject(GONE));
       const take = (chunk: Buffer) => {
         length += chunk.length;
         try {
@@ -175,7 +177,10 @@ export class Exchange {
         }
       };
       request.on('data', take);
-      request.on('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, length)));
+      request.on('end', () => {
+        isWhole = true;
+        resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, length));
+      });
     });
   }
 
