@@ -2,9 +2,12 @@ import { randomFillSync } from 'node:crypto';
 
 /** Crockford's base32, as ULIDs use it (github.com/ulid/spec). */
 const DIGITS = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const CODES = Buffer.from(DIGITS);
 
-const pool = Buffer.allocUnsafe(16 * 256);
-let poolAt = pool.length;
+/** Random digits for the next ids. */
+const bytes = Buffer.allocUnsafe(16 * 256);
+let random = '';
+let at = 0;
 let time = 0;
 let head = '';
 
@@ -15,11 +18,12 @@ export function requestId(now = Date.now()): string {
     head = '';
     for (let i = 0, rest = now; i < 10; i++, rest = Math.floor(rest / 32)) head = DIGITS[rest % 32] + head;
   }
-  if (poolAt === pool.length) {
-    randomFillSync(pool);
-    poolAt = 0;
+  if (at === random.length) {
+    randomFillSync(bytes);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = CODES[(bytes[i] as number) & 31] as number;
+    random = bytes.toString('latin1');
+    at = 0;
   }
-  let id = head;
-  for (const end = poolAt + 16; poolAt < end; poolAt++) id += DIGITS[(pool[poolAt] as number) & 31];
-  return id;
+  at += 16;
+  return head + random.slice(at - 16, at);
 }
