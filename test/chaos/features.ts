@@ -10,7 +10,7 @@ import type { Deployment } from './deployments.js';
 import { readLog } from './ledger.js';
 import { payloadOf } from './producers.js';
 import type { Random } from './random.js';
-import { Stage } from './stage.js';
+import { LOOK_MS, Stage } from './stage.js';
 
 /** How many tokens there are, how fast they come back, and how many jobs may be active. A slow machine reaches them. */
 const LIMITS = { rate: { jobs: 10, perMs: 1_000 }, burst: 5, maxActive: 4 };
@@ -42,9 +42,6 @@ const EVERY = [
 ] as const;
 
 const FEATURES = ['limited', 'every', 'once'] as const;
-
-/** How long a look at a Redis that is well may take, ms. */
-const LOOK_MS = 60_000;
 
 /** Queues with limits, recurring jobs and windows, on a Redis of their own, while faults strike. */
 export class FeatureStorm extends Stage {

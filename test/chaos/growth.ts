@@ -137,10 +137,12 @@ export class GrowthStorm {
   #watchServers(): () => void {
     const { servers } = this.#weather.redis;
     let before = servers.map(({ isAwake }) => isAwake);
+    let looked = now();
     const look = setInterval(() => {
       const awake = servers.map(({ isAwake }) => isAwake);
-      if (awake.some((is, i) => is !== before[i])) this.histories.forgets();
+      if (awake.some((is, i) => is !== before[i])) this.histories.forgets(looked);
       before = awake;
+      looked = now();
     }, 5);
     return () => clearInterval(look);
   }

@@ -44,9 +44,9 @@ export class Histories {
     this.#unseen.push({ from, leaseMs });
   }
 
-  /** A server died, or came back: what it did now may be forgotten, and its replies were lost. */
-  forgets(): void {
-    this.#forgot.push([now() - FORGETS_MS, now() + FORGETS_MS]);
+  /** A server has died since, or come back: what it did may be forgotten, and its replies were lost. */
+  forgets(since: number): void {
+    this.#forgot.push([since - FORGETS_MS, now() + FORGETS_MS]);
   }
 
   /** Judges the histories of all ids. */

@@ -148,7 +148,7 @@ it.each<[string, Call[], Unseen[]?]>([
   expect(judged(calls, unseen)).toMatch(/\w/);
 });
 
-it('a long history of many callers is judged within a second', () => {
+it('a long history of many callers is judged within a second of CPU time', () => {
   const calls: Call[] = [];
   // Rounds of a job, each with six that look on at the same time, and two that nobody heard of again.
   for (let at = 0; at < 2_000; at += 100) {
@@ -161,13 +161,17 @@ it('a long history of many callers is judged within a second', () => {
     if (at % 500 === 0) calls.push(['replace', at + 55, UNTIL, undefined, { version: -version }]);
     if (at % 500 === 0) calls.push(['cancel', at + 55, UNTIL, undefined, ALL]);
   }
-  const begin = performance.now();
+  const begin = process.cpuUsage();
+  const spentMs = () => {
+    const { user, system } = process.cpuUsage(begin);
+    return (user + system) / 1_000;
+  };
   expect(judged(calls)).toBeUndefined();
-  expect(performance.now() - begin).toBeLessThan(1_000);
+  expect(spentMs()).toBeLessThan(1_000);
   const wrong = calls.map(
     (call): Call =>
       call[4]?.receipt === 'r1900' && call[0] === 'ack' ? ['show', 1_940, 1_950, 'active', { version: 7 }] : call,
   );
   expect(judged(wrong)).toMatch('no order');
-  expect(performance.now() - begin).toBeLessThan(5_000);
+  expect(spentMs()).toBeLessThan(5_000);
 });

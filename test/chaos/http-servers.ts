@@ -7,31 +7,32 @@ import { freePort } from '../support/server.js';
 import { until, within } from '../support/until.js';
 import { send } from './consumers.js';
 
-/** How long requests that run at a stop may take, and how much longer a busy machine needs to end the process, ms. */
-const GRACE_MS = 3_000;
-const SLACK_MS = 3_000;
+/** How much longer than its grace a busy machine needs to end a process, ms. */
+const SLACK_MS = 10_000;
 
 /** `delayq serve`, which is killed, stopped and frozen, and comes back on the same port. */
 export class HttpServer {
   readonly port: number;
   readonly #adminPort: number;
   readonly #url: string;
+  readonly #graceMs: number;
   /** The file with its stderr. */
   readonly log: string;
   #child: ChildProcess | undefined;
   /** Stops that did not go well. */
   readonly bugs: string[] = [];
 
-  private constructor(port: number, adminPort: number, url: string, log: string) {
+  private constructor(port: number, adminPort: number, url: string, log: string, graceMs: number) {
     this.port = port;
     this.#adminPort = adminPort;
     this.#url = url;
+    this.#graceMs = graceMs;
     this.log = log;
   }
 
-  /** `url`: its Redis. `log`: the file for its stderr. */
-  static async start(url: string, log: string): Promise<HttpServer> {
-    const server = new HttpServer(await freePort(), await freePort(), url, log);
+  /** `url`: its Redis. `log`: the file for its stderr. `graceMs`: how long requests that run at a stop may take. */
+  static async start(url: string, log: string, graceMs: number): Promise<HttpServer> {
+    const server = new HttpServer(await freePort(), await freePort(), url, log, graceMs);
     await server.run();
     return server;
   }
@@ -39,7 +40,7 @@ export class HttpServer {
   async run(): Promise<void> {
     const stderr = openSync(this.log, 'a');
     const places = ['--listen', `127.0.0.1:${this.port}`, '--admin-listen', `127.0.0.1:${this.#adminPort}`];
-    const command = ['delayq', 'serve', ...places, '--grace', `${GRACE_MS}ms`];
+    const command = ['delayq', 'serve', ...places, '--grace', `${this.#graceMs}ms`];
     this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', ...command], {
       env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
       stdio: ['ignore', 'ignore', stderr],
@@ -71,9 +72,12 @@ export class HttpServer {
     }
     const gone = once(child, 'exit');
     child.kill('SIGTERM');
-    const isInTime = await Promise.race([gone.then(() => true), sleep(GRACE_MS + SLACK_MS, false, { ref: false })]);
+    const isInTime = await Promise.race([
+      gone.then(() => true),
+      sleep(this.#graceMs + SLACK_MS, false, { ref: false }),
+    ]);
     if (!isInTime) {
-      this.bugs.push(`a server did not end within ${GRACE_MS} ms and some more after SIGTERM`);
+      this.bugs.push(`a server did not end within ${this.#graceMs} ms and some more after SIGTERM`);
       child.kill('SIGKILL');
     }
     await gone;

@@ -23,7 +23,7 @@ it(`HTTP servers that are stopped one after the other refuse nothing that they h
 it(
   `a storm over two HTTP servers loses nothing, and every delivery has its reason (seed ${seed})`,
   async () => {
-    const storm = await during(HttpStorm.begin(seed, { hasTokens: true }));
+    const storm = await during(HttpStorm.begin(seed, { graceMs: 3_000, hasTokens: true }));
     const everything = { ...SERVER_STORM, ...CLIENT_STORM, ...ONE_SERVER_STORM };
     const end = performance.now() + minutes * 60_000;
     await storm.rage(everything, () => performance.now() > end);

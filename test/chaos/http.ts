@@ -14,7 +14,7 @@ import { Commander, CurlPoller, NAMESPACE, Poller, Publisher, QUEUE_TRIES, type 
 import { HttpServer } from './http-servers.js';
 import { type Balance, readLog, remainsOf } from './ledger.js';
 import type { Random } from './random.js';
-import { Stage } from './stage.js';
+import { LOOK_MS, Stage } from './stage.js';
 
 /** One queue that HTTP alone uses, and one that commands use too. */
 const QUEUES = ['raw', 'both'] as const;
@@ -38,9 +38,6 @@ export const CLIENT_STORM = {
   'grow queue': 4,
 } satisfies Partial<Record<FaultName, number>>;
 
-/** How long a look at a Redis that is well may take, ms. */
-const LOOK_MS = 60_000;
-
 /** Two HTTP servers on one Redis, their clients, and commands on the same queues, while faults strike. */
 export class HttpStorm extends Stage {
   readonly #servers: HttpServer[] = [];
@@ -57,10 +54,13 @@ export class HttpStorm extends Stage {
     super({ seed, redis, queues: QUEUES.map(nameOf) });
   }
 
-  /** `hasTokens`: its clients need a token, and have one. */
-  static async begin(seed: number, { hasTokens = false } = {}): Promise<HttpStorm> {
+  /**
+   * `graceMs`: how long requests that run at a stop may take; by default a slow machine has time for all of them.
+   * `hasTokens`: clients need a token, and have one.
+   */
+  static async begin(seed: number, { graceMs = 20_000, hasTokens = false } = {}): Promise<HttpStorm> {
     const storm = new HttpStorm(seed, await oneServer());
-    await within(LOOK_MS, 'the begin of a storm', storm.#populate(hasTokens));
+    await within(LOOK_MS, 'the begin of a storm', storm.#populate(graceMs, hasTokens));
     return storm;
   }
 
@@ -76,13 +76,13 @@ export class HttpStorm extends Stage {
     };
   }
 
-  async #populate(hasTokens: boolean): Promise<void> {
+  async #populate(graceMs: number, hasTokens: boolean): Promise<void> {
     if (hasTokens) {
       const made = await delayq(['token', 'add', NAMESPACE], { env: { DELAYQ_REDIS_URL: this.redis.directUrl } });
       this.#token = made.stdout.trim();
     }
     for (const name of ['server-0', 'server-1']) {
-      const server = await HttpServer.start(this.url, join(this.directory, name));
+      const server = await HttpServer.start(this.url, join(this.directory, name), graceMs);
       this.#servers.push(server);
       this.#proxies.push(await FaultyProxy.start(server.port));
     }

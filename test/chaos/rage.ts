@@ -3,7 +3,7 @@ import { within } from '../support/until.js';
 import type { Random } from './random.js';
 
 /** How long a fault may take until all is well again, ms. Some wait for a failover, and for all to agree, twice. */
-export const STRIKE_MS = 150_000;
+export const STRIKE_MS = 200_000;
 
 /** How long it may take until each has struck, ms. */
 const FIRST_MS = 300_000;

@@ -20,6 +20,9 @@ const EXITS = new Set([0, 1, 69, 75, 137, 143]);
 /** How long the last jobs may take after the storm, ms. After that they count as stuck. */
 const CALM_MS = 120_000;
 
+/** How long it may take to look at a Redis that is well, or to fill it, ms. */
+export const LOOK_MS = 60_000;
+
 /** How long consumers may take to end, ms. */
 const END_MS = 20_000;
 

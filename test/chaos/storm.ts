@@ -6,7 +6,7 @@ import { FORMS, type Form, READERS } from './consumers.js';
 import { type Deployment, oneServer } from './deployments.js';
 import { type Balance, Ledger, readLog, remainsOf } from './ledger.js';
 import { Bulk, InProcess, OneByOne, type Producing } from './producers.js';
-import { Stage } from './stage.js';
+import { LOOK_MS, Stage } from './stage.js';
 
 /** The options of a storm. */
 export interface Weather {
@@ -33,9 +33,6 @@ const SETTINGS = { backoff: '200 1000', tries: '8' };
 
 /** A queue for all forms, one for at most once, and one whose readers are killed too. */
 export const QUEUES = ['all', 'once', 'readers'] as const;
-
-/** How long a look at a Redis that is well may take, ms. */
-const LOOK_MS = 60_000;
 
 /** Producers and consumers of every form, all real processes, on a Redis of their own, while faults strike. */
 export class Storm extends Stage {
