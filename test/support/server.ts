@@ -1,5 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -121,6 +122,7 @@ export class Server {
 
   async run({ wait = true, args = [] }: { wait?: boolean; args?: string[] } = {}): Promise<void> {
     await rm(this.socket, { force: true });
+    await this.#mendLog();
     const [program = '', ...rest] = this.#command;
     this.#process = spawn(program, [...rest, ...args], { stdio: 'ignore' });
     this.#frozen = false;
@@ -128,6 +130,19 @@ export class Server {
     // On a busy machine, loading the AOF takes a while.
     await until(async () => !this.#isRunning || /PONG|NOAUTH/.test(await ping(this.socket)), 90_000);
     if (!this.#isRunning) throw new Error(`${this.#command.join(' ')} ended while it started`);
+  }
+
+  /**
+   * Redis 7.0 that was killed while it wrote down a script cuts off only the last of its commands when it starts, and
+   * runs the others at the start after that. Cuts off the whole script, as operators can.
+   */
+  async #mendLog(): Promise<void> {
+    const manifest = join(this.directory, 'appendonlydir', 'appendonly.aof.manifest');
+    if (!existsSync(manifest)) return;
+    const mending = spawn('redis-check-aof', ['--fix', manifest], { stdio: ['pipe', 'ignore', 'ignore'] });
+    const ended = new Promise((resolve) => mending.on('exit', resolve).on('error', resolve));
+    mending.stdin.on('error', () => {}).end('y\n');
+    await within(60_000, 'redis-check-aof', ended);
   }
 
   /** Ends the server, by SIGTERM (which saves) or SIGKILL. */
