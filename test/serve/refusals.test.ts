@@ -127,4 +127,28 @@ describe.concurrent('a Redis that refuses calls', () => {
       expect((await call('GET', `${PATH}?timeout=60`)).status).toBe(200);
     },
   );
+
+  it('half-way through a large bulk: 503, with the ids of the jobs that are there', async () => {
+    const { redis, served } = await serving();
+    const { call } = served;
+    const path = `${PATH}/bulk`;
+    await call('PUT', path, { body: '[1]' });
+    const body = JSON.stringify(Array.from({ length: 10 }, () => 'x'.repeat(700_000)));
+    // More and more room, until it is enough for some of the jobs.
+    let room = 1_000_000;
+    let ids: string[] = [];
+    await until(async () => {
+      await redis.admin.call('CONFIG', 'SET', 'maxmemory', '0');
+      await call('DELETE', PATH);
+      const used = Number(/used_memory:(\d+)/.exec(await redis.admin.info('memory'))?.[1]);
+      room += 500_000;
+      await redis.admin.call('CONFIG', 'SET', 'maxmemory', String(used + room));
+      const { status, json } = await call('PUT', path, { body });
+      expect(status).toBe(503);
+      ids = (json as { job_ids?: string[] }).job_ids ?? [];
+      return ids.length > 0;
+    });
+    expect(ids.length).toBeLessThan(10);
+    expect((await redis.admin.hkeys('delayq:{ns.q}:payload')).sort()).toEqual(ids.sort());
+  });
 });

@@ -1,4 +1,4 @@
-import { type NewJob, RawPayload } from '../../index.js';
+import { DelayqError, isDelayqError, isPassing, type NewJob, type Queue, RawPayload } from '../../index.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
@@ -39,8 +39,45 @@ export async function publishBulk({ exchange, params, pool }: Call): Promise<voi
   const job = newJob(exchange);
   const payloads = elementsOf(await exchange.body(MAX_BULK), MAX_JOB);
   const jobs = payloads.map((payload) => ({ ...job, payload: new RawPayload(payload) }));
-  const enqueued = await queue.enqueue(jobs, { repeatMs: REPEAT_MS });
-  exchange.answer(201, { msg: 'published', job_ids: enqueued.map(({ id }) => id) });
+  exchange.answer(201, { msg: 'published', job_ids: await enqueueParts(queue, partsOf(jobs)) });
+}
+
+/**
+ * Enqueues parts of a bulk, a call for each, and returns the ids. In one call, 8 MiB would block Redis for too long. Throws
+ * the error of a part if none of the jobs can be there; otherwise `unknown` with the ids of those that are or may be.
+ */
+async function enqueueParts(queue: Queue, parts: readonly NewJob[][]): Promise<string[]> {
+  // At once: each could take the time limit of a call.
+  const ended = await Promise.allSettled(parts.map((part) => queue.enqueue(part, { repeatMs: REPEAT_MS })));
+  const ids: string[] = [];
+  let failure: unknown;
+  for (const one of ended) {
+    if (one.status === 'fulfilled') ids.push(...one.value.map(({ id }) => id));
+    else {
+      failure ??= one.reason;
+      if (isDelayqError(one.reason)) ids.push(...one.reason.ids);
+    }
+  }
+  if (failure === undefined) return ids;
+  if (ids.length === 0 || !isPassing(failure)) throw failure;
+  const { why, cause } = failure;
+  throw new DelayqError('unknown', 'some jobs of a bulk may be enqueued', { why, cause, ids });
+}
+
+/** Jobs in groups of which each is one call: about {@link MAX_JOB} bytes. */
+function partsOf<J extends { payload: RawPayload }>(jobs: readonly J[]): J[][] {
+  const parts: J[][] = [];
+  let bytes = MAX_JOB;
+  for (const job of jobs) {
+    const { length } = job.payload.bytes;
+    if (bytes + length > MAX_JOB) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1)?.push(job);
+    bytes += length;
+  }
+  return parts;
 }
 
 /** `PUT /api/:ns/:queue/job/:id` */
