@@ -4,7 +4,7 @@ import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { type Call, queueName, receiptOf } from './call.js';
 import { jobJson } from './job-json.js';
-import { msOf } from './params.js';
+import { msOf, wordOf } from './params.js';
 
 /** How many expired jobs a peek passes over at most, and how many bytes of their payloads it reads for that. */
 const MOST_PASSED = 200_000;
@@ -17,59 +17,47 @@ const TTR_MS = 120_000;
 const TRIES = 5;
 
 /** What is told of the jobs of one queue. */
-class View {
-  readonly #call: Call;
-  readonly #name: string;
+interface View {
+  /** The time of Redis's clock, ms. */
   readonly now: number;
-  #settings: Promise<Partial<Settings>> | undefined;
-
-  private constructor(call: Call, name: string, now: number) {
-    this.#call = call;
-    this.#name = name;
-    this.now = now;
-  }
-
-  static async of(call: Call, name: string): Promise<View> {
-    return new View(call, name, await call.pool.shared(name).takeBack());
-  }
-
-  /** Only jobs that others have enqueued need them: read once, if at all. */
-  #ofQueue(): Promise<Partial<Settings>> {
-    this.#settings ??= this.#call.pool.inspector.settings(this.#name);
-    return this.#settings;
-  }
-
-  /** When a job expires, ms; undefined: never. */
-  async #expiryOf({ state, expires, ttl, due }: StoredJob): Promise<number | undefined> {
-    if (state === 'dead' || due === undefined || ttl !== undefined) return expires;
-    const { ttl: ofQueue } = await this.#ofQueue();
-    return ofQueue === undefined ? undefined : due + ofQueue;
-  }
-
   /** A job as JSON; undefined if there is none, or it has expired: it may still be there, but is never delivered. */
-  async jsonOf(job: StoredJob | undefined): Promise<string | undefined> {
+  readonly jsonOf: (job: StoredJob | undefined) => Promise<string | undefined>;
+}
+
+async function viewOf({ pool, params: { ns = '', queue = '' } }: Call, name: string): Promise<View> {
+  const now = await pool.shared(name).takeBack();
+  let settings: Promise<Partial<Settings>> | undefined;
+  /** Only jobs that others have enqueued need them: read once, if at all. */
+  const ofQueue = () => {
+    settings ??= pool.inspector.settings(name);
+    return settings;
+  };
+  const expiryOf = async ({ state, expires, ttl, due }: StoredJob) => {
+    if (state === 'dead' || due === undefined || ttl !== undefined) return expires;
+    const own = (await ofQueue()).ttl;
+    return own === undefined ? undefined : due + own;
+  };
+  const jsonOf = async (job: StoredJob | undefined) => {
     if (!job) return undefined;
-    const { now } = this;
-    const expires = await this.#expiryOf(job);
+    const expires = await expiryOf(job);
     if (expires !== undefined && expires < now) return undefined;
-    const most = job.deliveries ?? job.tries ?? (await this.#ofQueue()).tries ?? TRIES;
+    const most = job.deliveries ?? job.tries ?? (await ofQueue()).tries ?? TRIES;
     const left = job.state === 'dead' ? 0 : most - job.attempts;
-    const { ns = '', queue = '' } = this.#call.params;
     return jobJson({ ...job, expires }, { ns, queue, now, left });
-  }
+  };
+  return { now, jsonOf };
 }
 
 /** `GET /api/:ns/:queue/job/:id` */
 export async function job(call: Call): Promise<void> {
-  const found = await existing(call);
-  call.exchange.answer(200, found, JSON_TYPE);
+  call.exchange.answer(200, await existing(call), JSON_TYPE);
 }
 
 /** The job of the request, as JSON. Throws a refusal (404) if there is none, or it has expired. */
 async function existing(call: Call): Promise<string> {
   const name = queueName(call.params);
-  const view = await View.of(call, name);
-  const json = await view.jsonOf(await stored(call, name));
+  const { jsonOf } = await viewOf(call, name);
+  const json = await jsonOf(await stored(call, name));
   if (json === undefined) throw NO_JOB;
   return json;
 }
@@ -85,15 +73,18 @@ async function stored(call: Call, name: string): Promise<StoredJob | undefined> 
 export async function peek(call: Call): Promise<void> {
   const { exchange, pool, params } = call;
   const name = queueName(params);
-  const view = await View.of(call, name);
+  const view = await viewOf(call, name);
   const json = await pool.shared(name).reads.take(() => firstIn(call, name, view));
   if (json === undefined) throw new Refusal(404, 'the queue is empty');
   exchange.answer(200, json, JSON_TYPE);
 }
 
 /** The job that is due first, as JSON. Throws GONE if the client goes away. */
-async function firstIn({ exchange, pool: { inspector } }: Call, name: string, view: View): Promise<string | undefined> {
-  const { now } = view;
+async function firstIn(
+  { exchange, pool: { inspector } }: Call,
+  name: string,
+  { now, jsonOf }: View,
+): Promise<string | undefined> {
   let passed = 0;
   let bytes = 0;
   if (exchange.isGone) throw GONE;
@@ -105,7 +96,7 @@ async function firstIn({ exchange, pool: { inspector } }: Call, name: string, vi
         for (const job of jobs) {
           // It may have been taken, or given another time, since its id was read.
           const isDue = job?.state === 'pending' && job.due !== undefined && job.due <= now;
-          const json = isDue ? await view.jsonOf(job) : undefined;
+          const json = isDue ? await jsonOf(job) : undefined;
           if (json !== undefined) return json;
           passed++;
           bytes += job?.payload?.length ?? 0;
@@ -143,8 +134,7 @@ export async function nack(call: Call): Promise<void> {
   const name = queueName(params);
   const held = heldOf(call);
   const delay = query.has('delay') ? msOf(query, 'delay', 0) : undefined;
-  const mode = query.get('mode') ?? 'retry';
-  if (mode !== 'retry' && mode !== 'dead' && mode !== 'release') throw new Refusal(400, 'invalid mode');
+  const mode = wordOf(query, 'mode', ['retry', 'dead', 'release']);
   const given = { ...held, delayMs: delay, error: query.get('error') ?? undefined };
   const [{ answer, delayMs }] = (await pool.queue(name).nack([given], { mode, repeatMs: REPEAT_MS })) as [Nacked];
   if (answer === 'lost' || answer === 'superseded') throw await notHeld(call, name, answer);

@@ -28,3 +28,11 @@ export function countOf(query: URLSearchParams, name: string, otherwise: number,
   if (n < least || n > most) throw new Refusal(400, `invalid ${name}`);
   return n;
 }
+
+/** One of some words in a query; the first if it is not given. Throws a refusal (400) `invalid NAME`. */
+export function wordOf<W extends string>(query: URLSearchParams, name: string, words: readonly [W, ...W[]]): W {
+  const text = query.get(name) ?? words[0];
+  const found = words.find((word) => word === text);
+  if (found === undefined) throw new Refusal(400, `invalid ${name}`);
+  return found;
+}

@@ -5,7 +5,7 @@ import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { BY } from '../queues/pool.js';
 import { elementsOf } from './bulk.js';
 import { type Call, queueName } from './call.js';
-import { countOf, LONGEST_MS, msOf } from './params.js';
+import { countOf, LONGEST_MS, msOf, wordOf } from './params.js';
 
 /** The largest body of one job and of a bulk request, bytes. */
 const MAX_JOB = 1024 * 1024;
@@ -24,7 +24,7 @@ export async function publish({ exchange, params, pool }: Call): Promise<void> {
     const { id } = await queue.publish({ ...job, payload });
     return exchange.answer(201, `{"msg":"published","job_id":"${id}"}`, JSON_TYPE);
   }
-  const ifExists = wordOf(exchange, 'if_exists', ['keep', 'replace']);
+  const ifExists = wordOf(exchange.query, 'if_exists', ['keep', 'replace']);
   const own = { ...job, payload, id, created: Date.now() };
   const { outcome } = await (ifExists === 'replace'
     ? queue.queue.enqueue(own, { ifExists, repeatMs: REPEAT_MS })
@@ -104,12 +104,6 @@ function newJob(exchange: Exchange): Omit<NewJob, 'payload'> {
     deliveries,
     attributes: attributesOf(exchange),
   };
-}
-
-function wordOf<W extends string>({ query }: Exchange, name: string, words: readonly [W, ...W[]]): W {
-  const text = query.get(name) ?? words[0];
-  if ((words as readonly string[]).includes(text)) return text as W;
-  throw new Refusal(400, `invalid ${name}`);
 }
 
 /** The attributes in headers, if the client says that it sends some. */
