@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { type ConnectOptions, checkName, DelayqError, parseUrl, printable } from '../../internal.js';
+import type { ServerOptions } from '../../serve/server.js';
 import { addGlobals, count, details, duration, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 
@@ -13,13 +14,11 @@ interface Options extends Globals {
   readonly trustProxy?: boolean;
   readonly grace?: number;
   readonly maxConnections?: number;
-  readonly log?: 'all' | 'errors' | 'none';
+  readonly log?: LogLevel;
 }
 
-interface Place {
-  readonly host: string;
-  readonly port: number;
-}
+type Place = ServerOptions['listen'];
+type LogLevel = ServerOptions['logLevel'];
 
 export function serveCommand(context: Context): Command {
   const command = new Command('serve')
@@ -78,7 +77,7 @@ function hostName(text: string, before: readonly string[] = []): readonly string
   });
 }
 
-function logLevel(text: string): 'all' | 'errors' | 'none' {
+function logLevel(text: string): LogLevel {
   if (text === 'all' || text === 'errors' || text === 'none') return text;
   throw new DelayqError('usage', `${printable(text)} is not a choice`, { next: 'write all, errors or none' });
 }

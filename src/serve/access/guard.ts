@@ -43,11 +43,6 @@ export class Keyring {
     this.cache.forget(token.hash);
     return isThere;
   }
-
-  /** Counts the tokens. Throws what {@link Tokens.count} throws. */
-  async look(): Promise<void> {
-    this.count = await this.tokens.count();
-  }
 }
 
 /** A token that was accepted, and where it is from. */

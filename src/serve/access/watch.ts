@@ -45,7 +45,7 @@ export class Watch {
   async #look(ring: Keyring, isFirst: boolean): Promise<void> {
     const { name } = ring.pool;
     try {
-      await ring.look();
+      ring.count = await ring.tokens.count();
       if (this.#down.delete(ring)) this.#say(`pool ${name}: Redis is back`);
     } catch (error) {
       if (!isDelayqError(error) || (isFirst && !isPassing(error))) throw error;

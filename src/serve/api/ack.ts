@@ -1,7 +1,7 @@
 import type { Held } from '../../index.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
-import { BY } from '../queues/pool.js';
+import { FINISH } from '../queues/shared-queue.js';
 import { type Call, queueName, receiptOf } from './call.js';
 
 /** The most jobs of a request for many, and the most bytes of its body. */
@@ -31,7 +31,7 @@ export async function ackMany({ exchange, params, pool }: Call): Promise<void> {
   const plain = given.filter((one) => typeof one === 'string');
   const held = given.filter((one) => typeof one !== 'string');
   const [finished, answers] = await Promise.all([
-    plain.length > 0 ? queue.finish(plain, { by: BY, repeatMs: REPEAT_MS }) : [],
+    plain.length > 0 ? queue.finish(plain, FINISH) : [],
     held.length > 0 ? queue.ack(held, { repeatMs: REPEAT_MS }) : [],
   ]);
   const others = [

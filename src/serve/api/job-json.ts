@@ -1,13 +1,9 @@
-import { type Attributes, timeOfId } from '../../index.js';
+import { type Job, timeOfId } from '../../index.js';
 
-/** What the API tells of a job: of one that was delivered, or of one that is stored. Times are ms. */
-export interface Shown {
-  readonly id: string;
+/** What the API tells of a job: of one that was delivered, or of one that is stored. */
+export interface Shown extends Pick<Job, 'id' | 'created' | 'expires' | 'attributes'> {
   readonly payload: Buffer | undefined;
   readonly due: number | undefined;
-  readonly created?: number | undefined;
-  readonly expires?: number | undefined;
-  readonly attributes: Attributes;
 }
 
 /** Where a job is, and what only who asks knows. */

@@ -2,7 +2,7 @@ import { DelayqError, isDelayqError, isPassing, type NewJob, type Queue, RawPayl
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
-import { BY } from '../queues/pool.js';
+import { FINISH } from '../queues/shared-queue.js';
 import { elementsOf } from './bulk.js';
 import { type Call, queueName } from './call.js';
 import { countOf, LONGEST_MS, msOf, wordOf } from './params.js';
@@ -85,7 +85,7 @@ export async function republish({ exchange, params, pool }: Call): Promise<void>
   const queue = pool.queue(queueName(params));
   const job = newJob(exchange);
   const payload = new RawPayload(await exchange.body(MAX_JOB));
-  const { id } = await queue.swap(params.id as string, { ...job, payload }, { by: BY, repeatMs: REPEAT_MS });
+  const { id } = await queue.swap(params.id as string, { ...job, payload }, FINISH);
   exchange.answer(201, { msg: 'published', job_id: id });
 }
 

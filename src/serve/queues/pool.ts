@@ -4,11 +4,9 @@ import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
 import { Health } from './health.js';
-import { type Shared, SharedQueue } from './shared-queue.js';
+import type { Shared } from './line.js';
+import { BY, SharedQueue } from './shared-queue.js';
 import { Wakes } from './wakes.js';
-
-/** Begins the names of all consumers that take jobs over HTTP, as they stand in leases. */
-export const BY = 'http:';
 
 /** This process as a consumer. */
 const CONSUMER = `${BY}${hostname()
@@ -56,7 +54,7 @@ export class Pool {
     this.health = new Health(this.redis);
     const { health } = this;
     const wakes = new Wakes(this.redis);
-    this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, by: BY, underWay: new Set() };
+    this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, underWay: new Set() };
     signal.addEventListener('abort', () => {
       for (const { line } of this.#queues.values()) line.stop();
     });

@@ -10,7 +10,7 @@ import {
 } from '../../index.js';
 import { Batcher } from './batcher.js';
 import { enqueueAll, REPEAT_MS } from './enqueue-all.js';
-import { Line, type Shared as LineShared, tracked } from './line.js';
+import { Line, type Shared, tracked } from './line.js';
 import { Turns } from './turns.js';
 
 /** Pauses between attempts to give jobs back, ms. The last one repeats. */
@@ -19,11 +19,11 @@ const RELEASE_MS = [50, 200, 500, 1_000];
 /** For how long to try, ms; at most until the lease ends. */
 const LONGEST_RELEASE_MS = 10_000;
 
-/** What the queues of a Redis share. */
-export interface Shared extends LineShared {
-  /** How the names of consumers begin whose leases `finish` acks. */
-  readonly by: string;
-}
+/** Begins the names of all consumers that take jobs over HTTP, as they stand in leases. */
+export const BY = 'http:';
+
+/** An ack over HTTP needs no receipt: it counts for a lease that was taken over HTTP. */
+export const FINISH = { by: BY, repeatMs: REPEAT_MS };
 
 /** How many requests read payloads at a time: what this process has not read yet is in Redis's memory. */
 const MOST_READS = 4;
@@ -45,7 +45,7 @@ export class SharedQueue {
     this.#shared = shared;
     this.line = new Line(queue, shared, (jobs, leaseMs) => this.release(jobs, leaseMs));
     this.#publishes = new Batcher((items) => enqueueAll(queue, items));
-    this.#finishes = Batcher.of((ids) => queue.finish(ids, { by: shared.by, repeatMs: REPEAT_MS }));
+    this.#finishes = Batcher.of((ids) => queue.finish(ids, FINISH));
     this.#acks = Batcher.of((held) => queue.ack(held, { repeatMs: REPEAT_MS }));
     this.#takeBacks = Batcher.of(async (asked) => {
       const time = await queue.takeBack();
