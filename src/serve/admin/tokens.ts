@@ -29,10 +29,8 @@ export async function listTokens(call: AdminCall): Promise<void> {
   const { exchange, params } = call;
   const pool = exchange.query.get('pool');
   const all = await poolNamed(call, pool).tokens.list(namespaceOf(params));
-  const entries = all.map(({ fingerprint, description }) => [
-    pool ? `${pool}:${fingerprint}` : fingerprint,
-    description,
-  ]);
+  const prefix = pool ? `${pool}:` : '';
+  const entries = all.map(({ fingerprint, description }) => [prefix + fingerprint, description]);
   exchange.answer(200, { tokens: Object.fromEntries(entries) });
 }
 
@@ -51,17 +49,10 @@ export async function showLimit(call: AdminCall): Promise<void> {
 }
 
 /** `POST /token/:ns/:token/limit`: sets limits of a token that has none. */
-export async function addLimit(call: AdminCall): Promise<void> {
-  const limits = await limitsIn(call);
-  const { token } = await tokenOf(call);
-  if (token?.limits) throw new Refusal(409, 'the token has a limit already: change it with PUT');
-  await setLimit(call, limits, 201);
-}
+export const addLimit = (call: AdminCall) => setLimit(call, true);
 
 /** `PUT /token/:ns/:token/limit` */
-export async function putLimit(call: AdminCall): Promise<void> {
-  await setLimit(call, await limitsIn(call), 200);
-}
+export const putLimit = (call: AdminCall) => setLimit(call, false);
 
 /** `DELETE /token/:ns/:token/limit` */
 export async function removeLimit(call: AdminCall): Promise<void> {
@@ -72,29 +63,23 @@ export async function removeLimit(call: AdminCall): Promise<void> {
 
 /** `GET /limits`: of all tokens of all pools. */
 export async function listLimits(call: AdminCall): Promise<void> {
-  const rings = poolsOf(call);
   const [first] = call.admin.guard.rings.values();
-  const all = await Promise.all(rings.map(({ tokens }) => tokens.list()));
-  const limited = all.flatMap((tokens, i) =>
-    tokens.flatMap(({ ns, fingerprint, limits }) =>
-      limits
-        ? [
-            {
-              namespace: ns,
-              token: rings[i] === first ? fingerprint : `${rings[i]?.pool.name}:${fingerprint}`,
-              limiter: limits,
-            },
-          ]
-        : [],
-    ),
-  );
-  call.exchange.answer(200, limited);
+  const all = poolsOf(call).map(async (ring) => {
+    const prefix = ring === first ? '' : `${ring.pool.name}:`;
+    const limited = (await ring.tokens.list()).filter(({ limits }) => limits);
+    return limited.map(({ ns, fingerprint, limits }) => {
+      return { namespace: ns, token: prefix + fingerprint, limiter: limits };
+    });
+  });
+  call.exchange.answer(200, (await Promise.all(all)).flat());
 }
 
-async function setLimit(call: AdminCall, limits: Limits, status: number): Promise<void> {
+async function setLimit(call: AdminCall, isNew: boolean): Promise<void> {
+  const limits = await limitsIn(call);
   const { ring, token } = await tokenOf(call);
+  if (isNew && token?.limits) throw new Refusal(409, 'the token has a limit already: change it with PUT');
   if (!token || !(await ring.limit(token, limits))) throw new Refusal(404, 'token not found');
-  call.exchange.answer(status, { limiter: limits });
+  call.exchange.answer(isNew ? 201 : 200, { limiter: limits });
 }
 
 /** The limits in a body. Throws a refusal (400) if it has none. */
