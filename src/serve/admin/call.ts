@@ -36,17 +36,20 @@ const MAX_BODY = 64 * 1024;
 export const bodyOf = async (exchange: Exchange): Promise<string> => (await exchange.body(MAX_BODY)).toString();
 
 /**
- * The pool with this name; without a name, the first. Throws a refusal: 400 if there is none, 403 if the caller's token is
+ * The pool with this name; without a name, the first. Throws a refusal: 404 if there is none, 403 if the caller's token is
  * of another one.
  */
 export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | null): Keyring {
   const [first] = guard.rings.values();
   const ring = name ? guard.rings.get(name) : first;
-  if (!ring) throw new Refusal(400, 'the pool not exist');
+  if (!ring) throw new Refusal(404, 'pool not found');
   if (only && ring !== only) throw new Refusal(403, 'the token is of another pool');
   return ring;
 }
 
-/** The pools that the caller may act on. */
-export const poolsOf = ({ admin: { guard }, only }: AdminCall): readonly Keyring[] =>
-  only ? [only] : [...guard.rings.values()];
+/** The pool that the query names, as {@link poolNamed}; otherwise all that the caller may act on. */
+export function poolsOf(call: AdminCall): readonly Keyring[] {
+  const name = call.exchange.query.get('pool');
+  if (name) return [poolNamed(call, name)];
+  return call.only ? [call.only] : [...call.admin.guard.rings.values()];
+}

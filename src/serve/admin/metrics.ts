@@ -13,21 +13,21 @@ const AT_ONCE = 50;
 /** What is being measured: those who ask meanwhile get the same. */
 const measuring = new WeakMap<object, Promise<string>>();
 
-/** `GET /metrics`: of all queues of all pools, and of the server, as Prometheus reads it. */
+/** `GET /metrics`: of all queues of all pools, or of one, and of the server, as Prometheus reads it. */
 export async function metrics(call: AdminCall): Promise<void> {
-  const of = call.only ?? call.admin;
+  const pools = poolsOf(call);
+  const of = pools.length === 1 ? (pools[0] as object) : call.admin;
   let text = measuring.get(of);
   if (!text) {
-    text = textOf(call).finally(() => measuring.delete(of));
+    text = textOf(call.admin, pools).finally(() => measuring.delete(of));
     measuring.set(of, text);
   }
   call.exchange.answer(200, await text, ['Content-Type', 'text/plain; version=0.0.4; charset=utf-8']);
 }
 
-async function textOf(call: AdminCall): Promise<string> {
-  const { admin } = call;
+async function textOf(admin: Admin, pools: readonly Keyring[]): Promise<string> {
   const over = AbortSignal.timeout(LIMIT_MS);
-  const measured = await Promise.all(poolsOf(call).map((ring) => queuesOf(ring, over)));
+  const measured = await Promise.all(pools.map((ring) => queuesOf(ring, over)));
   return metricsText(measured.flat(), { version: admin.version }) + ofServer(admin);
 }
 

@@ -61,7 +61,7 @@ export async function removeLimit(call: AdminCall): Promise<void> {
   call.exchange.answer(200, { msg: 'success' });
 }
 
-/** `GET /limits`: of all tokens of all pools. */
+/** `GET /limits`: of all tokens of all pools, or of one. */
 export async function listLimits(call: AdminCall): Promise<void> {
   const [first] = call.admin.guard.rings.values();
   const all = poolsOf(call).map(async (ring) => {
@@ -97,10 +97,10 @@ async function limitsIn({ exchange }: AdminCall): Promise<Limits> {
   return { read, write, interval };
 }
 
-/** The token that a path names, by its text or fingerprint, with its pool before a colon. */
+/** The token that a path names, by its text or fingerprint, with its pool before a colon or in the query. */
 async function tokenOf(call: AdminCall): Promise<{ ring: Keyring; token: Token | undefined }> {
-  const { params } = call;
-  const [, pool = null, name = ''] = /^(?:([^:]*):)?(.*)$/s.exec(params.token ?? '') ?? [];
+  const { exchange, params } = call;
+  const [, pool = exchange.query.get('pool'), name = ''] = /^(?:([^:]*):)?(.*)$/s.exec(params.token ?? '') ?? [];
   const ring = poolNamed(call, pool);
   return { ring, token: await ring.tokens.find(namespaceOf(params), name) };
 }

@@ -59,7 +59,6 @@ describe('/token/:ns', () => {
   it.each([
     ['without a description', '/token/shop', 'invalid description'],
     ['with a short token', '/token/shop?description=x&token=short', 'the user token was too short'],
-    ['with an unknown pool', '/token/shop?description=x&pool=third', 'the pool not exist'],
     [
       'with a namespace of other characters',
       '/token/a.b?description=x',
@@ -196,6 +195,50 @@ describe('/token/:ns/:token/limit', () => {
   });
 });
 
+describe('the pool of a request', () => {
+  const LIMIT = { body: JSON.stringify({ read: 1, interval: 1 }) };
+
+  it.each<[string, string, { body: string }?]>([
+    ['POST', '/token/shop?description=x&pool=third'],
+    ['POST', `/token/shop?description=x&token=third:${'x'.repeat(20)}`],
+    ['GET', '/token/shop?pool=third'],
+    ['DELETE', '/token/shop/123456789012?pool=third'],
+    ['DELETE', '/token/shop/third:123456789012'],
+    ['GET', '/token/shop/123456789012/limit?pool=third'],
+    ['POST', '/token/shop/123456789012/limit?pool=third', LIMIT],
+    ['PUT', '/token/shop/third:123456789012/limit', LIMIT],
+    ['DELETE', '/token/shop/123456789012/limit?pool=third'],
+    ['GET', '/limits?pool=third'],
+    ['GET', '/info?pool=third'],
+    ['GET', '/metrics?pool=third'],
+  ])('if there is none of that name: 404 (%s %s)', async (method, path, init) => {
+    expect(await admin(method, path, init)).toMatchObject({ status: 404, json: { error: 'pool not found' } });
+  });
+
+  it('is in the query, or before the token: limits and metrics are told of that one alone', async () => {
+    const ns = fresh();
+    for (const pool of ['default', 'second']) {
+      const token = tokenOf((await admin('POST', `/token/${ns}?description=x&pool=${pool}`)).json);
+      await put(ns, token);
+      const [, text] = token.split(':');
+      const path = `/token/${ns}/${text}/limit?pool=${pool}`;
+      expect(await admin('POST', path, LIMIT)).toMatchObject({ status: 201 });
+      expect(await admin('GET', path)).toMatchObject({ status: 200, json: { read: 1 } });
+      expect(await admin('GET', `/token/${ns}/${pool}:${text}/limit?pool=third`)).toMatchObject({ status: 200 });
+    }
+    const limits = async (query: string) => {
+      const all = (await admin('GET', `/limits${query}`)).json as { namespace: string; token: string }[];
+      return all.filter(({ namespace }) => namespace === ns).map(({ token }) => token.includes(':'));
+    };
+    expect(await limits('?pool=default')).toEqual([false]);
+    expect(await limits('?pool=second')).toEqual([true]);
+    expect(await limits('')).toEqual([false, true]);
+    const { text } = await admin('GET', '/metrics?pool=second');
+    expect(text).toContain(`queue="${ns}.q",pool="second"`);
+    expect(text).not.toContain(`queue="${ns}.q",pool="default"`);
+  });
+});
+
 describe('the rest', () => {
   it('tells pools, the version, and the queues of namespaces', async () => {
     const ns = fresh();
@@ -205,7 +248,6 @@ describe('the rest', () => {
     expect(await admin('GET', '/version')).toMatchObject({ json: { version: expect.stringMatching(/^\d+\./) } });
     expect((await admin('GET', '/info')).json).toMatchObject({ [ns]: ['q'] });
     expect((await admin('GET', '/info?pool=second')).json).not.toHaveProperty(ns);
-    expect(await admin('GET', '/info?pool=third')).toMatchObject({ status: 400 });
     expect(await admin('GET', '/debug/pprof/profile')).toMatchObject({ status: 404, json: { error: 'api not found' } });
   });
 
