@@ -27,7 +27,7 @@ interface DrainOptions {
 }
 
 /** A cutoff before the due times of all jobs, ms: a drain takes nothing, and says when the next job is due. */
-export const LONG_AGO = -1e15;
+export const LONG_AGO = -9e15;
 
 const checkDrain = keysOf<DrainOptions>('drain', {
   limit: 'max count number batch',

@@ -18,6 +18,13 @@ describe('takeBack', () => {
     expect(await admin.hget(key(queue.name, 'stats'), 'lost')).toBe('500');
   });
 
+  it('takes no job, not even one that is due at the earliest time there is', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1, at: -8.64e15 });
+    await queue.takeBack();
+    expect(await queue.counts()).toMatchObject({ pending: 1, active: 0 });
+  });
+
   it('leaves leases that have not expired', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
