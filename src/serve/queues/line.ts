@@ -93,7 +93,7 @@ export class Line {
     clearTimeout(this.#timer);
     clearTimeout(this.#failing);
     this.#timer = this.#failing = this.failure = undefined;
-    for (const channel of this.#channels) this.#shared.wakes.off(channel);
+    for (const channel of this.#channels) this.#shared.wakes.off(channel, this.#dueAt);
     this.#channels = [];
   }
 
@@ -111,16 +111,16 @@ export class Line {
     const { partitions } = this.#queue;
     if (this.#channels.length === partitions.length) return;
     this.#channels = partitions.map(({ wakeChannel }) => wakeChannel);
-    for (const channel of this.#channels) this.#shared.wakes.on(channel, (due) => this.#dueAt(due));
+    for (const channel of this.#channels) this.#shared.wakes.on(channel, this.#dueAt);
   }
 
   /** Looks when a job is due, ms by the clock of the server. Anybody may publish anything on a channel: false for NaN. */
-  #dueAt(due: number): void {
+  readonly #dueAt = (due: number): void => {
     const at = due - this.#clockOffset;
     if (!(at < this.#lookAt)) return;
     if (at <= performance.now()) this.#plan();
     else this.#sleepUntil(at);
-  }
+  };
 
   #sleepUntil(at: number): void {
     this.#lookAt = at;

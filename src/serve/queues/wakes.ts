@@ -17,7 +17,8 @@ const IDLE_MS = 60_000;
 type Heard = (due: number) => void;
 
 interface Channel {
-  heard: Heard | undefined;
+  /** Nearly always one: the name of a queue may have been forgotten while somebody waits for it. */
+  readonly heard: Set<Heard>;
   idleSince: number;
 }
 
@@ -41,9 +42,9 @@ export class Wakes {
 
   on(channel: string, heard: Heard): void {
     const known = this.#channels.get(channel);
-    if (known) known.heard = heard;
+    if (known) known.heard.add(heard);
     else {
-      this.#channels.set(channel, { heard, idleSince: 0 });
+      this.#channels.set(channel, { heard: new Set([heard]), idleSince: 0 });
       this.#renewal ??= setTimeout(
         () => this.#renew(),
         this.#listening ? SETTLE_MS + this.#channels.size / CHANNELS_PER_MS : 0,
@@ -52,9 +53,9 @@ export class Wakes {
     this.#check ??= setInterval(() => this.#look(), CHECK_MS);
   }
 
-  off(channel: string): void {
+  off(channel: string, heard: Heard): void {
     const known = this.#channels.get(channel);
-    if (known) Object.assign(known, { heard: undefined, idleSince: performance.now() });
+    if (known?.heard.delete(heard)) known.idleSince = performance.now();
   }
 
   close(): void {
@@ -74,16 +75,16 @@ export class Wakes {
   #forgetIdle(): void {
     const since = performance.now() - IDLE_MS;
     for (const [channel, { heard, idleSince }] of this.#channels)
-      if (!heard && idleSince < since) this.#channels.delete(channel);
+      if (heard.size === 0 && idleSince < since) this.#channels.delete(channel);
   }
 
   #renew(): void {
     clearTimeout(this.#renewal);
     this.#renewal = undefined;
     const old = this.#listening;
-    this.#listening = this.#redis.listen([...this.#channels.keys()], (channel, message) =>
-      this.#channels.get(channel)?.heard?.(Number(message)),
-    );
+    this.#listening = this.#redis.listen([...this.#channels.keys()], (channel, message) => {
+      for (const heard of this.#channels.get(channel)?.heard ?? []) heard(Number(message));
+    });
     if (!old) return;
     // It hears what is said while the new one begins.
     this.#old.add(old);
