@@ -144,6 +144,18 @@ describe('finish', () => {
     }
   });
 
+  it('leaves a job that a growth is moving, whatever the name of the consumer', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(jobs('one'));
+    const lease = '- 1 1 move:q/2 p 1';
+    await admin.zadd(key(queue.name, 'active'), '+inf', 'one');
+    await admin.zrem(key(queue.name, 'pending'), 'one');
+    await admin.hset(key(queue.name, 'lease'), 'one', lease);
+    expect(await queue.finish(['one'], { by: 'mo' })).toEqual(['missing']);
+    expect(await admin.hget(key(queue.name, 'lease'), 'one')).toBe(lease);
+    expect(await admin.hkeys(key(queue.name, 'payload'))).toEqual(['one']);
+  });
+
   it('is repeated if its reply is lost, which changes nothing', async () => {
     const proxy = await during(FaultyProxy.start(...redisTargets));
     const redis = new Connection(proxy.url);

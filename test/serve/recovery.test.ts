@@ -265,10 +265,10 @@ describe.concurrent('a client that leaves', () => {
     const all = await behindProxy();
     const id = await leavesDuringTake(all, 'ttr=60');
     const { redis, proxy, served } = all;
-    // The release does not arrive.
-    proxy.fault = { word: scriptHash('nack'), kind: 'refuse', times: 1 };
+    // The release does not arrive, nor does its repeat, nor the next one.
+    proxy.fault = { word: scriptHash('nack'), kind: 'refuse', times: 3 };
     redis.signal('SIGCONT');
-    await until(() => proxy.struck === 2);
+    await until(() => proxy.struck === 4);
     expect(await taken(served, 'timeout=600')).toEqual({ status: 200, id, left: 8 });
   });
 
