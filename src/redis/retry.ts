@@ -4,9 +4,9 @@ import { type Answer, afterRepeat, type Nacked } from '../model/job.js';
 
 /**
  * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once)
- * while its reply is lost, but not once `mostMs` have passed. Only for calls that are safe to repeat. Other errors of the first attempt are thrown as they
- * are. After a repeat the first attempt stays in doubt, whatever Redis answers: throws its `unknown`, with the last
- * error as the cause.
+ * while its reply is lost, but not once `mostMs` have passed. Only for calls that are safe to repeat. Other errors of the
+ * first attempt are thrown as they are. After a repeat the first attempt stays in doubt, whatever Redis answers: throws
+ * its `unknown`, with the last error as the cause.
  */
 export async function repeatIfLost<T>(
   send: (attempt: number) => Promise<T>,

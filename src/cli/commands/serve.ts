@@ -33,14 +33,14 @@ export function serveCommand(context: Context): Command {
     .option('--log <all|errors|none>', 'which requests to log on stderr (default: errors)', logLevel)
     .action((options: Options) => serve(context, options));
   details(command, [
-    'The API is that of lmstfy: its clients work unmodified. Namespace NS and queue Q',
-    'are the queue NS.Q of every other command.',
-    'Make a token with: delayq token add NS. Without any token, only programs on this',
-    'machine may use the API, by the names localhost, 127.0.0.1 and [::1]. An address',
-    'that other machines can reach needs a token first. So does --admin-listen: one',
-    `made with: delayq token add '*' --rights operate.`,
-    'SIGTERM stops it: /healthz answers 503, and what runs ends within --grace. Exit',
-    'code 1 then means that requests were cut off.',
+    `lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of`,
+    'all other commands.',
+    'Without any token, only programs on this machine may use the API, as localhost,',
+    '127.0.0.1 or [::1]. Before you --listen where other machines can reach it, make',
+    'one: delayq token add NS. Before --admin-listen does, make one for operators:',
+    `delayq token add '*' --rights operate.`,
+    'SIGTERM stops it: /healthz answers 503, and running requests have --grace to end.',
+    'Exit code 1: some were cut off.',
   ]);
   examples(command, [
     'delayq serve',

@@ -35,15 +35,14 @@ export function tokenCommand(context: Context): Command {
       token(context, { act, ns, fingerprint }, options),
     );
   details(command, [
-    'add prints the token. It is shown only this once: Redis keeps its SHA-256. The',
-    'fingerprint names it in lists and logs. Servers accept it within a second, and',
-    'refuse a removed one within 10 s. 5 s after the first one, all requests need one.',
+    'add prints the token, only this once: Redis keeps its SHA-256. Lists and logs name',
+    'it by its fingerprint. Servers accept a new token within a second and refuse a',
+    'removed one within 10 s. 5 s after the first one, every request needs a token.',
     '',
-    'Rights: publish adds jobs; consume takes, acks, shows, removes, respawns them;',
-    'operate is for the admin listener. The namespace * means all namespaces: metrics',
-    `need a token of '*' with operate.`,
-    'With --token-file a text that clients have already, such as a token of lmstfy,',
-    'goes on working: 20 to 512 printable characters, no space and no colon.',
+    'Rights: publish adds jobs; consume takes, acks, shows, respawns and removes them;',
+    `operate is for the admin listener. Metrics need operate for '*', all namespaces.`,
+    'With --token-file, a token that clients have already, such as one of lmstfy, goes',
+    'on working: 20 to 512 printable characters, no space and no colon.',
   ]);
   examples(command, [
     `delayq token add shop --description 'order service'`,
