@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { afterwards } from './support/afterwards.js';
-import { cronEnv, sh } from './support/cli.js';
+import { cronEnv, PROGRESS, sh } from './support/cli.js';
 import { temporaryDirectory } from './support/temporary.js';
 
 const path = (name: string) => fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
@@ -21,9 +21,6 @@ function commandsOf(document: string): { command: string; prints: string[] }[] {
 
 const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-/** A progress line, which is redrawn and cleared. */
-const PROGRESS = new RegExp(`\\r[^\\n]*?${escaped('\x1b[K')}`, 'g');
-
 /** Matches a line of the document: … and the spaces around it stand for any text. */
 const likeLine = (line: string) => new RegExp(`^${line.split(/ *… */).map(escaped).join('.*')}$`);
 
@@ -39,7 +36,6 @@ it('the commands of the incident example print what it shows', async () => {
   for (const { command, prints } of commands) {
     const quoted = `cd ${directory}; stty cols 100; ${command}`.replaceAll("'", "'\\''");
     const { stdout } = await sh(`script -qec '${quoted}' /dev/null`, { env });
-    // Progress lines depend on time.
     const lines = stdout.replaceAll('\r\n', '\n').replace(PROGRESS, '').trimEnd().split('\n');
     expect.soft(lines.length, `${command}:\n${stdout}`).toBe(Math.max(1, prints.length));
     for (const [i, line] of prints.entries()) expect.soft(lines[i], command).toMatch(likeLine(line));

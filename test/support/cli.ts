@@ -99,6 +99,9 @@ export function beginSh(line: string, options: Options = {}): Running {
   return start('/bin/sh', ['-c', line], { input: '', ...options });
 }
 
+/** A progress line, which is redrawn and cleared. Whether there is one depends on time. */
+export const PROGRESS = new RegExp(`\\r[^\\n]*?${'\x1b'}\\[K`, 'g');
+
 /** Returns what a terminal shows for a shell line, with `typed` as the input. */
 export async function onTerminal(
   line: string,
@@ -111,7 +114,7 @@ export async function onTerminal(
 ) {
   const inside = `script -qec 'stty cols ${columns} rows ${rows}; ${line.replaceAll("'", `'\\''`)}' /dev/null`;
   const { stdout } = await sh(inside, { input: typed, env: { TERM: 'xterm', NO_COLOR: '1', ...env } });
-  return stdout.replaceAll('\r', '');
+  return stdout.replace(PROGRESS, '').replaceAll('\r', '');
 }
 
 /** The lines of an output. */

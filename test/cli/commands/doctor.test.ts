@@ -464,7 +464,7 @@ describe('what somebody should look after', () => {
     await admin.hset(key(name, 'stats'), 'drained', Date.now() - 47 * 60_000);
     await admin.zadd(key(name, 'pending'), Date.now() - 130_000, 'b');
     const [told] = (await findings(name)).filter(({ check }) => check === 'no-drain');
-    expect(told?.what).toMatch(/^no drain for 47m: 2 jobs are due, the oldest for 2m/);
+    expect(told?.what).toMatch(/^no drain for 4[78]m.*: 2 jobs are due, the oldest for \dm/);
     await admin.hset(key(name, 'stats'), 'drained', Date.now());
     await admin.zadd(key(name, 'pending'), Date.now() - 720_000, 'b');
     expect(faults(await findings(name))).toEqual(['warn lag 0', 'warn dead 1']);
@@ -510,8 +510,7 @@ describe('delayq doctor', () => {
     const { name } = await soundQueue();
     await admin.zadd(key(name, 'pending'), soon(), 'ghost');
     const lines = linesOf(await onTerminal(`delayq doctor ${name}`, { columns: 60 }));
-    for (const line of lines.filter((line) => !line.startsWith('      next:')))
-      expect(line.length).toBeLessThanOrEqual(60);
+    expect(lines.filter((line) => line.length > 60 && !line.startsWith('      next:'))).toEqual([]);
     expect(lines).toContainEqual('      why:  there is nothing to deliver: other software');
     expect(lines).toContainEqual('            deleted the payload, or never wrote it');
     expect(lines).toContainEqual(`      next: delayq doctor --fix ${name}`);
