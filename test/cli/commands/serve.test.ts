@@ -147,7 +147,7 @@ describe('without Redis', () => {
     expect(await served.call('GET', `${served.admin}/info`)).toMatchObject({ status: 503 });
     expect(await served.call('POST', `${served.admin}/token/shop?description=x`)).toMatchObject({ status: 503 });
     await during(Server.start({ port }));
-    await until(async () => (await served.call('PUT', '/api/shop/q', { body: 'x' })).status === 201, 15_000);
+    await until(async () => (await served.call('PUT', '/api/shop/q', { body: 'x' })).status === 201);
     const { stderr } = served.running;
     expect(stderr.match(/pool default: .*its requests get 503/g)).toHaveLength(1);
     expect(stderr.match(/pool default: Redis is back/g)).toHaveLength(1);

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection } from '../../../src/index.js';
 import { type NewToken, Tokens } from '../../../src/serve/access/tokens.js';
 import { afterwards, during } from '../../support/afterwards.js';
+import { ownTime } from '../../support/own-time.js';
 import { ownRedis, type Served, serve } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -174,12 +175,12 @@ describe('with tokens', () => {
     const token = `new-${'x'.repeat(20)}`;
     expect(await put('/api/later/q', withToken(token))).toMatchObject({ status: 401 });
     await add('later', { token });
-    const started = performance.now();
+    const time = ownTime();
     await until(async () => {
       await sleep(300);
       return (await put('/api/later/q', withToken(token))).status === 201;
-    }, 3_000);
-    expect(performance.now() - started).toBeLessThan(2_500);
+    });
+    expect(time()).toBeLessThan(5_000);
   });
 
   it('a removed token is refused within 10 s, also by another server that has just used it', async () => {
@@ -190,10 +191,10 @@ describe('with tokens', () => {
     const found = await tokens.find('gone', token);
     if (!found) throw new Error('it was made');
     await tokens.remove(found);
-    const since = performance.now();
+    const time = ownTime();
     for (const { call } of [other, served])
-      await until(async () => (await call('PUT', '/api/gone/q', withToken(token))).status !== 201, 11_000);
-    expect(performance.now() - since).toBeLessThan(10_500);
+      await until(async () => (await call('PUT', '/api/gone/q', withToken(token))).status !== 201);
+    expect(time()).toBeLessThan(10_500);
   });
 
   const from = (address: string, token: string) => ({
@@ -223,7 +224,7 @@ describe('with tokens', () => {
     const token = 'a-token-that-is-made-too-late';
     for (let n = 0; n < 10; n++) await fail('10.0.0.5', n === 0 ? token : `wrong${n}`);
     await add('guess', { token });
-    await until(async () => (await put('/api/guess/q', from('10.0.0.5', token))).status === 201, 3_000);
+    await until(async () => (await put('/api/guess/q', from('10.0.0.5', token))).status === 201);
   });
 
   it('an address that guesses on is looked at ten times a second, and a good token gets its turn', async () => {
@@ -235,7 +236,7 @@ describe('with tokens', () => {
     for (const answer of await Promise.all(guesses)) expect(answer).toMatchObject({ status: 429 });
     const seconds = Math.ceil((performance.now() - began) / 1000) + 1;
     expect((await looks()) - before).toBeLessThanOrEqual(10 * seconds);
-    await until(async () => (await put('/api/guess/q', from('10.0.0.4', good))).status === 201, 3_000);
+    await until(async () => (await put('/api/guess/q', from('10.0.0.4', good))).status === 201);
   });
 
   it('a client that goes on with an invalid token is 429, and locks out nobody else of its address', async () => {
@@ -320,7 +321,7 @@ describe('the first token', () => {
     const served = await during(serve(redis.url));
     expect(await served.call('PUT', '/api/shop/q', JOB)).toMatchObject({ status: 201 });
     const token = await tokens.add('shop');
-    await until(async () => (await served.call('PUT', '/api/shop/q', JOB)).status === 401, 10_000);
+    await until(async () => (await served.call('PUT', '/api/shop/q', JOB)).status === 401, 20_000);
     expect(await served.call('PUT', '/api/shop/q', withToken(token))).toMatchObject({ status: 201 });
   });
 });
@@ -339,7 +340,7 @@ describe('while Redis does not answer', () => {
     expect(unknown.headers.get('retry-after')).toBe('1');
     await redis.run();
     await tokens.add('shop', { token });
-    await until(async () => (await served.call('PUT', '/api/shop/q', withToken(token))).status === 201, 15_000);
+    await until(async () => (await served.call('PUT', '/api/shop/q', withToken(token))).status === 201);
     expect(served.running.stderr).not.toMatch(/bug/);
   });
 });

@@ -18,7 +18,7 @@ beforeAll(async () => {
   other = await serve(redis.url, ['--pool', `spare=${redis.url}`]);
   // From now on every request needs a token.
   await newToken(freshName());
-  await until(async () => (await other.call('GET', '/api/ns/q')).status === 401, 10_000);
+  await until(async () => (await other.call('GET', '/api/ns/q')).status === 401, 20_000);
 });
 
 const call: Served['call'] = (...args) => served.call(...args);
@@ -125,7 +125,7 @@ describe('a token', () => {
       expect(await one.call('GET', path, withToken(token))).toMatchObject({ status: 404 });
     expect(await admin('DELETE', `/token/${namespace}/${token}`)).toMatchObject({ status: 204, text: '' });
     for (const one of [served, other])
-      await until(async () => (await one.call('GET', path, withToken(token))).status === 401, 10_000);
+      await until(async () => (await one.call('GET', path, withToken(token))).status === 401, 20_000);
     expect(await admin('DELETE', `/token/${namespace}/${token}`)).toMatchObject({ status: 204 });
   });
 
@@ -136,7 +136,7 @@ describe('a token', () => {
     });
     const token = stdout.trim();
     const path = `/api/${namespace}/q`;
-    await until(async () => (await call('PUT', path, withToken(token, 'x'))).status === 201, 10_000);
+    await until(async () => (await call('PUT', path, withToken(token, 'x'))).status === 201);
     expect(await call('GET', path, withToken(token))).toMatchObject(refused(403));
   });
 
@@ -195,7 +195,7 @@ describe('a limit of a token', () => {
     for (let n = 0; n < 5; n++) await call('PUT', `${path}?delay=x`, withToken(limited, 'x'));
     for (let n = 0; n < 5; n++) await call('GET', path, withToken(limited));
     const publish = async () => (await call('PUT', path, withToken(limited, 'x'))).status;
-    await until(async () => (await publish()) === 429, 15_000);
+    await until(async () => (await publish()) === 429);
     expect((await call('GET', `${path}/size`, withToken(free))).json).toMatchObject({ size: 3 });
     const over = await call('PUT', path, withToken(limited, 'x'));
     expect(over).toMatchObject(refused(429));
