@@ -155,7 +155,7 @@ describe.concurrent('Redis that is down', () => {
     await until(() => running.stderr.includes('still trying'));
     await own.run();
     await until(() => running.stdout === '1\n2\n');
-    expect(running.stderr).toContain('Redis is back');
+    await until(() => running.stderr.includes('Redis is back'));
     running.child.kill('SIGTERM');
     expect((await running.ended).code).toBe(0);
     expect(await own.admin.zcard(`delayq:{${name}}:active`)).toBe(0);
