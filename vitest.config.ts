@@ -7,12 +7,12 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     globalSetup: 'test/support/shared-server.ts',
     // Real processes on few cores may be slow. Tests wait for conditions, never for a fixed time.
-    testTimeout: 60_000,
+    testTimeout: 120_000,
     // In CI a test that fails is run once more, and marked: one of thousands may meet a machine that stands still.
     retry: report ? 1 : 0,
     // Tests spend most of their time waiting for processes.
     maxWorkers: 4,
-    hookTimeout: 30_000,
+    hookTimeout: 60_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],
     env: { TZ: 'UTC' },
   },

@@ -11,7 +11,7 @@ let redis: Connection;
 beforeAll(async () => {
   cluster = await Cluster.start();
   redis = new Connection(cluster.url);
-}, 60_000);
+});
 afterAll(async () => {
   redis.close();
   await cluster.stop();

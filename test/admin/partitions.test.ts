@@ -377,7 +377,7 @@ describe('adopt into partitions', () => {
       expect(await admin.zcard(key(queue.name, 'pending'))).toBeLessThan(5);
       expect(await inspector.inspect(queue.name)).toMatchObject({ payload: 5 });
     }
-  }, 60_000);
+  });
 });
 
 describe('a queue without partitions', () => {

@@ -78,7 +78,7 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
       ],
     ];
     await expectNone(places.map((args) => [args]));
-  }, 60_000);
+  });
 
   it('or for an option, be it misspelled', async () => {
     const options = all.flatMap(([name, { options }]) =>
@@ -91,7 +91,7 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
     // Most are read by the same few functions: each time another quarter of them.
     const first = Math.floor(Math.random() * 4);
     await expectNone(cases.filter((_, i) => i % 4 === first));
-  }, 60_000);
+  });
 
   it('and when it is where it belongs, and cannot be reached, by any command', async () => {
     await expectNone([
@@ -110,7 +110,7 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
         [['crontab', '--redis', list(), 'q', '--', 'cat']],
       ]),
     ]);
-  }, 60_000);
+  });
 
   it('nor when it is a parameter, a path or a name for TLS', async () => {
     const tls = ['ca', 'cert', 'key', 'servername'];
@@ -138,7 +138,7 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
         .filter((password) => !password.includes('@'))
         .map((password, i): Run => [['inspect', '--redis', `rediss://h?${password}${i % 2 ? '=1' : ''}`]]),
     ]);
-  }, 60_000);
+  });
 
   it('nor without an @, on the command line and in lines of --jobs', async () => {
     expect((await delayq(['list', 'redis://me:s3cret'])).stderr).toContain('redis://…');
@@ -176,5 +176,5 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
       expect(stdout + stderr, JSON.stringify(password)).not.toContain(MARK);
       expect(linesOf(stdout)).toContain(`DELAYQ_REDIS_URL=${scheme}://${place}`);
     }
-  }, 60_000);
+  });
 });

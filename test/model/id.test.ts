@@ -100,7 +100,7 @@ describe('ids of any bytes', () => {
       }),
       { numRuns: 300 },
     );
-  }, 120_000);
+  });
 
   it('work with every command in the form in which they are listed (failures 40)', async () => {
     await fc.assert(
@@ -157,7 +157,7 @@ describe('ids of any bytes', () => {
       }),
       { numRuns: 60 },
     );
-  }, 120_000);
+  });
 
   it('are found by doctor, and mended before a drain meets them (failures 40)', async () => {
     await fc.assert(
@@ -175,7 +175,7 @@ describe('ids of any bytes', () => {
       }),
       { numRuns: 60 },
     );
-  }, 120_000);
+  });
 });
 
 it('adopt leaves a job with an invalid id where it is, and names it by its bytes (failures 40)', async () => {

@@ -40,7 +40,7 @@ describe('growth', () => {
         expect(found({ clients: [[op]], begins }), `${begins} ${JSON.stringify(op)}`).toBe('nothing');
       }
     }
-  }, 120_000);
+  });
 
   it('gives two clients at once the answers of a queue without partitions', () => {
     for (const clients of [
@@ -50,25 +50,25 @@ describe('growth', () => {
       expect(found({ clients, begins: 'pending' })).toBe('nothing');
     }
     expect(found({ clients: [[keep], [cancel]], apart: true })).toBe('nothing');
-  }, 120_000);
+  });
 
   it('takes each job once, and once more only if its lease ended', () => {
     expect(found({ clients: [], begins: 'pending', takes: 2, expiries: 1 })).toBe('nothing');
     expect(found({ clients: [[replace]], begins: 'active', takes: 1 })).toBe('nothing');
-  }, 120_000);
+  });
 
   it('survives the death of a grower after any step, and two growers at once', () => {
     expect(found({ clients: [], begins: 'pending', takes: 1, growers: 2 })).toBe('nothing');
-  }, 120_000);
+  });
 
   it('waits for a job that a move to another queue holds, and lets that move go on', () => {
     expect(found({ clients: [[hold, moved]], begins: 'moving' })).toBe('nothing');
     expect(found({ clients: [[hold, putBack]], begins: 'pending' })).toBe('nothing');
-  }, 120_000);
+  });
 
   it('brings a job that another queue moves here once, also if the move is repeated', () => {
     expect(found({ clients: [[restore], [restore]], takes: 1 })).toBe('nothing');
-  }, 120_000);
+  });
 
   it('remembers what is done before it, while it is open, and what is freed after it', () => {
     for (const op of [keep, replace, cancel, requeue, show]) {
@@ -79,12 +79,12 @@ describe('growth', () => {
     expect(found({ clients: [[keep]], begins: 'pending', takes: 1, windows: true })).toBe('nothing');
     expect(found({ clients: [[keep]], begins: 'done', growers: 2 })).toBe('nothing');
     expect(found({ clients: [[keep]], begins: 'done', failovers: 1 })).toBe('nothing');
-  }, 120_000);
+  });
 
   it('loses and repeats nothing that replicas have, if one partition fails over', () => {
     expect(found(FAILOVER)).toBe('nothing');
     expect(found({ clients: [[keep]], begins: 'pending', failovers: 1 })).toBe('nothing');
-  }, 120_000);
+  });
 });
 
 if (LARGE) {
@@ -156,14 +156,10 @@ const SLOW = ['replicas have the end of the growth before left tokens are remove
 
 describe('the search finds a job lost, doubled or misreported', () => {
   for (const [guard, instance] of Object.entries(MISSED)) {
-    it.skipIf(SLOW.includes(guard) && !LARGE)(
-      `unless ${guard}`,
-      () => {
-        const finding = found({ ...instance, without: guard as Guard });
-        if (process.env.DELAYQ_TEST_SEARCH === 'show') console.log(`${guard}\n${finding}`);
-        expect(finding).not.toBe('nothing');
-      },
-      120_000,
-    );
+    it.skipIf(SLOW.includes(guard) && !LARGE)(`unless ${guard}`, () => {
+      const finding = found({ ...instance, without: guard as Guard });
+      if (process.env.DELAYQ_TEST_SEARCH === 'show') console.log(`${guard}\n${finding}`);
+      expect(finding).not.toBe('nothing');
+    });
   }
 });

@@ -113,7 +113,7 @@ describe('the growth of a queue that remembers ids', () => {
         expect(await queue.counts()).toMatchObject({ pending: 0, remembered: 200 });
       }
     }
-  }, 60_000);
+  });
 });
 
 describe('doctor', () => {

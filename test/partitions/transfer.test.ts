@@ -37,7 +37,7 @@ it('leaves no job in two partitions when the replicas of the new one do not foll
   replica?.signal('SIGCONT');
   await grow();
   expect(await Promise.all(ids.map(places))).toEqual(ids.map(() => 1));
-}, 90_000);
+});
 
 it('moves no job that a replica has to a server without one', async () => {
   const cluster = await Cluster.start({ masters: 2, replicas: 1 });
@@ -53,7 +53,7 @@ it('moves no job that a replica has to a server without one', async () => {
   };
   await expect(grow()).rejects.toMatchObject({ code: 'temporary', message: 'partition 1 has too few replicas' });
   expect(await redis.call('ZCARD', 'delayq:{q}:pending')).toBe(20);
-}, 90_000);
+});
 
 it('finishes a move to another queue that was cut off before the queue grew', async () => {
   const [name, other] = [freshName(), freshName()];

@@ -30,7 +30,7 @@ describe.concurrent('delayq demo', () => {
     const claim = isPending ? 'The other one is still pending:' : 'Both are done already:';
     expect(stdout).toContain(`${claim}\n$ delayq list order-close`);
     expect(stdout).toMatch(/Both are done:\n\$ delayq inspect\n.*\norder-close +0 /);
-  }, 60_000);
+  });
 
   it('cleans up when it is interrupted', async () => {
     const TMPDIR = temporaryDirectory();

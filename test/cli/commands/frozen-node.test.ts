@@ -31,7 +31,7 @@ beforeAll(async () => {
   }
   for (const names of [far, near]) names.sort();
   redis.close();
-}, 60_000);
+});
 afterAll(() => cluster.stop());
 
 /** How many tests need the node to be frozen now. */

@@ -123,7 +123,7 @@ it.concurrent('each call to a Redis that does not answer says so', async () => {
   }
   own.signal('SIGCONT');
   expect(await redis.now()).toBeGreaterThan(0);
-}, 30_000);
+});
 
 describe.concurrent('a drain whose time ends while Redis is in trouble says so by its exit status', () => {
   const withJob = async () => {

@@ -68,7 +68,7 @@ describe.concurrent('a cluster', () => {
     expect(await ask(`rediss+cluster://${list}/1?ca=${ca}`)).toMatchObject(
       told(64, 'cannot use database 1 of a cluster', 'a Redis Cluster has only database 0', 'omit .* prefix .*'),
     );
-  }, 60_000);
+  });
 
   it('of which no node answers is unreachable within 6 s, with the reason of each', async () => {
     const closed = `127.0.0.1:${await freePort()}`;
@@ -88,7 +88,7 @@ describe.concurrent('a cluster', () => {
     expect(await ask(`redis://${others[0]},${closed}`)).toMatchObject(
       told(69, none, `${others[0]}: no answer in time; ${closed}: ${refused}`, 'start one of them, .*'),
     );
-  }, 60_000);
+  });
 });
 
 describe.concurrent('Sentinels', () => {
@@ -137,5 +137,5 @@ describe.concurrent('Sentinels', () => {
     expect(await ask(`redis+sentinel://${closed},${await silent()}/m`)).toMatchObject(
       told(69, 'cannot reach any of 2 Sentinels', `${closed}: nothing .*; 127.* in time`, 'start one of them, .*'),
     );
-  }, 60_000);
+  });
 });
