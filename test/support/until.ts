@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 /** Waits for `awaited`. Fails after `ms`, and says that it was `what` that did not end. */
 export async function within<T>(ms: number, what: string, awaited: T | Promise<T>): Promise<T> {
   // Made here, where it still knows who waits.
-  const error = new Error(`${what} did not end within ${ms} ms`);
+  const error = new Error(`did not end within ${ms} ms: ${what}`);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(error), ms);
