@@ -1,4 +1,4 @@
-import type { Exchange } from '../http/exchange.js';
+import { type Exchange, GONE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import type { Pool } from '../queues/pool.js';
 import { TokenCache } from './cache.js';
@@ -117,6 +117,8 @@ export class Guard {
 
   /** A refusal, counted. `waitMs`: until another attempt makes sense. */
   refuse(exchange: Exchange, reason: Reason, status: number, error: string, waitMs?: number): Refusal {
+    // Without its address nobody can be told from others: it would look like one whose Host is wrong.
+    if (exchange.request.socket.remoteAddress === undefined) throw GONE;
     this.#refused.add(reason, this.origin.addressOf(exchange));
     if (waitMs === undefined) return new Refusal(status, error);
     // Never 0: clients then repeat the request at once.

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
+import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection } from '../../../src/index.js';
@@ -87,6 +88,28 @@ describe('without any token', () => {
     ['its Host is not allowed', { Host: 'queues.example' }, /^host not allowed: .*--allow-host.*delayq token add/],
   ])('a refused request is told that %s, and what to do', async (_, headers, error) => {
     expect((await put(headers as Record<string, string>)).json).toEqual({ error: expect.stringMatching(error) });
+  });
+
+  it('a client that has gone before it was looked at is gone, not refused', async () => {
+    const { hostname, port } = new URL(served.api);
+    const figures = async () => (await served.call('GET', `${served.admin}/metrics`)).text;
+    const countOf = (text: string, status: string) =>
+      Number(
+        new RegExp(`requests_total\\{method="PUT",route="/api/:ns/:queue",status="${status}"\\} (.*)`).exec(
+          text,
+        )?.[1] ?? 0,
+      );
+    const before = await figures();
+    for (let i = 0; i < 20; i += 1) {
+      const socket = connect(Number(port), hostname);
+      await once(socket, 'connect');
+      socket.write('PUT /api/shop/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}', () =>
+        socket.resetAndDestroy(),
+      );
+      await once(socket, 'close');
+    }
+    await until(async () => countOf(await figures(), 'gone') > countOf(before, 'gone'));
+    expect(countOf(await figures(), '403')).toBe(countOf(before, '403'));
   });
 
   it('an unknown pool is not found', async () => {
