@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Drained, isPassing, type Job, type Queue } from '../../index.js';
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
+import { unavailable } from '../http/refusal.js';
 import { Health } from './health.js';
 import type { Request } from './request.js';
 import type { Wakes } from './wakes.js';
@@ -17,6 +18,9 @@ const POLL_MS = 1_000;
 
 /** The pause before the next take when one has failed, and when too many bytes are in memory, ms. */
 const AGAIN_MS = 250;
+
+/** How long a take may be silent before those whom other queues may serve go on without it, ms. */
+const SILENT_MS = 1_000;
 
 /** What the lines of a Redis share. */
 export interface Shared {
@@ -64,6 +68,8 @@ export class Line {
   #failing: NodeJS.Timeout | undefined;
   /** Why they do. */
   failure: unknown;
+  /** A take in flight has not been answered for long. */
+  #isSilent = false;
 
   /** `release` gives jobs back. */
   constructor(queue: Queue, shared: Shared, release: (jobs: readonly Job[], leaseMs: number) => void) {
@@ -79,6 +85,10 @@ export class Line {
   join(request: Request): void {
     if (this.#shared.signal.aborted) {
       request.expire();
+      return;
+    }
+    if (this.#isSilent && request.hasOthers) {
+      request.lost(this, unavailable());
       return;
     }
     this.#waiting.add(request);
@@ -166,6 +176,7 @@ export class Line {
     this.#fresh = new Set();
     this.#inFlight++;
     this.#sleepUntil(performance.now() + POLL_MS);
+    const silent = setTimeout(() => this.#silent(), SILENT_MS);
     let drained: Drained;
     try {
       drained = await this.#queue.drain({ limit, leaseMs, by: this.#shared.consumer });
@@ -173,11 +184,15 @@ export class Line {
       await nextTurn();
     } catch (error) {
       this.#inFlight--;
-      this.#awaitNext(fresh);
       // Before their claims end: those whose time is over must not hear that there was no job.
       this.#failed(error);
+      this.#awaitNext(fresh);
+      for (const request of fresh) if (request.hasOthers) request.looked(this);
       for (const request of asked) request.unclaim(this);
       return;
+    } finally {
+      clearTimeout(silent);
+      this.#isSilent = false;
     }
     this.#inFlight--;
     this.#learn(drained);
@@ -197,7 +212,7 @@ export class Line {
     let count = 0;
     for (const request of this.#waiting) {
       if (request.isClaimed || request.leaseMs !== (asked[0] ?? request).leaseMs) continue;
-      request.isClaimed = true;
+      request.claim(this);
       asked.push(request);
       count += request.count;
       if (count >= MOST) break;
@@ -226,7 +241,7 @@ export class Line {
       request.give(this, some, drained);
     };
     for (const request of asked) {
-      if (given < jobs.length && !request.isOver) give(request);
+      if (given < jobs.length && this.#waiting.has(request)) give(request);
       else request.unclaim(this);
     }
     if (given === jobs.length) return;
@@ -236,17 +251,23 @@ export class Line {
     if (given < jobs.length) this.#release(jobs.slice(given), leaseMs);
   }
 
+  /** Lets go of those whom other queues may serve. What the take brings for them goes to others, or back. */
+  #silent(): void {
+    this.#isSilent = true;
+    for (const request of [...this.#waiting]) if (request.hasOthers) request.lost(this, unavailable());
+  }
+
   /** Tells everybody, but lets those who can wait do so for a moment: it may pass, and they would ask again at once. */
   #failed(error: unknown): void {
     this.#shared.health.failed(error);
-    for (const request of [...this.#waiting]) if (!request.mayWait || request.isLate) request.fail(error);
+    for (const request of [...this.#waiting]) if (!request.mayWait || request.isLate) request.lost(this, error);
     if (this.#waiting.size === 0) return;
     this.failure = error;
     this.#sleepUntil(performance.now() + AGAIN_MS);
     this.#failing ??= setTimeout(
       () => {
         this.#failing = this.failure = undefined;
-        for (const request of [...this.#waiting]) request.fail(error);
+        for (const request of [...this.#waiting]) request.lost(this, error);
       },
       isPassing(error) ? Health.holdMs() : 0,
     );

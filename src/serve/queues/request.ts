@@ -29,7 +29,8 @@ export interface Wanted {
 
 /**
  * A request for jobs: in the line of each of its queues, at first of one after the other, so that it gets what is there
- * in their order. Without any it waits for the first jobs that one of them has.
+ * in their order. Without any it waits for the first jobs that one of them has. A queue that cannot be used does not hold
+ * up the others: that it could not is the answer only if none of them had a job.
  */
 export class Request {
   readonly leaseMs: number;
@@ -43,8 +44,11 @@ export class Request {
   readonly #taken: Taken[] = [];
   /** The queue that has not told yet that it is empty. */
   #next = 0;
-  /** A take in flight asks for its jobs: no other may. */
-  isClaimed = false;
+  /** The line whose take in flight asks for its jobs: no other may. */
+  #claimant: Line | undefined;
+  /** The queues that could not be used, and why the first of them could not. */
+  readonly #lost = new Set<Line>();
+  #failure: unknown;
   /** It has its answer, or its client has gone. */
   isOver = false;
   /** Its time is over: it ends as soon as no take asks for its jobs. */
@@ -80,14 +84,23 @@ export class Request {
   expire(): void {
     this.isLate = true;
     if (this.isClaimed) return;
-    const failing = this.#lines.find(({ failure }) => failure !== undefined);
-    if (failing) this.fail(failing.failure);
+    const failure = this.#failure ?? this.#lines.find((line) => line.failure !== undefined)?.failure;
+    if (failure !== undefined) this.fail(failure);
     else this.leave();
+  }
+
+  get isClaimed(): boolean {
+    return this.#claimant !== undefined;
+  }
+
+  claim(line: Line): void {
+    this.#claimant = line;
   }
 
   /** Ends the claim of a line that has no jobs for it. */
   unclaim(line: Line): void {
-    this.isClaimed = false;
+    if (this.#claimant !== line) return;
+    this.#claimant = undefined;
     if (this.isOver) return;
     if (this.isLate) this.expire();
     else for (const other of this.#lines) if (other !== line) other.freed();
@@ -97,7 +110,7 @@ export class Request {
     const queue = this.#lines.indexOf(line);
     this.#taken.push({ queue, jobs, now });
     this.count -= jobs.length;
-    this.isClaimed = false;
+    this.#claimant = undefined;
     if (this.count === 0 || this.isLate || queue !== this.#next || queue === this.#lines.length - 1) {
       this.leave();
       return;
@@ -108,6 +121,25 @@ export class Request {
     this.looked(line);
   }
 
+  /** Whether it can do without one of its queues. */
+  get hasOthers(): boolean {
+    return this.#lines.length - this.#lost.size > 1;
+  }
+
+  /** The line has no more to give, as its queue cannot be used. */
+  lost(line: Line, error: unknown): void {
+    if (!this.hasOthers) {
+      this.fail(this.#failure ?? error);
+      return;
+    }
+    this.#failure ??= error;
+    this.#lost.add(line);
+    line.leave(this);
+    this.looked(line);
+    this.unclaim(line);
+  }
+
+  /** Ends it with an error, unless it has got jobs. */
   fail(error: unknown): void {
     if (this.#taken.length > 0) this.leave();
     else this.#over(() => this.#fail(error));

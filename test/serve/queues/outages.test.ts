@@ -2,7 +2,9 @@ import { expect, it } from 'vitest';
 import { Connection } from '../../../src/index.js';
 import { Tokens } from '../../../src/serve/access/tokens.js';
 import { afterwards, during } from '../../support/afterwards.js';
+import { Cluster } from '../../support/cluster.js';
 import { FaultyProxy } from '../../support/proxy.js';
+import { freshName, key } from '../../support/redis.js';
 import { type Served, serve } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -183,4 +185,51 @@ it('jobs of a take whose reply was lost come back when their ttr is over', async
   expect((await served.call('GET', '/api/ns/q?ttr=1')).status).toBe(503);
   const { status, json } = await served.call('GET', '/api/ns/q?timeout=30');
   expect({ status, json }).toMatchObject({ status: 200, json: { remain_tries: 0 } });
+});
+
+it('a request for several queues goes on without one that cannot be used, and says so only if none had a job', async () => {
+  const { redis, served } = await started();
+  await redis.admin.set('delayq:{ns.bad}:pending', 'not a set');
+  await redis.admin.set('delayq:{ns.worse}:pending', 'not a set');
+  const none = await Promise.all(
+    ['bad,good', 'good,bad', 'bad,worse', 'bad'].map((queues) => served.call('GET', `/api/ns/${queues}`)),
+  );
+  expect(none.map(({ status }) => status)).toEqual([500, 500, 500, 500]);
+  for (const queues of ['bad,good', 'good,bad', 'bad,good,worse']) {
+    const waiting = served.call('GET', `/api/ns/${queues}?timeout=60`);
+    await until(() => isWaiting(served));
+    await served.call('PUT', '/api/ns/good', { body: queues });
+    expect(await waiting).toMatchObject({ status: 200, json: { queue: 'good' } });
+    await served.call('PUT', '/api/ns/good', { body: queues });
+    expect(await served.call('GET', `/api/ns/${queues}`)).toMatchObject({ status: 200, json: { queue: 'good' } });
+  }
+  expect(await served.call('GET', '/api/ns/bad,worse?timeout=60')).toMatchObject({ status: 500 });
+  expect(await served.call('GET', '/api/ns/bad,good?timeout=1')).toMatchObject({ status: 500 });
+});
+
+it('a request for several queues goes on without those of a frozen node, and none of their jobs is lost', async () => {
+  const redis = await during(Cluster.start({ nodeTimeoutMs: 60_000 }));
+  const served = await serve(redis.url);
+  afterwards(() => served.stop());
+  const nodeOf = (queue: string) => redis.ownerOf(key(`ns.${queue}`, 'pending'));
+  const listed = await redis.ownerOf('delayq:queues');
+  const named = async (isRight: (node: Server) => boolean) => {
+    for (;;) {
+      const name = freshName();
+      if (isRight(await nodeOf(name))) return name;
+    }
+  };
+  const frozen = await named((node) => node !== listed);
+  const node = await nodeOf(frozen);
+  const other = await named((one) => one !== node);
+  for (const queue of [frozen, other, other, other])
+    expect((await served.call('PUT', `/api/ns/${queue}`, { body: queue })).status).toBe(201);
+  node.signal('SIGSTOP');
+  // The first two have no answer of the node yet; the third comes when it is known to be silent.
+  const jobs = await Promise.all([0, 1, 2].map(() => served.call('GET', `/api/ns/${frozen},${other}?timeout=60`)));
+  for (const job of jobs) expect(job).toMatchObject({ status: 200, json: { queue: other } });
+  expect((await served.call('GET', `/api/ns/${frozen},${other}`)).status).toBe(503);
+  node.signal('SIGCONT');
+  // What the node had taken for them is given back.
+  await until(async () => (await served.call('GET', `/api/ns/${frozen},${other}?timeout=1`)).status === 200);
 });
