@@ -1,29 +1,25 @@
 import { randomFillSync } from 'node:crypto';
 
 /** Crockford's base32, as ULIDs use it (github.com/ulid/spec). */
-const DIGITS = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
-const CODES = Buffer.from(DIGITS);
+const DIGITS = Buffer.from('0123456789ABCDEFGHJKMNPQRSTVWXYZ');
 
-/** Random digits for the next ids. */
-const bytes = Buffer.allocUnsafe(16 * 256);
-let random = '';
-let at = 0;
+/** Random bytes for the next ids. */
+const random = Buffer.allocUnsafe(16 * 256);
+let at = random.length;
 let time = 0;
-let head = '';
+const text = Buffer.alloc(26);
 
 /** Makes a request id in the form of a ULID: 26 characters, 10 for the time in ms and 16 random. */
 export function requestId(now = Date.now()): string {
   if (now !== time) {
     time = now;
-    head = '';
-    for (let i = 0, rest = now; i < 10; i++, rest = Math.floor(rest / 32)) head = DIGITS[rest % 32] + head;
+    for (let i = 9, rest = now; i >= 0; i--, rest = Math.floor(rest / 32)) text[i] = DIGITS[rest % 32] as number;
   }
   if (at === random.length) {
-    randomFillSync(bytes);
-    for (let i = 0; i < bytes.length; i++) bytes[i] = CODES[(bytes[i] as number) & 31] as number;
-    random = bytes.toString('latin1');
+    randomFillSync(random);
     at = 0;
   }
-  at += 16;
-  return head + random.slice(at - 16, at);
+  for (let i = 10; i < 26; i++) text[i] = DIGITS[(random[at++] as number) & 31] as number;
+  // In one piece: a string that is put together from pieces keeps them all.
+  return text.toString('latin1');
 }
