@@ -49,6 +49,8 @@ interface Handlers {
   readonly ended: (exchange: Exchange) => void;
 }
 
+const NONE: readonly Exchange[] = [];
+
 const CLOSE = { headers: { Connection: 'close' } };
 
 /** An HTTP server on one address: its limits, its connections, and its end. */
@@ -59,7 +61,7 @@ export class Listener {
    * Of each connection, the requests that have not ended. No set of all: one that changes with each request is copied again
    * and again, and its old copies keep requests in memory that have ended.
    */
-  readonly #open = new Map<Socket, Exchange[]>();
+  readonly #open = new Map<Socket, readonly Exchange[]>();
   /** What to do if the connection is reset, and since when. */
   readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
   /** Connections on which something came that is no request, or too many requests: nothing more of them is read. */
@@ -72,8 +74,9 @@ export class Listener {
       memory,
       isStopping: false,
       ended: (exchange: Exchange) => {
-        const open = this.#open.get(exchange.request.socket);
-        open?.splice(open.indexOf(exchange), 1);
+        const { socket } = exchange.request;
+        const open = this.#open.get(socket);
+        if (open) this.#open.set(socket, open.length > 1 ? open.filter((one) => one !== exchange) : NONE);
         ended(exchange);
       },
       onReset: ({ request }: Exchange, act: () => void) => {
@@ -102,9 +105,26 @@ export class Listener {
         return;
       }
       const exchange = new Exchange(request, response, host);
-      open.push(exchange);
+      // Arrays that are as long as they must be: one that grows has room for 17 more.
+      this.#open.set(socket, open.length > 0 ? [...open, exchange] : [exchange]);
       this.#onReset.delete(socket);
       handle(exchange, refusal ?? (hasGoodHost(request) ? undefined : new Refusal(400, 'invalid host', CLOSE)));
+    };
+    const closeAll = (socket: Socket) => {
+      for (const exchange of this.#open.get(socket) ?? NONE) exchange.closed();
+    };
+    const closed = (socket: Socket, isReset: boolean) => {
+      closeAll(socket);
+      this.#open.delete(socket);
+      const reset = this.#onReset.get(socket);
+      if (isReset && reset && performance.now() - reset.since < RESET_MS) reset.act();
+    };
+    // The same functions for all connections.
+    const onEnd = function (this: Socket) {
+      closeAll(this);
+    };
+    const onClose = function (this: Socket, isReset: boolean) {
+      closed(this, isReset);
     };
     this.#server = createServer(options, (request, response) => serve(request, response));
     // A client that waits for its body's turn is answered at once if the body is not wanted.
@@ -116,19 +136,10 @@ export class Listener {
     // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {
-      const open: Exchange[] = [];
-      this.#open.set(socket, open);
-      const closeAll = () => {
-        for (const exchange of [...open]) exchange.closed();
-      };
+      this.#open.set(socket, NONE);
       // Node answers nobody who has closed his half: nothing may be taken for him any more.
-      socket.on('end', closeAll);
-      socket.on('close', (isReset) => {
-        this.#open.delete(socket);
-        closeAll();
-        const reset = this.#onReset.get(socket);
-        if (isReset && reset && performance.now() - reset.since < RESET_MS) reset.act();
-      });
+      socket.on('end', onEnd);
+      socket.on('close', onClose);
     });
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#refuse(error, socket as Socket));
   }
