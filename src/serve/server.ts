@@ -9,12 +9,12 @@ import { Watch } from './access/watch.js';
 import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
 import type { ApiRoute, Call } from './api/call.js';
 import { API_ROUTES } from './api/routes.js';
-import { type Exchange, GONE } from './http/exchange.js';
+import type { Exchange } from './http/exchange.js';
 import { Figures } from './http/figures.js';
 import { Listener, type Place } from './http/listener.js';
 import { Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
-import { Refusal, refusalOf } from './http/refusal.js';
+import { Refusal } from './http/refusal.js';
 import { Router } from './http/router.js';
 import { Pool } from './queues/pool.js';
 
@@ -112,10 +112,10 @@ export class Server {
     });
   }
 
-  async #listen(name: 'API' | 'admin', place: Place, act: (exchange: Exchange) => Promise<void>): Promise<void> {
+  async #listen(name: 'API' | 'admin', place: Place, act: (exchange: Exchange) => Promise<void> | void): Promise<void> {
     const { maxConnections } = this.#options;
     const listener = new Listener(place, this.#memory, maxConnections, {
-      handle: (exchange, refusal) => serve(exchange, refusal ? () => Promise.reject(refusal) : act),
+      handle: (exchange, refusal) => (refusal ? exchange.refuse(refusal) : exchange.attempt(() => act(exchange))),
       ended: (exchange) => {
         const delivered = !exchange.isGone;
         this.#figures.add(exchange, delivered);
@@ -169,7 +169,8 @@ export class Server {
     return [...this.#listeners.values()].flatMap(({ running }) => running);
   }
 
-  async #callApi(exchange: Exchange, gate: Gate): Promise<void> {
+  /** Not async: 10,000 requests may wait, and would each keep its state. */
+  #callApi(exchange: Exchange, gate: Gate): Promise<void> | void {
     if (exchange.path === '/healthz') return this.#health(exchange);
     const found = this.#apiRouter.match(exchange.method, exchange.path);
     if (!found) throw new Refusal(404, 'api not found');
@@ -177,17 +178,15 @@ export class Server {
     exchange.route = route.path;
     if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
     const { health } = gate.poolOf(exchange, route);
-    // Before its token is looked at, which may need Redis, too.
-    if (health.isDown && route.right) await health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0);
-    try {
+    exchange.onFailure = health.failed;
+    const act = () => {
       const admitted = gate.admit(exchange, params.ns, route);
-      // What is not awaited costs nothing.
-      const pool = admitted instanceof Promise ? await admitted : admitted;
-      await route.handle({ exchange, params, pool });
-    } catch (error) {
-      health.failed(error);
-      throw error;
-    }
+      const handle = (pool: Pool) => route.handle({ exchange, params, pool });
+      return admitted instanceof Promise ? admitted.then(handle) : handle(admitted);
+    };
+    if (!health.isDown || !route.right) return act();
+    // Before its token is looked at, which may need Redis, too.
+    return health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0).then(act);
   }
 
   async #callAdmin(exchange: Exchange, gate: Gate): Promise<void> {
@@ -206,16 +205,6 @@ export class Server {
     const isStopping = this.#options.signal.aborted;
     exchange.answer(isStopping ? 503 : 200, { status: isStopping ? 'stopping' : 'ok' });
   }
-}
-
-/** Lets `act` answer; what it throws is the answer, too. */
-function serve(exchange: Exchange, act: (exchange: Exchange) => Promise<void>): void {
-  act(exchange).catch((error: unknown) => {
-    if (error === GONE) return;
-    const refusal = refusalOf(error);
-    exchange.cause = refusal.cause;
-    exchange.answer(refusal.status, refusal.body, Object.entries(refusal.headers).flat());
-  });
 }
 
 /** Whether only this machine can reach a place. A name that has no address is reported when it is listened on. */

@@ -1,7 +1,8 @@
 import type { Job } from '../../index.js';
-import { JSON_TYPE } from '../http/exchange.js';
+import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
-import { Request, type Taken } from '../queues/request.js';
+import { Request, type Taken, type Wanted } from '../queues/request.js';
+import type { SharedQueue } from '../queues/shared-queue.js';
 import { type Call, queueName } from './call.js';
 import { jobJson } from './job-json.js';
 import { countOf, msOf } from './params.js';
@@ -15,8 +16,32 @@ const MOST_QUEUES = 250;
 /** The longest wait, ms: longer ones are cut. */
 const LONGEST_WAIT_MS = 600_000;
 
-/** `GET /api/:ns/:queue[,:queue…]` */
-export async function consume({ exchange, params, pool }: Call): Promise<void> {
+/** What is kept of a request while it waits. */
+interface Poll {
+  readonly exchange: Exchange;
+  readonly ns: string;
+  readonly queues: readonly SharedQueue[];
+  readonly wanted: Wanted;
+  readonly withReceipts: boolean;
+}
+
+/** `GET /api/:ns/:queue[,:queue…]`. Not async: 10,000 of them may wait, and would each keep its state. */
+export function consume(call: Call): void {
+  const { exchange, pool } = call;
+  const poll = pollOf(call);
+  exchange.dropQuery();
+  const request = new Request(
+    poll.queues.map(({ line }) => line),
+    poll.wanted,
+    pool.figures,
+    (taken) => exchange.attempt(() => deliver(poll, taken)),
+    (error) => exchange.refuse(error),
+  );
+  exchange.onEnd(() => request.leave());
+}
+
+/** What the request says. Throws a refusal (400). */
+function pollOf({ exchange, params, pool }: Call): Poll {
   const { query } = exchange;
   const { ns = '', queue = '' } = params;
   const names = queue.includes(',') ? [...new Set(queue.split(','))].filter((name) => name !== '') : [queue];
@@ -26,32 +51,33 @@ export async function consume({ exchange, params, pool }: Call): Promise<void> {
   const leaseMs = Math.max(1, msOf(query, 'ttr', 120_000));
   const timeoutMs = Math.min(msOf(query, 'timeout', 0), LONGEST_WAIT_MS);
   const count = countOf(query, 'count', 1, 1, MOST_JOBS);
-  const withReceipts = query.get('receipts') === '1';
-  pool.figures.waiting++;
-  const taken = await new Promise<readonly Taken[]>((resolve, reject) => {
-    const lines = queues.map(({ line }) => line);
-    const request = new Request(lines, { count, leaseMs, timeoutMs }, resolve, reject);
-    exchange.onEnd(() => request.leave());
-  }).finally(() => pool.figures.waiting--);
-  if (taken.length === 0) return exchange.answer(404, '{"msg":"no job available"}', JSON_TYPE);
+  return { exchange, ns, queues, wanted: { count, leaseMs, timeoutMs }, withReceipts: query.get('receipts') === '1' };
+}
+
+/** Answers with what a poll got. */
+function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: readonly Taken[]): void {
+  if (taken.length === 0) {
+    exchange.answer(404, '{"msg":"no job available"}', JSON_TYPE);
+    return;
+  }
   // Without their payloads: idle connections must not keep those.
   const held = taken.map(({ queue, jobs }) => ({ queue, jobs: jobs.map(({ id, receipt }) => ({ id, receipt })) }));
   let isReleased = false;
   const release = () => {
     if (isReleased) return;
     isReleased = true;
-    for (const { queue, jobs } of held) queues[queue]?.release(jobs, leaseMs);
+    for (const { queue, jobs } of held) queues[queue]?.release(jobs, wanted.leaseMs);
   };
   exchange.onEnd((delivered) => {
     if (!delivered) release();
   });
   exchange.onReset(release);
   const shown = taken.flatMap(({ queue, jobs, now }) => {
-    const where = { ns, queue: names[queue] as string, now };
+    const where = { ns, queue: (queues[queue] as SharedQueue).queue.name.slice(ns.length + 1), now };
     return jobs.map((job) => deliveryJson(job, where, withReceipts));
   });
-  if (count > 1) return exchange.answer(200, `[${shown.join(',')}]`, JSON_TYPE);
-  exchange.answer(200, shown[0], [...JSON_TYPE, 'X-Receipt', taken[0]?.jobs[0]?.receipt ?? '']);
+  if (wanted.count > 1) exchange.answer(200, `[${shown.join(',')}]`, JSON_TYPE);
+  else exchange.answer(200, shown[0], [...JSON_TYPE, 'X-Receipt', taken[0]?.jobs[0]?.receipt ?? '']);
 }
 
 function deliveryJson(job: Job, where: { ns: string; queue: string; now: number }, withReceipt: boolean): string {

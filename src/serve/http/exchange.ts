@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Memory, TOO_MUCH } from './memory.js';
-import { Refusal } from './refusal.js';
+import { Refusal, refusalOf } from './refusal.js';
 import { requestId } from './request-id.js';
 
 /** Thrown where a request cannot be read on because its client has gone: nobody is there to be answered. */
@@ -44,9 +44,11 @@ export class Exchange {
   readonly since = performance.now();
   /** Why it failed, for the log. */
   cause: unknown;
+  /** Told what was thrown where it should have been answered. */
+  onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
-  readonly #search: string;
+  #search: string;
   #query: URLSearchParams | undefined;
   /** How many bytes of bodies this request holds. */
   #held = 0;
@@ -76,6 +78,12 @@ export class Exchange {
   get query(): URLSearchParams {
     this.#query ??= new URLSearchParams(this.#search);
     return this.#query;
+  }
+
+  /** Nobody needs the query any more, but the request may be there for long. */
+  dropQuery(): void {
+    this.#search = '';
+    this.#query = undefined;
   }
 
   /** A header of the request; of several the first. */
@@ -196,6 +204,24 @@ export class Exchange {
     // Its handler may have jobs for it already: they are not delivered.
     this.#isReplaced = true;
     this.answer(status, { error });
+  }
+
+  /** Lets `act` answer; what it throws is the answer, too. */
+  attempt(act: () => Promise<void> | void): void {
+    try {
+      act()?.catch((error: unknown) => this.refuse(error));
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+
+  /** Answers with what was thrown. */
+  refuse(error: unknown): void {
+    if (error === GONE) return;
+    this.onFailure?.(error);
+    const refusal = refusalOf(error);
+    this.cause = refusal.cause;
+    this.answer(refusal.status, refusal.body, Object.entries(refusal.headers).flat());
   }
 
   /**

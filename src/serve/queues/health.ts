@@ -38,9 +38,9 @@ export class Health {
   }
 
   /** A call has failed: if there was no reply, asks until there is one. */
-  failed(error: unknown): void {
+  readonly failed = (error: unknown): void => {
     if (!this.#isAsking && isDelayqError(error, 'unreachable', 'unknown')) void this.#ask();
-  }
+  };
 
   async #ask(): Promise<void> {
     this.#isAsking = true;

@@ -38,6 +38,7 @@ export class Request {
   count: number;
   mayWait: boolean;
   readonly #lines: readonly Line[];
+  readonly #figures: { waiting: number };
   readonly #end: (taken: readonly Taken[]) => void;
   readonly #fail: (error: unknown) => void;
   readonly #timer: NodeJS.Timeout | undefined;
@@ -58,6 +59,7 @@ export class Request {
   constructor(
     lines: readonly Line[],
     { count, leaseMs, timeoutMs }: Wanted,
+    figures: { waiting: number },
     end: (taken: readonly Taken[]) => void,
     fail: (error: unknown) => void,
   ) {
@@ -65,6 +67,8 @@ export class Request {
     this.leaseMs = leaseMs;
     this.mayWait = timeoutMs > 0;
     this.#lines = lines;
+    this.#figures = figures;
+    figures.waiting++;
     this.#end = end;
     this.#fail = fail;
     this.#timer = this.mayWait ? setTimeout(() => this.expire(), timeoutMs) : undefined;
@@ -153,6 +157,7 @@ export class Request {
   #over(tell: () => void): void {
     if (this.isOver) return;
     this.isOver = true;
+    this.#figures.waiting--;
     clearTimeout(this.#timer);
     for (const line of this.#lines) line.leave(this);
     tell();
