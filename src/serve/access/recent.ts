@@ -7,10 +7,6 @@ export class Recent<K, V> {
     this.#most = most;
   }
 
-  get size(): number {
-    return this.#map.size;
-  }
-
   get(key: K): V | undefined {
     return this.#map.get(key);
   }
