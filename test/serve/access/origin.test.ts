@@ -33,6 +33,19 @@ describe('the address of a client', () => {
   });
 });
 
+describe('a request', () => {
+  it.each<[boolean, string, string, Record<string, string>]>([
+    [true, 'by a name of this machine', '127.0.0.1', { host: 'localhost:7777' }],
+    [true, 'by a name that is allowed', '::1', { host: 'Queues.internal' }],
+    [true, 'without a Host, as no browser makes it', '127.0.0.1', {}],
+    [false, 'by the name of another site', '127.0.0.1', { host: 'evil.example' }],
+    [false, 'that a proxy passes on', '127.0.0.1', { host: 'localhost', forwarded: 'for=10.0.0.1' }],
+    [false, 'from another machine', '10.0.0.1', { host: 'localhost' }],
+  ])('is local: %s, %s', (isLocal, _, address, headers) => {
+    expect(new Origin(['queues.internal'], false).isLocal(from(address, headers))).toBe(isLocal);
+  });
+});
+
 describe('isLoopback', () => {
   it('is true for addresses that only this machine can have', () => {
     for (const address of ['127.0.0.1', '127.1.2.3', '::1', '::ffff:127.0.0.1']) expect(isLoopback(address)).toBe(true);
