@@ -12,7 +12,7 @@ const isRoot = process.getuid?.() === 0;
 const NOBODY = 65_534;
 
 function run(command: string, args: string[], options: SpawnSyncOptions = {}) {
-  const { status, stdout, stderr } = spawnSync(command, args, { cwd: root, timeout: 50_000, ...options });
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd: root, timeout: 200_000, ...options });
   return { status, stdout: String(stdout), stderr: String(stderr) };
 }
 
@@ -39,7 +39,7 @@ beforeAll(() => {
   mkdirSync(prefix);
   const install = ['install', '-g', ...QUIET, '--prefix', prefix, pack(contents, directory)];
   expect(run('npm', install)).toMatchObject({ status: 0 });
-}, 120_000);
+}, 240_000);
 
 describe('the package', () => {
   it('holds what runs, its manual, documents and examples, and nothing else', () => {

@@ -23,6 +23,7 @@ describe.concurrent('an error of Redis is reported as what it is (failures 20, 2
       const ended = await delayq(args, via(own.url));
       expect({ args, ...ended }).toMatchObject({ args, code, stdout: '', stderr: expect.stringMatching(message) });
       expect(ended.stderr).toMatch(/\n {2}why: .*\n {2}next: /);
+      expect(ended.stderr).not.toContain('s3cret');
     }
   };
 
@@ -40,10 +41,8 @@ describe.concurrent('an error of Redis is reported as what it is (failures 20, 2
     const wrong = `redis://:s3cret@127.0.0.1:${own.port}`;
     await expectAll({ url: wrong }, commands(), 77, /WRONGPASS/);
     for (const args of commands()) {
-      for (const env of [{ DELAYQ_REDIS_URL: wrong }, { DELAYQ_REDIS_URL: '', REDIS_URL: wrong }]) {
-        const { stdout, stderr } = await delayq(args, { env });
-        expect(stdout + stderr).not.toContain('s3cret');
-      }
+      const { stdout, stderr } = await delayq(args, { env: { DELAYQ_REDIS_URL: '', REDIS_URL: wrong } });
+      expect(stdout + stderr).not.toContain('s3cret');
     }
     const error = await connect(wrong).catch((error) => error);
     expect(error).toMatchObject({ code: 'refused' });
