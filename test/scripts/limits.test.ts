@@ -37,10 +37,10 @@ describe('a take from a queue with a rate', () => {
     // A token comes in 6 s: nobody need ask before, and nobody waits for more than a poll interval after it.
     for (const ms of times) expect(ms).toBeGreaterThan(5_000);
     for (const ms of times) expect(ms).toBeLessThan(7_100);
-    const fast = await limited({ rate: { jobs: 20, perMs: 1_000 }, burst: 1 });
+    const fast = await limited({ rate: { jobs: 4, perMs: 1_000 }, burst: 1 });
     const nexts: number[] = [];
     for (const _ of upTo(4)) nexts.push((await fast.drain({ limit: 1 })).next ?? 0);
-    for (const [i, next] of nexts.slice(1).entries()) expect(next - (nexts[i] as number)).toBeGreaterThanOrEqual(49);
+    for (const [i, next] of nexts.slice(1).entries()) expect(next - (nexts[i] as number)).toBeGreaterThanOrEqual(249);
   });
 
   it('goes on when the clock has gone back', async () => {
