@@ -1,6 +1,12 @@
 import { defineConfig } from 'vitest/config';
+import { longestFirst } from './test/support/longest-first.js';
 
 const report = process.env.DELAYQ_TEST_REPORT;
+
+/** Files that take long although they are small. The others start by their size. */
+const LONG = ['serve/faults', 'types', 'package', 'partitions/growth-protocol', 'server/cluster', 'cli/passwords'].map(
+  (name) => `test/${name}.test.ts`,
+);
 
 export default defineConfig({
   test: {
@@ -12,6 +18,7 @@ export default defineConfig({
     retry: report ? 1 : 0,
     // Tests spend most of their time waiting for processes.
     maxWorkers: 4,
+    sequence: { sequencer: longestFirst(...LONG) },
     hookTimeout: 60_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],
     env: { TZ: 'UTC' },

@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
-import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { longestFirst } from '../support/longest-first.js';
 
 const report = process.env.DELAYQ_TEST_REPORT;
 
@@ -9,16 +9,7 @@ const report = process.env.DELAYQ_TEST_REPORT;
  */
 const TOO_SLOW = /^(did not (come true|end) within|Test timed out in) \d+ ?ms/;
 
-/** The files that take longest, the longest first: none runs alone in the end. */
-const LONG = ['cluster', 'storm', 'readers', 'http', 'steps'];
-const isAt = ({ moduleId }: TestSpecification, i: number) => moduleId.endsWith(`/${LONG[i]}.chaos.ts`);
-const placeOf = (file: TestSpecification) => [...LONG.keys()].find((i) => isAt(file, i)) ?? LONG.length;
-
-class LongestFirst extends BaseSequencer {
-  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    return files.sort((a, b) => placeOf(a) - placeOf(b));
-  }
-}
+const LONG = ['cluster', 'storm', 'readers', 'http', 'steps'].map((name) => `${name}.chaos.ts`);
 
 export default defineConfig({
   test: {
@@ -29,7 +20,7 @@ export default defineConfig({
     // Whatever tests wait for has a limit of its own, which says what did not come.
     testTimeout: 400_000,
     hookTimeout: 120_000,
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: longestFirst(...LONG) },
     // More than half of each storm is waiting: for failovers, leases and time limits.
     maxWorkers: 3,
     reporters: report ? ['verbose', ['json', { outputFile: report }]] : ['verbose'],
