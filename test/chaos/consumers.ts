@@ -186,6 +186,11 @@ export class Consumer {
     return !this.over && pid !== undefined && send(pid, signal);
   }
 
+  /** Its exit statuses, once it has ended; that must be soon. */
+  end(): Promise<Map<string, number>> {
+    return within(120_000, this.label, this.ended);
+  }
+
   /** Ends all of it at once. */
   async kill(): Promise<void> {
     for (const pid of this.handlers) send(pid, 'SIGKILL');

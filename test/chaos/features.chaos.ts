@@ -57,20 +57,20 @@ it.each([
   const struck = drain(proxy.url);
   const before = () => struck.signal('drain', 'SIGKILL');
   proxy.fault = { word: scriptHash('fire', false, true), kind, times: 1, before };
-  await struck.ended;
+  await struck.end();
   expect(proxy.struck).toBe(1);
   expect(await admin.hget(key(queue, 'stats'), 'delivered')).toBe(null);
   const stored = () => admin.zscore(key(queue, 'occurs'), 'each').then(Number);
   if (kind === 'deaf') expect(await stored()).toBe(first);
   else await until(async () => (await stored()) > first);
 
-  await Promise.all([drain(redisUrl), drain(redisUrl), drain(redisUrl)].map(({ ended }) => ended));
+  await Promise.all([drain(redisUrl), drain(redisUrl), drain(redisUrl)].map((one) => one.end()));
   const operator = new Operator(connection);
   await operator.pause(queue);
   const next = await stored();
   await recurring.remove(queue, ['each']);
   await operator.resume(queue);
-  await drain(redisUrl).ended;
+  await drain(redisUrl).end();
   const ids = Array.from({ length: (next - first) / 1_000 }, (_, n) => {
     return `each@${new Date(first + n * 1_000).toISOString().replace('.000', '')}`;
   });

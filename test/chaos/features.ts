@@ -64,8 +64,7 @@ export class FeatureStorm extends Stage {
 
   static async begin(seed: number, redis: Deployment): Promise<FeatureStorm> {
     const storm = new FeatureStorm(seed, redis);
-    await within(LOOK_MS, 'the begin of a storm', storm.#populate());
-    return storm;
+    return storm.begun(storm.#populate());
   }
 
   async #populate(): Promise<void> {

@@ -15,7 +15,7 @@ it(`HTTP clients that break off at any moment lose no job, and cost no delivery 
 
 it(`HTTP servers that are stopped one after the other refuse nothing that they have taken, and end well (seed ${seed})`, async () => {
   const storm = await during(HttpStorm.begin(seed));
-  await storm.rage({ 'stop server': 1 }, () => (storm.struck['stop server'] ?? 0) >= 6);
+  await storm.rage({ 'stop server': 1 }, () => (storm.struck['stop server'] ?? 0) >= 4);
   expectBalanced(await storm.end(), storm);
   expect(storm.answers).not.toHaveProperty('503');
 });

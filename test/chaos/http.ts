@@ -60,8 +60,7 @@ export class HttpStorm extends Stage {
    */
   static async begin(seed: number, { graceMs = 20_000, hasTokens = false } = {}): Promise<HttpStorm> {
     const storm = new HttpStorm(seed, await oneServer());
-    await within(LOOK_MS, 'the begin of a storm', storm.#populate(graceMs, hasTokens));
-    return storm;
+    return storm.begun(storm.#populate(graceMs, hasTokens));
   }
 
   #using(): Using {

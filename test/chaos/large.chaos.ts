@@ -6,6 +6,7 @@ import { sh } from '../support/cli.js';
 import { key, timePasses } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { temporaryDirectory } from '../support/temporary.js';
+import { within } from '../support/until.js';
 
 /** Together more than a process may use, and than one string of V8 can hold. */
 const JOBS = 64;
@@ -41,7 +42,7 @@ async function lean(line: string): Promise<{ stdout: string; stderr: string }> {
     DELAYQ_REDIS_URL: server.url,
     NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(atExit)}`,
   };
-  const { stdout, stderr } = await sh(line, { env });
+  const { stdout, stderr } = await within(300_000, line, sh(line, { env }));
   const peaks = [...`${stdout}${stderr}`.matchAll(/^rss (\d+)\r?\n/gm)].map(([, kib]) => Number(kib) * 1024);
   expect(peaks.length).toBe(line.split('delayq ').length - 1);
   for (const peak of peaks) expect(peak, line).toBeLessThan(MOST_RSS);

@@ -7,7 +7,7 @@ import { delayq, linesOf } from '../support/cli.js';
 import { read } from '../support/handlers.js';
 import { freshQueue, redisUrl } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
-import { until, within } from '../support/until.js';
+import { until } from '../support/until.js';
 import { ALL_READERS, Consumer, READERS, type ReaderName } from './consumers.js';
 import { readLog } from './ledger.js';
 import { repeat, seed } from './options.js';
@@ -67,7 +67,7 @@ async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyo
   try {
     await until(() => pipeline.over || read(log).split('\n').length > when, 120_000);
     await STRIKES[strike](pipeline, random);
-    await within(60_000, 'the pipeline', pipeline.ended);
+    await pipeline.end();
     // What a drain gives back is pending at once; what it forgot is active until its lease expires.
     await until(async () => (await queue.counts()).active === 0, 20_000);
   } finally {

@@ -58,7 +58,7 @@ class Watch {
   async end(): Promise<void> {
     for (const consumer of [...this.#consumers].reverse()) {
       consumer.signal('drain', 'SIGTERM');
-      await consumer.ended;
+      await consumer.end();
     }
   }
 

@@ -70,6 +70,17 @@ export abstract class Stage {
     for (const file of [this.log, this.errors]) writeFileSync(file, '');
   }
 
+  /** Waits until the storm is populated. Ends everything if that fails. */
+  protected async begun(populating: Promise<void>): Promise<this> {
+    try {
+      await within(LOOK_MS, 'the begin of a storm', populating);
+      return this;
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
   /** What handlers log. */
   protected get log(): string {
     return join(this.directory, 'log');

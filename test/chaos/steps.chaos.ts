@@ -105,9 +105,9 @@ class Scene {
     const before = readLog(this.log).handlings.length;
     await until(async () => {
       if ((await this.waiting()) === 0) return true;
-      await this.rescuer('stdout').ended;
+      await this.rescuer('stdout').end();
       return false;
-    });
+    }, 120_000);
     for (const { id, start, run } of readLog(this.log).handlings.slice(before)) {
       // Handlers of a killed drain go on.
       if (run === 'struck') continue;
@@ -185,7 +185,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
       // A drain to stdout may have ended: the rest is in the pipe.
       if (form !== 'stdout' || STEPS[step]) expect(struck).toBe(true);
       scene.openGate();
-      await scene.struck.ended;
+      await scene.struck.end();
       await scene.rescue();
       const { again } = await scene.balance();
       if (step === 'before it takes') expect(again).toBe(0);
@@ -201,7 +201,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
       await scene.rescue();
       scene.struck.signal(member, 'SIGCONT');
       scene.openGate();
-      await scene.struck.ended;
+      await scene.struck.end();
       await scene.rescue();
       await scene.balance();
     }),
@@ -229,10 +229,10 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
         scene.openGate();
         if (form !== 'worker') await until(() => readLog(scene.log).handlings.length === 1);
         scene.struck.signal('drain', 'SIGCONT');
-        await scene.struck.ended;
+        await scene.struck.end();
         expect(await admin.hgetall(key(scene.queue, 'lease'))).toEqual(held);
         writeFileSync(gate, '');
-        expect((await other.ended).get('drain')).toBe(0);
+        expect((await other.end()).get('drain')).toBe(0);
         expect(await scene.balance()).toMatchObject({ handled: 1, again: 1 });
       }),
   );
@@ -246,7 +246,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
       const first = await ends();
       await until(async () => (await ends()) > first + scene.leaseMs);
       scene.openGate();
-      await scene.struck.ended;
+      await scene.struck.end();
       expect(await scene.balance()).toMatchObject({ again: 0, 'leases lost': 0 });
     }),
   );
@@ -259,7 +259,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
         const [, handler] = /began \S+ (\d+)/.exec(scene.log) as RegExpExecArray;
         process.kill(Number(handler), 'SIGKILL');
         scene.openGate();
-        await scene.struck.ended;
+        await scene.struck.end();
         await scene.rescue();
         const figures = await scene.balance();
         // A drain sees its handler fail. If the reader of a --lease pipeline dies, only its leases expire.
@@ -275,7 +275,7 @@ describe.concurrent(`a consumer (seed ${seed})`, () => {
       // By now the pipe and the reader are full, or all jobs were written.
       scene.struck.signal('drain', 'SIGTERM');
       scene.openGate();
-      expect(await scene.struck.ended).toEqual(new Map(Object.entries({ drain: 0, reader: 0 })));
+      expect(await scene.struck.end()).toEqual(new Map(Object.entries({ drain: 0, reader: 0 })));
       await scene.rescue();
       expect(await scene.balance()).toMatchObject({ again: 0 });
     }));

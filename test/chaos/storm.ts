@@ -49,8 +49,7 @@ export class Storm extends Stage {
 
   static async begin(weather: Weather): Promise<Storm> {
     const storm = new Storm(weather, await (weather.redis ?? oneServer)());
-    await within(LOOK_MS, 'the begin of a storm', storm.#populate());
-    return storm;
+    return storm.begun(storm.#populate());
   }
 
   #ledger(queue: string): Ledger {
