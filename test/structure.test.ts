@@ -128,7 +128,7 @@ describe('a folder is seen at a glance:', () => {
 
   it('every test stands in the folder of its subject', () => {
     const folders = new Set(below('test', '.test.ts').map((file) => dirname(file)));
-    for (const own of ['.', 'bin', 'serve/clients']) folders.delete(own);
+    for (const own of ['.', 'bin', 'serve/clients', 'support']) folders.delete(own);
     expect(Object.keys(MAY_IMPORT)).toEqual(expect.arrayContaining([...folders]));
   });
 
