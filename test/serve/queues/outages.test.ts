@@ -164,14 +164,14 @@ it('no request waits longer than one call may take when Redis hangs: acks and na
     expect(answer).toMatchObject({ status: 503, json: { error: expect.stringContaining('redis') } });
     expect(ms).toBeLessThan(9_000);
   }
-  await until(async () => (await call('GET', '/size')).ms < 200, 20_000);
+  await until(async () => (await call('GET', '/size')).ms < CALL_MS / 2);
   for (const headers of [limited, { 'X-Token': 'one that the server has not met' }]) {
     const { answer, ms } = await call('PUT', '', { body: 'x', headers });
     expect(answer.status).toBe(503);
-    expect(ms).toBeLessThan(1_000);
+    expect(ms).toBeLessThan(CALL_MS);
   }
   expect((await served.call('GET', '/openapi.json')).status).toBe(200);
-}, 60_000);
+});
 
 it('jobs of a take whose reply was lost come back when their ttr is over', async () => {
   const redis = await during(Server.start());
