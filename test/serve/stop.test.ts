@@ -16,7 +16,7 @@ describe('a server that gets SIGTERM', { concurrent: true }, () => {
   it('answers long polls at once, closes their connections and idle ones, and exits 0', async () => {
     const served = await start();
     const [polling, idle] = [await Wire.to(served.api), await Wire.to(served.api)];
-    await idle.ask(get('/healthz'));
+    await idle.ask(get('/api/ns/q/size'));
     polling.write(get('/api/ns/q?timeout=600'));
     const since = performance.now();
     const ended = served.stop();

@@ -58,6 +58,7 @@ export class Gate {
     if (!guard.origin.isLocal(exchange))
       throw guard.refuse(exchange, 'host', 403, guard.origin.isForwarded(exchange) ? FORWARDED : NO_HOST);
     refuseOtherSites(guard, exchange);
+    exchange.admitted();
     return ring.pool;
   }
 
@@ -74,6 +75,7 @@ export class Gate {
       if (!token.rights.some((one) => allows(token, one, ns))) throw this.#guard.invalid(exchange, token.hash);
       throw this.#guard.refuse(exchange, 'right', 403, 'the token does not allow this');
     }
+    exchange.admitted();
     const { limits } = token;
     if (counts === undefined || !limits || limits[counts] === 0) return ring.pool;
     return ring.limiter.take(token, limits, counts).then(({ window, restMs }) => {
@@ -94,10 +96,14 @@ export class Gate {
   async admitOperator(exchange: Exchange, ns: string | undefined): Promise<Keyring | undefined> {
     const guard = this.#guard;
     refuseOtherSites(guard, exchange);
-    if (this.#isLocal && guard.origin.isLocal(exchange)) return undefined;
+    if (this.#isLocal && guard.origin.isLocal(exchange)) {
+      exchange.admitted();
+      return undefined;
+    }
     const { ring, token } = await this.#identify(exchange);
     exchange.who = token.fingerprint;
     if (!allows(token, 'operate', ns)) throw guard.refuse(exchange, 'right', 403, 'the token does not allow this');
+    exchange.admitted();
     return guard.rings.size === 1 ? undefined : ring;
   }
 

@@ -30,6 +30,14 @@ export interface Host {
   onReset(exchange: Exchange, act: () => void): void;
 }
 
+/** What the requests of one connection share. */
+export interface Connection {
+  /** Somebody who may use the server has asked: it stays open. */
+  isAdmitted: boolean;
+  /** It is about to be closed: no further request is served. */
+  isClosing: boolean;
+}
+
 /** One request and its answer. */
 export class Exchange {
   readonly id = requestId();
@@ -48,6 +56,7 @@ export class Exchange {
   onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
+  readonly #connection: Connection;
   #search: string;
   #query: URLSearchParams | undefined;
   /** How many bytes of bodies this request holds. */
@@ -60,10 +69,11 @@ export class Exchange {
   #isReplaced = false;
   #watchers: ((delivered: boolean) => void)[] | undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, host: Host) {
+  constructor(request: IncomingMessage, response: ServerResponse, host: Host, connection: Connection) {
     this.request = request;
     this.#response = response;
     this.#host = host;
+    this.#connection = connection;
     this.method = request.method ?? '';
     this.#isWaiting = request.headers.expect !== undefined && request.httpVersion === '1.1';
     const { url: target = '' } = request;
@@ -90,6 +100,11 @@ export class Exchange {
   header(name: string): string | undefined {
     const value = this.request.headers[name];
     return Array.isArray(value) ? value[0] : value;
+  }
+
+  /** Its client may use the server: the connection stays open for more. */
+  admitted(): void {
+    this.#connection.isAdmitted = true;
   }
 
   /** The client has gone, or its connection is broken: nothing can be sent any more. */
@@ -248,8 +263,12 @@ export class Exchange {
     if (!isRaw && body !== undefined) all.push(...JSON_TYPE);
     if (status !== 204) all.push('Content-Length', String(length));
     const isPart = !this.request.complete && this.#length !== 0;
-    const isCut = isPart && (status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
-    if (isStopping || isCut) all.push('Connection', 'close');
+    // Anybody could otherwise hold all connections there may be, with one request each.
+    const isStranger = !this.#connection.isAdmitted;
+    if (isStranger) this.#connection.isClosing = true;
+    const isLast = isStopping || isStranger;
+    const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
+    if (isLast || isCut) all.push('Connection', 'close');
     this.#response.writeHead(status, all);
     if (!isCut) this.#response.end(content);
     else {

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { Exchange, type Host, LINGER_MS } from './exchange.js';
+import { type Connection, Exchange, type Host, LINGER_MS } from './exchange.js';
 import type { Memory } from './memory.js';
 import { Refusal } from './refusal.js';
 import { requestId } from './request-id.js';
@@ -49,6 +49,11 @@ interface Handlers {
   readonly ended: (exchange: Exchange) => void;
 }
 
+/** A connection, with its requests that have not ended. */
+interface Open extends Connection {
+  exchanges: readonly Exchange[];
+}
+
 const NONE: readonly Exchange[] = [];
 
 const CLOSE = { headers: { Connection: 'close' } };
@@ -58,14 +63,12 @@ export class Listener {
   readonly #server: Server;
   readonly #place: Place;
   /**
-   * Of each connection, the requests that have not ended. No set of all: one that changes with each request is copied again
-   * and again, and its old copies keep requests in memory that have ended.
+   * Each connection has its requests. No set of all: one that changes with each request is copied again and again, and its
+   * old copies keep requests in memory that have ended.
    */
-  readonly #open = new Map<Socket, readonly Exchange[]>();
+  readonly #open = new Map<Socket, Open>();
   /** What to do if the connection is reset, and since when. */
   readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
-  /** Connections on which something came that is no request, or too many requests: nothing more of them is read. */
-  readonly #broken = new WeakSet<Socket>();
   readonly #host: Host & { isStopping: boolean };
 
   constructor(place: Place, memory: Memory, maxConnections: number, { handle, ended }: Handlers) {
@@ -74,9 +77,8 @@ export class Listener {
       memory,
       isStopping: false,
       ended: (exchange: Exchange) => {
-        const { socket } = exchange.request;
-        const open = this.#open.get(socket);
-        if (open) this.#open.set(socket, open.length > 1 ? open.filter((one) => one !== exchange) : NONE);
+        const open = this.#open.get(exchange.request.socket);
+        if (open) open.exchanges = open.exchanges.length > 1 ? open.exchanges.filter((one) => one !== exchange) : NONE;
         ended(exchange);
       },
       onReset: ({ request }: Exchange, act: () => void) => {
@@ -98,20 +100,20 @@ export class Listener {
     };
     const serve = (request: IncomingMessage, response: ServerResponse, refusal?: Refusal) => {
       const { socket } = request;
-      if (this.#broken.has(socket)) return;
       const open = this.#open.get(socket);
-      if (!open || open.length >= MOST_PIPELINED) {
-        this.#cutFlood(socket);
+      if (!open || open.isClosing) return;
+      if (open.exchanges.length >= MOST_PIPELINED) {
+        this.#cutFlood(socket, open);
         return;
       }
-      const exchange = new Exchange(request, response, host);
+      const exchange = new Exchange(request, response, host, open);
       // Arrays that are as long as they must be: one that grows has room for 17 more.
-      this.#open.set(socket, open.length > 0 ? [...open, exchange] : [exchange]);
+      open.exchanges = open.exchanges.length > 0 ? [...open.exchanges, exchange] : [exchange];
       this.#onReset.delete(socket);
       handle(exchange, refusal ?? (hasGoodHost(request) ? undefined : new Refusal(400, 'invalid host', CLOSE)));
     };
     const closeAll = (socket: Socket) => {
-      for (const exchange of this.#open.get(socket) ?? NONE) exchange.closed();
+      for (const exchange of this.#open.get(socket)?.exchanges ?? NONE) exchange.closed();
     };
     const closed = (socket: Socket, isReset: boolean) => {
       closeAll(socket);
@@ -136,7 +138,7 @@ export class Listener {
     // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {
-      this.#open.set(socket, NONE);
+      this.#open.set(socket, { exchanges: NONE, isAdmitted: false, isClosing: false });
       // Node answers nobody who has closed his half: nothing may be taken for him any more.
       socket.on('end', onEnd);
       socket.on('close', onClose);
@@ -147,10 +149,11 @@ export class Listener {
   /** Answers what is no request, once: after an error, all that follows is one. */
   #refuse(error: NodeJS.ErrnoException, socket: Socket): void {
     if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-    if (this.#broken.has(socket)) return;
-    this.#broken.add(socket);
+    const open = this.#open.get(socket);
+    if (!open || open.isClosing) return;
+    open.isClosing = true;
     const [status, phrase] = FAULTS[error.code ?? ''] ?? [400, 'Bad Request'];
-    const last = this.#open.get(socket)?.at(-1);
+    const last = open.exchanges.at(-1);
     if (last && !last.request.complete) {
       if (last.isAnswered) socket.destroy();
       else last.cut(status, phrase.toLowerCase());
@@ -164,15 +167,12 @@ export class Listener {
    * Cuts off a client that pipelines too much. What it asked before is answered if that is soon. The rest of what came is
    * not even parsed: it may be a thousand requests, which would hold up all other clients.
    */
-  #cutFlood(socket: Socket): void {
-    this.#broken.add(socket);
+  #cutFlood(socket: Socket, open: Open): void {
+    open.isClosing = true;
     const { parser } = socket as Parsed;
     // Any number but 0, 1 and 2 is an error for the parser.
     if (parser) parser.onIncoming = () => -1;
-    this.#open
-      .get(socket)
-      ?.at(-1)
-      ?.onEnd(() => this.#say(socket, 429, 'Too Many Requests'));
+    open.exchanges.at(-1)?.onEnd(() => this.#say(socket, 429, 'Too Many Requests'));
     setTimeout(() => socket.destroy(), LINGER_MS).unref();
   }
 
@@ -217,12 +217,12 @@ export class Listener {
 
   /** The requests that have not ended. */
   get running(): Exchange[] {
-    return [...this.#open.values()].flat();
+    return [...this.#open.values()].flatMap(({ exchanges }) => exchanges);
   }
 
   #cutStuck(): void {
-    for (const [socket, open] of this.#open) {
-      for (const exchange of open) if (exchange.isStuck(STUCK_MS)) socket.destroy();
+    for (const [socket, { exchanges }] of this.#open) {
+      for (const exchange of exchanges) if (exchange.isStuck(STUCK_MS)) socket.destroy();
     }
   }
 
@@ -237,7 +237,7 @@ export class Listener {
     await new Promise<void>((resolve) => {
       this.#server.close(() => resolve());
       // Node counts those as idle only on which something came already, and looks after no other from now on.
-      for (const [socket, open] of this.#open) if (open.length === 0) socket.destroy();
+      for (const [socket, { exchanges }] of this.#open) if (exchanges.length === 0) socket.destroy();
     });
   }
 

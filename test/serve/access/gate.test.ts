@@ -10,7 +10,7 @@ import { ownTime } from '../../support/own-time.js';
 import { ownRedis, type Served, serve } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
-import { Wire } from '../../support/wire.js';
+import { request as bytesOf, Wire } from '../../support/wire.js';
 
 /** A Redis of a test's own, and its tokens. */
 async function alone() {
@@ -174,6 +174,55 @@ describe('with tokens', () => {
       json: { error: 'invalid token' },
     });
     expect(await put(`/api/${other}/0q`, { headers: from })).toMatchObject({ status: 401 });
+  });
+
+  it.each([
+    ['without a token', 'GET /api/keep/q', 401],
+    ['with an invalid token', 'GET /api/keep/q?token=wrong', 401],
+    ['with a token of another namespace', 'GET /api/keep/q?token=OTHER', 401],
+    ['with an unknown pool', 'GET /api/keep/q?token=third:x', 404],
+    ['for a route that is not there', 'GET /nothing', 404],
+    ['with a path that is none', 'GET /api/%/q', 400],
+    ['for health', 'GET /healthz', 200],
+  ])('a request %s closes its connection, unless a token has let it in before', async (_, line, status) => {
+    const [token, other] = [await add('keep'), await add('keep-not')];
+    const publish = () => bytesOf(`PUT /api/keep/q?token=${token}`, ['Host: a', 'Content-Length: 2'], 'hi');
+    const asked = bytesOf(line.replace('OTHER', other), ['Host: a', `X-Forwarded-For: 10.2.0.${line.length}`]);
+    const wire = await Wire.to(served.api);
+    wire.write(asked);
+    const answer = await wire.answer();
+    expect([answer.status, answer.headers.get('connection')]).toEqual([status, 'close']);
+    await until(() => wire.hasEnded);
+
+    const kept = await Wire.to(served.api);
+    for (const [bytes, expected] of [
+      [publish(), 201],
+      [asked, status],
+      [publish(), 201],
+    ] as const) {
+      const { status, headers } = await kept.ask(bytes);
+      expect([status, headers.get('connection')]).toEqual([expected, 'keep-alive']);
+    }
+  });
+
+  it('nothing behind a request that closes its connection is served', async () => {
+    const token = await add('keep');
+    const wire = await Wire.to(served.api);
+    const line = `PUT /api/keep/behind?token=${token}`;
+    wire.write(bytesOf('GET /healthz', ['Host: a']), bytesOf(line, ['Host: a', 'Content-Length: 2'], 'hi'));
+    expect((await wire.answer()).headers.get('connection')).toBe('close');
+    await until(() => wire.hasEnded || wire.wasReset);
+    const size = await served.call('GET', `/api/keep/behind/size?token=${token}`);
+    expect(size.json).toMatchObject({ size: 0 });
+  });
+
+  it('a body that comes after its refusal is read, so that its client sees why', async () => {
+    const wire = await Wire.to(served.api);
+    wire.write(bytesOf('PUT /api/keep/q', ['Host: a', 'Content-Length: 1000000']));
+    wire.write(Buffer.alloc(1_000_000));
+    expect(await wire.answer()).toMatchObject({ status: 401, json: { error: 'token not found' } });
+    await until(() => wire.hasEnded);
+    expect(wire.wasReset).toBe(false);
   });
 
   it('a token of * opens each namespace', async () => {

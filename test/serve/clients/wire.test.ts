@@ -20,6 +20,13 @@ const get = (path: string, ...headers: string[]) => request(`GET ${path}`, [HOST
 const put = (path: string, body: string | Buffer, ...headers: string[]) =>
   request(`PUT ${path}`, [HOST, `Content-Length: ${Buffer.byteLength(body)}`, ...headers], body);
 
+/** A connection that stays open: somebody who may has asked on it. */
+async function admitted(): Promise<Wire> {
+  const wire = await Wire.to(served.api);
+  expect((await wire.ask(get(`${fresh()}/size`))).status).toBe(200);
+  return wire;
+}
+
 describe('a request', () => {
   it('may come byte by byte', async () => {
     const wire = await Wire.to(served.api);
@@ -128,7 +135,7 @@ describe('a request', () => {
   });
 
   it.each(['HEAD', 'OPTIONS', 'PATCH', 'TRACE'])('%s is answered, and the connection goes on', async (method) => {
-    const wire = await Wire.to(served.api);
+    const wire = await admitted();
     wire.write(request(`${method} ${fresh()}`, [HOST]));
     expect((await wire.answer({ bodiless: method === 'HEAD' })).status).toBe(404);
     expect((await wire.ask(put(fresh(), 'x'))).status).toBe(201);
@@ -158,7 +165,7 @@ describe('a request', () => {
   it.each(['/api/a/%', '/api/a/%zz', '/api/a/%ff', '/api/%2e%2e/q', '//', '/api//q', '/api/a//', '*'])(
     'the path %s is refused, and the server goes on',
     async (path) => {
-      const wire = await Wire.to(served.api);
+      const wire = await admitted();
       const { status, json } = await wire.ask(get(path));
       expect([400, 404]).toContain(status);
       expect(json).toEqual({ error: expect.any(String) });
