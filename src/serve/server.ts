@@ -67,7 +67,7 @@ export class Server {
     const pool = (name: string, to: ConnectOptions) => new Pool(name, to, shared);
     this.#log = log;
     this.#pools = new Map([...pools].map(([name, to]) => [name, pool(name, to)]));
-    const refused = new Refused(say);
+    const refused = new Refused(log);
     this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused);
     this.#watch = new Watch(this.#guard.rings.values(), say);
     this.#admin = {
@@ -121,6 +121,7 @@ export class Server {
         this.#figures.add(exchange, delivered);
         this.#log.request(exchange, delivered);
       },
+      dropped: (address) => this.#admin.refused.add('connections', address),
     });
     this.#listeners.set(name, listener);
     await listener.start().catch((cause: NodeJS.ErrnoException) => {

@@ -339,6 +339,29 @@ describe('many connections', () => {
     expect(await dueIn(path)).toBe(64);
   });
 
+  it('more than --max-connections are cut off, counted, and told a few times', async () => {
+    const own = await serve(redis.url, ['--max-connections', '5']);
+    const held = await Promise.all(upTo(5).map(() => Wire.to(own.api)));
+    for (const wire of held) expect((await wire.ask(request(`GET ${fresh()}/size`, [HOST]))).status).toBe(200);
+    const dropped = async () => {
+      const { text } = await own.call('GET', `${own.admin}/metrics`);
+      return Number(/refused_requests_total\{reason="connections"\} (\d+)/.exec(text)?.[1] ?? 0);
+    };
+    // The connection that serve() has asked on may not be closed yet.
+    const before = await dropped();
+    for (const _ of upTo(20)) await close(await Wire.to(own.api));
+    expect((await dropped()) - before).toBe(20);
+    // The last line comes by itself.
+    const said = () =>
+      [
+        ...own.running.stderr.matchAll(/refused (\d+) requests?: .*--max-connections; the last from 127\.0\.0\.1\n/g),
+      ].map(([, count]) => Number(count));
+    await until(() => said().reduce((sum, count) => sum + count, 0) === before + 20, 30_000);
+    expect(said().length).toBeLessThanOrEqual(4);
+    for (const wire of held) wire.close();
+    expect((await own.stop()).code).toBe(0);
+  });
+
   it('floods of pipelined requests hold up nobody, and cost no memory', async () => {
     const before = memoryOf(served);
     const flood = Buffer.concat(upTo(1_000).map(() => request('GET /api/shop/none/peek', [HOST])));

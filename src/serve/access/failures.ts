@@ -1,3 +1,4 @@
+import type { Log } from '../http/log.js';
 import { Recent } from './recent.js';
 
 const MOST_ADDRESSES = 10_000;
@@ -71,29 +72,24 @@ const REASONS = {
   limit: 'their token is over its limit',
   address: 'their address has sent too many invalid tokens',
   host: 'without a token their Host is not allowed, or a proxy or another site made them',
+  connections: 'their connections were more than --max-connections',
 } as const;
 export type Reason = keyof typeof REASONS;
-
-const SAID_MS = 10_000;
 
 /** Counts requests that were refused before they were looked at, and says so at times. */
 export class Refused {
   readonly counts = new Map<Reason, number>();
-  readonly #said = new Map<Reason, { at: number; count: number }>();
-  readonly #say: (text: string) => void;
+  readonly #log: Log;
 
-  constructor(say: (text: string) => void) {
-    this.#say = say;
+  constructor(log: Log) {
+    this.#log = log;
   }
 
   add(reason: Reason, address: string): void {
-    const count = (this.counts.get(reason) ?? 0) + 1;
-    this.counts.set(reason, count);
-    const before = this.#said.get(reason);
-    const now = performance.now();
-    if (before && now - before.at < SAID_MS) return;
-    this.#said.set(reason, { at: now, count });
-    const more = count - (before?.count ?? 0);
-    this.#say(`refused ${more === 1 ? '1 request' : `${more} requests`}: ${REASONS[reason]}; the last from ${address}`);
+    this.counts.set(reason, (this.counts.get(reason) ?? 0) + 1);
+    this.#log.sayRarely(reason, (count) => {
+      const requests = count === 1 ? '1 request' : `${count} requests`;
+      return `refused ${requests}: ${REASONS[reason]}; the last from ${address}`;
+    });
   }
 }

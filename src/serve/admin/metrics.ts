@@ -85,7 +85,7 @@ function ofServer({ guard, watch, refused, figures, memory, listeners, running }
     family(
       'refused_requests_total',
       'counter',
-      'Requests refused before they were looked at, by reason.',
+      'Requests refused before they were looked at, by reason; reason connections: connections, one for each.',
       [...refused.counts].map(([reason, count]) => [{ reason }, count]),
     ),
     family('running_requests', 'gauge', 'Requests that have not ended.', [[{}, running()]]),

@@ -47,6 +47,8 @@ interface Handlers {
   readonly handle: (exchange: Exchange, refusal?: Refusal) => void;
   /** Told of each request when it has ended. */
   readonly ended: (exchange: Exchange) => void;
+  /** Told of each connection that was one too many: where it came from. */
+  readonly dropped: (address: string) => void;
 }
 
 /** A connection, with its requests that have not ended. */
@@ -71,7 +73,7 @@ export class Listener {
   readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
   readonly #host: Host & { isStopping: boolean };
 
-  constructor(place: Place, memory: Memory, maxConnections: number, { handle, ended }: Handlers) {
+  constructor(place: Place, memory: Memory, maxConnections: number, { handle, ended, dropped }: Handlers) {
     this.#place = place;
     const host = {
       memory,
@@ -135,6 +137,7 @@ export class Listener {
       serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
     );
     this.#server.maxConnections = maxConnections;
+    this.#server.on('drop', (data) => dropped(data?.remoteAddress ?? 'an unknown address'));
     // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {

@@ -1,18 +1,16 @@
 import { isDelayqError } from '../../index.js';
 import type { Exchange } from './exchange.js';
+import { Rarely } from './rarely.js';
 
 /** Which requests are logged: all, those that failed here (5xx), or none. */
 export type LogLevel = 'all' | 'errors' | 'none';
-
-/** At level errors: how often requests are logged that fail for the same cause, ms. With Redis away, all do. */
-const AGAIN_MS = 10_000;
 
 /** Writes what happens, a line each but for bugs. Never a query, a token, a payload, or an id of a job. */
 export class Log {
   readonly #write: (line: string) => boolean;
   readonly level: LogLevel;
-  /** By cause: when a request that failed was logged last, and how many were not since. */
-  readonly #failed = new Map<string, { at: number; more: number }>();
+  /** With Redis away, all requests fail for the same cause. */
+  readonly #often = new Rarely();
 
   /** `write` returns false while nobody reads: lines are then left out, because nothing may wait for a log. */
   constructor(write: (line: string) => boolean, level: LogLevel) {
@@ -24,31 +22,24 @@ export class Log {
     this.#write(`delayq serve: ${text}\n`);
   }
 
+  /** Says, of what may happen often, the first at once, and then every 10 s how many there were. */
+  sayRarely(kind: string, text: (count: number) => string): void {
+    this.#often.add(kind, (count) => this.say(text(count)));
+  }
+
   /** Logs a request that has ended; at level errors, of those that fail for the same cause one every 10 s. */
   request(exchange: Exchange, delivered: boolean): void {
     const { level } = this;
     if (level === 'none' || (level === 'errors' && exchange.status < 500)) return;
-    const more = level === 'errors' ? this.#others(exchange) : 0;
-    if (more === undefined) return;
     const ms = (performance.now() - exchange.since).toFixed(1);
     const status = delivered ? exchange.status : 'gone';
-    const why = reasonOf(exchange.cause) + (more > 0 ? ` (and ${more} more like it)` : '');
-    this.#write(
-      `${new Date().toISOString()} ${exchange.method} ${exchange.route} ${status} ${ms}ms ${exchange.who} ${exchange.id}${why}\n`,
-    );
-  }
-
-  /** How many requests that failed for the same cause were not logged; undefined: nor is this one. */
-  #others(exchange: Exchange): number | undefined {
-    const cause = causeOf(exchange);
-    const before = this.#failed.get(cause);
-    const now = performance.now();
-    if (before && now - before.at < AGAIN_MS) {
-      before.more++;
-      return undefined;
-    }
-    this.#failed.set(cause, { at: now, more: 0 });
-    return before?.more ?? 0;
+    const { method, route, who, id, cause } = exchange;
+    const line = `${new Date().toISOString()} ${method} ${route} ${status} ${ms}ms ${who} ${id}${reasonOf(cause)}`;
+    if (level === 'all') this.#write(`${line}\n`);
+    else
+      this.#often.add(causeOf(exchange), (count) =>
+        this.#write(`${line}${count > 1 ? ` (and ${count - 1} more like it)` : ''}\n`),
+      );
   }
 }
 
