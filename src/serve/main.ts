@@ -12,6 +12,13 @@ import { Server, type ServerOptions } from './server.js';
  */
 export async function serve(options: ServerOptions): Promise<number> {
   const server = new Server(options);
+  const { warn } = console;
+  // ioredis warns of a password that Redis does not ask for, on each connection.
+  const warned = new Set<string>();
+  console.warn = (text: string) => {
+    if (!warned.has(text)) options.log(`delayq serve: ${text.replace(/^\[\w+\] /, '')}\n`);
+    warned.add(text);
+  };
   const failed = new Promise<never>((_, reject) => {
     process.setUncaughtExceptionCaptureCallback((error) => {
       // Its message may hold what no log may.
@@ -24,5 +31,6 @@ export async function serve(options: ServerOptions): Promise<number> {
   } finally {
     await server.cut();
     process.setUncaughtExceptionCaptureCallback(null);
+    console.warn = warn;
   }
 }

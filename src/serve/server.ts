@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ConnectOptions, DelayqError } from '../index.js';
+import { DelayqError } from '../index.js';
 import { Refused } from './access/failures.js';
 import { Gate } from './access/gate.js';
 import { Guard } from './access/guard.js';
@@ -16,7 +16,7 @@ import { Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
 import { Refusal } from './http/refusal.js';
 import { Router } from './http/router.js';
-import { Pool } from './queues/pool.js';
+import { Pool, type PoolPlace } from './queues/pool.js';
 
 /** The most bytes of bodies in memory. */
 const MAX_IN_FLIGHT = 256 * 1024 * 1024;
@@ -26,7 +26,7 @@ const LAST_REQUESTS_MS = 200;
 
 export interface ServerOptions {
   /** Each Redis by the name of its pool; the first is the default. */
-  readonly pools: ReadonlyMap<string, ConnectOptions>;
+  readonly pools: ReadonlyMap<string, PoolPlace>;
   readonly prefix: string;
   readonly listen: Place;
   readonly adminListen: Place;
@@ -64,9 +64,9 @@ export class Server {
     const log = new Log(options.log, options.logLevel);
     const say = (text: string) => log.say(text);
     const shared = { prefix, figures: this.#figures, memory: this.#memory, signal };
-    const pool = (name: string, to: ConnectOptions) => new Pool(name, to, shared);
+    const pool = (name: string, place: PoolPlace) => new Pool(name, place, shared);
     this.#log = log;
-    this.#pools = new Map([...pools].map(([name, to]) => [name, pool(name, to)]));
+    this.#pools = new Map([...pools].map(([name, place]) => [name, pool(name, place)]));
     const refused = new Refused(log);
     this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused);
     this.#watch = new Watch(this.#guard.rings.values(), say);

@@ -1,8 +1,8 @@
 import { Command } from 'commander';
-import { type ConnectOptions, checkName, DelayqError, parseUrl, printable } from '../../internal.js';
+import { checkName, DelayqError, parseUrl, printable, type SettingNames } from '../../internal.js';
 import type { ServerOptions } from '../../serve/server.js';
 import { addGlobals, count, details, duration, examples } from '../args/options.js';
-import type { Context, Globals } from '../host/context.js';
+import { type Context, type Globals, NAMES } from '../host/context.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -18,6 +18,7 @@ interface Options extends Globals {
 }
 
 type Place = ServerOptions['listen'];
+type PoolPlace = ServerOptions['pools'] extends ReadonlyMap<string, infer P> ? P : never;
 type LogLevel = ServerOptions['logLevel'];
 
 export function serveCommand(context: Context): Command {
@@ -82,8 +83,20 @@ function logLevel(text: string): LogLevel {
   throw new DelayqError('usage', `${printable(text)} is not a choice`, { next: 'write all, errors or none' });
 }
 
+/** Where the settings of a further pool are given: all in its URL. */
+const namesOf = (pool: string, variable: string): SettingNames => ({
+  url: `--pool ${pool} or ${variable}`,
+  password: `put :PASSWORD@ before the host of the URL, in ${variable}: ps would show it in --pool`,
+  ca: `?ca= in ${variable}`,
+  cert: `?cert= in ${variable}`,
+  key: `?key= in ${variable}`,
+  servername: `?servername= in ${variable}`,
+  sentinelUser: `?sentinel-user= in ${variable}`,
+  sentinelPassword: `?sentinel-password-file= in ${variable}`,
+});
+
 async function serve(context: Context, options: Options): Promise<void> {
-  const pools = new Map<string, ConnectOptions>([['default', context.place(options)]]);
+  const pools = new Map<string, PoolPlace>([['default', { to: context.place(options), names: NAMES }]]);
   for (const [name, given] of options.pool ?? []) {
     const variable = `DELAYQ_POOL_${name.toUpperCase().replaceAll('-', '_')}`;
     const url = given ?? context.env[variable];
@@ -92,7 +105,7 @@ async function serve(context: Context, options: Options): Promise<void> {
         next: `set ${variable}, or write --pool ${name}=redis://…`,
       });
     }
-    pools.set(name, parseUrl(url));
+    pools.set(name, { to: parseUrl(url), names: namesOf(name, variable) });
   }
   const server = await import('../../serve/main.js');
   const prefix = checkName(context.prefix(options), 'prefix');

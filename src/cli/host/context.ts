@@ -51,7 +51,7 @@ const FLUSH_MS = 1_000;
 const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
 
 /** Where each setting of a connection is given, for errors. */
-const NAMES: SettingNames = {
+export const NAMES: SettingNames = {
   url: '--redis or DELAYQ_REDIS_URL',
   password: 'put :PASSWORD@ before the host of the URL, in DELAYQ_REDIS_URL: ps would show it in --redis',
   ca: '--tls-ca or DELAYQ_TLS_CA',

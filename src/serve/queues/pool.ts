@@ -28,6 +28,13 @@ interface PoolOptions {
   readonly signal: AbortSignal;
 }
 
+/** Where a Redis is. */
+export interface PoolPlace {
+  readonly to: ConnectOptions;
+  /** What its settings are called, for errors. */
+  readonly names: ConstructorParameters<typeof Connection>[1];
+}
+
 /** A Redis by its name, which stands before the colon of a token, and its queues. */
 export class Pool {
   readonly name: string;
@@ -44,11 +51,11 @@ export class Pool {
   readonly #shared: Shared;
 
   /** Connects on the first call. When `signal` aborts, all waits end, and nothing is taken any more. */
-  constructor(name: string, to: ConnectOptions, { prefix, figures, memory, signal }: PoolOptions) {
+  constructor(name: string, { to, names }: PoolPlace, { prefix, figures, memory, signal }: PoolOptions) {
     this.name = name;
     this.prefix = prefix;
     this.figures = figures;
-    this.redis = new Connection(to);
+    this.redis = new Connection(to, names);
     this.inspector = new Inspector(this.redis, { prefix });
     this.operator = new Operator(this.redis, { prefix });
     this.health = new Health(this.redis);

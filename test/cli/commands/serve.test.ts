@@ -47,6 +47,26 @@ describe('delayq serve', () => {
     );
   });
 
+  it('tells once, as all it tells, of a password that Redis does not ask for', async () => {
+    const { redis } = await alone();
+    const served = await serve(redis.url.replace('://', '://:needless@'));
+    const { stderr } = await served.stop();
+    expect(stderr.match(/.*password.*/g)).toEqual([expect.stringMatching(/^delayq serve: This Redis server's/)]);
+    expect(stderr.split('\n').filter((line) => line && !line.startsWith('delayq serve: '))).toEqual([]);
+  });
+
+  it('names its own options where it says what to do about a Redis', async () => {
+    const { redis, env, tokens } = await alone();
+    await tokens.add('shop');
+    const http = await serve(redis.url);
+    const url = http.api.replace('http', 'redis');
+    const next = async (...args: string[]) =>
+      /\n {2}next: (.*)/.exec((await delayq(['serve', ...LOCAL, ...args], { env })).stderr)?.[1];
+    expect(await next('--redis', url)).toContain('--redis or DELAYQ_REDIS_URL');
+    expect(await next('--pool', `far-one=${url}`)).toContain('--pool far-one or DELAYQ_POOL_FAR_ONE');
+    await http.stop();
+  });
+
   it('shows its help within 80 columns', async () => {
     const help = await onTerminal('delayq serve --help', { columns: 80 });
     for (const line of help.split('\n')) expect(line.length, line).toBeLessThanOrEqual(82);
