@@ -118,6 +118,24 @@ describe('an address that other machines can reach', () => {
     expect(await served.call('GET', `http://127.0.0.1:${port}/api/shop/q`)).toMatchObject({ status: 401 });
   });
 
+  it('is listened on while Redis does not answer, and lets nobody in until there is a token', async () => {
+    const { redis, tokens } = await alone();
+    await redis.end();
+    const served = await during(serve(redis.url, ['--listen', '0.0.0.0:0', '--admin-listen', '0.0.0.0:0']));
+    const get = async (listener: string, path: string, headers = {}) => {
+      const { status } = await served.call('GET', `http://127.0.0.1:${new URL(listener).port}${path}`, { headers });
+      return status;
+    };
+    expect(await get(served.api, '/api/shop/q/size')).toBe(503);
+    await redis.run();
+    await until(async () => (await get(served.api, '/api/shop/q/size')) !== 503);
+    expect(await get(served.api, '/api/shop/q/size')).toBe(401);
+    expect(await get(served.admin, '/info')).toBe(401);
+    const headers = { 'X-Token': await tokens.add('*', { rights: ['consume', 'operate'] }) };
+    await until(async () => (await get(served.api, '/api/shop/q/size', headers)) === 200);
+    expect(await get(served.admin, '/info', headers)).toBe(200);
+  });
+
   it('of the admin listener needs one with the right operate, and then a login, also from here', async () => {
     const { env, redis, tokens } = await alone();
     const place = ['--admin-listen', '0.0.0.0:0'];
