@@ -102,7 +102,7 @@ export function beginSh(line: string, options: Options = {}): Running {
 /** A progress line, which is redrawn and cleared. Whether there is one depends on time. */
 export const PROGRESS = new RegExp(`\\r[^\\n]*?${'\x1b'}\\[K`, 'g');
 
-/** Returns what a terminal shows for a shell line, with `typed` as the input. */
+/** Returns what a terminal shows for a shell line, with `typed` as the input; of progress lines only if `progress`. */
 export async function onTerminal(
   line: string,
   {
@@ -110,11 +110,12 @@ export async function onTerminal(
     env = {},
     columns = 200,
     rows = 24,
-  }: { typed?: string; env?: Environment; columns?: number; rows?: number } = {},
+    progress = false,
+  }: { typed?: string; env?: Environment; columns?: number; rows?: number; progress?: boolean } = {},
 ) {
   const inside = `script -qec 'stty cols ${columns} rows ${rows}; ${line.replaceAll("'", `'\\''`)}' /dev/null`;
   const { stdout } = await sh(inside, { input: typed, env: { TERM: 'xterm', NO_COLOR: '1', ...env } });
-  return stdout.replace(PROGRESS, '').replaceAll('\r', '');
+  return (progress ? stdout : stdout.replace(PROGRESS, '')).replaceAll('\r', '');
 }
 
 /** The lines of an output. */

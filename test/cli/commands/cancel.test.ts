@@ -178,7 +178,7 @@ describe('delayq cancel', () => {
   it('shows on a terminal how far it has got, and leaves nothing of that', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(60_000).map((i) => ({ payload: i, in: '1h' })));
-    const text = await onTerminal(`delayq cancel --all --yes ${queue.name}`);
+    const text = await onTerminal(`delayq cancel --all --yes ${queue.name}`, { progress: true });
     expect(text).toMatch(/cancelled [\d,]+ of 60,000/);
     expect(linesOf(text).at(-1)).toContain(`delayq: 60,000 jobs cancelled in ${queue.name}`);
   });

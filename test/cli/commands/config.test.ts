@@ -104,7 +104,7 @@ describe('delayq config partitions=N', () => {
     const { jobs } = await queue.drain({ limit: 20 });
     for (const signal of ['INT', 'TERM']) {
       const line = `timeout -s ${signal} 2 delayq config ${queue.name} partitions=4; echo "=$?"`;
-      const screen = await onTerminal(line, { columns: 80 });
+      const screen = await onTerminal(line, { columns: 80, progress: true });
       expect(screen).toMatch(/growing from 1 to 4 partitions, 0 moved, waits for \d+ active jobs/);
       expect(screen).toContain('stopped: ');
       expect(screen).toContain('repeat the command to go on');

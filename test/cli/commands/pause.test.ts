@@ -209,7 +209,7 @@ describe('delayq wait', () => {
   it('says on a terminal what it waits for', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    const text = await onTerminal(`delayq wait --idle --timeout 600ms ${queue.name}`);
+    const text = await onTerminal(`delayq wait --idle --timeout 600ms ${queue.name}`, { progress: true });
     expect(text).toContain(`waiting for ${queue.name} (0 active, 1 due)`);
     expect(linesOf(text).at(-1)).toMatch(/delayq: after .*ms not idle: /);
   });
