@@ -125,8 +125,9 @@ export class Sentinels {
   /**
    * Resolves when all running Sentinels know each other and agree on a primary that runs, and all other running servers
    * are its replicas, in sync. After a failover this takes ten seconds: so long a primary that came back is left alone.
+   * After one that failed they wait as long before the next, on a busy machine more than once.
    */
-  async settled(ms = 60_000): Promise<void> {
+  async settled(ms = 120_000): Promise<void> {
     await until(async () => {
       const primary = await this.primary().catch(() => undefined);
       if (!primary?.isAwake) return false;
