@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterAll } from 'vitest';
+import { afterFile } from './afterwards.js';
 import { redisUrl } from './redis.js';
 
 /** The binary, as npm installs it. */
@@ -39,22 +39,17 @@ export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
     HOME: process.env.HOME,
     PATH: `${BIN_DIRECTORY}:${node}:/usr/bin:/bin`,
     SHELL: '/bin/sh',
+    // Tells what a run of tests has left behind.
+    TMPDIR: process.env.TMPDIR,
     DELAYQ_REDIS_URL: redisUrl,
     ...more,
   };
 }
 
-const running = new Set<ChildProcess>();
-
-// A failed test may have left processes behind.
-afterAll(() => {
-  for (const child of running) child.kill('SIGKILL');
-});
-
 function start(command: string, args: string[], { input, env, detached = false }: Options = {}): Running {
   const child = spawn(command, args, { env: cronEnv(env), detached, stdio: ['pipe', 'pipe', 'pipe'] });
-  running.add(child);
-  child.on('exit', () => running.delete(child));
+  // A failed test may leave it behind. After its end, this does nothing.
+  afterFile(() => child.kill('SIGKILL'));
   const out: Buffer[] = [];
   const err: Buffer[] = [];
   const started: Running = {

@@ -4,11 +4,8 @@ import { Inspector, type Queue } from '../../src/index.js';
 import { connection } from './redis.js';
 import { temporaryDirectory } from './temporary.js';
 
-const directory = temporaryDirectory();
-let files = 0;
-
 /** A path that no other test uses. */
-export const path = () => join(directory, String(files++));
+export const path = () => join(temporaryDirectory(), 'file');
 
 /** Makes an executable script for /bin/sh. */
 export function script(text: string): string {

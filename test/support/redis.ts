@@ -1,5 +1,5 @@
 import { Cluster, Redis } from 'ioredis';
-import { afterAll, inject } from 'vitest';
+import { inject } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards } from './afterwards.js';
 
@@ -11,14 +11,10 @@ export const onCluster = !redisUrl.startsWith('unix:');
 /** A new plain client. On a cluster it finds the node of each key. */
 export const newClient = () => (onCluster ? new Cluster(addressesOf(redisUrl)) : new Redis(inject('redisSocket')));
 
+// These two are for all files that a worker runs, and end with it.
 /** A plain client, to look at Redis without delayq. */
 export const admin = newClient();
 export const connection = new Connection(redisUrl);
-
-afterAll(() => {
-  admin.disconnect();
-  connection.close();
-});
 
 /** What a FaultyProxy needs to stand before the shared Redis. */
 export const redisTargets = onCluster ? addressesOf(redisUrl).map(({ port }) => port) : [inject('redisSocket')];

@@ -2,6 +2,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
 import { Cluster } from './cluster.js';
+import { Leftovers } from './leftovers.js';
 import { limitedUrl, refusals } from './limited-user.js';
 import { Server } from './server.js';
 
@@ -15,12 +16,13 @@ declare module 'vitest' {
 /**
  * One Redis for all tests that do not affect others; each test uses its own queue. With DELAYQ_TEST_TOPOLOGY=cluster it
  * is a cluster of three masters; `redisSocket` is a single server in any case. With DELAYQ_TEST_USER=acl delayq may do only
- * what `doctor --acl` prints.
+ * what `doctor --acl` prints. Fails in the end if the tests have left anything behind.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const { DELAYQ_TEST_TOPOLOGY: topology = 'single' } = process.env;
   if (topology !== 'single' && topology !== 'cluster')
     throw new Error(`DELAYQ_TEST_TOPOLOGY must be single or cluster, not ${JSON.stringify(topology)}`);
+  const leftovers = new Leftovers();
   const server = await Server.start();
   const cluster = topology === 'cluster' ? await Cluster.start() : undefined;
   const { url, nodes = [server] } = cluster ?? { url: server.url };
@@ -31,7 +33,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await server.stop();
     await cluster?.stop();
     removeCaches();
+    const left = leftovers.end();
     if (refused.length > 0) throw new Error(`Redis refused what delayq does: ${refused.join(', ')}`);
+    if (left.length > 0) throw new Error(`the tests have left behind: ${left.join(', ')}`);
   };
 }
 

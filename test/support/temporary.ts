@@ -1,17 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll } from 'vitest';
+import { afterFile } from './afterwards.js';
 
-const made: string[] = [];
-
-afterAll(() => {
-  for (const directory of made) rmSync(directory, { recursive: true, force: true });
-});
-
-/** A directory for the test, removed after its file. */
+/** A directory for the tests of a file, removed after them. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'delayq-test-'));
-  made.push(directory);
+  afterFile(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }

@@ -1,9 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach } from 'vitest';
+import { afterwards } from './afterwards.js';
 import { cronEnv } from './cli.js';
+import { temporaryDirectory } from './temporary.js';
 
 /** Whether tmux is installed, which provides terminals. */
 export const tmux = (() => {
@@ -15,12 +13,6 @@ export const tmux = (() => {
   }
 })();
 
-const open = new Set<Terminal>();
-
-afterEach(() => {
-  for (const terminal of open) terminal.end();
-});
-
 /** A tmux terminal of a given size, which runs a shell line and then a shell. */
 export class Terminal {
   readonly #env: NodeJS.ProcessEnv;
@@ -29,9 +21,8 @@ export class Terminal {
     line: string,
     { width = 80, height = 24, env = {} }: { width?: number; height?: number; env?: Record<string, string> } = {},
   ) {
-    const directory = mkdtempSync(join(tmpdir(), 'delayq-test-'));
-    this.#env = { ...cronEnv({ LC_ALL: 'C.UTF-8', PS1: '$ ', ...env }), TMUX_TMPDIR: directory };
-    open.add(this);
+    this.#env = { ...cronEnv({ LC_ALL: 'C.UTF-8', PS1: '$ ', ...env }), TMUX_TMPDIR: temporaryDirectory() };
+    afterwards(() => this.end());
     const shell = `printf 'before\\n'; ${line}; echo "ended $?"; exec sh -i`;
     this.#tmux('-f', '/dev/null', 'new-session', '-d', '-x', `${width}`, '-y', `${height}`, shell);
   }
@@ -66,7 +57,6 @@ export class Terminal {
   }
 
   end(): void {
-    open.delete(this);
     try {
       this.#tmux('kill-server');
     } catch {

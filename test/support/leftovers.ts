@@ -1,0 +1,45 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/**
+ * What a run of tests leaves behind. All its temporary files go into one directory, which is also how to know its
+ * processes: it is the TMPDIR of each.
+ */
+export class Leftovers {
+  readonly #directory = mkdtempSync(join(tmpdir(), 'delayq-tests-'));
+
+  constructor() {
+    process.env.TMPDIR = this.#directory;
+  }
+
+  /** Ends and removes what is left. Returns its names; nothing is expected. */
+  end(): string[] {
+    const names = this.#processes().map(({ pid, command }) => {
+      process.kill(pid, 'SIGKILL');
+      return `process ${pid} (${command})`;
+    });
+    for (const file of readdirSync(this.#directory)) names.push(join(this.#directory, file));
+    rmSync(this.#directory, { recursive: true, force: true });
+    return names;
+  }
+
+  #processes(): { pid: number; command: string }[] {
+    if (!existsSync('/proc')) return [];
+    const variable = `TMPDIR=${this.#directory}`;
+    return readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+      .flatMap((pid) => {
+        try {
+          const [environment, command] = ['environ', 'cmdline'].map((file) =>
+            readFileSync(`/proc/${pid}/${file}`, 'utf8').split('\0'),
+          );
+          if (!environment?.includes(variable)) return [];
+          return [{ pid: Number(pid), command: command?.join(' ').trim().slice(0, 100) ?? '' }];
+        } catch {
+          // It has ended by now, or belongs to somebody else.
+          return [];
+        }
+      });
+  }
+}
