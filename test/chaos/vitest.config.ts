@@ -15,6 +15,8 @@ export default defineConfig({
   test: {
     include: ['test/chaos/*.chaos.ts'],
     globalSetup: 'test/support/shared-server.ts',
+    setupFiles: 'test/support/setup.ts',
+    isolate: false,
     // In CI, these run once more, from a fresh start. Lost jobs, books that do not balance and all else never do.
     retry: report ? { count: 1, condition: TOO_SLOW } : 0,
     // Whatever tests wait for has a limit of its own, which says what did not come.

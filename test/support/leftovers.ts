@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -10,6 +10,8 @@ export class Leftovers {
   readonly #directory = mkdtempSync(join(tmpdir(), 'delayq-tests-'));
 
   constructor() {
+    // Some tests run a process as another user.
+    chmodSync(this.#directory, 0o711);
     process.env.TMPDIR = this.#directory;
   }
 
@@ -26,6 +28,7 @@ export class Leftovers {
 
   #processes(): { pid: number; command: string }[] {
     if (!existsSync('/proc')) return [];
+    // Some tests give their processes a directory in it.
     const variable = `TMPDIR=${this.#directory}`;
     return readdirSync('/proc')
       .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
@@ -34,7 +37,7 @@ export class Leftovers {
           const [environment, command] = ['environ', 'cmdline'].map((file) =>
             readFileSync(`/proc/${pid}/${file}`, 'utf8').split('\0'),
           );
-          if (!environment?.includes(variable)) return [];
+          if (!environment?.some((one) => one.startsWith(variable))) return [];
           return [{ pid: Number(pid), command: command?.join(' ').trim().slice(0, 100) ?? '' }];
         } catch {
           // It has ended by now, or belongs to somebody else.
