@@ -99,23 +99,7 @@ describe('imports run down:', () => {
   });
 });
 
-describe('a folder is seen at a glance:', () => {
-  it('it has at most 12 files, but for the commands', () => {
-    const counts = Object.keys(MAY_IMPORT).map((folder) => [
-      folder,
-      files.filter((file) => dirname(file) === folder).length,
-    ]);
-    expect(counts.filter(([folder, count]) => folder !== 'cli/commands' && Number(count) > 12)).toEqual([]);
-  });
-
-  it('no file has over 320 lines, no script over 90', () => {
-    const long = (directory: string, ending: string, most: number) =>
-      below(directory, ending).filter(
-        (file) => readFileSync(join(root, directory, file), 'utf8').split('\n').length - 1 > most,
-      );
-    expect([...long('src', '.ts', 320), ...long('lua', '.lua', 90)]).toEqual([]);
-  });
-
+describe('what belongs together stands together:', () => {
   it('each folder of lua/ but lib and parts has its file in scripts/', () => {
     const folders = new Set(below('lua', '.lua').map((file) => dirname(file)));
     folders.delete('lib');

@@ -9,10 +9,11 @@ import { join } from 'node:path';
 export class Leftovers {
   readonly #directory = mkdtempSync(join(tmpdir(), 'delayq-tests-'));
 
-  constructor() {
+  /** Sets TMPDIR in `environment`, which the tests and their processes must inherit. */
+  constructor(environment: NodeJS.ProcessEnv = process.env) {
     // Some tests run a process as another user.
     chmodSync(this.#directory, 0o711);
-    process.env.TMPDIR = this.#directory;
+    environment.TMPDIR = this.#directory;
   }
 
   /** Ends and removes what is left. Returns its names; nothing is expected. */
