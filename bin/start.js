@@ -116,7 +116,7 @@ for (const directory of directories()) {
 }
 const script = new Script(source, { filename: BUNDLE, cachedData: cache?.code });
 if (script.cachedDataRejected) cache = undefined;
-script.runInThisContext()(require, BUNDLE);
+script.runInThisContext()(require, BUNDLE).main();
 
 process.on('exit', (status) => {
   if (status !== 0 || process.uptime() > LONG_RUN_S || cache?.commands.includes(command)) return;

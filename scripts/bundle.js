@@ -121,11 +121,14 @@ const body = text
 if (/[^\0-\x7f]/.test(body)) throw new Error('the bundle must be ASCII: bin/start.js reads it as Latin-1');
 const id = createHash('sha256').update(body).digest('hex').slice(0, 16);
 mkdirSync('dist/cli', { recursive: true });
-// A function that bin/start.js calls. The id tells bundles apart.
+// A function that bin/start.js calls: it returns what main.ts exports. The id tells bundles apart.
 writeFileSync(
   path,
   `/* ${id} */ (function (require, __filename) {
+const module = {};
 const lazy = (load) => new Proxy({}, { get: (_, name) => load()[name] });
-${body}})
+${body}
+return module.exports;
+})
 `,
 );

@@ -130,9 +130,9 @@ describe('each has one owner:', () => {
     files.filter((file) => pattern.test(text(file).replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')));
 
   it.each([
-    ['process.env', /process\.env/, ['cli/host/context.ts']],
-    ['process.exit', /process\.exit\(/, ['cli/main.ts']],
-    ['process signals', /process\.on\(/, ['cli/host/context.ts']],
+    ['process.env', /process\.env/, ['cli/host/host.ts']],
+    ['process.exit', /process\.exit\(/, ['cli/host/host.ts']],
+    ['process signals', /process\.on\(|events: process/, ['cli/host/host.ts']],
     ['chalk', /(?:import|from) ?\(?'chalk'/, ['cli/terminal/output.ts']],
     ['cli-table3', /'cli-table3'/, ['cli/terminal/output.ts']],
     ['ioredis', /'ioredis'/, ['net/client.ts']],

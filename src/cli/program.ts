@@ -37,13 +37,22 @@ export async function programOf(
     'delayq drain order-close -- ./close-order',
     'delayq inspect',
   ]);
+  const { stdout, stderr } = context;
   for (const command of [program, ...program.commands]) {
     command
       .helpOption('-h, --help', 'show this help')
       .exitOverride()
       .showSuggestionAfterError(false)
-      // main.ts reports it, as every error.
-      .configureOutput({ outputError: () => {} });
+      .configureOutput({
+        writeOut: (text) => stdout.write(text),
+        writeErr: (text) => stderr.write(text),
+        getOutHelpWidth: () => (stdout.isTTY ? stdout.columns : 80),
+        getErrHelpWidth: () => (stderr.isTTY ? stderr.columns : 80),
+        getOutHasColors: () => false,
+        getErrHasColors: () => false,
+        // run.ts reports it, as every error.
+        outputError: () => {},
+      });
   }
   // Global options may also stand before the command; those after it win.
   return program.hook('preAction', (_, action) => {
@@ -53,7 +62,7 @@ export async function programOf(
   });
 }
 
-/** `delayq help`. commander's own would exit with process.exitCode, which is 70 until main() has ended. */
+/** `delayq help`. commander's own would exit with process.exitCode, which is 70 until the run has ended. */
 function helpCommand(program: Command): Command {
   return new Command('help')
     .summary('show the help of a command')

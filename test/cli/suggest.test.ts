@@ -1,11 +1,12 @@
 import { Command, CommanderError } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { Context } from '../../src/cli/host/context.js';
+import { ownProcess } from '../../src/cli/host/host.js';
 import { LOADERS } from '../../src/cli/registry.js';
 import { COMMAND_WORDS, nextStep, OPTION_WORDS } from '../../src/cli/suggest.js';
 import { delayq } from '../support/cli.js';
 
-const context = new Context(() => {
+const context = new Context(ownProcess(), () => {
   throw new Error('stopped');
 });
 const program = new Command('delayq');

@@ -1,12 +1,31 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { randomUUID } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
+import {
+  closeSync,
+  createReadStream,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { Script } from 'node:vm';
+import type { Host } from '../../src/cli/host/host.js';
+import type * as commandLine from '../../src/cli/main.js';
 import { afterFile } from './afterwards.js';
 import { redisUrl } from './redis.js';
 
 /** The binary, as npm installs it. */
 const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
 const BIN_DIRECTORY = fileURLToPath(new URL('../../bin', import.meta.url));
+const BUNDLE = fileURLToPath(new URL('../../dist/cli/main.cjs', import.meta.url));
 
 export interface Ended {
   readonly code: number | null;
@@ -79,9 +98,91 @@ export function begin(args: string[], options?: Options): Running {
   return start(BIN, args, options);
 }
 
-/** Runs the binary to its end. */
-export function delayq(args: string[], options: Options = {}): Promise<Ended> {
+/** Runs the binary to its end. For what needs a process: how it starts and ends, signals, pipes, sockets, caches. */
+export function binary(args: string[], options: Options = {}): Promise<Ended> {
   return start(BIN, args, { input: '', ...options }).ended;
+}
+
+/**
+ * The command line of the bundle that the binary runs: what ships is tested, and it is there in an eighth of the time
+ * that its sources take, which Vitest would transform for each worker.
+ */
+let bundle: typeof commandLine | undefined;
+
+function loaded(): typeof commandLine {
+  bundle ??= new Script(readFileSync(BUNDLE, 'latin1'), { filename: BUNDLE }).runInThisContext()(
+    createRequire(`${BIN_DIRECTORY}/start.js`),
+    BUNDLE,
+  ) as typeof commandLine;
+  return bundle;
+}
+
+/** Variables that Node, its libraries or the loader read when a process starts: delayq() cannot set them. */
+const OF_PROCESS = /^(NODE_|LD_|FAKETIME|DEBUG$|TMPDIR$)/;
+
+/** An empty file without a name. Returns its descriptor. */
+function nameless(): number {
+  const name = join(tmpdir(), `delayq-test-${randomUUID()}`);
+  const fd = openSync(name, 'wx+', 0o600);
+  unlinkSync(name);
+  return fd;
+}
+
+/** A stream of a file with this content, as Node makes it for stdin. */
+function fileOf(content: string | Buffer): Host['stdin'] {
+  const fd = nameless();
+  writeFileSync(fd, content);
+  return Object.assign(createReadStream('', { fd, start: 0 }), { fd });
+}
+
+function contentOf(fd: number): string {
+  const bytes = Buffer.alloc(fstatSync(fd).size);
+  return bytes.toString('utf8', 0, readSync(fd, bytes, 0, bytes.length, 0));
+}
+
+/**
+ * Runs the command line to its end, in this process: without the start of Node, which is most of a short run. Its stdin
+ * and stdout are files, as in `delayq … < input > output`.
+ */
+export async function delayq(args: string[], { input = '', env }: Omit<Options, 'detached'> = {}): Promise<Ended> {
+  const wrong = Object.keys(env ?? {}).find((name) => OF_PROCESS.test(name));
+  if (wrong !== undefined) throw new Error(`a process reads ${wrong} at its start: use binary()`);
+  const out = nameless();
+  const err: Buffer[] = [];
+  const events = new EventEmitter();
+  let stdin: Host['stdin'] | undefined;
+  const host: Host = {
+    words: args,
+    isUtf8: true,
+    program: [process.execPath, BIN],
+    env: Object.fromEntries(Object.entries(cronEnv(env)).filter(([, value]) => value !== undefined)),
+    get stdin() {
+      stdin ??= fileOf(input);
+      return stdin;
+    },
+    get stdout(): never {
+      throw new Error('stdout is a file');
+    },
+    stdoutFd: out,
+    stderr: new Writable({
+      write: (text: Buffer, _, done) => {
+        err.push(text);
+        done();
+      },
+    }) as NodeJS.WriteStream,
+    events,
+    exit: () => {
+      throw new Error('it ends by itself');
+    },
+  };
+  try {
+    const code = await loaded().run(host);
+    events.emit('exit');
+    return { code, signal: null, stdout: contentOf(out), stderr: Buffer.concat(err).toString() };
+  } finally {
+    stdin?.destroy();
+    closeSync(out);
+  }
 }
 
 /** Runs a shell line, in which `delayq` is the binary, to its end. */

@@ -12,7 +12,8 @@ import {
 } from '../../internal.js';
 import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
 import { handlerAfter } from '../args/queues.js';
-import { type Context, type Globals, URL_OPTIONS } from '../host/context.js';
+import type { Context } from '../host/context.js';
+import { type Globals, URL_OPTIONS } from '../host/place.js';
 import { say } from '../terminal/output.js';
 
 interface Options extends Globals {
@@ -78,10 +79,11 @@ async function crontab(
   const url = context.url(options);
   const secret = hasLogin(url ?? '');
   const path = pathOf(context);
+  const [node, file] = context.program;
   const words = [
     ...(path.every((directory) => CRON_PATH.includes(directory)) ? [] : [`PATH=${quoted(path.join(delimiter))}`]),
     ...(url === undefined || secret ? [] : [`DELAYQ_REDIS_URL=${quoted(url)}`]),
-    ...[process.execPath, resolve(process.argv[1] ?? ''), 'drain', '-q'].map(quoted),
+    ...[node, resolve(file), 'drain', '-q'].map(quoted),
     ...(prefix === DEFAULT_PREFIX ? [] : ['--prefix', prefix]),
     ...Object.entries(URL_OPTIONS).flatMap(([name, [part, setting]]) => {
       const value = (place[part] as Record<string, string> | undefined)?.[setting];

@@ -68,8 +68,9 @@ async function demo(context: Context): Promise<void> {
     started = await startRedis(directory);
     const queue = new Queue(started.redis, 'order-close');
     await writeFile(join(directory, 'close-order'), HANDLER);
+    const [node, file] = context.program;
     // The command lines must run this very delayq, however it was started.
-    await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${process.execPath}' '${process.argv[1]}' "$@"\n`);
+    await writeFile(join(directory, 'delayq'), `#!/bin/sh\nexec '${node}' '${file}' "$@"\n`);
     for (const name of ['close-order', 'delayq']) await chmod(join(directory, name), 0o755);
     const env = {
       ...context.env,

@@ -2,7 +2,8 @@ import { Command } from 'commander';
 import { checkName, DelayqError, parseUrl, printable, type SettingNames } from '../../internal.js';
 import type { ServerOptions } from '../../serve/server.js';
 import { addGlobals, count, details, duration, examples } from '../args/options.js';
-import { type Context, type Globals, NAMES } from '../host/context.js';
+import type { Context } from '../host/context.js';
+import { type Globals, NAMES } from '../host/place.js';
 
 declare const DELAYQ_VERSION: string;
 

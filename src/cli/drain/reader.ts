@@ -55,13 +55,13 @@ const AGAIN_MS = 100;
 const SEARCH_MS = [1_000, 60_000] as const;
 
 /** Returns the reader of our stdout. Throws `output` if stdout is closed. */
-export function readerOf({ stdout }: Context): Reader {
-  const stat = fstatSync(1);
-  if (stat.isFIFO()) return new PipeReader();
-  if (stat.isSocket()) return new SocketReader(stdout);
+export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
+  const stat = fstatSync(fd);
+  if (stat.isFIFO()) return new PipeReader(fd);
+  if (stat.isSocket()) return new SocketReader(stdout, fd);
   const nullDevice = statSync('/dev/null', { throwIfNoEntry: false })?.rdev;
   // If stdout was closed, Node has opened /dev/null for reading and writing instead; a shell opens it for writing only.
-  if (stat.isCharacterDevice() && stat.rdev === nullDevice && modeOf(1)?.reads) {
+  if (stat.isCharacterDevice() && stat.rdev === nullDevice && modeOf(fd)?.reads) {
     throw new DelayqError('output', 'cannot write jobs to stdout', {
       why: 'it is closed, or is a /dev/null that was not opened by a shell',
       next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
@@ -78,7 +78,8 @@ export function readerOf({ stdout }: Context): Reader {
 class PipeReader implements Reader {
   readonly readAhead = READ_AHEAD;
   readonly maxInFlight = LARGEST_PIPE;
-  readonly #target = targetOf(1);
+  readonly #fd: number;
+  readonly #target: string | undefined;
   /** The readers whose parents are no readers. Processes that they start may outlive them, with the pipe open. */
   #readers: readonly Descriptor[] = [];
   /** Only we can write into the pipe: bytes that we take out and write back stay in order, and closing it ends it. */
@@ -88,6 +89,11 @@ class PipeReader implements Reader {
   #checking: Promise<Presence> | undefined;
   #searchAt = 0;
   #searchMs: number = SEARCH_MS[0];
+
+  constructor(fd: number) {
+    this.#fd = fd;
+    this.#target = targetOf(fd);
+  }
 
   check(): Promise<Presence> {
     this.#checking ??= this.#check().finally(() => {
@@ -139,8 +145,8 @@ class PipeReader implements Reader {
     };
     try {
       // Open the write end before emptying the pipe: an empty pipe without a writer is the end for its reader.
-      const writeEnd = this.#readEnd === undefined ? 1 : open(this.#readEnd, constants.O_WRONLY);
-      const content = contentOf(this.#readEnd ?? open(1, constants.O_RDONLY));
+      const writeEnd = this.#readEnd === undefined ? this.#fd : open(this.#readEnd, constants.O_WRONLY);
+      const content = contentOf(this.#readEnd ?? open(this.#fd, constants.O_RDONLY));
       // It fits: it was just taken out.
       const kept = content.subarray(0, keep(content.length));
       for (let at = 0; at < kept.length; ) at += writeSync(writeEnd, kept, at);
@@ -156,12 +162,12 @@ class PipeReader implements Reader {
     if (!this.#soleWriter && this.#target !== undefined) await this.#search(this.#target);
     if (!this.#soleWriter) return false;
     try {
-      this.#readEnd = openSync('/proc/self/fd/1', constants.O_RDONLY | constants.O_NONBLOCK);
+      this.#readEnd = openSync(`/proc/self/fd/${this.#fd}`, constants.O_RDONLY | constants.O_NONBLOCK);
     } catch {
       return false;
     }
-    closeSync(1);
-    // Keep descriptor 1 in use: a new connection would get it, and anything printed to stdout would go there.
+    closeSync(this.#fd);
+    // Keep the descriptor in use: a new connection would get it, and anything printed to stdout would go there.
     openSync('/dev/null', 'w');
     return true;
   }
@@ -201,11 +207,13 @@ class SocketReader implements Reader {
   // A Unix socket buffers up to 208 KiB, and the chunk that exceeds it; TCP's buffers grow to 6 and 4 MiB (tcp(7)).
   readonly maxInFlight: number;
   readonly #stdout: NodeJS.WriteStream;
+  readonly #fd: number;
   #gone = false;
   #readAll = false;
 
-  constructor(stdout: NodeJS.WriteStream) {
+  constructor(stdout: NodeJS.WriteStream, fd: number) {
     this.#stdout = stdout;
+    this.#fd = fd;
     this.maxInFlight = (stdout as unknown as Socket).remoteAddress === undefined ? 320 * KIB : 16 * 1024 * KIB;
     const gone = (readAll: boolean) => {
       this.#readAll = readAll && !this.#gone;
@@ -226,7 +234,7 @@ class SocketReader implements Reader {
   takeOut(): undefined {}
 
   async close(): Promise<boolean> {
-    const target = targetOf(1);
+    const target = targetOf(this.#fd);
     const soleWriter = target !== undefined && isSoleWriter(await descriptorsOf(target), target);
     // Ending the socket would end it for the others, and nothing else tells what was read.
     if (!soleWriter && !this.#gone) this.#gone = this.#readAll = true;

@@ -4,29 +4,17 @@ import {
   Connection,
   type ConnectOptions,
   DEFAULT_PREFIX,
-  DEFAULT_URL,
-  DelayqError,
-  isDelayqError,
   loginHider,
   parseUrl,
-  type SettingNames,
   systemZone,
   withoutLogin,
   type worst,
 } from '../../internal.js';
+import type { Host } from './host.js';
+import { type Globals, NAMES, placeOf, URL_VARIABLES, urlOf } from './place.js';
 import { cannotWrite, openStdout, readerGone } from './stdout.js';
 
-export interface Globals {
-  readonly redis?: string;
-  readonly prefix?: string;
-  readonly tlsCa?: string;
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
-  readonly tlsServername?: string;
-  readonly sentinelUser?: string;
-  readonly sentinelPasswordFile?: string;
-  readonly json?: boolean;
-}
+export type { Globals };
 
 /**
  * How a command that threw nothing has ended, if not with success; exit.ts has the exit status of each.
@@ -47,56 +35,22 @@ export type RunOutcome =
 /** How long a stopped process waits for the reader of its stderr, ms. */
 const FLUSH_MS = 1_000;
 
-/** The variables that may hold the URL of Redis; the first that is set counts. */
-const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
-
-/** Where each setting of a connection is given, for errors. */
-export const NAMES: SettingNames = {
-  url: '--redis or DELAYQ_REDIS_URL',
-  password: 'put :PASSWORD@ before the host of the URL, in DELAYQ_REDIS_URL: ps would show it in --redis',
-  ca: '--tls-ca or DELAYQ_TLS_CA',
-  cert: '--tls-cert or DELAYQ_TLS_CERT',
-  key: '--tls-key or DELAYQ_TLS_KEY',
-  servername: '--tls-servername or DELAYQ_TLS_SERVERNAME',
-  sentinelUser: '--sentinel-user or DELAYQ_SENTINEL_USER',
-  sentinelPassword: '--sentinel-password-file or DELAYQ_SENTINEL_PASSWORD_FILE',
-};
-
-/** The options that complete a URL, and which setting each is. Those of one part need a URL that has this part. */
-export const URL_OPTIONS = {
-  'tls-ca': ['tls', 'ca'],
-  'tls-cert': ['tls', 'cert'],
-  'tls-key': ['tls', 'key'],
-  'tls-servername': ['tls', 'servername'],
-  'sentinel-user': ['sentinel', 'username'],
-  'sentinel-password-file': ['sentinel', 'passwordFile'],
-} as const;
-
-const NEEDED = {
-  tls: ['rediss://', 'redis:// and unix:// connect without TLS'],
-  sentinel: ['redis+sentinel://', 'any other URL names no Sentinels'],
-} as const;
-
-/** The value of an option that completes a URL, as it was given on the command line. */
-export function urlOption(options: Globals, name: string): string | undefined {
-  return options[name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase()) as keyof Omit<Globals, 'json'>];
-}
-
 /** Variables that describe a job to its handler. A drain that is itself run by a handler must not pass those on. */
 const JOB_VARIABLES = ['ID', 'QUEUE', 'ATTEMPT', 'TRIES', 'DUE', 'RECEIPT'].map((name) => `DELAYQ_${name}`);
 
 /** Begins the names of variables that hold attributes of a job. */
 export const ATTRIBUTE_VARIABLE = 'DELAYQ_ATTR_';
 
-/** The outside world of a command: environment, streams, signals. The only reader of `process.env`. */
+/** The outside world of a command: environment, streams, signals. No command looks past it. */
 export class Context {
-  readonly stdout = openStdout();
-  readonly stderr = process.stderr;
-  readonly env = process.env;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  readonly env: NodeJS.ProcessEnv;
   /** How the command has ended, if it throws nothing; of several outcomes the one with the highest status counts. */
   readonly outcomes = new Set<RunOutcome>();
   /** The reader of stdout has gone. */
   outputClosed = false;
+  readonly #host: Host;
   readonly #abort: () => never;
   readonly #atExit: (() => void)[] = [];
   #stop: AbortSignal | undefined;
@@ -105,22 +59,36 @@ export class Context {
   #hide: ((text: string) => string) | undefined;
 
   /** `abort` ends the process at the second signal. */
-  constructor(abort: () => never) {
+  constructor(host: Host, abort: () => never) {
+    this.#host = host;
     this.#abort = abort;
+    this.stdout = openStdout(host.stdoutFd, () => host.stdout);
+    this.stderr = host.stderr;
+    this.env = host.env;
     this.stdout.on('error', (error: NodeJS.ErrnoException) => {
       if (readerGone(error)) this.outputClosed = true;
       else this.#outputError = error;
     });
     // A log that cannot be written must not stop the work.
     this.stderr.on('error', () => {});
-    process.on('exit', () => {
+    host.events.on('exit', () => {
       for (const last of this.#atExit) last();
     });
   }
 
   /** Created on first use: that takes Node a while, and most commands never read it. */
-  get stdin(): typeof process.stdin {
-    return process.stdin;
+  get stdin(): Host['stdin'] {
+    return this.#host.stdin;
+  }
+
+  /** The descriptor of stdout. */
+  get stdoutFd(): number {
+    return this.#host.stdoutFd;
+  }
+
+  /** How to start this delayq once more: the paths of Node and of the file that it runs. */
+  get program(): readonly [string, string] {
+    return this.#host.program;
   }
 
   /** Calls `last` when the process ends, except by SIGKILL. It must not be asynchronous. */
@@ -129,47 +97,19 @@ export class Context {
   }
 
   /** The URL of Redis from --redis or the environment. */
-  url({ redis }: Globals): string | undefined {
-    return redis ?? URL_VARIABLES.map((name) => this.env[name]).find(Boolean);
+  url(options: Globals): string | undefined {
+    return urlOf(options, this.env);
   }
 
   /** `text` without the user and password of any URL, even of one that was typed in the wrong place. */
   withoutLogins(text: string): string {
-    this.#hide ??= loginHider([...process.argv.slice(2), ...Object.values(this.env).map(String)]);
+    this.#hide ??= loginHider([...this.#host.words, ...Object.values(this.env).map(String)]);
     return this.#hide(text);
   }
 
-  /**
-   * Where Redis is: --redis, DELAYQ_REDIS_URL, REDIS_URL or the default, in this order. For TLS and Sentinels the options
-   * come first, then the parameters of the URL, then the variables. Throws `usage` or `config` if something is invalid.
-   */
+  /** Where Redis is, see {@link placeOf}. Throws `usage` or `config` if something is invalid. */
   place(options: Globals): ConnectOptions {
-    const place = this.#parsed(options);
-    for (const [name, [part, setting]] of Object.entries(URL_OPTIONS)) {
-      const given = urlOption(options, name);
-      const ofUrl = place[part] as Record<string, unknown> | undefined;
-      if (ofUrl) {
-        // The variables of a part that the URL does not have may be meant for another server.
-        const fromEnv = this.env[`DELAYQ_${name.toUpperCase().replaceAll('-', '_')}`] || undefined;
-        const value = given ?? ofUrl[setting] ?? fromEnv;
-        if (value !== undefined) ofUrl[setting] = value;
-      } else if (given !== undefined) {
-        const [scheme, why] = NEEDED[part];
-        const next = `set such a URL with ${NAMES.url}, or omit --${name}`;
-        throw new DelayqError('usage', `--${name} needs a URL that begins with ${scheme}`, { why, next });
-      }
-    }
-    return place;
-  }
-
-  #parsed(options: Globals): ConnectOptions {
-    try {
-      return parseUrl(this.url(options) ?? DEFAULT_URL);
-    } catch (error) {
-      const source = options.redis === undefined && URL_VARIABLES.find((name) => this.env[name]);
-      if (!source || !isDelayqError(error)) throw error;
-      throw new DelayqError('config', `${source} cannot be read`, { why: error.why, next: error.next });
-    }
+    return placeOf(options, this.env);
   }
 
   /** A connection to Redis at {@link place}. Not yet open. */
@@ -224,7 +164,7 @@ export class Context {
   }
 
   get canAsk(): boolean {
-    return this.stdin.isTTY && this.stderr.isTTY;
+    return this.stdin.isTTY === true && this.stderr.isTTY;
   }
 
   /** Asks on the terminal. Resolves with the answer; with '' when `stop` aborts, or at the end of stdin. */
@@ -254,17 +194,18 @@ export class Context {
       for (const key of typed.toString('latin1')) pressed(key);
     };
     stdin.on('error', () => {}).on('data', hear);
-    stdin.setRawMode(true).resume();
+    stdin.setRawMode?.(true);
+    stdin.resume();
     return () => {
       stdin.off('data', hear).pause();
-      stdin.setRawMode(false);
+      stdin.setRawMode?.(false);
     };
   }
 
   /** Calls `suspended` when the process is to be suspended (Ctrl-Z). Returns a function that ends this. */
   suspended(suspended: () => void): () => void {
-    process.on('SIGTSTP', suspended);
-    return () => process.off('SIGTSTP', suspended);
+    this.#host.events.on('SIGTSTP', suspended);
+    return () => this.#host.events.off('SIGTSTP', suspended);
   }
 
   /** Suspends the process and its group, as Ctrl-Z does. Resolves when it is resumed. */
@@ -294,7 +235,7 @@ export class Context {
     const controller = new AbortController();
     this.#stop = controller.signal;
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.on(name, () => {
+      this.#host.events.on(name, () => {
         if (controller.signal.aborted) this.#abort();
         controller.abort(name);
       });

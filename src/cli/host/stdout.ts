@@ -4,39 +4,36 @@ import { Writable } from 'node:stream';
 import { DelayqError } from '../../internal.js';
 
 /**
- * process.stdout, or a replacement for it. Node's own never reads from a socket, so it does not notice when the peer has
- * gone; and when a file takes only a part of a text, it drops the rest.
+ * The stream for stdout, or `usual()` unless something has to be done about it: Node's own never reads from a socket, so
+ * it does not notice when the peer has gone; and when a file takes only a part of a text, it drops the rest.
  */
-export function openStdout(): typeof process.stdout {
+export function openStdout(fd: number, usual: () => NodeJS.WriteStream): NodeJS.WriteStream {
   let stat: Stats | undefined;
   try {
-    stat = fstatSync(1);
+    stat = fstatSync(fd);
   } catch {
     // It is closed; Node's own handles that.
   }
-  const replace = (value: Writable) => Object.defineProperty(process, 'stdout', { value });
-  if (stat?.isSocket()) replace(new Socket({ fd: 1, allowHalfOpen: true }));
-  if (stat?.isFile()) {
-    const write = (text: Buffer, _: unknown, done: (error?: Error) => void) => {
-      try {
-        writeAll(text);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    };
-    replace(new Writable({ write }));
-  }
-  return process.stdout;
+  if (stat?.isSocket()) return new Socket({ fd, allowHalfOpen: true }) as unknown as NodeJS.WriteStream;
+  if (!stat?.isFile()) return usual();
+  const write = (text: Buffer, _: unknown, done: (error?: Error) => void) => {
+    try {
+      writeAll(fd, text);
+      done();
+    } catch (error) {
+      done(error as Error);
+    }
+  };
+  return new Writable({ write }) as NodeJS.WriteStream;
 }
 
 /** Writes a text to the file that is stdout. Throws if it does not fit, after removing the part that did. */
-function writeAll(text: Buffer): void {
+function writeAll(fd: number, text: Buffer): void {
   let at = 0;
   try {
-    while (at < text.length) at += writeSync(1, text, at);
+    while (at < text.length) at += writeSync(fd, text, at);
   } catch (error) {
-    if (at > 0) ftruncateSync(1, fstatSync(1).size - at);
+    if (at > 0) ftruncateSync(fd, fstatSync(fd).size - at);
     throw error;
   }
 }
