@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { during } from '../support/afterwards.js';
-import { begin as beginCommand, delayq, linesOf } from '../support/cli.js';
+import { begin as beginCommand, binary, linesOf } from '../support/cli.js';
 import { layoutsOf, placesOf, tagsOf } from '../support/partitions.js';
 import { key } from '../support/redis.js';
 import { Server } from '../support/server.js';
@@ -50,20 +50,20 @@ it('a growth stops with 75 when the server is full, loses nothing, and goes on l
   const server = await during(Server.start());
   const env = { DELAYQ_REDIS_URL: server.url };
   const lines = Array.from({ length: 20_000 }, (_, i) => `{"id":"${i}","in":"1h","payload":${i}}\n`).join('');
-  expect(await delayq(['enqueue', '-q', '--jobs', 'q', '-'], { input: lines, env })).toMatchObject({ code: 0 });
+  expect(await binary(['enqueue', '-q', '--jobs', 'q', '-'], { input: lines, env })).toMatchObject({ code: 0 });
   const growing = beginCommand(['config', 'q', 'partitions=16'], { env });
   await until(async () => (await movedOf(server)) > 100);
   await server.admin.config('SET', 'maxmemory', '1');
   expect(await growing.ended).toMatchObject({ code: 75, stdout: '' });
   const moved = await movedOf(server);
   expect(moved).toBeLessThan(18_000);
-  expect(await delayq(['config', 'q', 'partitions=16'], { env })).toMatchObject({ code: 75 });
+  expect(await binary(['config', 'q', 'partitions=16'], { env })).toMatchObject({ code: 75 });
   expect(await movedOf(server)).toBe(moved);
   // All are there, and what needs no memory works.
   expect((await placesOf(server.admin, 'q')).size).toBe(20_000);
-  expect(await delayq(['show', '--json', 'q', '19999'], { env })).toMatchObject({ code: 0 });
+  expect(await binary(['show', '--json', 'q', '19999'], { env })).toMatchObject({ code: 0 });
   await server.admin.config('SET', 'maxmemory', '0');
-  expect(await delayq(['config', 'q', 'partitions=16'], { env })).toMatchObject({ code: 0 });
+  expect(await binary(['config', 'q', 'partitions=16'], { env })).toMatchObject({ code: 0 });
   const places = await placesOf(server.admin, 'q');
   expect(places.size).toBe(20_000);
   expect([...places].filter(([, all]) => all.length > 1 || !all[0]?.endsWith(' pending'))).toEqual([]);
@@ -90,12 +90,12 @@ it('jobs that other software writes into the first partition are delivered, befo
   };
   const [before, after] = ['before', 'after'].map((when) => Array.from({ length: 20 }, (_, i) => `${when}-${i}`));
   await write(before as string[]);
-  expect(await delayq(['config', 'q', 'partitions=4'], { env })).toMatchObject({ code: 0 });
+  expect(await binary(['config', 'q', 'partitions=4'], { env })).toMatchObject({ code: 0 });
   await write(after as string[]);
   // By their ids they are found, too.
-  expect(await delayq(['show', '--json', 'q', 'after-0'], { env })).toMatchObject({ code: 0 });
-  expect(await delayq(['cancel', 'q', 'after-1'], { env })).toMatchObject({ code: 0 });
-  const { code, stdout } = await delayq(['drain', 'q'], { env });
+  expect(await binary(['show', '--json', 'q', 'after-0'], { env })).toMatchObject({ code: 0 });
+  expect(await binary(['cancel', 'q', 'after-1'], { env })).toMatchObject({ code: 0 });
+  const { code, stdout } = await binary(['drain', 'q'], { env });
   const all = [...(before as string[]), ...(after as string[])].filter((id) => id !== 'after-1');
   expect({
     code,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, Inspector } from '../../src/index.js';
-import { delayq } from '../support/cli.js';
+import { binary } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { key } from '../support/redis.js';
 import { within } from '../support/until.js';
@@ -77,7 +77,7 @@ export class HttpStorm extends Stage {
 
   async #populate(graceMs: number, hasTokens: boolean): Promise<void> {
     if (hasTokens) {
-      const made = await delayq(['token', 'add', NAMESPACE], { env: { DELAYQ_REDIS_URL: this.redis.directUrl } });
+      const made = await binary(['token', 'add', NAMESPACE], { env: { DELAYQ_REDIS_URL: this.redis.directUrl } });
       this.#token = made.stdout.trim();
     }
     for (const name of ['server-0', 'server-1']) {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
-import { delayq, linesOf } from '../support/cli.js';
+import { binary, linesOf } from '../support/cli.js';
 import { read } from '../support/handlers.js';
 import { freshQueue, redisUrl } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
@@ -74,7 +74,7 @@ async function play(name: ReaderName, stream: keyof typeof STREAMS, strike: keyo
     await pipeline.kill();
   }
   const seen = readLog(read(log)).handlings.map(({ id }) => id);
-  const { stdout } = await delayq(['drain', '--envelope', queue.name]);
+  const { stdout } = await binary(['drain', '--envelope', queue.name]);
   const rest = linesOf(stdout).map((line) => JSON.parse(line).id as string);
   const all = new Set([...seen, ...rest]);
   const figure = figures.get(name) ?? { runs: 0, lost: 0, twice: 0 };

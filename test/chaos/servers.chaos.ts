@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { delayq, linesOf, sh } from '../support/cli.js';
+import { binary, linesOf, sh } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, connection, freshName, key, redisUrl, timePasses } from '../support/redis.js';
@@ -78,7 +78,7 @@ describe(`a failover (seed ${seed})`, () => {
     const ledger = new Ledger('safe');
     const ids = Array.from({ length: 200 }, () => ledger.sending(0));
     const jobs = ids.map((id) => `{"id":"${id}","payload":${payloadOf(id, 'ok', 100)}}\n`).join('');
-    const bulk = await delayq(['enqueue', '--replicas', '1', '--jobs', 'safe', '-'], { input: jobs, env });
+    const bulk = await binary(['enqueue', '--replicas', '1', '--jobs', 'safe', '-'], { input: jobs, env });
     expect(bulk.code).toBe(0);
     for (const id of linesOf(bulk.stdout)) ledger.confirmed(id);
 
@@ -93,9 +93,9 @@ describe(`a failover (seed ${seed})`, () => {
     expect(redis.proxyOf(primary).strike('half-open', (said) => said.includes('PSYNC'))).toBe(1);
     expect(new Set(await queue.ack(taken))).toEqual(new Set(['held']));
     const alone = Array.from({ length: random.whole(1, 50) }, (_, i) => `${i}\n`).join('');
-    const plain = await delayq(['enqueue', 'unsafe', '-'], { input: alone, env });
+    const plain = await binary(['enqueue', 'unsafe', '-'], { input: alone, env });
     expect(plain.code).toBe(0);
-    const doubted = await delayq(['enqueue', '--replicas', '1', 'unsafe', '1'], { env });
+    const doubted = await binary(['enqueue', '--replicas', '1', 'unsafe', '1'], { env });
     expect(doubted).toMatchObject({ code: 75, stdout: '', stderr: expect.stringContaining('0 of 1 replicas') });
 
     await primary.end('SIGKILL');
@@ -126,7 +126,7 @@ describe.runIf(canSetClocks)(`clocks (seed ${seed})`, () => {
       const id = ledger.sending(inMs);
       const clock = clockOff(random.pick(['+300s', '-300s', '+0s']));
       const args = ['enqueue', '--in', `${inMs}ms`, '--id', id, queue, payloadOf(id, 'ok', 10)];
-      expect(await delayq(args, { env: clock })).toMatchObject({ code: 0 });
+      expect(await binary(args, { env: clock })).toMatchObject({ code: 0 });
       ledger.confirmed(id);
     }
     await until(() => watch.log.handlings.length === 30);
@@ -144,11 +144,11 @@ it('consumers that were down for 30 days, through a restart: all is there, oldes
   const env = { DELAYQ_REDIS_URL: server.url };
   const days = Array.from({ length: 400 }, () => random.whole(0, 29 * 24 * 60));
   const jobs = days.map((minutes) => `{"in":"${minutes}m","payload":${minutes}}\n`).join('');
-  expect(await delayq(['enqueue', '-q', '--jobs', 'q', '-'], { input: jobs, env })).toMatchObject({ code: 0 });
+  expect(await binary(['enqueue', '-q', '--jobs', 'q', '-'], { input: jobs, env })).toMatchObject({ code: 0 });
   await server.end('SIGKILL');
   await server.run();
   await timePasses('q', 30 * 24 * 3_600_000, server.admin);
-  const { code, stdout } = await delayq(['drain', 'q'], { env });
+  const { code, stdout } = await binary(['drain', 'q'], { env });
   expect({ code, lines: linesOf(stdout).map(Number) }).toEqual({ code: 0, lines: [...days].sort((a, b) => a - b) });
 });
 
@@ -183,7 +183,7 @@ describe.runIf(spawnSync('sh', ['-c', `${OWN_MOUNT} mount -t tmpfs -o size=32k t
       // Makes failed jobs due now.
       for (const id of await admin.zrange(key(queue, 'pending'), '0', '-1'))
         await admin.zadd(key(queue, 'pending'), 1, id);
-      const rest = linesOf((await delayq(['drain', queue])).stdout);
+      const rest = linesOf((await binary(['drain', queue])).stdout);
       expect(new Set([...written, ...rest])).toEqual(new Set(payloads));
       expect(await admin.hlen(key(queue, 'payload'))).toBe(0);
     });

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { LOADERS } from '../../src/cli/registry.js';
 import { during } from '../support/afterwards.js';
-import { delayq, linesOf } from '../support/cli.js';
+import { binary, delayq, linesOf } from '../support/cli.js';
 import { freshName, key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 
@@ -170,7 +170,7 @@ describe('a password of any characters is never printed (failures 33, 38)', () =
       const env = { DELAYQ_REDIS_URL: `${scheme}://me:${password}@${place}`, DEBUG: 'ioredis:*' };
       await server.admin.zadd(key(name, 'pending'), 1, 'a');
       await server.admin.hset(key(name, 'payload'), 'a', '1');
-      const { code, stdout, stderr } = await delayq(['drain', name, '--', 'env'], { env });
+      const { code, stdout, stderr } = await binary(['drain', name, '--', 'env'], { env });
       expect(code, JSON.stringify(password)).toBe(0);
       expect(stderr).toContain('-> auth(');
       expect(stdout + stderr, JSON.stringify(password)).not.toContain(MARK);

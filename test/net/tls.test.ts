@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { type ConnectOptions, connect, isDelayqError } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Authority } from '../support/certificates.js';
-import { delayq, sh } from '../support/cli.js';
+import { binary, delayq, sh } from '../support/cli.js';
 import { freePort, Server } from '../support/server.js';
 
 const authority = new Authority();
@@ -89,8 +89,8 @@ describe('TLS', () => {
 
   it('verifies the server whatever NODE_TLS_REJECT_UNAUTHORIZED says', async () => {
     const { port } = await serve(good);
-    const ended = await ask(`rediss://localhost:${port}`, ['--tls-ca', stranger.cert], {
-      NODE_TLS_REJECT_UNAUTHORIZED: '0',
+    const ended = await binary(['enqueue', '--tls-ca', stranger.cert, 'q', '1'], {
+      env: { DELAYQ_REDIS_URL: `rediss://localhost:${port}`, NODE_TLS_REJECT_UNAUTHORIZED: '0' },
     });
     expect(ended).toMatchObject({ code: 69, stdout: '', stderr: expect.stringContaining('signed by another CA') });
   });
@@ -115,7 +115,7 @@ describe('TLS', () => {
       await once(proxy, 'listening');
       afterwards(() => proxy.close());
       const url = `rediss://localhost:${(proxy.address() as AddressInfo).port}`;
-      const ended = await delayq(['enqueue', '-q', '--tls-ca', ca, 'q', '-'], {
+      const ended = await binary(['enqueue', '-q', '--tls-ca', ca, 'q', '-'], {
         env: { DELAYQ_REDIS_URL: url },
         input: lines,
       });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/server/info.js';
 import { during } from '../support/afterwards.js';
-import { delayq, sh } from '../support/cli.js';
+import { binary, delayq, sh } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';
 import { doctor, serverWith } from '../support/doctor.js';
 import { Server } from '../support/server.js';
@@ -245,7 +245,7 @@ describe('calls of delayq in the slow log', () => {
 describe('the clock of this machine', () => {
   it.runIf(canSetClocks)('is compared with that of Redis', async () => {
     const server = await serverWith();
-    const { stdout } = await delayq(['doctor', '--redis', server.url], { env: clockOff('+3600s') });
+    const { stdout } = await binary(['doctor', '--redis', server.url], { env: clockOff('+3600s') });
     expect(stdout).toMatch(/^warn {2}redis +the clock of this machine is (59m 59s|1h) ahead of that of Redis$/m);
   });
 });

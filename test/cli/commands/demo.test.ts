@@ -1,14 +1,14 @@
 import { readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { begin, delayq } from '../../support/cli.js';
+import { begin, binary } from '../../support/cli.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
 describe.concurrent('delayq demo', () => {
   it('does the main job on a Redis of its own, and leaves nothing behind', async () => {
     const TMPDIR = temporaryDirectory();
-    const { code, stdout, stderr } = await delayq(['demo'], {
+    const { code, stdout, stderr } = await binary(['demo'], {
       env: { TMPDIR, DELAYQ_REDIS_URL: 'redis://127.0.0.1:1' },
     });
     expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^(delayq: 1 done in \S+\n){2}$/) });
@@ -22,7 +22,7 @@ describe.concurrent('delayq demo', () => {
     const slow = `${temporaryDirectory()}/slow.cjs`;
     // Each start of delayq takes so long that the first job is due before the first drain looks.
     await writeFile(slow, 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);');
-    const { code, stdout } = await delayq(['demo'], { env: { NODE_OPTIONS: `--require ${slow}` } });
+    const { code, stdout } = await binary(['demo'], { env: { NODE_OPTIONS: `--require ${slow}` } });
     expect(code).toBe(0);
     expect(stdout).toMatch(/gives what is due to a handler:\n\$ delayq drain .*\nclose-order: closed \{"orderId":41\}/);
     expect(stdout).not.toContain('Nothing was due');
@@ -45,7 +45,7 @@ describe.concurrent('delayq demo', () => {
     // A PATH that has nothing but Node.
     const PATH = temporaryDirectory();
     await symlink(process.execPath, join(PATH, 'node'));
-    const { code, stderr } = await delayq(['demo'], { env: { PATH } });
+    const { code, stderr } = await binary(['demo'], { env: { PATH } });
     expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('apt-get install redis-server') });
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { JsonText, Queue } from '../../../src/index.js';
-import { begin, beginSh, delayq, linesOf, sh } from '../../support/cli.js';
+import { begin, beginSh, binary, delayq, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, keysLike, masters, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
@@ -390,7 +390,7 @@ describe('delayq drain --watch', () => {
       const env = {
         NODE_OPTIONS: `--import data:text/javascript,const%20n=Date.now;Date.now=()=>n()+${minutes}*60000;`,
       };
-      const made = await delayq(['enqueue', '--json', '--in', '700ms', queue.name, '1'], { env });
+      const made = await binary(['enqueue', '--json', '--in', '700ms', queue.name, '1'], { env });
       const { due } = JSON.parse(made.stdout);
       const running = begin(['drain', '--watch', queue.name], { env });
       await until(() => running.stdout === '1\n');

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Queue } from '../../../src/index.js';
-import { begin, cronEnv, delayq, linesOf } from '../../support/cli.js';
+import { begin, binary, cronEnv, delayq, linesOf } from '../../support/cli.js';
 import { alive, path, read, script, shell, show, upTo } from '../../support/handlers.js';
 import { connection, freshName, freshQueue } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -122,11 +122,11 @@ describe('a handler that cannot be run', () => {
   it('because TMPDIR cannot hold its pipes is reported, exit 78, and no job is counted as failed', async () => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
-    const ended = await delayq(['drain', '-q', queue.name, '--', 'cat'], { env: { TMPDIR: '/nowhere' } });
+    const ended = await binary(['drain', '-q', queue.name, '--', 'cat'], { env: { TMPDIR: '/nowhere' } });
     expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringContaining('set TMPDIR') });
     expect(await queue.counts()).toMatchObject({ pending: 2, active: 0, meta: 0 });
     // Without due jobs no pipes are needed.
-    expect((await delayq(['drain', freshName(), '--', 'cat'], { env: { TMPDIR: '/nowhere' } })).code).toBe(0);
+    expect((await binary(['drain', freshName(), '--', 'cat'], { env: { TMPDIR: '/nowhere' } })).code).toBe(0);
   });
 
   it('because mkfifo was killed is a temporary error: exit 75, and no job is counted as failed', async () => {
@@ -135,7 +135,7 @@ describe('a handler that cannot be run', () => {
     const bin = temporaryDirectory();
     writeFileSync(join(bin, 'mkfifo'), '#!/bin/sh\nkill -KILL $$\n', { mode: 0o755 });
     const env = { PATH: `${bin}:${cronEnv().PATH}` };
-    expect(await delayq(['drain', '-q', queue.name, '--', 'cat'], { env })).toMatchObject({
+    expect(await binary(['drain', '-q', queue.name, '--', 'cat'], { env })).toMatchObject({
       code: 75,
       stderr: expect.stringContaining('mkfifo was killed by SIGKILL'),
     });
@@ -147,7 +147,7 @@ describe('a handler that cannot be run', () => {
     const TMPDIR = temporaryDirectory();
     const queue = freshQueue();
     await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
-    await delayq(['drain', '-q', '-n', '1', queue.name, '--', 'cat'], { env: { TMPDIR } });
+    await binary(['drain', '-q', '-n', '1', queue.name, '--', 'cat'], { env: { TMPDIR } });
     const log = path();
     const running = begin(['drain', '-q', queue.name, ...shell(`echo > ${log}; sleep 600`)], { env: { TMPDIR } });
     await until(() => read(log) !== '');
