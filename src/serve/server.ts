@@ -9,17 +9,19 @@ import { Watch } from './access/watch.js';
 import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
 import type { ApiRoute, Call } from './api/call.js';
 import { API_ROUTES } from './api/routes.js';
+import { CLOCK, type Clock } from './http/clock.js';
 import type { Exchange } from './http/exchange.js';
 import { Figures } from './http/figures.js';
 import { Listener, type Place } from './http/listener.js';
 import { Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
+import type { Patience } from './http/patience.js';
 import { Refusal } from './http/refusal.js';
 import { Router } from './http/router.js';
 import { Pool, type PoolPlace } from './queues/pool.js';
 
 /** The most bytes of bodies in memory. */
-const MAX_IN_FLIGHT = 256 * 1024 * 1024;
+export const MAX_IN_FLIGHT = 256 * 1024 * 1024;
 
 /** How long idle connections stay at the end, ms: clients may be writing to them, and do not repeat a PUT. */
 const LAST_REQUESTS_MS = 200;
@@ -35,6 +37,10 @@ export interface ServerOptions {
   /** All requests come through a proxy that adds to X-Forwarded-For. */
   readonly trustProxy: boolean;
   readonly maxConnections: number;
+  /** The most bytes of bodies in memory; default: 256 MiB. */
+  readonly maxInFlight?: number | undefined;
+  /** How long clients may take. */
+  readonly patience?: Partial<Patience> | undefined;
   /** How long requests that run at the stop may take, ms. */
   readonly graceMs: number;
   readonly version: string;
@@ -42,13 +48,15 @@ export interface ServerOptions {
   /** Writes to the log; false: nobody reads at the moment. */
   readonly log: (line: string) => boolean;
   readonly signal: AbortSignal;
+  /** The time by which tokens and clients are judged. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Both listeners, and what they share. */
 export class Server {
   readonly #options: ServerOptions;
   readonly #log: Log;
-  readonly #memory = new Memory(MAX_IN_FLIGHT);
+  readonly #memory: Memory;
   readonly #figures = new Figures();
   readonly #pools: ReadonlyMap<string, Pool>;
   readonly #guard: Guard;
@@ -60,16 +68,17 @@ export class Server {
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    const { pools, prefix, allowHosts, trustProxy, signal } = options;
-    const log = new Log(options.log, options.logLevel);
+    const { pools, prefix, allowHosts, trustProxy, signal, clock = CLOCK } = options;
+    this.#memory = new Memory(options.maxInFlight ?? MAX_IN_FLIGHT);
+    const log = new Log(options.log, options.logLevel, clock);
     const say = (text: string) => log.say(text);
     const shared = { prefix, figures: this.#figures, memory: this.#memory, signal };
     const pool = (name: string, place: PoolPlace) => new Pool(name, place, shared);
     this.#log = log;
     this.#pools = new Map([...pools].map(([name, place]) => [name, pool(name, place)]));
     const refused = new Refused(log);
-    this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused);
-    this.#watch = new Watch(this.#guard.rings.values(), say);
+    this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused, clock);
+    this.#watch = new Watch(this.#guard.rings.values(), say, clock);
     this.#admin = {
       guard: this.#guard,
       watch: this.#watch,
@@ -78,6 +87,7 @@ export class Server {
       memory: this.#memory,
       listeners: this.#listeners,
       running: () => this.#running.length,
+      clock,
       version: options.version,
     };
   }
@@ -113,16 +123,19 @@ export class Server {
   }
 
   async #listen(name: 'API' | 'admin', place: Place, act: (exchange: Exchange) => Promise<void> | void): Promise<void> {
-    const { maxConnections } = this.#options;
-    const listener = new Listener(place, this.#memory, maxConnections, {
-      handle: (exchange, refusal) => (refusal ? exchange.refuse(refusal) : exchange.attempt(() => act(exchange))),
-      ended: (exchange) => {
-        const delivered = !exchange.isGone;
-        this.#figures.add(exchange, delivered);
-        this.#log.request(exchange, delivered);
+    const { maxConnections, patience, clock } = this.#options;
+    const listener = new Listener(
+      { place, memory: this.#memory, maxConnections, patience, clock },
+      {
+        handle: (exchange, refusal) => (refusal ? exchange.refuse(refusal) : exchange.attempt(() => act(exchange))),
+        ended: (exchange) => {
+          const delivered = !exchange.isGone;
+          this.#figures.add(exchange, delivered);
+          this.#log.request(exchange, delivered);
+        },
+        dropped: (address) => this.#admin.refused.add('connections', address),
       },
-      dropped: (address) => this.#admin.refused.add('connections', address),
-    });
+    );
     this.#listeners.set(name, listener);
     await listener.start().catch((cause: NodeJS.ErrnoException) => {
       // The port may be free soon, as of a server that is about to end: whoever restarts this one should try again.

@@ -1,3 +1,4 @@
+import { CLOCK, type Clock } from '../http/clock.js';
 import { Recent } from './recent.js';
 import type { Token, Tokens } from './tokens.js';
 
@@ -16,18 +17,20 @@ const MOST_UNKNOWN = 1_000;
 /** The tokens of one Redis that were asked for lately, by their hashes. */
 export class TokenCache {
   readonly #tokens: Tokens;
+  readonly #clock: Clock;
   readonly #known = new Recent<string, { readonly token: Token; readonly at: number }>(MOST_KNOWN);
   readonly #unknown = new Recent<string, number>(MOST_UNKNOWN);
   /** Those that Redis is being asked for. */
   readonly #asked = new Map<string, Promise<Token | undefined>>();
 
-  constructor(tokens: Tokens) {
+  constructor(tokens: Tokens, clock: Clock = CLOCK) {
     this.#tokens = tokens;
+    this.#clock = clock;
   }
 
   /** A token; null: there is none; undefined: Redis must be asked. */
   get(hash: string): Token | null | undefined {
-    const now = performance.now();
+    const now = this.#clock.now();
     const known = this.#known.get(hash);
     const age = known ? now - known.at : Number.POSITIVE_INFINITY;
     if (known && age < FRESH_MS) {
@@ -48,7 +51,7 @@ export class TokenCache {
   ask(hash: string): Promise<Token | undefined> {
     const before = this.#asked.get(hash);
     if (before) return before;
-    const at = performance.now();
+    const at = this.#clock.now();
     const asked = this.#tokens
       .get(hash)
       .then((token) => {
@@ -57,7 +60,7 @@ export class TokenCache {
         if (token) this.#known.set(hash, { token, at });
         else {
           this.#known.delete(hash);
-          this.#unknown.set(hash, performance.now() + UNKNOWN_MS);
+          this.#unknown.set(hash, this.#clock.now() + UNKNOWN_MS);
         }
         return token;
       })

@@ -1,3 +1,4 @@
+import { CLOCK, type Clock } from '../http/clock.js';
 import type { Log } from '../http/log.js';
 import { Recent } from './recent.js';
 
@@ -24,6 +25,11 @@ interface Seen {
 /** Counts the failures of each address: whoever has too many in a minute is guessing. */
 export class Failures {
   readonly #addresses = new Recent<string, Seen>(MOST_ADDRESSES);
+  readonly #clock: Clock;
+
+  constructor(clock: Clock = CLOCK) {
+    this.#clock = clock;
+  }
 
   /**
    * How long an address has no further attempt with a token, ms; 0: it has one. One client that goes on with an invalid
@@ -34,7 +40,7 @@ export class Failures {
     const seen = this.#addresses.get(address);
     if (!seen || seen.count < MOST_FAILURES) return 0;
     const isBlocked = seen.hashes.has(hash) || seen.hashes.size >= MOST_FAILURES;
-    return isBlocked ? Math.max(0, seen.until - performance.now()) : 0;
+    return isBlocked ? Math.max(0, seen.until - this.#clock.now()) : 0;
   }
 
   /**
@@ -44,7 +50,7 @@ export class Failures {
   mayAsk(address: string, hash: string): boolean {
     const seen = this.#addresses.get(address);
     if (!seen || seen.hashes.has(hash)) return true;
-    const now = performance.now();
+    const now = this.#clock.now();
     if (now - seen.since >= ASKED_MS) {
       seen.since = now;
       seen.asked = 0;
@@ -54,7 +60,7 @@ export class Failures {
   }
 
   add(address: string, hash: string): void {
-    const now = performance.now();
+    const now = this.#clock.now();
     let seen = this.#addresses.get(address);
     if (!seen || now >= seen.until) {
       seen = { count: 0, hashes: new Set(), until: now + WINDOW_MS, asked: 0, since: now };

@@ -1,3 +1,4 @@
+import { CLOCK, type Clock } from '../http/clock.js';
 import { type Exchange, GONE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import type { Pool } from '../queues/pool.js';
@@ -16,10 +17,10 @@ export class Keyring {
   /** How many tokens there were when Redis was asked last; undefined: it has not answered yet. */
   count: number | undefined;
 
-  constructor(pool: Pool) {
+  constructor(pool: Pool, clock: Clock) {
     this.pool = pool;
     this.tokens = new Tokens(pool.redis, pool.prefix);
-    this.cache = new TokenCache(this.tokens);
+    this.cache = new TokenCache(this.tokens, clock);
     this.limiter = new Limiter(pool.redis, pool.prefix);
   }
 
@@ -56,11 +57,12 @@ export class Guard {
   readonly rings: ReadonlyMap<string, Keyring>;
   readonly origin: Origin;
   readonly #first: Keyring;
-  readonly #failures = new Failures();
+  readonly #failures: Failures;
   readonly #refused: Refused;
 
-  constructor(pools: ReadonlyMap<string, Pool>, origin: Origin, refused: Refused) {
-    this.rings = new Map([...pools].map(([name, pool]) => [name, new Keyring(pool)]));
+  constructor(pools: ReadonlyMap<string, Pool>, origin: Origin, refused: Refused, clock: Clock = CLOCK) {
+    this.#failures = new Failures(clock);
+    this.rings = new Map([...pools].map(([name, pool]) => [name, new Keyring(pool, clock)]));
     [this.#first] = this.rings.values() as Iterable<Keyring> as [Keyring];
     this.origin = origin;
     this.#refused = refused;

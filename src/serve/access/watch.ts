@@ -1,4 +1,5 @@
 import { isDelayqError, isPassing } from '../../index.js';
+import { CLOCK, type Clock } from '../http/clock.js';
 import type { Keyring } from './guard.js';
 
 /** How often each Redis is asked how many tokens it has, ms: with the first one, all requests need one. */
@@ -13,12 +14,15 @@ export class Watch {
   readonly #say: (text: string) => void;
   /** Those that do not answer. */
   readonly #down = new Set<Keyring>();
-  readonly #timers = new Map<Keyring, NodeJS.Timeout>();
+  readonly #clock: Clock;
+  /** What calls off the next look at each. */
+  readonly #next = new Map<Keyring, () => void>();
   #isStopped = false;
 
-  constructor(rings: Iterable<Keyring>, say: (text: string) => void) {
+  constructor(rings: Iterable<Keyring>, say: (text: string) => void, clock: Clock = CLOCK) {
     this.#rings = [...rings];
     this.#say = say;
+    this.#clock = clock;
   }
 
   /** Looks once, then at intervals. Throws if a Redis answers that it cannot be used: `refused` or `config`. */
@@ -29,7 +33,7 @@ export class Watch {
 
   stop(): void {
     this.#isStopped = true;
-    for (const timer of this.#timers.values()) clearTimeout(timer);
+    for (const callOff of this.#next.values()) callOff();
   }
 
   /** Whether this Redis answered when it was asked last. */
@@ -39,7 +43,7 @@ export class Watch {
 
   #lookLater(ring: Keyring): void {
     const look = () => void this.#look(ring, false).finally(() => this.#isStopped || this.#lookLater(ring));
-    this.#timers.set(ring, setTimeout(look, this.isUp(ring) ? LOOK_MS : LOOK_AGAIN_MS).unref());
+    this.#next.set(ring, this.#clock.after(this.isUp(ring) ? LOOK_MS : LOOK_AGAIN_MS, look));
   }
 
   async #look(ring: Keyring, isFirst: boolean): Promise<void> {

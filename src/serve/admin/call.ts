@@ -1,6 +1,7 @@
 import type { Refused } from '../access/failures.js';
 import type { Guard, Keyring } from '../access/guard.js';
 import type { Watch } from '../access/watch.js';
+import type { Clock } from '../http/clock.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Figures } from '../http/figures.js';
 import type { Listener } from '../http/listener.js';
@@ -18,6 +19,7 @@ export interface Admin {
   readonly listeners: ReadonlyMap<string, Listener>;
   readonly running: () => number;
   readonly version: string;
+  readonly clock: Clock;
 }
 
 /** A request to the admin listener, admitted. */

@@ -7,8 +7,7 @@ import { jobJson } from './job-json.js';
 import { msOf, wordOf } from './params.js';
 
 /** How many expired jobs a peek passes over at most, and how many bytes of their payloads it reads for that. */
-const MOST_PASSED = 200_000;
-const MOST_BYTES = 128 * 1024 * 1024;
+export const MOST_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
 
 /** The time for which a renewed lease is held, ms. */
 const TTR_MS = 120_000;
@@ -70,11 +69,11 @@ async function stored(call: Call, name: string): Promise<StoredJob | undefined> 
 }
 
 /** `GET /api/:ns/:queue/peek`: the job that is delivered next. */
-export async function peek(call: Call): Promise<void> {
+export async function peek(call: Call, most = MOST_PASSED): Promise<void> {
   const { exchange, pool, params } = call;
   const name = queueName(params);
   const view = await viewOf(call, name);
-  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view));
+  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view, most));
   if (json === undefined) throw new Refusal(404, 'the queue is empty');
   exchange.answer(200, json, JSON_TYPE);
 }
@@ -84,6 +83,7 @@ async function firstIn(
   { exchange, pool: { inspector } }: Call,
   name: string,
   { now, jsonOf }: View,
+  most: typeof MOST_PASSED,
 ): Promise<string | undefined> {
   let passed = 0;
   let bytes = 0;
@@ -102,7 +102,7 @@ async function firstIn(
           bytes += job?.payload?.length ?? 0;
         }
         if (exchange.isGone) throw GONE;
-        if (passed > MOST_PASSED || bytes > MOST_BYTES)
+        if (passed > most.jobs || bytes > most.bytes)
           throw new Refusal(503, 'too many expired jobs are first: consume drops them');
       }
     }

@@ -1,5 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from './clock.js';
 import { type Memory, TOO_MUCH } from './memory.js';
+import type { Patience } from './patience.js';
 import { Refusal, refusalOf } from './refusal.js';
 import { requestId } from './request-id.js';
 
@@ -8,7 +10,6 @@ export const GONE = Symbol('gone');
 
 /** How much of a body that nobody wants is read nevertheless: otherwise its client might not see the answer. */
 const MOST_DROPPED = 16 * 1024 * 1024;
-export const LINGER_MS = 2_000;
 
 /** Answers that are larger, bytes, are sent only while there is memory for them. */
 const LARGE = 16 * 1024;
@@ -22,6 +23,8 @@ export type Body = object | Buffer | string | undefined;
 /** What the requests of a listener share. */
 export interface Host {
   readonly memory: Memory;
+  readonly clock: Clock;
+  readonly patience: Patience;
   /** The server stops: answers close their connections. */
   readonly isStopping: boolean;
   /** Called once, when the kernel has taken the whole answer, or the client has gone. */
@@ -116,9 +119,10 @@ export class Exchange {
     return this.#state !== 'open';
   }
 
-  /** The client has not taken the whole answer within `ms`. */
-  isStuck(ms: number): boolean {
-    return this.#state === 'answered' && performance.now() - this.#answeredAt > ms;
+  /** The client has not taken the whole answer in time. */
+  get isStuck(): boolean {
+    const { clock, patience } = this.#host;
+    return this.#state === 'answered' && clock.now() - this.#answeredAt > patience.answerMs;
   }
 
   get status(): number {
@@ -256,7 +260,7 @@ export class Exchange {
       return;
     }
     this.#state = 'answered';
-    this.#answeredAt = performance.now();
+    this.#answeredAt = this.#host.clock.now();
     memory.note(length);
     this.#held += length;
     const all = ['X-Request-ID', this.id, ...headers];
@@ -292,7 +296,7 @@ export class Exchange {
       if (left < 0) end();
     });
     if (!isCut) return;
-    const timer = setTimeout(end, LINGER_MS).unref();
+    const timer = setTimeout(end, this.#host.patience.lingerMs).unref();
     request.on('end', () => {
       clearTimeout(timer);
       end();

@@ -1,7 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { type Connection, Exchange, type Host, LINGER_MS } from './exchange.js';
+import { CLOCK, type Clock } from './clock.js';
+import { type Connection, Exchange, type Host } from './exchange.js';
 import type { Memory } from './memory.js';
+import { PATIENCE, type Patience } from './patience.js';
 import { Refusal } from './refusal.js';
 import { requestId } from './request-id.js';
 
@@ -10,18 +12,6 @@ export interface Place {
   readonly host: string;
   readonly port: number;
 }
-
-/** The most time for the headers of a request, for a whole request, and between two requests of a connection, ms. */
-const HEADERS_MS = 10_000;
-const REQUEST_MS = 30_000;
-/** Long: clients do not repeat a PUT that meets a closed connection. */
-const KEEP_ALIVE_MS = 650_000;
-
-/** How often Node looks for connections that take too long, ms. */
-const CHECK_MS = 2_000;
-
-/** The longest time in which a client must take an answer, ms. */
-const STUCK_MS = 60_000;
 
 /** How soon after its answer a client that had left before it shows: its side resets the connection, ms. */
 const RESET_MS = 5_000;
@@ -40,6 +30,16 @@ const FAULTS: Readonly<Record<string, readonly [status: number, phrase: string]>
   HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout'],
 };
+
+export interface ListenerOptions {
+  readonly place: Place;
+  /** The bytes of bodies; listeners may share it. */
+  readonly memory: Memory;
+  readonly maxConnections: number;
+  /** Default: {@link PATIENCE}. */
+  readonly patience?: Partial<Patience> | undefined;
+  readonly clock?: Clock | undefined;
+}
 
 /** What a listener does with requests. */
 interface Handlers {
@@ -72,11 +72,18 @@ export class Listener {
   /** What to do if the connection is reset, and since when. */
   readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
   readonly #host: Host & { isStopping: boolean };
+  #stopWatching = () => {};
 
-  constructor(place: Place, memory: Memory, maxConnections: number, { handle, ended, dropped }: Handlers) {
+  constructor(
+    { place, memory, maxConnections, patience: own, clock = CLOCK }: ListenerOptions,
+    { handle, ended, dropped }: Handlers,
+  ) {
     this.#place = place;
+    const patience = { ...PATIENCE, ...own };
     const host = {
       memory,
+      clock,
+      patience,
       isStopping: false,
       ended: (exchange: Exchange) => {
         const open = this.#open.get(exchange.request.socket);
@@ -84,15 +91,15 @@ export class Listener {
         ended(exchange);
       },
       onReset: ({ request }: Exchange, act: () => void) => {
-        this.#onReset.set(request.socket, { act, since: performance.now() });
+        this.#onReset.set(request.socket, { act, since: clock.now() });
       },
     };
     this.#host = host;
     const options = {
-      headersTimeout: HEADERS_MS,
-      requestTimeout: REQUEST_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      connectionsCheckingInterval: CHECK_MS,
+      headersTimeout: patience.headersMs,
+      requestTimeout: patience.requestMs,
+      keepAliveTimeout: patience.idleMs,
+      connectionsCheckingInterval: patience.checkMs,
       maxHeaderSize: MAX_HEADERS,
       keepAlive: true,
       keepAliveInitialDelay: 60_000,
@@ -121,7 +128,7 @@ export class Listener {
       closeAll(socket);
       this.#open.delete(socket);
       const reset = this.#onReset.get(socket);
-      if (isReset && reset && performance.now() - reset.since < RESET_MS) reset.act();
+      if (isReset && reset && clock.now() - reset.since < RESET_MS) reset.act();
     };
     // The same functions for all connections.
     const onEnd = function (this: Socket) {
@@ -176,7 +183,7 @@ export class Listener {
     // Any number but 0, 1 and 2 is an error for the parser.
     if (parser) parser.onIncoming = () => -1;
     open.exchanges.at(-1)?.onEnd(() => this.#say(socket, 429, 'Too Many Requests'));
-    setTimeout(() => socket.destroy(), LINGER_MS).unref();
+    this.#linger(socket);
   }
 
   /** Answers what no exchange was made for, and closes the connection. */
@@ -191,7 +198,11 @@ export class Listener {
     ];
     socket.end(`${headers.join('\r\n')}\r\n\r\n${body}`);
     // Not at once: that would reset the connection, and the answer might be lost.
-    setTimeout(() => socket.destroy(), LINGER_MS).unref();
+    this.#linger(socket);
+  }
+
+  #linger(socket: Socket): void {
+    setTimeout(() => socket.destroy(), this.#host.patience.lingerMs).unref();
   }
 
   /** Begins to listen. Rejects with Node's error. */
@@ -204,8 +215,7 @@ export class Listener {
         resolve();
       });
     });
-    // A client that reads nothing must not hold its answer for ever.
-    setInterval(() => this.#cutStuck(), STUCK_MS / 6).unref();
+    this.#watchAnswers();
   }
 
   /** Where it listens, as a URL. */
@@ -223,10 +233,15 @@ export class Listener {
     return [...this.#open.values()].flatMap(({ exchanges }) => exchanges);
   }
 
-  #cutStuck(): void {
-    for (const [socket, { exchanges }] of this.#open) {
-      for (const exchange of exchanges) if (exchange.isStuck(STUCK_MS)) socket.destroy();
-    }
+  /** A client that reads nothing must not hold its answer for ever. */
+  #watchAnswers(): void {
+    const { clock, patience } = this.#host;
+    this.#stopWatching = clock.after(patience.answerMs / 6, () => {
+      for (const [socket, { exchanges }] of this.#open) {
+        if (exchanges.some(({ isStuck }) => isStuck)) socket.destroy();
+      }
+      this.#watchAnswers();
+    });
   }
 
   /** From now on each answer closes its connection. */
@@ -246,6 +261,7 @@ export class Listener {
 
   /** Cuts all connections. */
   cut(): void {
+    this.#stopWatching();
     this.#server.closeAllConnections();
   }
 }

@@ -1,4 +1,5 @@
 import { isDelayqError } from '../../index.js';
+import { CLOCK, type Clock } from './clock.js';
 import type { Exchange } from './exchange.js';
 import { Rarely } from './rarely.js';
 
@@ -10,10 +11,11 @@ export class Log {
   readonly #write: (line: string) => boolean;
   readonly level: LogLevel;
   /** With Redis away, all requests fail for the same cause. */
-  readonly #often = new Rarely();
+  readonly #often: Rarely;
 
   /** `write` returns false while nobody reads: lines are then left out, because nothing may wait for a log. */
-  constructor(write: (line: string) => boolean, level: LogLevel) {
+  constructor(write: (line: string) => boolean, level: LogLevel, clock: Clock = CLOCK) {
+    this.#often = new Rarely(clock);
     this.#write = write;
     this.level = level;
   }

@@ -1,3 +1,5 @@
+import { CLOCK, type Clock } from './clock.js';
+
 /** How often the same is said, ms. */
 const AGAIN_MS = 10_000;
 
@@ -11,6 +13,11 @@ interface Unsaid {
 /** Says what may happen often: the first at once, and after that every 10 s how many there were. */
 export class Rarely {
   readonly #unsaid = new Map<string, Unsaid>();
+  readonly #clock: Clock;
+
+  constructor(clock: Clock = CLOCK) {
+    this.#clock = clock;
+  }
 
   /** Calls `say` now, or later if it is the last of its kind then: with how many there were, this one included. */
   add(kind: string, say: (count: number) => void): void {
@@ -25,9 +32,9 @@ export class Rarely {
     say(count);
     const next: Unsaid = { count: 0, say };
     this.#unsaid.set(kind, next);
-    setTimeout(() => {
+    this.#clock.after(AGAIN_MS, () => {
       if (next.count > 0) this.#say(kind, next);
       else this.#unsaid.delete(kind);
-    }, AGAIN_MS).unref();
+    });
   }
 }

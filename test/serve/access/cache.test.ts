@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection } from '../../../src/index.js';
 import { TokenCache } from '../../../src/serve/access/cache.js';
 import { Recent } from '../../../src/serve/access/recent.js';
 import { hashOf, Tokens } from '../../../src/serve/access/tokens.js';
-import { afterwards } from '../../support/afterwards.js';
+import { HandClock } from '../../support/hand-clock.js';
 import { Server } from '../../support/server.js';
 
 let server: Server;
@@ -36,22 +36,20 @@ describe('the cache of tokens', () => {
 
   it('asks again for a token that is used, from 5 s on, and trusts no answer that is older than 10 s', async () => {
     const hash = hashOf(await tokens.add('shop'));
-    const cache = new TokenCache(tokens);
-    vi.useFakeTimers({ toFake: ['performance'] });
-    afterwards(() => vi.useRealTimers());
+    const clock = new HandClock();
+    const cache = new TokenCache(tokens, clock);
     await cache.ask(hash);
     const before = await looks();
-    vi.advanceTimersByTime(4_999);
+    clock.pass(4_999);
     expect(cache.get(hash)).toMatchObject({ hash });
     expect(await looks()).toBe(before);
-    vi.advanceTimersByTime(1);
+    clock.pass(1);
     expect(cache.get(hash)).toMatchObject({ hash });
     // On the same connection: after the call that get has begun.
     await tokens.get(hash);
     expect(await looks()).toBe(before + 2);
-    vi.advanceTimersByTime(10_000);
+    clock.pass(10_000);
     expect(cache.get(hash)).toBeUndefined();
-    vi.useRealTimers();
   });
 
   it('refuses a token as soon as it hears that it was removed', async () => {
@@ -65,12 +63,16 @@ describe('the cache of tokens', () => {
     expect(cache.wasKnown(hash)).toBe(false);
   });
 
-  it('knows for a while that there is no such token', async () => {
-    const cache = new TokenCache(tokens);
+  it('knows for a second that there is no such token, then asks again', async () => {
+    const clock = new HandClock();
+    const cache = new TokenCache(tokens, clock);
     const hash = hashOf('nobody has this one');
     expect(await cache.ask(hash)).toBeUndefined();
+    clock.pass(999);
     expect(cache.get(hash)).toBeNull();
     expect(cache.wasKnown(hash)).toBe(false);
+    clock.pass(1);
+    expect(cache.get(hash)).toBeUndefined();
   });
 
   it('does not keep the reply to a question that is older than a change', async () => {

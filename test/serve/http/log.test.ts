@@ -1,8 +1,8 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { DelayqError } from '../../../src/index.js';
 import type { Exchange } from '../../../src/serve/http/exchange.js';
 import { Log, type LogLevel } from '../../../src/serve/http/log.js';
-import { afterwards } from '../../support/afterwards.js';
+import { HandClock } from '../../support/hand-clock.js';
 
 const exchange = (status: number) =>
   ({
@@ -57,21 +57,22 @@ describe('the log of requests', () => {
   });
 
   it('has one of many failures of the same cause, and 10 s later how many there were', () => {
-    vi.useFakeTimers();
-    afterwards(() => vi.useRealTimers());
+    const clock = new HandClock();
     const lines: string[] = [];
-    const log = new Log((line) => lines.push(line) > 0, 'errors');
+    const log = new Log((line) => lines.push(line) > 0, 'errors', clock);
     const fail = (why: string) =>
       log.request({ ...exchange(503), cause: new DelayqError('temporary', 'x', { why }) } as Exchange, true);
     for (let i = 0; i < 100; i++) fail(`OOM ${i}`);
     fail('READONLY');
     expect(lines).toEqual([expect.stringMatching(/OOM 0\)\n$/), expect.stringMatching(/READONLY\)\n$/)]);
-    vi.advanceTimersByTime(10_000);
+    clock.pass(9_999);
+    expect(lines).toHaveLength(2);
+    clock.pass(1);
     fail('OOM again');
     expect(lines.slice(2)).toEqual([expect.stringMatching(/ \(temporary: OOM 99\) \(and 98 more like it\)\n$/)]);
-    vi.advanceTimersByTime(10_000);
+    clock.pass(10_000);
     expect(lines.slice(3)).toEqual([expect.stringMatching(/ \(temporary: OOM again\)\n$/)]);
-    vi.advanceTimersByTime(60_000);
+    clock.pass(60_000);
     expect(lines).toHaveLength(4);
     fail('OOM later');
     expect(lines).toHaveLength(5);
