@@ -382,10 +382,14 @@ describe('GET /api/:ns/:queue', () => {
     ]);
   });
 
-  it.each(['timeout=3', 'timeout=3&count=3'])('answers 404 after %s, not before', async (query) => {
+  it('answers 404 after its timeout, not before', async () => {
     const since = performance.now();
-    expect(await call('GET', `${fresh()}?${query}`)).toMatchObject({ status: 404, json: { msg: 'no job available' } });
-    expect(performance.now() - since).toBeGreaterThanOrEqual(3_000);
+    const answers = ['timeout=1', 'timeout=1&count=3'].map(async (query) => {
+      const answer = await call('GET', `${fresh()}?${query}`);
+      expect(answer).toMatchObject({ status: 404, json: { msg: 'no job available' } });
+      expect(performance.now() - since).toBeGreaterThanOrEqual(1_000);
+    });
+    await Promise.all(answers);
   });
 
   it.each([
@@ -505,11 +509,11 @@ describe('dead letters', () => {
     expect(await peek()).toEqual({ ...about, deadletter_size: 2, deadletter_head: first });
   });
 
-  it('a job is a dead letter within a second after its last ttr ended, with nobody looking', async () => {
+  it('a job is a dead letter as soon as its last ttr has ended, with nobody looking before', async () => {
     const path = fresh();
     const id = await publish(path);
     await consume(path, '?ttr=1');
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    await pass(path, 1_000);
     expect((await call('GET', `${path}/deadletter`)).json).toMatchObject({ deadletter_size: 1, deadletter_head: id });
   });
 

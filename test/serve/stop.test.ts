@@ -18,13 +18,11 @@ describe('a server that gets SIGTERM', { concurrent: true }, () => {
     const [polling, idle] = [await Wire.to(served.api), await Wire.to(served.api)];
     await idle.ask(get('/api/ns/q/size'));
     polling.write(get('/api/ns/q?timeout=600'));
-    const since = performance.now();
     const ended = served.stop();
     const { status, headers, json } = await polling.answer();
     expect({ status, json }).toEqual({ status: 404, json: { msg: 'no job available' } });
     expect(headers.get('connection')).toBe('close');
     expect(await ended).toMatchObject({ code: 0, stdout: '' });
-    expect(performance.now() - since).toBeLessThan(15_000);
     await until(() => idle.hasEnded || idle.wasReset);
   });
 

@@ -102,12 +102,12 @@ describe('the Go client', () => {
     expect((await batch(100)) as unknown[]).toHaveLength(1);
   });
 
-  it('waits 3 s for a batch that stays empty', async () => {
+  it('waits for a batch that stays empty', async () => {
     const { send } = await newClient();
     const since = performance.now();
-    const { status } = await send('GET', 'q?count=3&freeze_tries=false&timeout=3&ttr=3');
+    const { status } = await send('GET', 'q?count=3&freeze_tries=false&timeout=1&ttr=3');
     expect(status).toBe(404);
-    expect(performance.now() - since).toBeGreaterThanOrEqual(3_000);
+    expect(performance.now() - since).toBeGreaterThanOrEqual(1_000);
   });
 
   it('takes from several queues, whose commas are not escaped', async () => {
