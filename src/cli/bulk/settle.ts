@@ -34,9 +34,6 @@ export interface SettledJob extends Held {
   readonly line: number | undefined;
 }
 
-/** How long a call is retried while Redis is in trouble, ms: the work behind it is done already. */
-const RETRY_FOR_MS = 30_000;
-
 /** How long lines are still read after the first signal, ms: whoever writes them is being stopped as well. */
 const GRACE_MS = 30_000;
 
@@ -47,6 +44,7 @@ export class LineSettler {
   readonly #context: Context;
   readonly #options: SettleOptions;
   readonly #settle: Settle;
+  readonly #retryForMs: number;
   readonly #onTrouble: (error?: DelayqError) => void;
   readonly #deaths: Deaths;
   readonly #redis: Connection;
@@ -56,10 +54,12 @@ export class LineSettler {
   /** The first error of each queue. */
   readonly #failures = new Map<string, unknown>();
 
-  constructor(context: Context, options: SettleOptions, settle: Settle) {
+  /** `retryForMs`: how long a call is retried while Redis is in trouble. The work behind it is done already. */
+  constructor(context: Context, options: SettleOptions, settle: Settle, { retryForMs = 30_000 } = {}) {
     this.#context = context;
     this.#options = options;
     this.#settle = settle;
+    this.#retryForMs = retryForMs;
     this.#deaths = new Deaths(context);
     this.#onTrouble = troubleReporter(context);
     this.#redis = context.redis(options);
@@ -110,7 +110,7 @@ export class LineSettler {
 
   /** Settles jobs of one queue. Returns what reports the answers, or the failure: other calls go on after one. */
   async #call(queue: Queue, jobs: readonly SettledJob[]): Promise<() => void> {
-    const end = performance.now() + RETRY_FOR_MS;
+    const end = performance.now() + this.#retryForMs;
     try {
       const answers = await this.#settle(queue, jobs, { until: () => end, onTrouble: this.#onTrouble });
       return () => {
