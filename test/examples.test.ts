@@ -22,7 +22,7 @@ const forQueue = (command: string, name: string) => command.replace(/(?<!-)order
 
 const cronCommands = [...text('crontab').matchAll(/^(?:\* ){5} (.*)$/gm)].map(([, command]) => command as string);
 
-describe('the crontab', () => {
+describe.concurrent('the crontab', () => {
   it.each(cronCommands)('line "%s" does its job', async (command) => {
     const queue = freshQueue();
     await queue.enqueue({ payload: { orderId: 42 } });
@@ -44,7 +44,7 @@ describe('the crontab', () => {
   it('has the lines that were run', () => expect(cronCommands).toHaveLength(3));
 });
 
-describe('the systemd units', () => {
+describe.concurrent('the systemd units', () => {
   const execStart = (unit: string) => /^ExecStart=\/usr\/bin\/env (delayq .*)$/m.exec(text(unit))?.[1] as string;
 
   it('drain every minute', async () => {
@@ -104,7 +104,7 @@ describe('the systemd units', () => {
   });
 });
 
-describe('a shell script', () => {
+describe.concurrent('a shell script', () => {
   /** The environment of an example, with a namespace of its own, and what looks into that. */
   const own = () => {
     const prefix = freshName();
@@ -154,10 +154,11 @@ describe('a shell script', () => {
       const waits: number[] = [];
       for (const failures of [1, 2, 3]) {
         await until(async () => (await inspector.show('webhook', ['a']))[0]?.failures === failures);
-        waits.push(Math.round((Number(await admin.zscore(due, 'a')) - (await connection.now())) / 1_000));
+        const [job] = await inspector.show('webhook', ['a']);
+        waits.push((job?.due ?? 0) - (job?.failed ?? 0));
         await admin.zadd(due, 1, 'a');
       }
-      expect(waits).toEqual([30, 60, 600]);
+      expect(waits).toEqual([30_000, 60_000, 600_000]);
       await until(async () => (await inspector.show('webhook', ['a']))[0]?.state === 'dead');
       expect((await inspector.show('webhook', ['a']))[0]).toMatchObject({
         reason: 'failed',
@@ -189,30 +190,34 @@ describe('a shell script', () => {
   });
 });
 
-describe.runIf(has('jq', '--version'))('the jq lines of the guide, the examples and the helps', () => {
-  const root = fileURLToPath(new URL('..', import.meta.url));
-  const lines = ['docs/guide', 'examples', 'src/cli/commands']
-    .flatMap((folder) => readdirSync(`${root}${folder}`, { withFileTypes: true }))
-    .filter((entry) => entry.isFile())
-    .map(({ parentPath, name }) => `${parentPath}/${name}`)
-    .flatMap((file) => [
-      ...readFileSync(file, 'utf8').matchAll(/delayq (?:list|show|drain|export) .*?\| (jq [^|]*?('[^']+'|\.\w+))/g),
-    ])
-    .map(([, line = '']) => line);
+describe.runIf(has('jq', '--version'))(
+  'the jq lines of the guide, the examples and the helps',
+  { concurrent: true },
+  () => {
+    const root = fileURLToPath(new URL('..', import.meta.url));
+    const lines = ['docs/guide', 'examples', 'src/cli/commands']
+      .flatMap((folder) => readdirSync(`${root}${folder}`, { withFileTypes: true }))
+      .filter((entry) => entry.isFile())
+      .map(({ parentPath, name }) => `${parentPath}/${name}`)
+      .flatMap((file) => [
+        ...readFileSync(file, 'utf8').matchAll(/delayq (?:list|show|drain|export) .*?\| (jq [^|]*?('[^']+'|\.\w+))/g),
+      ])
+      .map(([, line = '']) => line);
 
-  it('are found', () => expect(lines.length).toBeGreaterThan(4));
+    it('are found', () => expect(lines.length).toBeGreaterThan(4));
 
-  it.each(lines)('%s takes any payload', async (line) => {
-    const input = ['42', '"text"', 'null', '[1]', '{}', '{"sum":200,"ok":true,"to":"a"}']
-      .map((payload) => `{"id":"a","attempts":9,"payload":${payload}}\n`)
-      .join('');
-    const { code, stdout, stderr } = await sh(line, { input });
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).not.toBe('');
-  });
-});
+    it.each(lines)('%s takes any payload', async (line) => {
+      const input = ['42', '"text"', 'null', '[1]', '{}', '{"sum":200,"ok":true,"to":"a"}']
+        .map((payload) => `{"id":"a","attempts":9,"payload":${payload}}\n`)
+        .join('');
+      const { code, stdout, stderr } = await sh(line, { input });
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+      expect(stdout).not.toBe('');
+    });
+  },
+);
 
-describe('monitoring', () => {
+describe.concurrent('monitoring', () => {
   it('writes the file for the textfile collector', async () => {
     const directory = temporaryDirectory();
     const prefix = freshName();
@@ -276,7 +281,7 @@ describe('monitoring', () => {
 });
 
 // The examples connect to one server.
-describe.skipIf(onCluster)('a producer in another language', () => {
+describe.skipIf(onCluster)('a producer in another language', { concurrent: true }, () => {
   const socket = inject('redisSocket');
   const produces = async (command: string, more: Record<string, string>) => {
     const name = freshName();
@@ -315,20 +320,25 @@ describe.skipIf(onCluster)('a producer in another language', () => {
     expect(await keep('order:1', '{"n":1}')).toEqual({ code: 0, answer: 'created' });
     for (const count of [3, 6]) {
       for await (const _ of operator.partition(name, count));
-      const ids = [...Array.from({ length: 4 }, (_, i) => `order:${count}:${i}`), `r${count}@2026-11-23T08:00:00Z`];
+      const ids = [...Array.from({ length: 3 }, (_, i) => `order:${count}:${i}`), `r${count}@2026-11-23T08:00:00Z`];
       const kept = await queue.enqueue({ id: `mine:${count}`, payload: 1, in: '1h' });
       expect(await keep(kept.id, '2')).toEqual({ code: 0, answer: 'kept' });
-      for (const id of ids) expect(await keep(id, '{}')).toEqual({ code: 0, answer: 'created' });
+      const created = await Promise.all(ids.map((id) => keep(id, '{}')));
+      expect(created).toEqual(ids.map(() => ({ code: 0, answer: 'created' })));
       // They are where delayq expects them: partition 0 has only its own.
       const again = await queue.enqueue(ids.map((id) => ({ id, payload: 2 })));
       expect(new Set(again.map(({ outcome }) => outcome))).toEqual(new Set(['kept']));
     }
     expect(await keep('order:1', '2')).toEqual({ code: 0, answer: 'kept' });
-    expect(await queue.counts()).toMatchObject({ pending: 13, payload: 13 });
+    expect(await queue.counts()).toMatchObject({ pending: 11, payload: 11 });
     expect(await new Operator(connection).cancel(name, ['order:1'])).toEqual(['pending']);
+    // A growth does not end while a consumer holds jobs that must be moved, which some of these must.
+    await queue.enqueue(Array.from({ length: 60 }, (_, i) => ({ id: `held:${i}`, payload: i })));
+    while ((await queue.drain()).jobs.length > 0);
     for await (const _ of operator.partition(name, 7)) break;
+    expect((await operator.partitions(name)).growth).toMatchObject({ from: 6 });
     expect(await keep('order:9', '1')).toEqual({ code: 1, answer: '' });
-    expect((await queue.counts()).pending).toBe(12);
+    expect((await queue.counts()).pending).toBe(10);
   };
 
   it.runIf(has('php', '-r', 'exit(class_exists("Redis") ? 0 : 1);'))(
