@@ -40,6 +40,7 @@ export {
   exactDuration,
   formatDuration,
   formatTime,
+  LONGEST_TIMER_MS,
   parseAt,
   parseDuration,
   parseMoment,
@@ -55,5 +56,5 @@ export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.
 export { MAX_CALL } from './redis/script.js';
 export type { Span } from './scripts/inspect.js';
 export { aclLine } from './server/rights.js';
-export { Leases, LONGEST_TIMER_MS, type Taken } from './worker/leases.js';
+export { Leases, type Taken } from './worker/leases.js';
 export { poll } from './worker/poller.js';

@@ -239,3 +239,28 @@ export async function within<T>(ms: number, call: Promise<T>): Promise<T | undef
   });
   return Promise.race([call, late]).finally(() => clearTimeout(timer));
 }
+
+/** The longest delay that Node's timers accept, ms. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** A clock and its timers. What decides by time is given one, so that a test can move the time itself. */
+export interface Clock {
+  /** Returns the time, ms: it never goes back. Only differences mean anything. */
+  now(): number;
+  /**
+   * Calls `act` after `ms`, at most {@link LONGEST_TIMER_MS}, unless the returned function is called before that. Without
+   * `ref`, the timer does not keep the process alive.
+   */
+  after(ms: number, act: () => void, options?: { readonly ref?: boolean }): () => void;
+}
+
+/** The monotonic clock of this process: the wall clock may jump. */
+export const realClock: Clock = {
+  now: () => performance.now(),
+  after(ms, act, { ref = true } = {}) {
+    // Rounded up because timers fire early.
+    const timer = setTimeout(act, Math.min(Math.ceil(ms), LONGEST_TIMER_MS));
+    if (!ref) timer.unref();
+    return () => clearTimeout(timer);
+  },
+};

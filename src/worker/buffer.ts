@@ -1,4 +1,5 @@
 import type { Job } from '../model/job.js';
+import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import type { Taken } from './leases.js';
@@ -18,15 +19,17 @@ export class JobBuffer {
   #bytes = 0;
   readonly #batch: number;
   readonly #concurrency: number;
+  readonly #clock: Clock;
   /** How many handler calls to prefetch jobs for, beyond the running ones. */
   #prefetch: number;
   /** A handler became free and found the buffer empty while a fetch was under way: the fetch was too small, perhaps. */
   #ranDry = false;
 
-  constructor(concurrency: number, batch: number) {
+  constructor(concurrency: number, batch: number, clock: Clock = realClock) {
     this.#concurrency = concurrency;
     this.#batch = batch;
     this.#prefetch = concurrency;
+    this.#clock = clock;
   }
 
   get length(): number {
@@ -92,7 +95,7 @@ export class JobBuffer {
 
   #isLong(place: number): boolean {
     const job = this.#waiting[place];
-    return job !== undefined && performance.now() - job.since >= SURPLUS_MS;
+    return job !== undefined && this.#clock.now() - job.since >= SURPLUS_MS;
   }
 
   /**

@@ -1,16 +1,14 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Answer, Given, Job, Nacked } from '../model/job.js';
 import { many } from '../model/text.js';
+import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import type { NackOptions } from '../queue/settle.js';
 import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
 import { type OnTrouble, Outages } from './outages.js';
 
-/** The longest delay that Node's timers accept, ms. */
-export const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
-/** Callbacks and retry limit for {@link Leases}. */
+/** Callbacks, retry limit and clock for {@link Leases}. */
 export interface LeasesOptions {
   /** Called when a lease has expired and another drain has taken the job. */
   readonly onLost?: (job: Job) => void;
@@ -18,6 +16,8 @@ export interface LeasesOptions {
   readonly onTrouble?: OnTrouble | undefined;
   /** How long to retry settling while Redis is in trouble, ms; default: until {@link Leases.giveUpAfter}. */
   readonly retryMs?: number | undefined;
+  /** Decides when to renew; default: the monotonic clock. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Jobs that one drain call took. */
@@ -25,7 +25,7 @@ export interface Taken {
   /** The queue, or the partition of it, that they were taken from. */
   readonly queue: Queue;
   readonly jobs: readonly Job[];
-  /** When the call was sent, by the monotonic clock, ms. The leases are counted from here, to be on the safe side. */
+  /** When the call was sent, by the clock of {@link Leases}, ms. The leases are counted from here, to be on the safe side. */
   readonly since: number;
   readonly leaseMs: number;
 }
@@ -41,31 +41,34 @@ export interface GiveBack {
 interface Lease {
   readonly queue: Queue;
   readonly leaseMs: number;
-  /** When it was taken or last renewed, by the monotonic clock, ms. */
+  /** When it was taken or last renewed, by the clock, ms. */
   readonly since: number;
 }
 
 /**
  * The leases that this process holds. Renews them until their jobs are settled, and settles jobs, with retries while
- * Redis is in trouble. Uses the monotonic clock, because the wall clock may jump.
+ * Redis is in trouble.
  */
 export class Leases {
   readonly #held = new Map<Job, Lease>();
   /** Why leases ended before their jobs were settled. */
   readonly #ended = new WeakMap<Job, 'lost' | 'superseded'>();
   readonly #options: LeasesOptions;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #clock: Clock;
   #tickMs = Number.POSITIVE_INFINITY;
+  #cancelTick = () => {};
   readonly #renewing = new Set<Queue>();
-  /** When to give up settling, by the monotonic clock, ms. */
+  /** When to give up settling, by the clock, ms. */
   giveUpAt = Number.POSITIVE_INFINITY;
   /** Called when jobs of a queue were settled. */
   onSettled: ((queue: Queue) => void) | undefined;
   /** Queues that cannot be used for now. */
-  readonly outages = new Outages();
+  readonly outages: Outages;
 
   constructor(options: LeasesOptions = {}) {
     this.#options = options;
+    this.#clock = options.clock ?? realClock;
+    this.outages = new Outages(this.#clock);
   }
 
   get size(): number {
@@ -76,14 +79,19 @@ export class Leases {
   hold({ queue, jobs, since, leaseMs }: Taken): void {
     const lease: Lease = { queue, since, leaseMs };
     for (const job of jobs) this.#held.set(job, lease);
-    const tickMs = Math.min(Math.max(leaseMs / 9, 10), LONGEST_TIMER_MS);
+    const tickMs = Math.max(leaseMs / 9, 10);
     if (tickMs >= this.#tickMs) return;
-    clearInterval(this.#timer);
+    this.#cancelTick();
     this.#tickMs = tickMs;
-    this.#timer = setInterval(() => this.#tick(), tickMs).unref();
+    this.#tickLater();
+  }
+
+  #tickLater(): void {
+    this.#cancelTick = this.#clock.after(this.#tickMs, () => this.#tick(), { ref: false });
   }
 
   #tick(): void {
+    this.#tickLater();
     for (const [queue, due] of this.#olderThan(1 / 3)) {
       // Each queue on its own: a slow one must not delay the renewal of others.
       if (this.#renewing.has(queue)) continue;
@@ -111,7 +119,7 @@ export class Leases {
 
   /** Whether all leases of `jobs` are held and less than half of their time has passed. */
   areFresh(jobs: readonly Job[]): boolean {
-    const now = performance.now();
+    const now = this.#clock.now();
     return jobs.every((job) => {
       const lease = this.#held.get(job);
       return lease !== undefined && now - lease.since < lease.leaseMs / 2;
@@ -143,7 +151,7 @@ export class Leases {
 
   /** Gives up settling `ms` from now, whatever the state of Redis. */
   giveUpAfter(ms: number): void {
-    this.giveUpAt = Math.min(this.giveUpAt, performance.now() + ms);
+    this.giveUpAt = Math.min(this.giveUpAt, this.#clock.now() + ms);
   }
 
   /** Removes jobs that are done. The answers are in the order of the jobs. */
@@ -169,7 +177,7 @@ export class Leases {
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#cancelTick();
     this.#tickMs = 0;
   }
 
@@ -211,7 +219,7 @@ export class Leases {
   }
 
   #retryLimits(): RetryLimits {
-    const end = performance.now() + (this.#options.retryMs ?? Number.POSITIVE_INFINITY);
+    const end = this.#clock.now() + (this.#options.retryMs ?? Number.POSITIVE_INFINITY);
     const giveUpAt = () => this.giveUpAt;
     return { until: () => Math.min(end, this.giveUpAt), giveUpAt, onTrouble: this.#options.onTrouble };
   }
@@ -229,7 +237,7 @@ export class Leases {
 
   /** Leases of which this share of the time has passed, by queue. */
   #olderThan(share: number): Map<Queue, [Job, Lease][]> {
-    const now = performance.now();
+    const now = this.#clock.now();
     const old = [...this.#held].filter(([, { since, leaseMs }]) => now - since >= leaseMs * share);
     return groupBy(old, ([, { queue }]) => queue);
   }
@@ -237,7 +245,7 @@ export class Leases {
   async #renew(queue: Queue, leases: readonly [Job, Lease][]): Promise<void> {
     for (const [leaseMs, some] of groupBy(leases, ([, lease]) => lease.leaseMs)) {
       const jobs = some.map(([job]) => job);
-      const renewed: Lease = { queue, leaseMs, since: performance.now() };
+      const renewed: Lease = { queue, leaseMs, since: this.#clock.now() };
       const answers = await queue.renew(jobs, leaseMs);
       for (const [i, job] of jobs.entries()) this.#renewed(job, answers[i] as Answer, renewed);
     }

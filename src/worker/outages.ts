@@ -1,4 +1,5 @@
 import type { DelayqError } from '../model/errors.js';
+import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { POLL_MS } from '../redis/keys.js';
 
@@ -10,7 +11,7 @@ export type OnTrouble = (error: DelayqError | undefined, queue?: Queue) => void;
 
 interface Outage {
   readonly error: DelayqError;
-  /** When to try the queue again, by the monotonic clock, ms. */
+  /** When to try the queue again, by the clock, ms. */
   readonly retryAt: number;
   /** Jobs could not be settled, rather than not be taken. */
   readonly settling: boolean;
@@ -22,6 +23,7 @@ interface Outage {
  * its trouble is reported as that of the queue.
  */
 export class Outages {
+  readonly #clock: Clock;
   readonly #out = new Map<Queue, Outage>();
   /** Queues whose jobs could not be settled, and from which jobs could be taken again since. */
   readonly #doubtful = new Set<Queue>();
@@ -31,6 +33,10 @@ export class Outages {
   #watch = false;
   #over = false;
   #onTrouble: OnTrouble | undefined;
+
+  constructor(clock: Clock = realClock) {
+    this.#clock = clock;
+  }
 
   /** Begins a run. Without `watch`, a queue that has failed once is not tried again. */
   begin(queues: readonly Queue[], how: { watch?: boolean | undefined; onTrouble?: OnTrouble | undefined }): void {
@@ -61,7 +67,7 @@ export class Outages {
   /** Whether a queue should not be tried now. */
   has(queue: Queue): boolean {
     const out = this.#out.get(queue);
-    return out !== undefined && (!this.#watch || performance.now() < out.retryAt);
+    return out !== undefined && (!this.#watch || this.#clock.now() < out.retryAt);
   }
 
   /** Records that a queue has failed. Returns whether the run can continue with others. */
@@ -69,7 +75,7 @@ export class Outages {
     const known = this.#out.get(queue);
     const isFirst = !this.#concerns(queue);
     // Half a poll interval: about one try a second when idle, instead of one for each batch of the other queues.
-    const retryAt = performance.now() + POLL_MS / 2;
+    const retryAt = this.#clock.now() + POLL_MS / 2;
     this.#out.set(queue, { error, retryAt, settling: settling || known?.settling === true });
     // If jobs can be taken but never settled, they would be handled again and again.
     if (this.#over || this.all || (settling && this.#doubtful.has(queue))) return false;

@@ -1,7 +1,6 @@
 import type { Job } from '../model/job.js';
-import { formatDuration } from '../model/time.js';
+import { type Clock, formatDuration, LONGEST_TIMER_MS, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { LONGEST_TIMER_MS } from './leases.js';
 import { Task } from './task.js';
 
 type AbortCause = 'lost' | 'timeout' | 'stopped';
@@ -10,17 +9,20 @@ type AbortCause = 'lost' | 'timeout' | 'stopped';
 export class Call {
   readonly queue: Queue;
   readonly jobs: readonly Job[];
-  readonly started = performance.now();
+  /** When the handler was called, by the clock of the {@link Runner}, ms. */
+  readonly started: number;
+  /** How long the handler ran, ms; undefined while it does. */
+  ms: number | undefined;
   cause: AbortCause | undefined;
-  ended = false;
-  timeout: NodeJS.Timeout | undefined;
-  abandon: NodeJS.Timeout | undefined;
+  cancelTimeout = () => {};
+  cancelAbandon = () => {};
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 
-  constructor(queue: Queue, jobs: readonly Job[]) {
+  constructor(queue: Queue, jobs: readonly Job[], started: number) {
     this.queue = queue;
     this.jobs = jobs;
+    this.started = started;
   }
 
   // Made on first use: most handlers never look at it, and it costs more than the rest of a call.
@@ -46,6 +48,7 @@ export class Runner {
   readonly #timeoutMs: number | undefined;
   readonly #abandonMs: number;
   readonly #onEnd: (call: Call, error: unknown) => void;
+  readonly #clock: Clock;
   readonly #running = new Set<Call>();
 
   /** `onEnd` is called once per call; `error` is what the handler threw, or undefined. */
@@ -53,11 +56,13 @@ export class Runner {
     handler: (tasks: Task[]) => unknown,
     { timeoutMs, abandonMs }: { timeoutMs?: number | undefined; abandonMs: number },
     onEnd: (call: Call, error: unknown) => void,
+    clock: Clock = realClock,
   ) {
     this.#handler = handler;
     this.#timeoutMs = timeoutMs;
-    this.#abandonMs = Math.min(abandonMs, LONGEST_TIMER_MS);
+    this.#abandonMs = abandonMs;
     this.#onEnd = onEnd;
+    this.#clock = clock;
   }
 
   get size(): number {
@@ -65,13 +70,13 @@ export class Runner {
   }
 
   start(queue: Queue, jobs: readonly Job[]): void {
-    const call = new Call(queue, jobs);
+    const call = new Call(queue, jobs, this.#clock.now());
     this.#running.add(call);
     const timeoutMs = this.#timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
       const abort = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
       // A turn later: after the process was suspended, timers fire before the ends of handlers are seen.
-      call.timeout = setTimeout(() => setImmediate(abort), timeoutMs);
+      call.cancelTimeout = this.#clock.after(timeoutMs, () => setImmediate(abort));
     }
     this.#run(call);
   }
@@ -100,16 +105,17 @@ export class Runner {
   }
 
   #abort(call: Call, cause: AbortCause, message: string): void {
-    if (call.ended || call.cause !== undefined) return;
+    if (call.ms !== undefined || call.cause !== undefined) return;
     call.abort(cause, message);
-    call.abandon = setTimeout(() => this.#end(call, new Error(`${message}, and did not end`)), this.#abandonMs);
+    const abandon = () => this.#end(call, new Error(`${message}, and did not end`));
+    call.cancelAbandon = this.#clock.after(this.#abandonMs, abandon);
   }
 
   #end(call: Call, error: unknown): void {
-    if (call.ended) return;
-    call.ended = true;
-    clearTimeout(call.timeout);
-    clearTimeout(call.abandon);
+    if (call.ms !== undefined) return;
+    call.ms = this.#clock.now() - call.started;
+    call.cancelTimeout();
+    call.cancelAbandon();
     this.#running.delete(call);
     this.#onEnd(call, error);
   }

@@ -61,8 +61,8 @@ export class Settler {
     this.#listener = listener;
   }
 
-  settle({ queue, jobs, started }: Call, action: Action, error: unknown, stopping: boolean): void {
-    const ms = performance.now() - started;
+  /** Settles the jobs of a call that has ended. */
+  settle({ queue, jobs, ms = 0 }: Call, action: Action, error: unknown, stopping: boolean): void {
     const failed = action === 'retry' || action === 'dead';
     const [message, thrown] = failed ? [messageOf(error), error] : [];
     const settlements = jobs.map((job) => {

@@ -1,4 +1,4 @@
-import { LONGEST_TIMER_MS } from './leases.js';
+import { type Clock, realClock } from '../model/time.js';
 import type { WorkerOptions } from './options.js';
 
 type BeforeStart = NonNullable<WorkerOptions['beforeStart']>;
@@ -11,22 +11,29 @@ export class Throttle {
   readonly #intervalMs: number;
   readonly #beforeStart: BeforeStart;
   readonly #onReady: () => void;
-  /** Earliest time of the next start, by the monotonic clock, ms. */
+  readonly #clock: Clock;
+  /** Earliest time of the next start, by the clock, ms. */
   #next = 0;
   #waiting = false;
-  #timer: NodeJS.Timeout | undefined;
+  #cancelTimer = () => {};
 
   /** After {@link Throttle.mayStart} has returned false, `onReady` is called when it is time to ask again. */
-  constructor(ratePerSecond: number | undefined, beforeStart: BeforeStart, onReady: () => void) {
+  constructor(
+    ratePerSecond: number | undefined,
+    beforeStart: BeforeStart,
+    onReady: () => void,
+    clock: Clock = realClock,
+  ) {
     this.#intervalMs = ratePerSecond === undefined ? 0 : 1_000 / ratePerSecond;
     this.#beforeStart = beforeStart;
     this.#onReady = onReady;
+    this.#clock = clock;
   }
 
   /** Whether a handler may start now. If so, the start counts against the rate. */
   mayStart(): boolean {
     if (this.calls === 0) return false;
-    this.#next = Math.max(this.#next, performance.now() - SLACK_MS) + this.#intervalMs;
+    this.#next = Math.max(this.#next, this.#clock.now() - SLACK_MS) + this.#intervalMs;
     return true;
   }
 
@@ -37,7 +44,7 @@ export class Throttle {
   }
 
   close(): void {
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
   }
 
   #mustWait(): boolean {
@@ -54,10 +61,10 @@ export class Throttle {
 
   #isTime(): boolean {
     if (this.#intervalMs === 0) return true;
-    const now = performance.now();
+    const now = this.#clock.now();
     if (now < this.#next) {
-      clearTimeout(this.#timer);
-      this.#timer = setTimeout(this.#onReady, Math.min(Math.ceil(this.#next - now), LONGEST_TIMER_MS));
+      this.#cancelTimer();
+      this.#cancelTimer = this.#clock.after(this.#next - now, this.#onReady);
       return false;
     }
     return true;

@@ -1,8 +1,9 @@
 import { DelayqError, isPassing } from '../model/errors.js';
+import { LONGEST_TIMER_MS } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import { JobBuffer, SURPLUS_MS } from './buffer.js';
-import { Leases, LONGEST_TIMER_MS, type Taken } from './leases.js';
+import { Leases, type Taken } from './leases.js';
 import {
   type BatchWorkerOptions,
   type CheckedOptions,
