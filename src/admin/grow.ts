@@ -20,11 +20,14 @@ const LOOK_MS = 500;
 /** How often is said how far it is, ms. */
 const TICK_MS = 100;
 
-/** For how long trouble is waited out in which nothing moves, ms: longer than a failover takes. */
-const PATIENCE_MS = 10_000;
-
 /** Partitions at once. */
 const AT_ONCE = 4;
+
+/** Options of {@link grow}. */
+interface GrowOptions {
+  /** How long to wait out trouble while nothing moves, ms: by default longer than a failover takes. */
+  readonly patienceMs?: number;
+}
 
 /** How far a growth is. */
 export interface Growth {
@@ -83,12 +86,16 @@ export function checkGrows(queue: string, has: number, count: number): void {
  * consumers hold jobs that must be moved. Throws `usage` for an invalid number, `temporary` if replicas do not follow, and
  * what Connection.call throws.
  */
-export async function* grow(parts: Partitions, count: number): AsyncGenerator<Growth> {
+export async function* grow(
+  parts: Partitions,
+  count: number,
+  { patienceMs = 10_000 }: GrowOptions = {},
+): AsyncGenerator<Growth> {
   checkPartitions(count);
   let map = await parts.look();
   checkGrows(parts.queue, map.count, count);
   for (let moved = 0; ; ) {
-    if (map.from !== undefined) moved = yield* finish(parts, map, moved);
+    if (map.from !== undefined) moved = yield* finish(parts, map, moved, patienceMs);
     else if (map.count < count) await open(parts, map, count);
     else return;
     map = parts.map;
@@ -141,7 +148,12 @@ async function open(parts: Partitions, old: PartitionMap, count: number): Promis
 }
 
 /** Steps 3 to 5: moves what belongs elsewhere now, and closes the growth. Returns how many jobs were `moved` so far. */
-async function* finish(parts: Partitions, map: PartitionMap, moved: number): AsyncGenerator<Growth, number> {
+async function* finish(
+  parts: Partitions,
+  map: PartitionMap,
+  moved: number,
+  patienceMs: number,
+): AsyncGenerator<Growth, number> {
   const from = map.from as number;
   const sweeps = upTo(from).map((i) => new Sweep(parts, map, i));
   const state = (done = false): Growth => {
@@ -155,6 +167,7 @@ async function* finish(parts: Partitions, map: PartitionMap, moved: number): Asy
     const work = ridesOut(
       () => closeUp(parts, map, sweeps, stop.signal),
       () => state().moved,
+      patienceMs,
     );
     try {
       for await (const _ of ticks(work)) yield state();
@@ -172,11 +185,11 @@ async function* finish(parts: Partitions, map: PartitionMap, moved: number): Asy
 }
 
 /** Repeats `work` while its errors pass: a failover is over in some seconds. Throws the last one if nothing moves for long. */
-async function ridesOut(work: () => Promise<void>, moved: () => number): Promise<void> {
+async function ridesOut(work: () => Promise<void>, moved: () => number, patienceMs: number): Promise<void> {
   let before = -1;
   let end = 0;
   const until = () => {
-    if (moved() !== before) end = performance.now() + PATIENCE_MS;
+    if (moved() !== before) end = performance.now() + patienceMs;
     before = moved();
     return end;
   };

@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { grow } from '../../src/admin/grow.js';
 import { Operator, Queue, Transfer } from '../../src/internal.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { tagFor } from '../../src/partitions/tags.js';
@@ -9,50 +10,54 @@ import { Cluster } from '../support/cluster.js';
 import { tagsOf } from '../support/partitions.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
 
-it('leaves no job in two partitions when the replicas of the new one do not follow', async () => {
-  const cluster = await Cluster.start({ masters: 2, replicas: 1 });
-  afterwards(() => cluster.stop());
-  const redis = new Connection(cluster.url);
-  afterwards(() => redis.close());
-  const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
-  await new Queue(redis, 'q').enqueue(ids.map((id) => ({ id, payload: id })));
-  const grow = async () => {
-    for await (const _ of new Operator(redis).partition('q', 2));
-  };
-  const places = async (id: string) => {
-    const { map } = Partitions.of(redis, 'delayq', 'q');
-    const scores = [0, 1].map((i) =>
-      redis.call('ZSCORE', Partitions.of(redis, 'delayq', 'q').keys(i, map).pending, id),
-    );
-    return (await Promise.all(scores)).filter((score) => score !== null).length;
-  };
+/** Grows a queue to two partitions, and gives up at the first trouble. */
+async function grown(redis: Connection, queue: string): Promise<void> {
+  for await (const _ of grow(Partitions.of(redis, 'delayq', queue), 2, { patienceMs: 0 }));
+}
 
-  const owner = await cluster.ownerOf(`delayq:{${tagFor('q', 1)}}:pending`);
-  expect(owner).not.toBe(await cluster.ownerOf('delayq:{q}:pending'));
-  const [replica] = await cluster.replicasOf(owner);
-  replica?.signal('SIGSTOP');
-  await expect(grow()).rejects.toThrow('too few replicas');
-  expect(await Promise.all(ids.map(places))).not.toContain(2);
+describe.concurrent('on a cluster with replicas', () => {
+  it('leaves no job in two partitions when the replicas of the new one do not follow', async () => {
+    const cluster = await Cluster.start({ masters: 2, replicas: 1 });
+    afterwards(() => cluster.stop());
+    const redis = new Connection(cluster.url);
+    afterwards(() => redis.close());
+    const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
+    await new Queue(redis, 'q').enqueue(ids.map((id) => ({ id, payload: id })));
+    const places = async (id: string) => {
+      const { map } = Partitions.of(redis, 'delayq', 'q');
+      const scores = [0, 1].map((i) =>
+        redis.call('ZSCORE', Partitions.of(redis, 'delayq', 'q').keys(i, map).pending, id),
+      );
+      return (await Promise.all(scores)).filter((score) => score !== null).length;
+    };
 
-  replica?.signal('SIGCONT');
-  await grow();
-  expect(await Promise.all(ids.map(places))).toEqual(ids.map(() => 1));
-});
+    const owner = await cluster.ownerOf(`delayq:{${tagFor('q', 1)}}:pending`);
+    expect(owner).not.toBe(await cluster.ownerOf('delayq:{q}:pending'));
+    const [replica] = await cluster.replicasOf(owner);
+    replica?.signal('SIGSTOP');
+    await expect(grown(redis, 'q')).rejects.toThrow('too few replicas');
+    expect(await Promise.all(ids.map(places))).not.toContain(2);
 
-it('moves no job that a replica has to a server without one', async () => {
-  const cluster = await Cluster.start({ masters: 2, replicas: 1 });
-  afterwards(() => cluster.stop());
-  const redis = new Connection(cluster.url);
-  afterwards(() => redis.close());
-  await new Queue(redis, 'q').enqueue(Array.from({ length: 20 }, (_, i) => ({ id: `o:${i}`, payload: i })));
-  const owner = await cluster.ownerOf(`delayq:{${tagFor('q', 1)}}:pending`);
-  const [replica] = await cluster.replicasOf(owner);
-  await replica?.stop();
-  const grow = async () => {
-    for await (const _ of new Operator(redis).partition('q', 2));
-  };
-  await expect(grow()).rejects.toMatchObject({ code: 'temporary', message: 'partition 1 has too few replicas' });
-  expect(await redis.call('ZCARD', 'delayq:{q}:pending')).toBe(20);
+    replica?.signal('SIGCONT');
+    await grown(redis, 'q');
+    expect(await Promise.all(ids.map(places))).toEqual(ids.map(() => 1));
+  });
+
+  it('moves no job that a replica has to a server without one', async () => {
+    const cluster = await Cluster.start({ masters: 2, replicas: 1 });
+    afterwards(() => cluster.stop());
+    const redis = new Connection(cluster.url);
+    afterwards(() => redis.close());
+    await new Queue(redis, 'q').enqueue(Array.from({ length: 20 }, (_, i) => ({ id: `o:${i}`, payload: i })));
+    const owner = await cluster.ownerOf(`delayq:{${tagFor('q', 1)}}:pending`);
+    const [replica] = await cluster.replicasOf(owner);
+    await replica?.stop();
+    await expect(grown(redis, 'q')).rejects.toMatchObject({
+      code: 'temporary',
+      message: 'partition 1 has too few replicas',
+    });
+    expect(await redis.call('ZCARD', 'delayq:{q}:pending')).toBe(20);
+  });
 });
 
 it('finishes a move to another queue that was cut off before the queue grew', async () => {

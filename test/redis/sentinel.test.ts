@@ -1,10 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
 import { doctor } from '../support/doctor.js';
 import { Load } from '../support/load.js';
-import { freshName } from '../support/redis.js';
+import { freshName, key } from '../support/redis.js';
 import { Sentinels } from '../support/sentinel.js';
 import { freePort, Server } from '../support/server.js';
 import { until } from '../support/until.js';
@@ -20,11 +20,13 @@ const connect = (url: string) => {
 const load = (...args: ConstructorParameters<typeof Load>) => during(new Load(...args));
 
 describe.concurrent('a primary with two replicas and three Sentinels', () => {
-  // One for each test: after a failover it takes Sentinels ten seconds to agree again.
-  const start = () => during(Sentinels.start({ replicas: REPLICAS }));
+  let group: Sentinels;
+  beforeAll(async () => {
+    group = await Sentinels.start({ replicas: REPLICAS });
+    return () => group.stop();
+  });
 
-  it('is used like one server', async () => {
-    const group = await start();
+  it.sequential('is used like one server', async () => {
     const env = { DELAYQ_REDIS_URL: group.url };
     const name = freshName();
     expect(await delayq(['enqueue', '--replicas', '2', name, '1'], { env })).toMatchObject({ code: 0, stderr: '' });
@@ -32,31 +34,26 @@ describe.concurrent('a primary with two replicas and three Sentinels', () => {
     expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '1\n', stderr: '' });
   });
 
-  it('a SENTINEL FAILOVER under load: with --replicas of all nothing is lost; a watching drain follows', async () => {
-    const group = await start();
-    const [safe, watched] = [freshName(), freshName()];
-    const running = begin(['drain', '--watch', watched], { env: { DELAYQ_REDIS_URL: group.url } });
-    const redis = connect(group.url);
-    const working = await load(redis, safe, { replicas: REPLICAS });
-    await working.goesOn();
-    const before = performance.now();
-    await group.failover();
-    const over = performance.now();
-    await until(() => [...working.confirmed.values()].some((at) => at > over + 100));
-    await working.goesOn();
-    expect(await working.end()).toEqual([]);
-    expect([...working.confirmed.values()].filter((at) => at < before).length).toBeGreaterThan(0);
-    for (const code of [...Object.keys(working.producer.errors), ...Object.keys(working.consumer.errors)])
-      expect(['unknown', 'temporary', 'unreachable']).toContain(code);
-    await new Queue(redis, watched).enqueue({ payload: 'after' });
-    await until(() => running.stdout.includes('"after"'));
-    running.child.kill('SIGTERM');
-    expect(await running.ended).toMatchObject({ code: 0 });
-    await group.settled();
+  it.sequential('a primary that Sentinels name, but that is none (yet), gets no call', async () => {
+    const [replica] = await group.replicas();
+    // A Sentinel with an old view, after a partition.
+    const config = `sentinel monitor delayq 127.0.0.1 ${replica?.port} 1\n`;
+    const wrong = await during(Server.start({ tcp: true, config, args: ['--sentinel'] }));
+    const queue = new Queue(connect(`redis+sentinel://127.0.0.1:${wrong.port}/delayq`), freshName());
+    const error = await queue.enqueue({ payload: 1 }).then(
+      () => undefined,
+      (thrown) => thrown,
+    );
+    // It may find out by itself which server is the primary.
+    if (error === undefined) return;
+    expect(error).toMatchObject({
+      code: 'temporary',
+      message: expect.stringMatching(/is no primary$/),
+      why: expect.stringContaining('slave'),
+    });
   });
 
-  it('a SENTINEL FAILOVER under load, without --replicas: what is lost was confirmed around it, and doctor warns before', async () => {
-    const group = await start();
+  it.sequential('a SENTINEL FAILOVER under load, without --replicas: what is lost was confirmed around it, and doctor warns before', async () => {
     const { code, told } = await doctor(group.url);
     expect({
       code,
@@ -69,60 +66,65 @@ describe.concurrent('a primary with two replicas and three Sentinels', () => {
     });
     const working = await load(connect(group.url), freshName());
     await working.goesOn();
-    const before = performance.now();
-    await group.failover();
-    const over = performance.now();
+    const before = await group.primary();
+    // So that it takes itself for a primary for good: only who hears of the switch leaves it.
+    await before.admin.call('ACL', 'SETUSER', 'default', '-slaveof', '-replicaof');
+    const early = await working.copied(before, REPLICAS);
+    const after = await group.failover();
+    const enqueued = async () => Number(await after.admin.hget(key(working.queue.name, 'stats'), 'enqueued'));
+    const copied = await enqueued();
+    await until(async () => (await enqueued()) > copied);
+    const around = new Set(working.confirmed);
     await working.goesOn(100);
     const lost = await working.end();
-    for (const id of lost) {
-      const at = working.confirmed.get(id) as number;
-      expect(at).toBeGreaterThan(before - 1_000);
-      // The switch is heard at once. The rest is for a busy machine.
-      expect(at).toBeLessThan(over + 2_000);
-    }
-    await group.settled();
+    expect(lost.filter((id) => early.has(id) || !around.has(id))).toEqual([]);
+    expect(await before.admin.info('replication')).toMatch(/^role:master/m);
+  });
+});
+
+describe.concurrent('a primary with two replicas and three Sentinels that replace it', () => {
+  // One for each test: after a failover it takes Sentinels ten seconds to agree again.
+  const start = () => during(Sentinels.start({ replicas: REPLICAS }));
+
+  it('a SENTINEL FAILOVER under load: with --replicas of all nothing is lost; a watching drain follows', async () => {
+    const group = await start();
+    const [safe, watched] = [freshName(), freshName()];
+    const running = begin(['drain', '--watch', watched], { env: { DELAYQ_REDIS_URL: group.url } });
+    const redis = connect(group.url);
+    const working = await load(redis, safe, { replicas: REPLICAS });
+    await working.goesOn();
+    expect(working.confirmed.size).toBeGreaterThan(0);
+    const before = await group.primary();
+    const after = await group.failover();
+    // Until the old primary follows, one replica is missing.
+    await until(() => working.producer.reasons.length > 0);
+    // As Sentinels do it after eight seconds.
+    await before.admin.call('REPLICAOF', after.host, after.port);
+    await working.goesOn();
+    expect(await working.end()).toEqual([]);
+    for (const code of [...Object.keys(working.producer.errors), ...Object.keys(working.consumer.errors)])
+      expect(['unknown', 'temporary', 'unreachable']).toContain(code);
+    await new Queue(redis, watched).enqueue({ payload: 'after' });
+    await until(() => running.stdout.includes('"after"'));
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
   });
 
   it.each(['SIGKILL', 'SIGSTOP'] as const)(
     'a %s of the primary under load: it is left when the Sentinels replace it',
     async (signal) => {
       const group = await start();
-      const name = freshName();
-      const working = await load(connect(group.url), name);
+      const working = await load(connect(group.url), freshName());
       await working.goesOn();
       const primary = await group.primary();
-      const struck = performance.now();
+      const early = await working.copied(primary, REPLICAS);
       if (signal === 'SIGKILL') await primary.end('SIGKILL');
       else primary.signal('SIGSTOP');
       await until(async () => (await group.primary().catch(() => primary)) !== primary);
       await working.goesOn();
-      const lost = await working.end();
-      expect(lost.filter((id) => (working.confirmed.get(id) as number) < struck - 1_000)).toEqual([]);
-      if (signal === 'SIGKILL') await primary.run();
-      else primary.signal('SIGCONT');
-      await group.settled();
+      expect((await working.end()).filter((id) => early.has(id))).toEqual([]);
     },
   );
-
-  it('a primary that Sentinels name, but that is none (yet), gets no call', async () => {
-    const group = await start();
-    const [replica] = await group.replicas();
-    // A Sentinel with an old view, after a partition.
-    const config = `sentinel monitor delayq 127.0.0.1 ${replica?.port} 1\n`;
-    const wrong = await during(Server.start({ tcp: true, config, args: ['--sentinel'] }));
-    const env = { DELAYQ_REDIS_URL: `redis+sentinel://127.0.0.1:${wrong.port}/delayq` };
-    const started = performance.now();
-    const ended = await delayq(['enqueue', freshName(), '1'], { env });
-    // It may find out by itself which server is the primary.
-    if (ended.code !== 0) {
-      expect(ended).toMatchObject({
-        code: 75,
-        stdout: '',
-        stderr: expect.stringMatching(/is no primary\n {2}why: .*slave.*\n {2}next: /),
-      });
-    }
-    expect(performance.now() - started).toBeLessThan(6_500);
-  });
 });
 
 describe.concurrent('Sentinels', () => {
@@ -148,12 +150,11 @@ describe.concurrent('Sentinels', () => {
     });
   });
 
-  it('that are no Sentinels, or of which none answers, are told within 6 s', async () => {
+  it('that are no Sentinels, or of which none answers, are told', async () => {
     const server = await during(Server.start({ tcp: true }));
     const [one, two] = [await freePort(), await freePort()];
     const ask = (places: string) =>
       delayq(['enqueue', 'q', '1'], { env: { DELAYQ_REDIS_URL: `redis+sentinel://${places}/delayq` } });
-    const started = performance.now();
     expect(await ask(`127.0.0.1:${server.port}`)).toMatchObject({
       code: 78,
       stderr: expect.stringMatching(/is not a Sentinel\n {2}why: .*\n {2}next: /),
@@ -164,15 +165,18 @@ describe.concurrent('Sentinels', () => {
         new RegExp(`cannot reach any of 2 Sentinels\\n {2}why: .*${one}.*${two}.*ECONNREFUSED.*\\n {2}next: `),
       ),
     });
-    expect(performance.now() - started).toBeLessThan(6_000);
   });
 
   it('with one that is frozen are asked all the same', async () => {
     const group = await during(Sentinels.start({ replicas: 0, sentinels: 3 }));
-    group.sentinels[0]?.signal('SIGSTOP');
-    const started = performance.now();
-    expect(await delayq(['enqueue', 'q', '1'], { env: { DELAYQ_REDIS_URL: group.url } })).toMatchObject({ code: 0 });
-    expect(performance.now() - started).toBeLessThan(5_000);
+    const [frozen] = group.sentinels as [Server];
+    frozen.signal('SIGSTOP');
+    // A call to it alone lasts until its time limit. Whoever waits for all of them ends after that.
+    const alone = connect(frozen.tcpUrl)
+      .call('PING')
+      .catch(({ code }) => code);
+    const enqueued = new Queue(connect(group.url), 'q').enqueue({ payload: 1 }).then(({ outcome }) => outcome);
+    expect(await Promise.race([alone, enqueued])).toBe('created');
   });
 });
 

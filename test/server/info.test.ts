@@ -187,7 +187,7 @@ describe('what a crash would lose', () => {
 describe('a replica', () => {
   it('is a failure, and its primary shows whether it keeps up', async () => {
     const primary = await during(
-      Server.start({ tcp: true, args: ['--appendonly', 'yes', '--repl-diskless-sync-delay', '0'] }),
+      Server.start({ tcp: true, args: ['--appendonly', 'yes'] }),
     );
     const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
     await until(async () => /state=online/.test(await primary.admin.info('replication')));
@@ -200,7 +200,7 @@ describe('a replica', () => {
   });
 
   it('shows faults, although nothing can be repaired there', async () => {
-    const primary = await during(Server.start({ tcp: true, args: ['--repl-diskless-sync-delay', '0'] }));
+    const primary = await during(Server.start({ tcp: true }));
     await primary.admin.zadd('delayq:{q}:pending', Date.now() + 3_600_000, 'ghost');
     const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
     await until(async () => (await replica.admin.exists('delayq:{q}:pending')) === 1);

@@ -291,7 +291,6 @@ async function startNode(n: number, options: ClusterOptions): Promise<Made> {
     ...place,
     args: [
       ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(nodeTimeoutMs)],
-      ...['--repl-diskless-sync-delay', '0'],
       ...(tls ? ['--port', '0', '--tls-port', String(port), '--tls-cluster', 'yes', '--tls-replication', 'yes'] : []),
       ...(tls ? ['--tls-cert-file', tls.cert, '--tls-key-file', tls.key, '--tls-ca-cert-file', tls.ca] : []),
       ...(tls ? ['--tls-auth-clients', 'optional'] : []),

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, DelayqError, Queue } from '../../src/index.js';
+import type { Server } from './server.js';
 import { until } from './until.js';
 
 /** What a producer or a consumer saw. */
@@ -31,8 +32,8 @@ export class Load {
   readonly queue: Queue;
   readonly producer = new Seen();
   readonly consumer = new Seen();
-  /** Ids that Redis has confirmed, with the time of that (monotonic, ms), and those whose outcome is unknown. */
-  readonly confirmed = new Map<string, number>();
+  /** Ids that Redis has confirmed, and those whose outcome is unknown. */
+  readonly confirmed = new Set<string>();
   readonly unknown = new Set<string>();
   readonly handled = new Map<string, number>();
   readonly #leaseMs: number;
@@ -57,7 +58,7 @@ export class Load {
       const id = `${this.queue.name}-${n}`;
       try {
         await this.queue.enqueue({ id, payload: n }, replicas === undefined ? {} : { replicas });
-        this.confirmed.set(id, performance.now());
+        this.confirmed.add(id);
         this.producer.succeeded();
       } catch (error) {
         this.producer.failed(error);
@@ -89,6 +90,14 @@ export class Load {
     await until(() => this.producer.calls >= producer && this.consumer.calls >= consumer);
   }
 
+  /** The jobs that are confirmed by now, as soon as all `replicas` of their server have them. */
+  async copied(server: Server, replicas: number): Promise<ReadonlySet<string>> {
+    const confirmed = new Set(this.confirmed);
+    await server.admin.set(`{${this.queue.name}}mark`, 1);
+    await server.admin.wait(replicas, 0);
+    return confirmed;
+  }
+
   /** Ends the producer, then the consumer when nothing is left. Returns the confirmed jobs that nobody has seen. */
   async end(): Promise<string[]> {
     this.#isProducing = false;
@@ -99,7 +108,7 @@ export class Load {
     });
     this.#isConsuming = false;
     await this.#consuming;
-    return [...this.confirmed.keys()].filter((id) => !this.handled.has(id));
+    return [...this.confirmed].filter((id) => !this.handled.has(id));
   }
 
   async stop(): Promise<void> {

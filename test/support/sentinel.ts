@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { FaultyProxy } from './proxy.js';
 import { freePort, Server, type ServerOptions } from './server.js';
 import { until } from './until.js';
@@ -59,7 +60,6 @@ export class Sentinels {
           // A file, as Sentinels make a server write down whom it follows.
           config: primary ? `replicaof ${at(primary)}\n` : '',
           args: [
-            ...['--repl-diskless-sync-delay', '0'],
             ...(proxy ? ['--replica-announce-ip', proxy.host, '--replica-announce-port', String(proxy.port)] : []),
             ...args,
           ],
@@ -71,10 +71,24 @@ export class Sentinels {
       const online = RegExp(`connected_slaves:${replicas}\\b(?!(.|\\n)*state=(?!online))`);
       await until(async () => online.test(String(await servers[0]?.admin.info('replication'))));
       const config = configOf(at(proxies.get(servers[0] as Server) ?? (servers[0] as Server)), options);
+      const planned: Planned[] = [];
       for (let n = 0; n < count; n++) {
         const place = places[servers.length + n];
-        sentinels.push(await Server.start({ tcp: true, ...options.login, ...place, config, args: ['--sentinel'] }));
+        const { host = '127.0.0.1' } = place ?? {};
+        planned.push({ id: randomBytes(20).toString('hex'), place, host, port: await freePort() });
       }
+      const starting = planned.map(({ place, port }, n) =>
+        Server.start({
+          port,
+          ...options.login,
+          ...place,
+          config: config + acquaintances(planned, n),
+          args: ['--sentinel'],
+        }),
+      );
+      for (const started of await Promise.allSettled(starting))
+        if (started.status === 'fulfilled') sentinels.push(started.value);
+      await Promise.all(starting);
       await group().settled();
     } catch (error) {
       await group().stop();
@@ -162,6 +176,23 @@ export class Sentinels {
   async stop(): Promise<void> {
     await Promise.all([...this.servers, ...this.sentinels, ...this.proxies].map((one) => one.stop()));
   }
+}
+
+/** A Sentinel that is to be started. */
+interface Planned {
+  /** What Sentinels know each other by. */
+  readonly id: string;
+  readonly place: Pick<ServerOptions, 'host' | 'within'> | undefined;
+  readonly host: string;
+  readonly port: number;
+}
+
+/** What one of several Sentinels writes down of the others when it has heard of them, which takes seconds. */
+function acquaintances(all: readonly Planned[], own: number): string {
+  const lines = all.map(({ id, host, port }, n) =>
+    n === own ? `sentinel myid ${id}\n` : `sentinel known-sentinel ${NAME} ${host} ${port} ${id}\n`,
+  );
+  return lines.join('');
 }
 
 const ask = (admin: Server['admin'], what: string) => admin.call('SENTINEL', what, NAME);

@@ -69,6 +69,8 @@ export class Server {
       ...[...within, binary, ...(config === undefined ? [] : [join(directory, CONFIG)])],
       ...['--port', String(port), '--bind', host, '--unixsocket', this.socket],
       ...['--dir', directory, '--save', '', '--loglevel', 'warning', '--protected-mode', 'no'],
+      // Otherwise a new replica waits five seconds for others that may come.
+      ...['--repl-diskless-sync-delay', '0'],
       ...(password === undefined || options.user !== undefined
         ? []
         : ['--requirepass', password, '--masterauth', password]),
