@@ -17,6 +17,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { Script } from 'node:vm';
+import { inject } from 'vitest';
 import type { Host } from '../../src/cli/host/host.js';
 import type * as commandLine from '../../src/cli/main.js';
 import { afterFile } from './afterwards.js';
@@ -56,7 +57,7 @@ export function cronEnv(more: Environment = {}): NodeJS.ProcessEnv {
   const node = process.execPath.replace(/\/[^/]*$/, '');
   return {
     HOME: process.env.HOME,
-    PATH: `${BIN_DIRECTORY}:${node}:/usr/bin:/bin`,
+    PATH: `${BIN_DIRECTORY}:${node}:${inject('serverPath')}/usr/bin:/bin`,
     SHELL: '/bin/sh',
     // Tells what a run of tests has left behind.
     TMPDIR: process.env.TMPDIR,
