@@ -1,5 +1,5 @@
 // The memory that Redis needs for a pending job with a payload of 115 bytes.
-import { PEERS } from '../peers/names.js';
+import { PEERS, SERVERS } from '../peers/names.js';
 import { progress } from '../rounds.js';
 import { costs } from '../table.js';
 
@@ -19,7 +19,7 @@ export async function measure(rig) {
   const ours = await bytes(size(OURS), () => rig.fill(size(OURS), ['--in', '1h']));
   const rows = [{ name: `${size(OURS).toLocaleString('en')} jobs`, alone: true, ours, target: { value: 300 } }];
   for (const [peer, name] of Object.entries(PEERS)) {
-    if (peer === 'beanstalkd') continue;
+    if (peer in SERVERS) continue;
     progress(peer);
     const n = size(THEIRS);
     const at = Date.now() + 3_600_000;
