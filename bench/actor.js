@@ -4,7 +4,18 @@ import { data, jobs } from './jobs.js';
 import { Turns, WARM_TURNS } from './turns.js';
 
 const [name, act, json] = process.argv.slice(2);
-const { n = 0, rounds = 0, at, watchers = 1, span = 0, every = 0, least = 0, most = 0, ...where } = JSON.parse(json);
+const {
+  n = 0,
+  rounds = 0,
+  at,
+  watchers = 1,
+  ahead = 2_000,
+  span = 0,
+  every = 0,
+  least = 0,
+  most = 0,
+  ...where
+} = JSON.parse(json);
 const { open } = await import(`./peers/${name}.js`);
 /** @type {() => Promise<import('./peers/peer.js').Peer>} */
 const connect = () => open(where);
@@ -22,14 +33,7 @@ async function seconds(what) {
 const WARM = 1_000;
 
 const ACTS = {
-  /** Enqueues n jobs due in an hour, one after the other. */
-  one: async () => {
-    for (let i = 0; i < WARM; i += 1) await peer.add(data(i), Date.now() + HOUR);
-    return seconds(async () => {
-      for (let i = 0; i < n; i += 1) await peer.add(data(i), Date.now() + HOUR);
-    });
-  },
-  /** The same with 100 concurrent callers. */
+  /** Enqueues n jobs due in an hour, from 100 concurrent callers. */
   hundred: async () => {
     let i = 0;
     const callers = (upTo) =>
@@ -39,23 +43,33 @@ const ACTS = {
         }),
       );
     await callers(WARM);
-    return seconds(() => callers(WARM + n));
+    return { ...(await seconds(() => callers(WARM + n))), stored: WARM + n };
   },
   /** The same with the library's bulk call. */
   bulk: async () => {
     await peer.addMany(jobs(WARM, Date.now() + HOUR));
     const all = jobs(n, Date.now() + HOUR);
-    return seconds(() => peer.addMany(all));
+    return { ...(await seconds(() => peer.addMany(all))), stored: WARM + n };
   },
   /** Enqueues n jobs due at `at` or now. Not timed. */
   fill: async () => void (await peer.addMany(jobs(n, at))),
-  /** Drains n due jobs with a no-op handler, until all are acknowledged. */
-  drain: () => seconds(() => peer.drain(n, async () => {})),
-  /** Enqueues n jobs at once. They fall due evenly over `span` ms, the first at `at` or in 2 s. */
+  /** Drains n due jobs with a handler that only counts, until all are acknowledged. */
+  drain: async () => {
+    let handled = 0;
+    const took = await seconds(() =>
+      peer.drain(n, async () => {
+        handled += 1;
+      }),
+    );
+    if (handled !== n) throw new Error(`handled ${handled} of ${n} jobs`);
+    return took;
+  },
+  /** Enqueues n jobs at once. They fall due evenly over `span` ms, the first in `ahead` ms: at `first`. */
   spread: async () => {
-    const first = at ?? Date.now() + 2_000;
+    const first = Date.now() + Math.round(ahead);
     const all = jobs(n).map((_, i) => Math.round(first + (i * span) / n));
     await peer.addMany(all.map((at, i) => ({ data: data(i, at), at })));
+    return { first };
   },
   /** Enqueues a job every `every` ms, due `least` to `most` ms later. The delays are the same in each run. */
   trickle: async () => {

@@ -51,7 +51,7 @@ const MAX_PARTITIONS = 1_024;
 
 /** What a job costs: bytes while it waits, and CPU time of Redis from enqueue to ack, µs. */
 async function measure() {
-  const cluster = await ClusterNodes.start(new Rig({ quick: false }), { masters: 1, replicas: 0 });
+  const cluster = await ClusterNodes.start(new Rig(), { masters: 1, replicas: 0 });
   try {
     const [{ admin, pid }] = cluster.nodes;
     const redis = await connect(cluster.url);

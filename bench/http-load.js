@@ -119,7 +119,7 @@ async function publish(path, body, each) {
   const took = [];
   let [all, measured] = [0, 0];
   const user = async (client) => {
-    for (let now = 0; now < end; ) {
+    for (let now = performance.now(); now < end; ) {
       if ((await client.ask(bytes, '201', now < begin ? [] : took)) === undefined) fail('404 for a publish');
       now = performance.now();
       all += each;

@@ -26,9 +26,9 @@ export function aboutCalls(rounds) {
   return `over 3 ms: ${sum('slow')} of ${sum('calls').toLocaleString('en')} calls; mean ${mean} ms`;
 }
 
-/** The longest stall of a busy loop within 3 s, ms. Undefined without redis-cli. */
-export function longestStall() {
+/** The longest stall of a busy loop within 3 s, ms. Undefined without redis-cli. @param {import('./rig.js').Rig} rig */
+export function longestStall(rig) {
   if (!installed('redis-cli')) return;
-  const said = output(['redis-cli', '--intrinsic-latency', '3']);
+  const said = output(['redis-cli', '--intrinsic-latency', rig.of({ full: '3', quick: '3', smoke: '1' })]);
   return [Number([...said.matchAll(/Max latency so far: (\d+)/g)].at(-1)?.[1]) / 1_000];
 }

@@ -13,9 +13,10 @@ function newest(directory) {
   return Math.max(...readdirSync(ROOT + directory, { recursive: true }).map((file) => written(`${directory}/${file}`)));
 }
 
-export function prepare() {
+/** @param {{ peers?: boolean }} [options] peers: whether to install them */
+export function prepare({ peers = true } = {}) {
   // npm writes the hidden lock file last.
-  if (written('bench/node_modules/.package-lock.json') < written('bench/package-lock.json')) {
+  if (peers && written('bench/node_modules/.package-lock.json') < written('bench/package-lock.json')) {
     must('bench', 'npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline']);
   }
   const old = written('dist/cli/main.cjs') < Math.max(newest('src'), newest('lua'), written('package-lock.json'));

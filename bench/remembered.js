@@ -31,7 +31,7 @@ const { Rig } = await import('./rig.js');
 
 const BATCH = 250;
 
-const cluster = await ClusterNodes.start(new Rig({ quick: false }), { masters: 1, replicas: 0 });
+const cluster = await ClusterNodes.start(new Rig(), { masters: 1, replicas: 0 });
 try {
   const [{ admin }] = cluster.nodes;
   const used = async () => Number(/used_memory:(\d+)/.exec(await admin.info('memory'))[1]);

@@ -8,13 +8,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { writeLines } from './jobs.js';
-import { PEERS, SERVERS } from './peers/names.js';
+import { PACKAGED, PEERS, SERVERS } from './peers/names.js';
 import { Postgres } from './postgres.js';
 import { installed, live, output, serve, timed } from './processes.js';
 
 const HOST = '127.0.0.1';
 export const DELAYQ = fileURLToPath(new URL('../bin/delayq', import.meta.url));
 const ACTOR = fileURLToPath(new URL('actor.js', import.meta.url));
+
+/** The sizes of each kind of run are divided by this. */
+const PARTS = { full: 1, quick: 10, smoke: 1_000 };
 
 /** An act that takes longer is stuck. */
 const LONGEST_ACT_MS = 180_000;
@@ -40,10 +43,10 @@ export class Rig {
   #lines = new Map();
 
   /**
-   * @param {{ quick: boolean, runs?: number }} options quick: a tenth of the sizes; runs: rounds per case
+   * @param {{ kind?: keyof typeof PARTS, runs?: number }} [options] kind: how much is measured; runs: rounds per case
    */
-  constructor({ quick, runs }) {
-    this.quick = quick;
+  constructor({ kind = 'full', runs } = {}) {
+    this.kind = kind;
     this.runs = runs;
     process.on('exit', () => rmSync(this.#directory, { recursive: true, force: true }));
   }
@@ -60,7 +63,8 @@ export class Rig {
       this.beanstalkdPort = await freePort();
       await this.#startBeanstalkd();
     }
-    this.#postgres = await Postgres.start(HOST, await freePort());
+    // A smoke run leaves out its peers.
+    if (this.kind !== 'smoke') this.#postgres = await Postgres.start(HOST, await freePort());
   }
 
   async #startBeanstalkd() {
@@ -99,9 +103,14 @@ export class Rig {
     return { DELAYQ_REDIS_URL: this.url };
   }
 
-  /** n, or a tenth of it in a quick run. @param {number} n */
+  /** n, or the part of it that a smaller run takes. @param {number} n */
   size(n) {
-    return this.quick ? Math.ceil(n / 10) : n;
+    return Math.ceil(n / PARTS[this.kind]);
+  }
+
+  /** What this kind of run takes. @template T @param {Record<keyof typeof PARTS, T>} values */
+  of(values) {
+    return values[this.kind];
   }
 
   /** The part of n jobs that a peer gets: a tenth with PostgreSQL, which takes ten times as long. @param {string} peer @param {number} n */
@@ -111,12 +120,17 @@ export class Rig {
 
   /** The rounds of a case; --runs overrides them. @param {number} usual */
   rounds(usual) {
-    return this.runs ?? (this.quick ? 2 : usual);
+    return this.runs ?? this.of({ full: usual, quick: 2, smoke: 1 });
   }
 
-  /** Whether the server of a peer is installed. @param {string} peer */
+  /** Whether a peer takes part: its server is installed, and a smoke run needs no packages. @param {string} peer */
   has(peer) {
-    return this.serverOf(peer) !== undefined;
+    return this.serverOf(peer) !== undefined && !(this.kind === 'smoke' && PACKAGED.includes(peer));
+  }
+
+  /** The names of the peers that do not. */
+  get missing() {
+    return Object.entries(PEERS).flatMap(([peer, name]) => (this.has(peer) ? [] : [name]));
   }
 
   /** The process that starts and stops the server of a peer. @param {string} peer */

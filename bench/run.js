@@ -30,7 +30,7 @@ const TOPICS = {
 const HELP = `Usage: npm run bench -- [options] [topic…]
 
 Compares delayq with its peers on private servers on 127.0.0.1 and
-prints one table. Default: all topics, about 55 minutes; 11 with --quick.
+prints one table. Default: all topics, about an hour.
 
 Topics:
 ${Object.entries(TOPICS)
@@ -39,10 +39,15 @@ ${Object.entries(TOPICS)
 
 Options:
   --quick      use a tenth of the sizes: for a first look, not for claims
+  --smoke      use the smallest sizes, and print no figures: whether every
+               topic still measures and loses nothing, in under a minute
   --runs N     rounds per case (default: 5, or 3 for long ones)
   --json FILE  also write all samples to FILE
-  --write      replace the table in bench/README.md
-  -h, --help   show this help`;
+  --write      put these topics into the table of bench/README.md, and
+               make the table of README.md from it
+  -h, --help   show this help
+
+Exit status: 0 all topics were measured, 1 one could not be, or lost jobs.`;
 
 function fail(why) {
   console.error(`bench: ${why}\n  next: npm run bench -- --help`);
@@ -56,6 +61,7 @@ function optionsOf(args) {
       allowPositionals: true,
       options: {
         quick: { type: 'boolean', default: false },
+        smoke: { type: 'boolean', default: false },
         runs: { type: 'string' },
         json: { type: 'string' },
         write: { type: 'boolean', default: false },
@@ -74,41 +80,45 @@ if (values.help) {
 }
 for (const topic of positionals) if (!(topic in TOPICS)) fail(`unknown topic ${JSON.stringify(topic)}`);
 if (values.runs && !/^[1-9]\d?$/.test(values.runs)) fail(`--runs must be a number from 1 to 99, not ${values.runs}`);
+if (values.quick && values.smoke) fail('--quick and --smoke exclude each other');
+if (values.write && (values.quick || values.smoke))
+  fail('--write is for the full sizes: leave out --quick and --smoke');
+if (values.json && values.smoke) fail('--smoke has no figures to write');
 const topics = Object.keys(TOPICS).filter((topic) => positionals.length === 0 || positionals.includes(topic));
+const kind = values.smoke ? 'smoke' : values.quick ? 'quick' : 'full';
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(130));
-prepare();
+prepare({ peers: kind !== 'smoke' });
 // Imported after prepare(), which installs and builds what these import.
-const { Rig } = await import('./rig.js');
-const { progress } = await import('./rounds.js');
-const { costs } = await import('./table.js');
-const { reported, writeInto } = await import('./report.js');
+const { measured } = await import('./measured.js');
+const { machineHere, resultOf, store, stored, written } = await import('./results.js');
+const { performanceOf, writeReadme } = await import('./readme.js');
 
-const rig = new Rig({ quick: values.quick, runs: values.runs ? Number(values.runs) : undefined });
-/** @type {import('./table.js').Section[]} */
-const sections = [];
-const begin = performance.now();
-try {
-  await rig.open();
-  for (const topic of topics) {
-    const { measure } = await import(`./cases/${topic}.js`);
-    progress(`== ${topic}: ${TOPICS[topic]}`);
-    try {
-      await rig.flush();
-      sections.push(...(await measure(rig)));
-    } catch (error) {
-      // The other topics are still worth measuring.
-      console.error(error);
-      process.exitCode = 1;
-      sections.push(costs(`${topic} failed`, 'see above', []));
-    }
-  }
-  const report = await reported(sections, { rig, topics: positionals, minutes: (performance.now() - begin) / 60_000 });
-  progress('done');
-  console.log(report.text);
-  if (values.json) writeFileSync(values.json, `${JSON.stringify(report, undefined, 1)}\n`);
-  if (values.write) writeInto(new URL('README.md', import.meta.url), report.text);
-} finally {
-  rig.close();
+if (values.write && positionals.length > 0 && stored().machine !== machineHere()) {
+  fail(
+    `the table in bench/README.md is of another machine (${stored().machine}): measure all topics, or without --write`,
+  );
 }
-process.exit();
+const begin = performance.now();
+const { results, missing } = await measured(topics, { kind, runs: values.runs ? Number(values.runs) : undefined });
+const well = results.filter(({ wrong }) => wrong === undefined);
+const wrong = results.filter((result) => !well.includes(result));
+const failed = wrong.map((result) => `${result.topic} (${result.wrong.split('\n')[0]})`);
+const all = { machine: machineHere(), results: well.map(resultOf) };
+if (kind === 'smoke') {
+  // That it finds its rows; there are none of peers.
+  if (well.length === Object.keys(TOPICS).length) performanceOf(all);
+} else {
+  if (kind === 'quick') console.log('A tenth of the sizes: for a look, not for claims.\n');
+  console.log(written({ ...all, results: results.map(resultOf).filter(({ text }) => text !== '') }));
+  if (values.json) writeFileSync(values.json, `${JSON.stringify({ ...all, kind, results }, undefined, 1)}\n`);
+  if (values.write) {
+    store(all, Object.keys(TOPICS));
+    writeReadme();
+  }
+}
+const took = Math.ceil((performance.now() - begin) / 1_000);
+const left = missing.length > 0 ? `; left out: ${missing.join(', ')}` : '';
+const not = failed.length > 0 ? `; failed: ${failed.join(', ')}` : '';
+console.log(`${well.length} of ${topics.length} topics measured in ${took} s${left}${not}`);
+process.exit(failed.length > 0 ? 1 : 0);

@@ -1,8 +1,11 @@
-// The measured rows, and the table as text.
+// The measured rows, and as text; and what a text says.
 import { median } from './rounds.js';
 
 const WIDTHS = [35, 19, 19, 7, 9];
-const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 11);
+export const RULE = '-'.repeat(WIDTHS.reduce((sum, width) => sum + width) + 11);
+/** Where the columns begin. */
+const STARTS = [0, ...WIDTHS].map((_, i) => WIDTHS.slice(0, i).reduce((sum, width) => sum + width + 1, 0));
+export const HEAD = `${['', 'delayq', 'the other', 'ratio', 'target'].map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ')} met?`;
 
 /**
  * @typedef {object} Row
@@ -46,7 +49,7 @@ function spread(samples) {
 }
 
 /** The ratio, and whether it reaches the target. @param {Row} row @param {boolean} more */
-export function judged({ ours, theirs, target }, more) {
+function judged({ ours, theirs, target }, more) {
   if (!ours) return {};
   const mine = median(ours);
   // 0 / 0 counts as equal.
@@ -60,10 +63,10 @@ export function judged({ ours, theirs, target }, more) {
   return { ratio, reached: more ? measured >= goal : measured <= goal };
 }
 
-/** @param {Section} section */
-function lines({ title, unit, more, rows }) {
+/** The lines of a section, at most 100 columns wide. @param {Section} section */
+export function sectionText({ title, unit, more, rows }) {
   const head = `${title}: ${unit}, ${more ? 'more' : 'less'} is better`;
-  return [head, ...rows.map((row) => line(row, more))];
+  return [head, ...rows.map((row) => line(row, more))].join('\n');
 }
 
 /** @param {Row} row @param {boolean} more */
@@ -82,14 +85,40 @@ function line(row, more) {
   return `${cells.map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ')} ${met ?? ''}${note ? `\n      ${note}` : ''}`.trimEnd();
 }
 
-/** The table, at most 100 columns wide. @param {Section[]} sections */
-export function table(sections) {
-  const head = ['', 'delayq', 'the other', 'ratio', 'target'].map((cell, i) => cell.padEnd(WIDTHS[i])).join(' ');
-  return [`${head} met?`, RULE, sections.map((section) => lines(section).join('\n')).join('\n\n'), RULE, LEGEND].join(
-    '\n',
+/** The rows of sections as text. @param {string} text */
+export function parsed(text) {
+  let section = '';
+  return text.split('\n').flatMap((line) => {
+    if (/^\S/.test(line)) section = line;
+    if (!/^ {2}\S/.test(line)) return [];
+    const cells = STARTS.map((start, i) => line.slice(start, STARTS[i + 1]).trim());
+    const [name, ours, theirs, ratio, target, met] = cells;
+    return [{ section, name, ours, theirs, ratio: Number.parseFloat(ratio), target, met }];
+  });
+}
+
+/** What cannot be told of rows: what was not measured, without a note that says why. @param {Section[]} sections */
+export function unmeasured(sections) {
+  const broken = (samples) => samples && (samples.length === 0 || !samples.every(Number.isFinite));
+  const rows = sections.flatMap(({ title, rows }) =>
+    rows.flatMap(({ name, ours, theirs, note }) =>
+      (!ours && !note) || broken(ours) || broken(theirs) ? [`not measured: ${title}: ${name}`] : [],
+    ),
+  );
+  return sections.length === 0 ? ['nothing was measured'] : rows;
+}
+
+/** Rows whose target is none: what was lost, early, or there twice. @param {Section[]} sections */
+export function lost(sections) {
+  return sections.flatMap(({ title, more, rows }) =>
+    rows.flatMap((row) =>
+      row.target?.value === 0 && judged(row, more).reached === false
+        ? [`${title}: ${row.name}: ${median(row.ours)}`]
+        : [],
+    ),
   );
 }
 
-const LEGEND = `Medians of all rounds, with minimum and maximum in brackets; k: thousand, M: million.
+export const LEGEND = `Medians of all rounds, with minimum and maximum in brackets; k: thousand, M: million.
 ratio: delayq / the other. Without a target, the last column says whether delayq is
 better or worse.`;

@@ -8,7 +8,6 @@ import { DELAYQ } from '../rig.js';
 import { interleave, median, progress, quantile } from '../rounds.js';
 import { costs, short } from '../table.js';
 
-const DRAINS = [1, 4, 16];
 const SPAN = 1_000;
 /** Room to leave free for each pending job: twice what it takes. */
 const BYTES = 600;
@@ -18,6 +17,7 @@ const LONGEST = 60_000;
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
+  const drainers = rig.of({ full: [1, 4, 16], quick: [1, 4, 16], smoke: [2] });
   const n = rig.size(200_000);
   const wanted = rig.size(5_000_000);
   const room = Math.floor(Math.min(freemem(), process.constrainedMemory() || Number.POSITIVE_INFINITY) / BYTES);
@@ -31,13 +31,13 @@ export async function measure(rig) {
   const results = await interleave(
     rig.rounds(3),
     Object.fromEntries(
-      DRAINS.flatMap((drains) => [
+      drainers.flatMap((drains) => [
         [`${drains} in programs`, () => burst(rig, programs(rig, drains), { n, pending, ahead })],
         [`${drains} on the command line`, () => burst(rig, commands(rig, drains), { n, pending, ahead })],
       ]),
     ),
   );
-  const machine = longestStall();
+  const machine = longestStall(rig);
   const what = `${n.toLocaleString('en')} jobs fall due within 1 s, ${pending.toLocaleString('en')} later`;
   const section = (title, unit, row) =>
     costs(
@@ -122,8 +122,7 @@ function tallied(text, sizes) {
 async function burst(rig, drains, { n, pending, ahead }) {
   try {
     await drains.ready();
-    const due = Date.now() + Math.round(ahead);
-    await rig.act('delayq', 'spread', { n, at: due, span: SPAN });
+    const { first: due } = await rig.act('delayq', 'spread', { n, ahead, span: SPAN });
     if (Date.now() > due)
       throw new Error('enqueuing took too long: the first jobs were due before the last was enqueued');
     await slowest(rig);

@@ -65,7 +65,7 @@ async function single(rig, { connect, Operator, Queue }, prepare = async () => {
     // Loads the scripts, and learns the layout.
     await queue.enqueue({ payload: 0 });
     await queue.ack((await queue.drain()).jobs);
-    const taken = [];
+    const [taken, answers] = [[], []];
     const measured = async (act) => {
       const before = await rig.commandStats('evalsha');
       const begin = performance.now();
@@ -74,11 +74,14 @@ async function single(rig, { connect, Operator, Queue }, prepare = async () => {
       const after = await rig.commandStats('evalsha');
       return { wall, script: (after.usec - before.usec) / rig.size(JOBS) };
     };
-    return {
+    const found = {
       enqueue: await measured((i) => queue.enqueue({ payload: i })),
       drain: await measured(async () => taken.push((await queue.drain({ limit: 1 })).jobs)),
-      ack: await measured((i) => queue.ack(taken[i])),
+      ack: await measured(async (i) => answers.push(...(await queue.ack(taken[i])))),
     };
+    const held = answers.filter((answer) => answer === 'held').length;
+    if (held !== rig.size(JOBS)) throw new Error(`took and acked ${held} of ${rig.size(JOBS)} jobs`);
+    return found;
   } finally {
     redis.close();
   }

@@ -17,7 +17,7 @@ export async function measure(rig) {
   const rows = [];
   for (const { name, command, n } of REAL) {
     if (!installed(command[0])) {
-      rows.push({ name });
+      rows.push({ name, note: `not installed: ${command[0]}` });
       continue;
     }
     const speeds = await compared(rig, command, rig.size(n), 7);
@@ -53,7 +53,10 @@ function compared(rig, command, n, rounds) {
     delayq: async () => {
       await rig.flush();
       await rig.fill(n);
-      return n / (await rig.delayq(['drain', '-q', '-P', '8', 'bench', '--', ...command])).seconds;
+      const { seconds } = await rig.delayq(['drain', '-q', '-P', '8', 'bench', '--', ...command]);
+      const acked = Number(await rig.admin.hget('delayq:{bench}:stats', 'acked'));
+      if (acked !== n) throw new Error(`${acked} of ${n} jobs were handled`);
+      return n / seconds;
     },
   });
 }

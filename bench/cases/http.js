@@ -19,8 +19,11 @@ const LONGEST_LOAD_MS = 180_000;
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
-  const seconds = rig.quick ? 2 : 5;
-  const timed = { warmup: rig.quick ? 1 : 2, seconds };
+  const timed = rig.of({
+    full: { warmup: 2, seconds: 5 },
+    quick: { warmup: 1, seconds: 2 },
+    smoke: { warmup: 0, seconds: 0.5 },
+  });
   const bare = await started((port) => [process.execPath, BARE, String(port)]);
   const ours = await served(rig);
   const redis = await connect(rig.url);
@@ -107,7 +110,7 @@ async function waiting(rig, redis) {
   const users = live(['sh', '-c', line, 'sh', process.execPath, LOAD, JSON.stringify(options)]);
   try {
     await users.next();
-    const ms = rig.quick ? 5_000 : 30_000;
+    const ms = rig.of({ full: 30_000, quick: 5_000, smoke: 1_000 });
     const look = async () => ({
       cpu: treeCpu(server.pid),
       redis: treeCpu(rig.serverOf('redis')),

@@ -10,9 +10,9 @@ import { tally } from '../tally.js';
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
-  const ms = rig.quick ? 4_000 : 10_000;
+  const ms = rig.of({ full: 10_000, quick: 4_000, smoke: 1_000 });
   const program = (peer) => () => watched(rig, peer, () => rig.actor(peer, 'watch'), ms);
-  const results = await interleave(Math.min(rig.rounds(2), rig.quick ? 1 : 2), {
+  const results = await interleave(Math.min(rig.rounds(2), rig.of({ full: 2, quick: 1, smoke: 1 })), {
     ...rig.contenders(program),
     'drain --watch': () => watched(rig, 'delayq', () => live([DELAYQ, 'drain', '-q', '--watch', 'bench'], rig.env), ms),
   });
@@ -42,7 +42,7 @@ async function watched(rig, peer, start, ms) {
   const consumer = start();
   // Until it has connected and polled once.
   await sleep(2_500);
-  const { counts, end } = await tally(rig.admin);
+  const { counts, end } = await tally(rig);
   const before = usage(consumer.pid).cpu;
   await sleep(ms);
   const cpu = usage(consumer.pid).cpu - before;

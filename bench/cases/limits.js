@@ -7,18 +7,26 @@ import { costs, rates, short } from '../table.js';
 
 const RATE = 100;
 
+/** How many drains, and their handler. */
+const DRAINS = [
+  [8, ''],
+  [8, '-- true'],
+  [8, '-P 8 -- true'],
+  [50, '-- true'],
+];
+
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
-  const seconds = rig.quick ? 5 : 30;
-  const drains = (n, ...more) => {
-    return () => limited(rig, () => live([DELAYQ, 'drain', '-q', '--watch', 'bench', ...more], rig.env), n, seconds);
+  const seconds = rig.of({ full: 30, quick: 5, smoke: 1 });
+  const drains = ([n, more]) => {
+    const words = more.split(' ').filter(Boolean);
+    return () => limited(rig, () => live([DELAYQ, 'drain', '-q', '--watch', 'bench', ...words], rig.env), n, seconds);
   };
-  const results = await interleave(1, {
-    '8 of drain --watch': drains(8),
-    '8 of drain --watch -- true': drains(8, '--', 'true'),
-    '8 of drain --watch -P 8 -- true': drains(8, '-P', '8', '--', 'true'),
-    '50 of drain --watch -- true': drains(50, '--', 'true'),
-  });
+  const chosen = rig.of({ full: DRAINS, quick: DRAINS, smoke: [[2, '-- true']] });
+  const results = await interleave(
+    1,
+    Object.fromEntries(chosen.map((one) => [`${one[0]} of drain --watch ${one[1]}`.trim(), drains(one)])),
+  );
   const all = Object.entries(results);
   return [
     rates(`Jobs of a queue with rate=${RATE}/s, over ${seconds} s`, [
@@ -45,7 +53,7 @@ async function limited(rig, start, n, seconds) {
   for (const { lines } of consumers) lines.on('line', () => {});
   // Until all have begun, and the burst is spent.
   while ((await look(rig)).delivered < RATE) await sleep(100);
-  await sleep(3_000);
+  await sleep(rig.of({ full: 3_000, quick: 3_000, smoke: 0 }));
   const looks = [await look(rig)];
   for (let i = 0; i < seconds; i += 1) {
     await sleep(1_000);

@@ -9,16 +9,15 @@ import { DELAYQ } from '../rig.js';
 import { progress, quantile } from '../rounds.js';
 import { costs } from '../table.js';
 
-const MASTERS = [1, 3, 6];
 const PARTITIONS = 16;
 const JOBS = 50_000;
-const SINGLES = 10_000;
 const BACKLOG_MS = 3_500_000;
-const WATCHERS = 100;
 
 const payload = { order: 4711, what: 'x'.repeat(95) };
 const jobs = (n, idOf) =>
   Array.from({ length: n }, (_, i) => (idOf ? { id: idOf(i), payload, at: 1 + i } : { payload, at: 1 + i }));
+
+const ONE = 'enqueue one at a time';
 
 /** Each step goes on with what the one before has left. */
 const STEPS = {
@@ -26,19 +25,28 @@ const STEPS = {
   'drain and ack of them': drained,
   'enqueue, own ids': (queue, n) => queue.enqueue(jobs(n, (i) => `order-${i}`)),
   'drain and ack of these': drained,
-  'enqueue one at a time': async (queue) => {
-    for (const job of jobs(SINGLES)) await queue.enqueue(job);
+  [ONE]: async (queue, n) => {
+    for (const job of jobs(n)) await queue.enqueue(job);
   },
 };
 
-async function drained(queue) {
-  await new Worker(queue, () => {}, { watch: false, concurrency: 100 }).run();
+async function drained(queue, n) {
+  let handled = 0;
+  const worker = new Worker(
+    queue,
+    () => {
+      handled += 1;
+    },
+    { watch: false, concurrency: 100 },
+  );
+  await worker.run();
+  if (handled !== n) throw new Error(`handled ${handled} of ${n} jobs`);
 }
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
   const sections = [];
-  for (const masters of MASTERS) {
+  for (const masters of rig.of({ full: [1, 3, 6], quick: [1, 3, 6], smoke: [3] })) {
     const cluster = await ClusterNodes.start(rig, { masters, replicas: 0 });
     try {
       sections.push(...(await onCluster(rig, cluster, masters)));
@@ -66,15 +74,16 @@ async function fresh(cluster, partitions) {
 async function onCluster(rig, cluster, masters) {
   /** µs a job of each server, by step and by how many partitions. */
   const found = {};
+  const singles = rig.of({ full: 10_000, quick: 10_000, smoke: 20 });
   for (let round = 1; round <= rig.rounds(3); round += 1) {
     progress(`${masters} masters, round ${round}`);
     for (const partitions of round % 2 ? [1, PARTITIONS] : [PARTITIONS, 1]) {
       const queue = await fresh(cluster, partitions);
       // Scripts are loaded, and connections open.
       for (const step of Object.values(STEPS)) await step(queue, 1_000);
-      await drained(queue);
+      await drained(queue, 1_000);
       for (const [name, step] of Object.entries(STEPS)) {
-        const n = name.includes('one at a time') ? SINGLES : rig.size(JOBS);
+        const n = name === ONE ? singles : rig.size(JOBS);
         const before = cluster.nodes.map(({ pid }) => treeCpu(pid));
         await step(queue, n);
         const each = cluster.nodes.map(({ pid }, i) => (treeCpu(pid) - before[i]) / n);
@@ -113,7 +122,8 @@ async function onCluster(rig, cluster, masters) {
 
 /** What consumers cost that wait for jobs. */
 async function watching(rig, cluster) {
-  const ms = rig.quick ? 10_000 : 20_000;
+  const ms = rig.of({ full: 20_000, quick: 10_000, smoke: 500 });
+  const watchers = rig.of({ full: 100, quick: 100, smoke: 2 });
   const rows = [];
   const servers = () => cluster.nodes.reduce((sum, { pid }) => sum + treeCpu(pid), 0);
   for (const partitions of [PARTITIONS, 1]) {
@@ -125,7 +135,7 @@ async function watching(rig, cluster) {
     await sleep(3_000);
     const [own, one] = await Promise.all([during(ms, () => treeCpu(consumer.pid)), during(ms, servers)]);
     await consumer.end();
-    const connections = await Promise.all(Array.from({ length: WATCHERS }, () => connect(cluster.url)));
+    const connections = await Promise.all(Array.from({ length: watchers }, () => connect(cluster.url)));
     const workers = connections.map((redis) => new Worker(new Queue(redis, 'bench'), () => {}));
     const running = workers.map((worker) => worker.run());
     await sleep(3_000);
@@ -135,13 +145,13 @@ async function watching(rig, cluster) {
     for (const redis of connections) redis.close();
     queue.redis.close();
     const per = (all) => Math.max(0, all - idle) / 10_000;
-    rows.push([own / 10_000, per(one), program / 10_000 / WATCHERS, per(many) / WATCHERS]);
+    rows.push([own / 10_000, per(one), program / 10_000 / watchers, per(many) / watchers]);
   }
   const names = [
     'drain --watch: its process',
     'drain --watch: all servers',
-    `one of ${WATCHERS}: its share of a process`,
-    `one of ${WATCHERS}: all servers`,
+    `one of ${watchers}: its share of a process`,
+    `one of ${watchers}: all servers`,
   ];
   const row = (name, i) => ({ name, ours: [rows[0][i]], theirs: [rows[1][i]], target: { value: 0.5 } });
   return [costs(`A consumer that waits over ${PARTITIONS} partitions, against none`, '% of a CPU', names.map(row))];
@@ -171,6 +181,7 @@ async function order(rig, cluster) {
     behind.seconds.push((newest - due(Number(line))) / 1_000);
     behind.places.push(Math.abs(place++ - Number(line)));
   }
+  if (place !== n) throw new Error(`drained ${place} of ${n} jobs`);
   queue.redis.close();
   const row = (name, samples, q) => ({ name, alone: true, ours: [quantile(samples, q)] });
   return costs(`Order of a drain of ${n.toLocaleString('en')} jobs, due over 3,500 s`, 's or jobs', [

@@ -7,25 +7,26 @@ import { DELAYQ } from '../rig.js';
 import { progress, quantile } from '../rounds.js';
 import { costs } from '../table.js';
 
-const DEFINITIONS = 1_000;
-const EVERY_MS = 10_000;
+/** For how long jobs are made, ms; of how many recurring ones, each how often, s; taken by how many drains. */
+const FULL = { ms: 60_000, definitions: 1_000, every: 10, consumers: [1, 8] };
+const SMOKE = { ms: 3_000, definitions: 20, every: 1, consumers: [1] };
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
   const redis = await connect(rig.url);
   try {
-    const ms = rig.quick ? 20_000 : 60_000;
-    const idle = { 0: [], [DEFINITIONS]: [] };
-    for (const n of [0, DEFINITIONS]) {
+    const { ms, definitions, every, consumers } = rig.of({ full: FULL, quick: { ...FULL, ms: 20_000 }, smoke: SMOKE });
+    const idle = { 0: [], [definitions]: [] };
+    for (const n of [0, definitions]) {
       progress(`idle, ${n} recurring jobs`);
       idle[n].push(await waiting(rig, redis, n, ms / 2));
     }
     const rows = [];
     for (const spread of [true, false]) {
-      for (const drains of [1, 8]) {
+      for (const drains of consumers) {
         progress(`${spread ? 'spread' : 'at one instant'}, ${drains} drains`);
-        const late = await lateness(rig, redis, { drains, spread, ms });
-        const name = `${drains} of drain --watch, ${spread ? 'spread over 10 s' : 'all at one instant'}`;
+        const late = await lateness(rig, redis, { drains, spread, ms, definitions, every });
+        const name = `${drains} of drain --watch, ${spread ? `spread over ${every} s` : 'all at one instant'}`;
         for (const [what, q] of [
           ['p50', 0.5],
           ['p99', 0.99],
@@ -36,15 +37,15 @@ export async function measure(rig) {
     }
     const row = (name, cost) => ({
       name,
-      ours: idle[DEFINITIONS].map((one) => one[cost]),
+      ours: idle[definitions].map((one) => one[cost]),
       theirs: idle[0].map((one) => one[cost]),
     });
     return [
-      costs(`Waiting, with ${DEFINITIONS} recurring jobs, against none`, '% of a CPU', [
+      costs(`Waiting, with ${definitions} recurring jobs, against none`, '% of a CPU', [
         row('drain --watch: its process', 'own'),
         row('the server', 'server'),
       ]),
-      costs(`Jobs of ${DEFINITIONS} recurring jobs, each every ${EVERY_MS / 1_000} s`, 'ms late when taken', rows),
+      costs(`Jobs of ${definitions} recurring jobs, each every ${every} s`, 'ms late when taken', rows),
     ];
   } finally {
     redis.close();
@@ -71,35 +72,37 @@ async function waiting(rig, redis, n, ms) {
 }
 
 /** How late each job of `ms` was when it was taken, ms, in order: from the leases, which nobody ends. */
-async function lateness(rig, redis, { drains, spread, ms }) {
+async function lateness(rig, redis, { drains, spread, ms, definitions, every }) {
   await rig.flush();
   const recurring = new Recurring(redis);
-  for (let i = 0; i < DEFINITIONS; i += 1)
-    await recurring.put('bench', { id: `r${i}`, when: `${EVERY_MS / 1_000}s`, payload: i });
-  await place(rig, spread);
+  for (let i = 0; i < definitions; i += 1) await recurring.put('bench', { id: `r${i}`, when: `${every}s`, payload: i });
+  await place(rig, { spread, definitions, every });
   const consumers = Array.from({ length: drains }, () =>
     live([DELAYQ, 'drain', '-q', '--watch', '--lease', '1h', 'bench'], rig.env),
   );
   for (const { lines } of consumers) lines.on('line', () => {});
   // The first ones meet drains that are still starting.
-  await sleep(12_000);
+  await sleep(every * 1_000 + 2_000);
   const from = await redis.now();
   await sleep(ms);
   const late = [];
   for await (const { due, lease } of new Inspector(redis).list('bench', { states: ['active'] }))
     if (due >= from && lease) late.push(lease.since - due);
   await Promise.all(consumers.map((consumer) => consumer.end()));
+  // Those of the last interval may not have been taken yet.
+  const least = definitions * Math.floor(ms / 1_000 / every - 1);
+  if (late.length < least) throw new Error(`${late.length} jobs were made and taken, not ${least}`);
   return late.sort((a, b) => a - b);
 }
 
 /** Moves the recurring jobs: spread over one interval, or all to one instant, from 3 s from now on. */
-async function place({ admin }, spread) {
-  const [every, occurs] = ['delayq:{bench}:every', 'delayq:{bench}:occurs'];
+async function place({ admin }, { spread, definitions, every }) {
+  const [defined, occurs] = ['delayq:{bench}:every', 'delayq:{bench}:occurs'];
   const start = Math.ceil((Date.now() + 3_000) / 1_000) * 1_000;
   const pipeline = admin.pipeline();
-  for (const [id, text] of Object.entries(await admin.hgetall(every))) {
-    const at = start + (spread ? Math.floor((Number(id.slice(1)) * EVERY_MS) / DEFINITIONS / 1_000) * 1_000 : 0);
-    pipeline.hset(every, id, text.replace(/"created":\d+/, `"created":${at - EVERY_MS}`));
+  for (const [id, text] of Object.entries(await admin.hgetall(defined))) {
+    const at = start + (spread ? Math.floor((Number(id.slice(1)) * every) / definitions) * 1_000 : 0);
+    pipeline.hset(defined, id, text.replace(/"created":\d+/, `"created":${at - every * 1_000}`));
     pipeline.zadd(occurs, at, id);
   }
   await pipeline.exec();

@@ -6,11 +6,10 @@ import { median, progress } from '../rounds.js';
 import { costs } from '../table.js';
 
 const SIZES = [10_000, 1_000_000, 5_000_000];
-const DUE = 10_000;
-const EMPTY_DRAINS = 300;
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
+  const [due, emptyDrains] = rig.of({ full: [10_000, 300], quick: [10_000, 300], smoke: [500, 10] });
   const redis = await connect(rig.url);
   const queue = new Queue(redis, 'bench');
   const found = [];
@@ -23,10 +22,10 @@ export async function measure(rig) {
     pending = size;
     const enqueue = await slowest(rig);
     const runs = [];
-    for (let i = 0; i < rig.rounds(5); i += 1) runs.push(await drained(rig, queue));
+    for (let i = 0; i < rig.rounds(5); i += 1) runs.push(await drained(rig, queue, due));
     const drain = await slowest(rig);
     const empty = [];
-    for (let i = 0; i < EMPTY_DRAINS; i += 1) {
+    for (let i = 0; i < emptyDrains; i += 1) {
       const begin = performance.now();
       await queue.drain();
       empty.push((performance.now() - begin) * 1_000);
@@ -35,7 +34,7 @@ export async function measure(rig) {
   }
   redis.close();
   await rig.flush();
-  const machine = longestStall();
+  const machine = longestStall(rig);
   const [small, ...large] = found;
   const at = ({ size }) => `${size.toLocaleString('en')} pending`;
   const grown = (title, unit, samples, ratio) =>
@@ -49,7 +48,7 @@ export async function measure(rig) {
         target: i === large.length - 1 ? { ratio } : undefined,
       })),
     );
-  const drain = `Drain ${DUE.toLocaleString('en')} due jobs`;
+  const drain = `Drain ${due.toLocaleString('en')} due jobs`;
   return [
     costs(
       'Longest call, against the longest stall of the machine itself',
@@ -71,17 +70,18 @@ export async function measure(rig) {
 }
 
 /** Enqueues due jobs and drains them. Returns µs per job: of Redis, and in total. */
-async function drained(rig, queue) {
-  await queue.enqueue(Array.from({ length: DUE }, (_, i) => ({ payload: { i } })));
+async function drained(rig, queue, due) {
+  await queue.enqueue(Array.from({ length: due }, (_, i) => ({ payload: { i } })));
   const before = await rig.commandStats('evalsha');
   const begin = performance.now();
-  let left = DUE;
+  let left = due;
   while (left > 0) {
     const { jobs } = await queue.drain({ limit: 250 });
-    await queue.ack(jobs);
+    const answers = await queue.ack(jobs);
+    if (jobs.length === 0 || answers.some((answer) => answer !== 'held')) throw new Error(`${left} jobs were lost`);
     left -= jobs.length;
   }
   const wall = performance.now() - begin;
   const { usec } = await rig.commandStats('evalsha');
-  return { server: (usec - before.usec) / DUE, wall: (wall * 1_000) / DUE };
+  return { server: (usec - before.usec) / due, wall: (wall * 1_000) / due };
 }

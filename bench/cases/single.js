@@ -29,13 +29,15 @@ const CONSUMERS = {
 };
 
 const TRIES = 7;
-/** Jobs a turn, and turns of each process. */
-const TURN = 500;
-const TURNS = 30;
+/** Turns of each process a round, and calls of scripts: they are short, so there are many. */
+const TURNS = 6;
+const SCRIPTS = 3;
+/** Jobs a turn. */
+const TURN = { full: 500, quick: 500, smoke: 10 };
 /** Jobs a script call, and its calls a round. */
 const CALLS = [
-  [1, 500],
-  [250, 10],
+  [1, { full: 500, quick: 500, smoke: 5 }],
+  [250, { full: 10, quick: 10, smoke: 2 }],
 ];
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
@@ -95,11 +97,11 @@ export async function measure(rig) {
 /** Runs all contenders, each in a process of its own, a turn after another. @param {import('../rig.js').Rig} rig */
 async function inTurns(rig, contenders) {
   await rig.flush();
-  const rounds = rig.rounds(TURNS);
+  const rounds = TURNS * rig.rounds(5);
   const actors = Object.fromEntries(
     Object.entries(contenders).map(([name, [peer, act, options]]) => [
       name,
-      rig.actor(peer, act, { n: rig.share(peer, TURN), rounds, ...options }),
+      rig.actor(peer, act, { n: rig.share(peer, rig.of(TURN)), rounds, ...options }),
     ]),
   );
   progress(`${Object.keys(actors).length} processes warm up`);
@@ -120,11 +122,11 @@ async function scripts(rig) {
   const queue = new Queue(redis, 'bench');
   const least = await bare.open(rig.where);
   const kinds = CALLS.flatMap(([size, calls]) => [
-    { name: `${size} plain`, size, calls, settings: {} },
-    { name: `${size} with tries`, size, calls, settings: { tries: TRIES } },
+    { name: `${size} plain`, size, calls: rig.of(calls), settings: {} },
+    { name: `${size} with tries`, size, calls: rig.of(calls), settings: { tries: TRIES } },
   ]);
   const results = await interleave(
-    rig.rounds(15),
+    SCRIPTS * rig.rounds(5),
     Object.fromEntries(kinds.map((kind) => [kind.name, () => script(rig, queue, least, kind)])),
   );
   redis.close();

@@ -15,20 +15,23 @@ const LATER = { every: 1_000, least: 3_000, most: 3_000 };
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
-  const program = (peer) => () => cost(rig, peer, [rig.actor(peer, 'watch')], SOON);
+  const program = (peer) => () => cost(rig, peer, () => [rig.actor(peer, 'watch')], SOON);
   const drains = (watchers, { queues = 'bench', when = SOON } = {}) => {
     // With a handler: a job that was written to a pipe is acknowledged a lease later.
     const drain = () => live([DELAYQ, 'drain', '-q', '--watch', queues, '--', 'echo'], rig.env);
-    return () => cost(rig, 'delayq', Array.from({ length: watchers }, drain), when);
+    return () => cost(rig, 'delayq', () => Array.from({ length: watchers }, drain), when);
+  };
+  const others = {
+    'drain --watch, due in 3 s': drains(1, { when: LATER }),
+    'drain --watch of 3 queues': drains(1, { queues: 'first,second,bench' }),
+    '4 of drain --watch': drains(4),
+    '16 of drain --watch': drains(16),
   };
   const results = await interleave(1, {
     ...rig.contenders(program),
     beanstalkd: undefined,
     'drain --watch': drains(1),
-    'drain --watch, due in 3 s': drains(1, { when: LATER }),
-    'drain --watch of 3 queues': drains(1, { queues: 'first,second,bench' }),
-    '4 of drain --watch': drains(4),
-    '16 of drain --watch': drains(16),
+    ...rig.of({ full: others, quick: others, smoke: {} }),
   });
   const of = (name, value) => results[name]?.map(value);
   const calls = (result) => result.calls;
@@ -67,12 +70,13 @@ function peers(of, value) {
 }
 
 /** Lets `peer` enqueue while the consumers wait. Counts from the delivery of the first job to that of the last. */
-async function cost(rig, peer, consumers, when) {
+async function cost(rig, peer, start, when) {
   await rig.flush();
-  const n = rig.quick ? 6 : 21;
+  const consumers = start();
+  const n = rig.of({ full: 21, quick: 6, smoke: 3 });
   // Until they have connected and polled once.
   await sleep(2_500);
-  const { counts, end } = await tally(rig.admin);
+  const { counts, end } = await tally(rig);
   let delivered = 0;
   let first;
   const last = new Promise((resolve) => {

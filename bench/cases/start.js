@@ -10,7 +10,7 @@ import { costs } from '../table.js';
  * costs milliseconds. The shell's own start adds a fraction of a ms to each.
  */
 const STARTS = 5;
-const LOOP = `i=0; while [ $((i += 1)) -le ${STARTS} ]; do "$@" </dev/null || exit; done`;
+const LOOP = 'n=$1; shift; i=0; while [ $((i += 1)) -le "$n" ]; do "$@" </dev/null || exit; done';
 
 /** A PHP producer: writes the same keys with MULTI. */
 const PHP = `<?php
@@ -22,6 +22,7 @@ $redis->multi()->hSet('delayq:{start}:payload', $id, '{}')->zAdd('delayq:{start}
 
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
+  const starts = rig.of({ full: STARTS, quick: STARTS, smoke: 1 });
   const php = rig.file('enqueue.php');
   writeFileSync(php, PHP);
   const hasPhp = installed('php') && (await works(['php', '-r', 'new Redis();']));
@@ -38,13 +39,14 @@ export async function measure(rig) {
     inspect: [DELAYQ, 'inspect'],
   };
   const contender = (command) =>
-    command && (async () => ((await timedShell(LOOP, command, { env: rig.env })).seconds * 1e3) / STARTS);
+    command &&
+    (async () => ((await timedShell(LOOP, [String(starts), ...command], { env: rig.env })).seconds * 1e3) / starts);
   // The first starts do not count: they read from disk and write the cache of compiled code.
   for (const command of Object.values(commands)) await contender(command)?.();
   await rig.flush();
   const contenders = Object.fromEntries(Object.entries(commands).map(([name, command]) => [name, contender(command)]));
   // At least 20 starts of each.
-  const ms = await interleave(Math.max(rig.rounds(5), 4), contenders);
+  const ms = await interleave(Math.max(rig.rounds(5), rig.of({ full: 4, quick: 4, smoke: 1 })), contenders);
   const row = (name, what, target) => ({ name: what, ours: ms[name], theirs: ms.node, target });
   return [
     costs('One start of the command line, against node -e 0', 'ms', [

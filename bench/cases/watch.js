@@ -6,14 +6,12 @@ import { DELAYQ } from '../rig.js';
 import { interleave, median, quantile } from '../rounds.js';
 import { costs, short } from '../table.js';
 
-const WATCHERS = [1, 4, 16];
-
 /** @param {import('../rig.js').Rig} rig @returns {Promise<import('../table.js').Section[]>} */
 export async function measure(rig) {
   const spread = { n: rig.size(5_000), span: rig.size(10_000) };
   const trickle = { n: rig.size(500), every: 20, least: 50, most: 2_000 };
-  const programs = (peer, watchers) => [rig.actor(peer, 'watch', { watchers })];
-  const commands = (watchers) =>
+  const programs = (peer, watchers) => () => [rig.actor(peer, 'watch', { watchers })];
+  const commands = (watchers) => () =>
     Array.from({ length: watchers }, () => live([DELAYQ, 'drain', '-q', '--watch', 'bench'], rig.env));
 
   const peers = await interleave(
@@ -23,7 +21,7 @@ export async function measure(rig) {
   const ours = await interleave(
     rig.rounds(3),
     Object.fromEntries(
-      WATCHERS.flatMap((watchers) => [
+      rig.of({ full: [1, 4, 16], quick: [1, 4, 16], smoke: [1] }).flatMap((watchers) => [
         [`${watchers} in a program`, () => lateness(rig, programs('delayq', watchers), 'delayq', 'trickle', trickle)],
         [`${watchers} on the command line`, () => lateness(rig, commands(watchers), 'delayq', 'trickle', trickle)],
       ]),
@@ -63,13 +61,15 @@ export async function measure(rig) {
  * Lets `peer` enqueue while the consumers wait. For each job a consumer prints how late it was, ms, or the payload.
  *
  * @param {import('../rig.js').Rig} rig
- * @param {ReturnType<typeof live>[]} consumers
+ * @param {() => ReturnType<typeof live>[]} start
  * @param {string} peer
  * @param {'spread' | 'trickle'} act
  * @param {{ n: number }} options
  */
-async function lateness(rig, consumers, peer, act, options) {
+async function lateness(rig, start, peer, act, options) {
+  // First: beanstalkd is started anew.
   await rig.flush();
+  const consumers = start();
   const late = [];
   const ready = consumers.map(
     (consumer) =>

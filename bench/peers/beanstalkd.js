@@ -53,10 +53,12 @@ export async function open({ beanstalkd: port }) {
   const ask = (text) => new Promise((resolve) => say(text, (line, body) => resolve({ line, body })));
   /** Delays are whole seconds, rounded up so that no job is early. */
   const add = (data, at = 0) =>
-    new Promise((resolve) => {
+    new Promise((resolve, reject) => {
       const body = JSON.stringify(data);
       const delay = Math.max(0, Math.ceil((at - Date.now()) / 1_000));
-      say(`put 1000 ${delay} 60 ${Buffer.byteLength(body)}\r\n${body}\r\n`, resolve);
+      say(`put 1000 ${delay} 60 ${Buffer.byteLength(body)}\r\n${body}\r\n`, (line) =>
+        line.startsWith('INSERTED') ? resolve(line) : reject(new Error(line)),
+      );
     });
   return {
     add,

@@ -10,3 +10,6 @@ export const PEERS = {
 
 /** The servers of those that do not use Redis. @type {Record<string, string>} */
 export const SERVERS = { beanstalkd: 'beanstalkd', 'graphile-worker': 'postgres', 'pg-boss': 'postgres' };
+
+/** Those that are packages of npm. A smoke run leaves them out: to install and load them takes longer than all else. */
+export const PACKAGED = ['bullmq', 'bee-queue', 'graphile-worker', 'pg-boss'];
