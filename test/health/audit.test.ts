@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { Auditor, type Id, Inspector, Operator, Queue } from '../../src/index.js';
 import { queueKeys } from '../../src/redis/keys.js';
 import { mend, PLACES } from '../../src/scripts/repair.js';
+import { slowRuns } from '../support/property.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 
 const auditor = new Auditor(connection);
@@ -43,7 +44,7 @@ it('whatever other software did, a repaired queue is in order, and every payload
       expect(await admin.hgetall(key(name, 'payload'))).toEqual(payloads);
       expect(await delivered(name)).toEqual(Object.keys(payloads).sort());
     }),
-    { numRuns: 300 },
+    slowRuns(300),
   );
 }, 300_000);
 

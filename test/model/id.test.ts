@@ -14,6 +14,7 @@ import {
   Transfer,
 } from '../../src/internal.js';
 import { newId } from '../../src/model/id.js';
+import { codePoint, runs, slowRuns } from '../support/property.js';
 import { admin, connection, freshName, key, timePasses } from '../support/redis.js';
 
 const inspector = new Inspector(connection);
@@ -24,7 +25,7 @@ const auditor = new Auditor(connection);
 /** Any bytes, often almost UTF-8: incomplete, overlong, surrogates, above U+10FFFF. */
 const piece = fc.oneof(
   fc.uint8Array({ minLength: 1, maxLength: 4 }).map((list) => Buffer.from(list)),
-  fc.string({ unit: 'binary', minLength: 1, maxLength: 3 }).map((text) => Buffer.from(text)),
+  fc.string({ unit: codePoint, minLength: 1, maxLength: 3 }).map((text) => Buffer.from(text)),
   fc
     .constantFrom(
       'c080',
@@ -65,6 +66,7 @@ describe('an id made by delayq', () => {
         const now = Date.now() + 3_600_000;
         expect(newId(now) < newId(now + ms)).toBe(true);
       }),
+      runs(),
     );
   });
 
@@ -98,7 +100,7 @@ describe('ids of any bytes', () => {
         expect(stats.delivered ?? 0).toBe(good.length);
         expect({ payload, meta, lease }).toEqual({ payload: bad.length, meta: bad.length, lease: 0 });
       }),
-      { numRuns: 300 },
+      slowRuns(300),
     );
   });
 
@@ -155,7 +157,7 @@ describe('ids of any bytes', () => {
         expect(await operator.cancel(other, await listed(other, 'dead'))).toEqual(found.map(() => 'dead'));
         expect((await inspector.inspect(other)).payload).toBe(0);
       }),
-      { numRuns: 60 },
+      slowRuns(60),
     );
   });
 
@@ -173,7 +175,7 @@ describe('ids of any bytes', () => {
         expect(await counted(false)).toBe(undefined);
         expect(await queue.drain()).toMatchObject({ died: [], jobs: { length: ids.length - bad.length } });
       }),
-      { numRuns: 60 },
+      slowRuns(60),
     );
   });
 });

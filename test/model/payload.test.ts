@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeUtf8, JsonText, MAX_PAYLOAD, RawPayload } from '../../src/internal.js';
+import { runs, slowRuns } from '../support/property.js';
 
 describe('JSON text', () => {
   it.each([
@@ -22,6 +23,7 @@ describe('JSON text', () => {
       fc.property(fc.json(), (text) => {
         expect(JSON.parse(JsonText.parse(text).text)).toEqual(JSON.parse(text));
       }),
+      runs(),
     );
   });
 
@@ -62,7 +64,7 @@ describe('JSON text', () => {
           if (good) expect(JsonText.parse(text).text).toBe(text.trim().replace(/[\r\n]/g, ' '));
         },
       ),
-      { numRuns: 20_000 },
+      slowRuns(20_000),
     );
   });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isDelayqError } from '../../src/index.js';
 import { exactDuration, formatDuration, formatTime, parseAt, parseDuration, parseMoment } from '../../src/internal.js';
+import { runs, slowRuns } from '../support/property.js';
 
 const SECOND = 1_000;
 const HOUR = 3_600_000;
@@ -54,6 +55,7 @@ describe('a duration', () => {
       fc.property(fc.integer({ min: 0, max: 100 * 365 * DAY }), (ms) => {
         expect(parseDuration(exactDuration(ms))).toBe(ms);
       }),
+      runs(),
     );
   });
 
@@ -232,6 +234,7 @@ describe('any point in time', () => {
       fc.property(place, ({ ms, zone }) => {
         expect(parseAt(formatTime(ms, zone), { zone: 'UTC', now: 0 }).ms).toBe(ms);
       }),
+      runs(),
     );
   });
 
@@ -248,6 +251,7 @@ describe('any point in time', () => {
           expect(read(text, zone, 0)).toBe(meant);
         expect(read(`${date} ${hour % 12 || 12}${rest}${hour < 12 ? 'am' : ' PM'}`, zone, 0)).toBe(meant);
       }),
+      runs(),
     );
   });
 
@@ -261,6 +265,7 @@ describe('any point in time', () => {
         expect(due).toBeLessThanOrEqual(ms + 25 * HOUR);
         expect(formatTime(due, zone).slice(11, 19)).toBe(time);
       }),
+      runs(),
     );
   });
 
@@ -275,7 +280,7 @@ describe('any point in time', () => {
         if (typeof meant === 'number') expect(meant).toBeGreaterThanOrEqual(0);
         else expect(meant).not.toContain('undefined');
       }),
-      { numRuns: 2_000 },
+      slowRuns(2_000),
     );
   });
 });

@@ -2,9 +2,10 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { Arg } from '../../src/net/call.js';
 import { Encoded } from '../../src/net/call.js';
+import { codePoint, slowRuns } from '../support/property.js';
 import { connection } from '../support/redis.js';
 
-const texts = fc.string({ unit: 'grapheme', maxLength: 20 });
+const texts = fc.string({ unit: codePoint, maxLength: 20 });
 const bytes = fc.uint8Array({ maxLength: 20 }).map((some) => Buffer.from(some));
 
 it('arguments arrive as they were given: text, numbers, bytes, and what was encoded before', async () => {
@@ -15,7 +16,7 @@ it('arguments arrive as they were given: text, numbers, bytes, and what was enco
       const arrived = await connection.call('EVAL', 'return ARGV', 0, ...args);
       expect(arrived).toEqual(given.flat().map((arg) => (Buffer.isBuffer(arg) ? arg : Buffer.from(String(arg)))));
     }),
-    { numRuns: 200 },
+    slowRuns(200),
   );
 });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { claimsKey, queueKeys, queuesKey, wakeChannel } from '../../src/redis/keys.js';
 import { slotOfKey } from '../../src/redis/slots.js';
+import { runs } from '../support/property.js';
 
 const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,8}$/);
 const keysOf = (prefix: string, queue: string) => [
@@ -16,6 +17,7 @@ it('two queues never share a key, whatever their prefixes (failures 31)', () => 
       const all = [...keysOf(prefix, queue), ...keysOf(otherPrefix, otherQueue), queuesKey(prefix)];
       expect(new Set(all).size).toBe(all.length);
     }),
+    runs(),
   );
 });
 
@@ -33,6 +35,7 @@ it('the claims of an adopt are in the slot of the sorted set, whatever its name'
       if (key === undefined) expect(zset).toContain('}');
       else expect(slotOfKey(key)).toBe(slotOfKey(zset));
     }),
+    runs(),
   );
   for (const zset of ['orders:due', '{orders}:due', 'x{orders}']) expect(claimsKey('delayq', 'q', zset)).toBeDefined();
 });

@@ -6,6 +6,7 @@ import { exportLine, importedOf } from '../../../src/cli/lines/export-line.js';
 import { type Exported, JsonText, type Queue, Transfer } from '../../../src/internal.js';
 import { during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';
+import { codePoint, slowRuns } from '../../support/property.js';
 import { admin, connection, freshName, freshQueue, hearing, key, keysLike } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -117,12 +118,12 @@ describe('a queue survives a trip through a file', () => {
   it('whatever ids, times, records and payloads are', async () => {
     const bytes = fc.oneof(
       fc.json().map((text) => Buffer.from(text)),
-      fc.string({ unit: 'binary' }).map((text) => Buffer.from(text)),
+      fc.string({ unit: codePoint }).map((text) => Buffer.from(text)),
       fc.uint8Array().map((list) => Buffer.from(list)),
     );
     const ms = fc.integer({ min: 0, max: 9e12 });
     const count = fc.option(fc.integer({ min: 0, max: 1e10 }), { nil: undefined });
-    const attribute = fc.option(fc.oneof(fc.string(), fc.string({ unit: 'binary' }), fc.nat()), {
+    const attribute = fc.option(fc.oneof(fc.string(), fc.string({ unit: codePoint }), fc.nat()), {
       ...{ nil: undefined, freq: 1 },
     });
     const parcel = fc.record({
@@ -146,7 +147,7 @@ describe('a queue survives a trip through a file', () => {
         const { held: _, ...given } = job;
         expect(importedOf(line, 'UTC', 0)).toEqual({ parcel: given });
       }),
-      { numRuns: 5_000 },
+      slowRuns(5_000),
     );
   });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { lines } from '../../../src/cli/lines/reader.js';
 import { delayq, linesOf } from '../../support/cli.js';
+import { slowRuns } from '../../support/property.js';
 import { admin, freshName, key } from '../../support/redis.js';
 
 async function read(chunks: Buffer[]) {
@@ -51,7 +52,7 @@ it('lines are the same however the stream is cut into chunks', async () => {
             ).toBe('');
       },
     ),
-    { numRuns: 2_000 },
+    slowRuns(2_000),
   );
 });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { elementsOf } from '../../../src/serve/api/bulk.js';
 import { Refusal } from '../../../src/serve/http/refusal.js';
+import { runs, slowRuns } from '../../support/property.js';
 
 const MOST = 1_000_000;
 const texts = (body: string | Buffer) => elementsOf(Buffer.from(body as string), MOST).map(String);
@@ -30,6 +31,7 @@ describe('the elements of a bulk body', () => {
       fc.property(values, space, space, (all, before, after) => {
         expect(texts(`${before}[${all.map((one) => before + one + after).join(',')}]${after}`)).toEqual(all);
       }),
+      runs(),
     );
   });
 
@@ -84,7 +86,7 @@ describe('the elements of a bulk body', () => {
           else expect(texts(body).map((text) => JSON.parse(text))).toEqual(parsed);
         }
       }),
-      { numRuns: 3_000 },
+      slowRuns(3_000),
     );
   });
 });
