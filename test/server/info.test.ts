@@ -186,9 +186,7 @@ describe('what a crash would lose', () => {
 
 describe('a replica', () => {
   it('is a failure, and its primary shows whether it keeps up', async () => {
-    const primary = await during(
-      Server.start({ tcp: true, args: ['--appendonly', 'yes'] }),
-    );
+    const primary = await during(Server.start({ tcp: true, args: ['--appendonly', 'yes'] }));
     const replica = await serverWith('--replicaof', '127.0.0.1', String(primary.port));
     await until(async () => /state=online/.test(await primary.admin.info('replication')));
     const { code, told } = await doctor(replica.url);
