@@ -7,7 +7,8 @@ import { join } from 'node:path';
  * processes: it is the TMPDIR of each.
  */
 export class Leftovers {
-  readonly #directory = mkdtempSync(join(tmpdir(), 'delayq-tests-'));
+  // Short: a path that tests show on a terminal, or use for a socket, has little room.
+  readonly #directory = mkdtempSync(join(tmpdir(), 'dq-'));
 
   /** Sets TMPDIR in `environment`, which the tests and their processes must inherit. */
   constructor(environment: NodeJS.ProcessEnv = process.env) {

@@ -79,7 +79,7 @@ export class Server {
   }
 
   static async start(options: ServerOptions = {}): Promise<Server> {
-    const directory = await mkdtemp(join(tmpdir(), 'delayq-test-'));
+    const directory = await mkdtemp(join(tmpdir(), 's-'));
     const port = options.port ?? (options.tcp ? await freePort() : 0);
     if (options.config !== undefined) await writeFile(join(directory, CONFIG), options.config);
     const server = new Server(directory, port, options);
