@@ -13,7 +13,7 @@ export const tmux = (() => {
   }
 })();
 
-/** A tmux terminal of a given size, which runs a shell line and then a shell. */
+/** A tmux terminal of a given size, which runs a shell line and then a shell. It ends after its test. */
 export class Terminal {
   readonly #env: NodeJS.ProcessEnv;
 
