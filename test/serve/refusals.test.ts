@@ -2,7 +2,8 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { afterwards, during } from '../support/afterwards.js';
-import { type Served, serve } from '../support/serve.js';
+import { HandClock } from '../support/hand-clock.js';
+import { type ServedHere, serveHere } from '../support/serve.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -79,12 +80,12 @@ const TROUBLES: [string, Trouble][] = [
 
 const PATH = '/api/ns/q';
 
-/** A server that is a user of its own Redis. */
-async function serving(): Promise<{ redis: Server; served: Served }> {
+/** A server that is a user of its own Redis. What it says rarely, it says once. */
+async function serving(): Promise<{ redis: Server; served: ServedHere }> {
   const redis = await during(Server.start({ args: ['--lua-time-limit', '50'] }));
   await redis.admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', '+@all');
-  const served = await serve(redis.url.replace('://', '://app:secret@'));
-  afterwards(() => served.stop());
+  const url = redis.url.replace('://', '://app:secret@');
+  const served = await during(serveHere(url, { logLevel: 'errors', clock: new HandClock() }));
   return { redis, served };
 }
 
@@ -118,7 +119,7 @@ describe.concurrent('a Redis that refuses calls', () => {
         expectRefusal(await call('GET', PATH + path), read);
       for (const url of [served.api, served.admin]) expect((await call('GET', `${url}/healthz`)).status).toBe(200);
       await Promise.all(Array.from({ length: 50 }, () => call('PUT', PATH, { body: 'x' })));
-      const lines = served.running.stderr.split('\n').filter((line) => word.test(line));
+      const lines = served.log.split('\n').filter((line) => word.test(line));
       expect(lines.length).toBeGreaterThan(0);
       expect(lines.length).toBeLessThan(10);
 

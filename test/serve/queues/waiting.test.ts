@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
 import { Connection, Inspector, Operator, Queue } from '../../../src/index.js';
-import { afterwards, during } from '../../support/afterwards.js';
+import { during } from '../../support/afterwards.js';
 import { FaultyProxy } from '../../support/proxy.js';
-import { onCluster } from '../../support/redis.js';
-import { ownRedis, type Served, serve } from '../../support/serve.js';
+import { onCluster, timePasses } from '../../support/redis.js';
+import { figure, ownRedis, type Served, serve } from '../../support/serve.js';
 import type { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
 import { request, Wire } from '../../support/wire.js';
@@ -29,14 +29,9 @@ async function asking(path: string, { api } = shared): Promise<Wire> {
   return wire;
 }
 
-async function metric(name: string, { admin } = shared): Promise<number> {
-  const text = await (await fetch(`${admin}/metrics`)).text();
-  return Number(new RegExp(`^delayq_http_${name} (\\d+)$`, 'm').exec(text)?.[1]);
-}
-
 /** Waits until so many requests wait for jobs. */
 const untilWaiting = (count: number, served = shared) =>
-  until(async () => (await metric('waiting_requests', served)) === count);
+  until(async () => (await figure(served, 'waiting_requests')) === count);
 
 /** The jobs of a queue that can be taken, each with how often it was delivered. */
 async function ready(queue: Queue): Promise<{ id: string; attempts: number }[]> {
@@ -54,15 +49,15 @@ it('a request that waits gets a job as soon as it is published', async () => {
   // The first job is found by a poll at the latest; by then the channel of the queue is heard.
   await publish(path, 'first');
   expect(bodyOf((await client.answer()).json)).toBe('first');
-  // By polls it would take a second each time.
-  await until(async () => {
+  // By polls, each would take a second.
+  const began = performance.now();
+  for (let n = 0; n < 20; n++) {
     const again = await asking(`${path}?timeout=30`);
     await untilWaiting(1);
-    const began = performance.now();
-    await publish(path, 'second');
-    expect(bodyOf((await again.answer()).json)).toBe('second');
-    return performance.now() - began < 500;
-  });
+    await publish(path, String(n));
+    expect(bodyOf((await again.answer()).json)).toBe(String(n));
+  }
+  expect(performance.now() - began).toBeLessThan(15_000);
 });
 
 it('a request that waits gets a job when it falls due', async () => {
@@ -88,18 +83,19 @@ it('the request that has waited longest gets the first job, and the others go on
   }
 });
 
+/** How many calls of scripts the shared Redis has run. */
+const calls = async () => Number(/evalsha:calls=(\d+)/.exec(await (redis as Server).admin.info('commandstats'))?.[1]);
+
 it('many requests that wait for a queue cost one call in a poll interval', async () => {
   const { path, queue } = place();
   await Promise.all(Array.from({ length: 300 }, () => asking(`${path}?timeout=60`)));
   await untilWaiting(300);
-  const calls = async () => Number(/evalsha:calls=(\d+)/.exec(await (redis as Server).admin.info('commandstats'))?.[1]);
   if (!onCluster) {
     const before = await calls();
-    await until(async () => (await calls()) > before + 3, 10_000).catch(() => {});
     const began = performance.now();
-    const from = await calls();
-    await until(() => performance.now() - began > 3_000);
-    expect((await calls()) - from).toBeLessThanOrEqual(6);
+    await until(async () => (await calls()) >= before + 3);
+    // A slow machine makes it fewer, never more.
+    expect((await calls()) - before).toBeLessThanOrEqual(3 + (performance.now() - began) / 1_000);
   }
   // They do wait: each job comes to one of them.
   await queue.enqueue(Array.from({ length: 300 }, (_, i) => ({ payload: i })));
@@ -107,35 +103,41 @@ it('many requests that wait for a queue cost one call in a poll interval', async
   expect(await ready(queue)).toEqual([]);
 });
 
-it.each([1, 8])('requests on %i connections get as many jobs as the rate of the queue allows', async (clients) => {
-  const { name, path, queue } = place();
-  await new Operator(connection).configure(`ns.${name}`, { rate: { jobs: 4, perMs: 1_000 }, burst: 1 });
-  await queue.enqueue(Array.from({ length: 40 }, (_, i) => ({ payload: i })));
-  const wires = await Promise.all(Array.from({ length: clients }, () => Wire.to(shared.api)));
-  const began = performance.now();
-  let got = 0;
-  const ask = async (wire: Wire) => {
-    while (got < 12) {
-      const { status } = await wire.ask(request(`GET ${path}?timeout=1`, ['Host: localhost']));
-      if (status === 200) got++;
-    }
-  };
-  await Promise.all(wires.map(ask));
-  // 2.75 s; asked for in vain each other time, twice as long.
-  expect(performance.now() - began).toBeLessThan(5_200);
-});
+it.skipIf(onCluster).each([1, 8])(
+  'requests on %i connections ask no more often than the rate allows',
+  async (clients) => {
+    const { name, path, queue } = place();
+    await new Operator(connection).configure(`ns.${name}`, { rate: { jobs: 4, perMs: 1_000 }, burst: 1 });
+    await queue.enqueue(Array.from({ length: 40 }, (_, i) => ({ payload: i })));
+    const wires = await Promise.all(Array.from({ length: clients }, () => Wire.to(shared.api)));
+    const before = await calls();
+    let got = 0;
+    const ask = async (wire: Wire) => {
+      while (got < 8) {
+        const { status } = await wire.ask(request(`GET ${path}?timeout=1`, ['Host: localhost']));
+        if (status === 200) got++;
+      }
+    };
+    await Promise.all(wires.map(ask));
+    // One that asks in vain gets a later turn: the jobs would come at half the rate.
+    expect((await calls()) - before).toBeLessThan(got + 4);
+  },
+);
 
-it('requests that do not wait leave the rate of a queue to those that do', async () => {
+it.skipIf(onCluster)('requests that do not wait leave the rate of a queue to those that do', async () => {
   const { name, path, queue } = place();
-  await new Operator(connection).configure(`ns.${name}`, { rate: { jobs: 2, perMs: 1_000 }, burst: 1 });
+  await new Operator(connection).configure(`ns.${name}`, { rate: { jobs: 1, perMs: 60_000 }, burst: 1 });
   await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
-  const statuses = [];
-  for (let n = 0; n < 5; n++) statuses.push((await shared.call('GET', path)).status);
-  expect(statuses).toEqual([200, 404, 404, 404, 404]);
+  const before = await calls();
   const began = performance.now();
-  expect((await shared.call('GET', `${path}?timeout=5`)).status).toBe(200);
-  // Half a second; each request before it that had a turn would add as much.
-  expect(performance.now() - began).toBeLessThan(2_200);
+  expect((await shared.call('GET', path)).status).toBe(200);
+  for (let n = 0; n < 20; n++) expect((await shared.call('GET', path)).status).toBe(404);
+  // Each call would have a turn, and the next one a later turn: at most one a second.
+  expect((await calls()) - before).toBeLessThanOrEqual(2 + (performance.now() - began) / 1_000);
+  const waiting = shared.call('GET', `${path}?timeout=60`);
+  await untilWaiting(1);
+  await timePasses(queue.name, 60_000 * 30, (redis as Server).admin);
+  expect((await waiting).status).toBe(200);
 });
 
 it('a request with the longest ttr is served, and ends the wait of nobody else', async () => {
@@ -196,8 +198,7 @@ it('a job goes to the next in line when the first has disconnected', async () =>
 /** A server whose calls to Redis go through a proxy. */
 async function proxied(): Promise<{ served: Served; proxy: FaultyProxy }> {
   const proxy = await during(FaultyProxy.start((redis as Server).socket));
-  const served = await serve(proxy.url);
-  afterwards(() => served.stop());
+  const served = await during(serve(proxy.url));
   return { served, proxy };
 }
 
@@ -205,50 +206,6 @@ async function proxied(): Promise<{ served: Served; proxy: FaultyProxy }> {
 function holdNextReply(proxy: FaultyProxy, { name }: Queue): void {
   proxy.fault = { word: `{${name}}:pending`, kind: 'pass', times: 1, before: () => proxy.delay(1_500) };
 }
-
-it.skipIf(onCluster)('a job that was being taken for a client that disconnects is ready at once', async () => {
-  const { path, queue } = place();
-  const { served, proxy } = await proxied();
-  expect((await served.call('GET', path)).status).toBe(404);
-  const { json } = await publish(path, 'x', '?tries=1');
-  holdNextReply(proxy, queue);
-  const client = await asking(path, served);
-  await until(async () => (await queue.counts()).active === 1);
-  client.close();
-  await until(async () => (await ready(queue)).length === 1);
-  expect(await ready(queue)).toEqual([{ id: (json as { job_id: string }).job_id, attempts: 0 }]);
-});
-
-it.skipIf(onCluster)('a job that was being taken for a client that disconnects goes to the next in line', async () => {
-  const { path, queue } = place();
-  const { served, proxy } = await proxied();
-  const client = await asking(`${path}?timeout=30`, served);
-  await untilWaiting(1, served);
-  const next = await asking(`${path}?timeout=30`, served);
-  await untilWaiting(2, served);
-  holdNextReply(proxy, queue);
-  await publish(path, 'x', '?tries=1');
-  await until(async () => (await queue.counts()).active === 1);
-  client.close();
-  expect((await next.answer()).json).toMatchObject({ remain_tries: 0 });
-  expect(await metric('released_jobs_total', served)).toBe(0);
-});
-
-it.skipIf(onCluster)('jobs for a request whose body turns out to be broken are ready at once', async () => {
-  const [a, b] = [place(), place()];
-  const { served, proxy } = await proxied();
-  expect((await served.call('GET', `${a.path},${b.name}`)).status).toBe(404);
-  await publish(a.path, 'x', '?tries=1');
-  holdNextReply(proxy, b.queue);
-  const client = await Wire.to(served.api);
-  const headers = ['Host: localhost', 'Transfer-Encoding: chunked'];
-  client.write(request(`GET ${a.path},${b.name}?count=2`, headers, '1\r\nx\r\n'));
-  await until(async () => (await a.queue.counts()).active === 1);
-  client.write('no chunk\r\n');
-  expect(await client.answer()).toMatchObject({ status: 400 });
-  await until(async () => (await ready(a.queue)).length === 1);
-  expect(await ready(a.queue)).toMatchObject([{ attempts: 0 }]);
-});
 
 it.skipIf(onCluster)('a queue is looked at again that could not be while a take of another one asked', async () => {
   const [a, b] = [place(), place()];
@@ -270,7 +227,7 @@ it('jobs of answers that a client does not take are ready at once when it discon
   const { path, queue } = place();
   const total = 40;
   for (let i = 0; i < total; i++) await publish(path, 'x'.repeat(500_000), '?tries=1');
-  const before = await metric('released_jobs_total');
+  const before = await figure(shared, 'released_jobs_total');
   const client = await Wire.to(shared.api);
   client.pause();
   // More than the kernel takes: what it has taken counts as delivered.
@@ -280,14 +237,14 @@ it('jobs of answers that a client does not take are ready at once when it discon
   await until(async () => (await queue.counts()).active < total / 2);
   await until(async () => {
     const { active, pending } = await queue.counts();
-    return active + pending === total && pending === (await metric('released_jobs_total')) - before;
+    return active + pending === total && pending === (await figure(shared, 'released_jobs_total')) - before;
   });
   expect((await ready(queue)).every(({ attempts }) => attempts === 0)).toBe(true);
 });
 
 it('clients that disconnect at any moment cost no job and no attempt', async () => {
   const [a, b] = [place(), place()];
-  const total = 200;
+  const total = 100;
   const got: string[] = [];
   let isOver = false;
   const producer = (async () => {
@@ -330,14 +287,12 @@ it('clients that disconnect at any moment cost no job and no attempt', async () 
 
 it('a long poll ends at once when the server stops, and nothing is taken any more', async () => {
   const { path, queue } = place();
-  const served = await serve(redis.url);
-  const client = await asking(`${path}?timeout=60`, served);
+  const served = await during(serve(redis.url));
+  const client = await asking(`${path}?timeout=600`, served);
   await untilWaiting(1, served);
-  const began = performance.now();
   const ended = served.stop();
   expect((await client.answer()).status).toBe(404);
   expect(await ended).toMatchObject({ code: 0 });
-  expect(performance.now() - began).toBeLessThan(30_000);
   await queue.enqueue({ payload: 1 });
   expect(await ready(queue)).toHaveLength(1);
 });
