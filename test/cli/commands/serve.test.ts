@@ -83,13 +83,18 @@ describe('delayq serve', () => {
     ['--allow-host', 'http://x', 64],
     ['--log', 'some', 64],
     ['--grace', 'long', 64],
-    ['--listen', '192.0.2.1:0', 78],
-  ])('refuses %s %s with exit code %i', async (option, value, code) => {
-    const { env, tokens } = await alone();
-    await tokens.add('shop');
+  ])('refuses %s %s with exit code %i, without Redis', async (option, value, code) => {
+    const env = { DELAYQ_REDIS_URL: 'redis://127.0.0.1:1' };
     const ended = await delayq(['serve', ...LOCAL, option, value], { env });
     expect(ended).toMatchObject({ code, stdout: '' });
     expect(ended.stderr).toMatch(/\n {2}next: /);
+  });
+
+  it('refuses an address that is not its own with exit code 78', async () => {
+    const { env, tokens } = await alone();
+    await tokens.add('shop');
+    const ended = await delayq(['serve', ...LOCAL, '--listen', '192.0.2.1:0'], { env });
+    expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringMatching(/\n {2}next: /) });
   });
 
   it('does not listen where another program does', async () => {
@@ -104,7 +109,7 @@ describe('delayq serve', () => {
   });
 });
 
-describe('an address that other machines can reach', () => {
+describe.concurrent('an address that other machines can reach', () => {
   it('needs a token: without one the exit code is 78', async () => {
     const { env, redis, tokens } = await alone();
     const api = ['serve', '--listen', '0.0.0.0:0', '--admin-listen', '127.0.0.1:0'];
@@ -169,7 +174,7 @@ describe('an address that other machines can reach', () => {
   });
 });
 
-describe('without Redis', () => {
+describe.concurrent('without Redis', () => {
   it('it starts, says so once, answers 503, and says when it is back', async () => {
     const port = await freePort();
     const url = `redis://127.0.0.1:${port}`;
@@ -196,7 +201,7 @@ describe('without Redis', () => {
   });
 });
 
-describe('a stop', () => {
+describe.concurrent('a stop', () => {
   it('turns /healthz of both listeners to 503, lets requests end, and answers those that wait', async () => {
     const { redis } = await alone();
     const served = await serve(redis.url);
@@ -284,7 +289,7 @@ describe('an error that nothing has caught', () => {
   });
 });
 
-describe('the log', () => {
+describe.concurrent('the log', () => {
   const logged = async (level: string) => {
     const { redis } = await alone();
     const served = await serve(redis.url, ['--log', level]);

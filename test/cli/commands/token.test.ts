@@ -1,15 +1,16 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { hashOf } from '../../../src/serve/access/tokens.js';
-import { afterwards, during } from '../../support/afterwards.js';
+import { afterFile, afterwards, during } from '../../support/afterwards.js';
 import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { Server } from '../../support/server.js';
 
 /** `delayq token` on a Redis of its own. */
-async function alone() {
-  const server = await during(Server.start());
+const alone = async () => on(await during(Server.start()));
+
+function on(server: Server) {
   const env = { DELAYQ_REDIS_URL: server.url };
   const token = (...args: string[]) => delayq(['token', ...args], { env });
   const stored = () => server.admin.hgetall('delayq:http:tokens');
@@ -26,6 +27,14 @@ async function fileOf(text: string) {
 const fingerprintOf = (text: string) => hashOf(text).slice(0, 12);
 
 describe('delayq token add', () => {
+  /** What those share that store nothing. */
+  let used: ReturnType<typeof on>;
+  beforeAll(async () => {
+    const server = await Server.start();
+    afterFile(() => server.stop());
+    used = on(server);
+  });
+
   it('prints the token alone; Redis keeps its hash', async () => {
     const { token, stored } = await alone();
     const { code, stdout, stderr } = await token('add', 'shop', '--description', 'order service');
@@ -84,7 +93,7 @@ describe('delayq token add', () => {
     ['options of a new token to list', ['list', '--rights', 'publish'], /takes no options of a new token/],
     ['no fingerprint', ['remove', 'shop'], /needs a fingerprint/],
   ])('refuses %s with exit code 64, and stores nothing', async (_, args, said) => {
-    const { token, stored } = await alone();
+    const { token, stored } = used;
     const { code, stdout, stderr } = await token(...args);
     expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
     expect(stderr).toMatch(said);

@@ -55,10 +55,11 @@ it('many publishes at once fail and succeed each for itself', async () => {
 
 it('elapsed_ms counts from the publish on, also under an id of the caller', async () => {
   const { path } = place();
+  const began = performance.now();
   await put(`${path}?id=mine&delay=300ms`);
   const { json } = await served.call('GET', `${path}?timeout=10`);
   expect((json as { elapsed_ms: number }).elapsed_ms).toBeGreaterThanOrEqual(290);
-  expect((json as { elapsed_ms: number }).elapsed_ms).toBeLessThan(5_000);
+  expect((json as { elapsed_ms: number }).elapsed_ms).toBeLessThan(performance.now() - began + 50);
 });
 
 it('a job may be hidden for less than a second', async () => {
