@@ -261,9 +261,10 @@ export class Connection implements Caller {
     return this.#sentinels;
   }
 
-  /** Returns the time of Redis's clock, ms; of a cluster, that of any node. */
-  async now(): Promise<number> {
-    const [seconds, micros] = (await this.call('TIME')) as [Buffer, Buffer];
+  /** Returns the time of Redis's clock, ms; of a cluster, that of the node that owns `key`, or of any. */
+  async now(key?: string): Promise<number> {
+    const time = key === undefined ? this.call('TIME') : this.pinned(key, (owner) => owner.call('TIME'));
+    const [seconds, micros] = (await time) as [Buffer, Buffer];
     return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
   }
 

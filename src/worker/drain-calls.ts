@@ -42,22 +42,41 @@ export interface DrainCall {
   surplus?: NodeJS.Timeout;
 }
 
+/** What has a clock of its own, as far as is known: a server; in a cluster each queue, whose node is not known here. */
+const clockOf = (queue: Queue) => (queue.redis.sharded ? queue : queue.redis);
+
 /** Sends drain calls, within the limit of jobs and up to the cutoff time. */
 export class DrainCalls {
   readonly #options: TakeOptions;
-  /** Without `watch`: when the first answer came, by the monotonic clock and by that of its server, ms. */
-  #start: { readonly at: number; readonly cutoff: number } | undefined;
+  /** When the run began, by the monotonic clock, ms. */
+  readonly #began = performance.now();
   /**
-   * Without `watch`: the latest due time of the jobs to take of each queue, ms: the start by the clock of its server. Not
-   * one for all: each node of a cluster has a clock of its own.
+   * Without `watch`: the latest due time of the jobs to take, ms: what each clock showed when the run began. Not one for
+   * all: these clocks may differ.
    */
-  readonly #cutoffs = new Map<Queue, number>();
+  readonly #cutoffs = new Map<ReturnType<typeof clockOf>, number | Promise<number>>();
   /** How many more jobs may be asked for. */
   left: number;
 
   constructor(options: TakeOptions) {
     this.#options = options;
     this.left = options.limit ?? Number.POSITIVE_INFINITY;
+  }
+
+  /**
+   * Begins the run. Without `watch`, asks several clocks at once what time it is, before the first job is taken: what this
+   * process enqueues from then on is not part of the run. A single clock tells it in the first answer.
+   */
+  begin(queues: readonly Queue[]): void {
+    if (this.#options.watch || queues.length === 1) return;
+    const byClock = new Map(queues.flatMap(({ partitions }) => partitions).map((queue) => [clockOf(queue), queue]));
+    if (byClock.size === 1) return;
+    for (const [clock, { redis, wakeChannel }] of byClock) {
+      const now = redis.now(wakeChannel);
+      // The first call to the queue throws it.
+      now.catch(() => {});
+      this.#cutoffs.set(clock, now);
+    }
   }
 
   /** Asks for as many jobs as the options allow, at most `most`; with 0 only for when the next job is due. */
@@ -117,11 +136,11 @@ export class DrainCalls {
     this.left -= limit;
     let unused = limit;
     try {
-      const cutoff = most === 0 ? LONG_AGO : (this.#cutoffs.get(queue) ?? this.#start?.cutoff);
+      const cutoff = most === 0 ? LONG_AGO : await this.#cutoffs.get(clockOf(queue));
       const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, undefined, start);
-      const until = watch ? answer.now : this.#cutoffOf(queue, answer.now, since);
+      const until = watch ? answer.now : await this.#cutoffOf(queue, answer.now, since);
       const { state, next = Number.POSITIVE_INFINITY } = answer;
-      // The cutoff of the call may have been an earlier one.
+      // The call may have had an earlier cutoff: it only asked, or a reply has told of a cluster since.
       const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
       const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
@@ -132,17 +151,14 @@ export class DrainCalls {
     }
   }
 
-  /** The cutoff of a queue, which is learned from its first answer: its clock then showed `now`. */
-  #cutoffOf(queue: Queue, now: number, since: number): number {
-    const known = this.#cutoffs.get(queue);
+  /** The cutoff of a queue, which was sent a call at `since`; in its answer, its clock shows `now`. */
+  #cutoffOf(queue: Queue, now: number, since: number): number | Promise<number> {
+    const clock = clockOf(queue);
+    const known = this.#cutoffs.get(clock);
     if (known !== undefined) return known;
-    const here = performance.now();
-    this.#start ??= { at: here, cutoff: now };
-    const { at, cutoff } = this.#start;
-    // What its clock showed at the start, to within the round trip. Times are whole ms.
-    const [least, most] = [now - (here - at) - 1, now - (since - at) + 1];
-    const own = least <= cutoff && cutoff <= most ? cutoff : most;
-    this.#cutoffs.set(queue, own);
-    return own;
+    // At least what it showed at the start, so that nothing is left that was due then. Times are whole ms.
+    const cutoff = now - Math.floor(since - this.#began);
+    this.#cutoffs.set(clock, cutoff);
+    return cutoff;
   }
 }

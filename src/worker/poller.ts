@@ -129,6 +129,7 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
     else failure ??= { error };
   };
   if (watch) timer.listen();
+  if (!over()) calls.begin(queues);
   try {
     for (;;) {
       let found = false;

@@ -1,5 +1,5 @@
 import { DelayqError, isPassing } from '../model/errors.js';
-import { LONGEST_TIMER_MS } from '../model/time.js';
+import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import { JobBuffer, SURPLUS_MS } from './buffer.js';
@@ -59,7 +59,7 @@ export class BatchWorker {
   #starting = 0;
   #failuresInRow = 0;
   #stopping = false;
-  #graceTimer: NodeJS.Timeout | undefined;
+  #endGrace = () => {};
   /** Handlers take so long that other drains should have the jobs that are next in line. */
   #slow = false;
   #problem: unknown;
@@ -134,7 +134,7 @@ export class BatchWorker {
     await this.#settler.idle();
     clearInterval(surplus);
     this.#throttle.close();
-    clearTimeout(this.#graceTimer);
+    this.#endGrace();
     signal?.removeEventListener('abort', stop);
     this.#leases.close();
     const problem = this.#problem ?? this.#leases.outages.error;
@@ -162,7 +162,7 @@ export class BatchWorker {
     const { graceMs } = this.#options;
     this.#leases.giveUpAfter(graceMs);
     this.#settler.release(this.#buffer.clear());
-    if (this.#busy > 0) this.#graceTimer = setTimeout(() => this.#runner.stop(), Math.min(graceMs, LONGEST_TIMER_MS));
+    if (this.#busy > 0) this.#endGrace = realClock.after(graceMs, () => this.#runner.stop());
     this.#advance();
   }
 
@@ -292,11 +292,7 @@ export class BatchWorker {
     this.#advance();
   }
 
-  #settled(
-    { queue, job, action, ms, error, thrown }: Settlement,
-    outcome: TaskOutcome,
-    delayMs: number | undefined,
-  ): void {
+  #settled({ queue, job, action, ms, error, thrown }: Settlement, outcome: TaskOutcome, delayMs?: number): void {
     this.#counts[outcome] += 1;
     this.#slow = ms >= SURPLUS_MS;
     const reason = outcome !== 'dead' ? undefined : action === 'dead' ? 'refused' : 'failed';

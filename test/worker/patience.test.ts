@@ -1,11 +1,9 @@
-import { afterEach, expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { Connection, type DelayqError, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { freshQueue } from '../support/redis.js';
 import { Server } from '../support/server.js';
-
-/** How far the clock moves at once, ms. */
-const STEP_MS = 5;
+import { stopClock } from '../support/stopped-clock.js';
 
 /**
  * A queue on a server of its own, one on the shared server, and a clock that only `clockUntil` moves: how busy the machine
@@ -17,28 +15,9 @@ async function farAndNear() {
   afterwards(() => redis.close());
   const [far, near] = [new Queue(redis, 'far'), freshQueue()];
   for (const one of [far, near]) await one.counts();
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
-  /** All that the shared server has answered so far is dealt with. */
-  const settled = async () => {
-    for (let n = 0; n < 3; n++) {
-      await near.counts();
-      await new Promise(setImmediate);
-    }
-  };
-  /** Moves the clock until `ended`. Returns how far, ms. */
-  const clockUntil = async (ended: () => boolean): Promise<number> => {
-    for (let ms = 0; ; ms += STEP_MS) {
-      await settled();
-      if (ended()) return ms;
-      vi.advanceTimersByTime(STEP_MS);
-    }
-  };
-  return { server, far, near, settled, clockUntil };
+  // The other server will not answer.
+  return { server, far, near, ...stopClock(near) };
 }
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 /** Whether the next jobs have come. */
 function coming(loop: AsyncGenerator<Taken>) {
@@ -52,7 +31,7 @@ function coming(loop: AsyncGenerator<Taken>) {
 it.each([['the first'], ['the second']])(
   'a queue whose server does not answer holds up the others once, for 250 ms: %s',
   async (place) => {
-    const { server, far, near, settled, clockUntil } = await farAndNear();
+    const { server, far, near, settled, clockUntil, advance } = await farAndNear();
     server.signal('SIGSTOP');
     const troubles: (string | undefined)[] = [];
     const onTrouble = (error: DelayqError | undefined) => troubles.push(error?.code);
@@ -65,7 +44,7 @@ it.each([['the first'], ['the second']])(
       await settled();
       await near.enqueue({ payload: 'near' });
       waits.push(await clockUntil(() => next.hasCome));
-      vi.advanceTimersByTime(150);
+      advance(150);
     }
     expect(waits.slice(0, 2)).toEqual([250, 0]);
     expect(Math.max(...waits.slice(1))).toBe(0);

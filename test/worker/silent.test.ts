@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Leases, poll, Queue, type Taken, Worker } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { ownTime } from '../support/own-time.js';
 import { admin, freshQueue, key } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
@@ -125,22 +124,6 @@ describe.concurrent('a queue whose server does not answer', () => {
     expect(await running).toMatchObject({ acked: 1 });
     await until(async () => (await queue.counts()).pending === 1);
     expect(await queue.counts()).toMatchObject({ active: 0, meta: 0 });
-  });
-
-  it('is heard on a connection of its own: each server wakes the loop', async () => {
-    const { server, queue } = await far();
-    const near = freshQueue();
-    let asked = 0;
-    const loop = poll([near, queue], { watch: true, onDrained: () => asked++ });
-    const next = loop.next();
-    await until(async () => Number(await server.admin.publish(queue.wakeChannel, 'no number')) > 0);
-    await until(async () => Number(await admin.publish(near.wakeChannel, 'no number')) > 0);
-    await until(() => asked >= 4);
-    const now = ownTime();
-    await queue.enqueue({ payload: 1 });
-    expect(payloadsOf((await next).value as Taken)).toEqual([1]);
-    expect(now()).toBeLessThan(500);
-    await loop.return(undefined);
   });
 });
 

@@ -1,0 +1,58 @@
+import { vi } from 'vitest';
+import type { Queue } from '../../src/index.js';
+import { afterwards } from './afterwards.js';
+
+/** How far the clock moves at once, ms. */
+export const STEP_MS = 5;
+
+/** How to move the clock of this process. How busy the machine is does not matter. */
+export interface StoppedClock {
+  /** Resolves when all that the servers have answered so far is dealt with. The clock stands. */
+  settled(): Promise<void>;
+  /** Resolves when `condition` is true. The clock stands. */
+  settledUntil(condition: () => unknown): Promise<void>;
+  /** Moves the clock until `ended`. Returns how far, ms. */
+  clockUntil(ended: () => unknown): Promise<number>;
+  /** Moves the clock, step by step. */
+  pass(ms: number): Promise<void>;
+  /** Moves the clock at once, and does not wait for what follows. */
+  advance(ms: number): void;
+}
+
+/**
+ * Stops the monotonic clock of this process, and its timers, until the end of the test. The wall clock goes on, and so do
+ * the servers of `queues`, which must answer. For tests that run alone.
+ */
+export function stopClock(...queues: readonly Queue[]): StoppedClock {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+  afterwards(() => vi.useRealTimers());
+  const settled = async () => {
+    for (let n = 0; n < 3; n++) {
+      // What was answered, or published, before this is read before this, or together with it.
+      await Promise.all(queues.map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
+      await new Promise(setImmediate);
+    }
+  };
+  const clockUntil = async (ended: () => unknown) => {
+    for (let ms = 0; ; ms += STEP_MS) {
+      await settled();
+      if (await ended()) return ms;
+      vi.advanceTimersByTime(STEP_MS);
+    }
+  };
+  return {
+    settled,
+    clockUntil,
+    advance: (ms) => void vi.advanceTimersByTime(ms),
+    settledUntil: async (condition) => {
+      while (!(await condition())) await settled();
+    },
+    pass: async (ms) => {
+      let left = ms;
+      await clockUntil(() => {
+        left -= STEP_MS;
+        return left < 0;
+      });
+    },
+  };
+}

@@ -1,0 +1,241 @@
+import { describe, expect, it } from 'vitest';
+import { Connection, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { afterwards, during } from '../support/afterwards.js';
+import { admin, connection, freshName, freshQueue, key, listeners } from '../support/redis.js';
+import { Server } from '../support/server.js';
+import { STEP_MS, stopClock } from '../support/stopped-clock.js';
+
+const HOUR_MS = 3_600_000;
+
+/** What would not be heard would be found at this time after the last look, by the clock that stands still. */
+const POLL_MS = 1_000;
+
+const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+
+/** The next jobs of a loop; undefined until they have come. */
+function coming(loop: AsyncGenerator<Taken>) {
+  const next: { payloads: unknown[] | undefined; isOver: boolean } = { payloads: undefined, isOver: false };
+  void loop.next().then(({ value, done = false }) => {
+    Object.assign(next, { payloads: value && payloadsOf(value), isOver: done });
+  });
+  return next;
+}
+
+const isHeard = async (queue: Queue) => (await listeners(queue.wakeChannel)) > 0;
+
+/** A queue as if the clock of its server were an hour ahead. */
+class Early extends Queue {
+  override async take(options: NonNullable<Parameters<Queue['take']>[0]> = {}) {
+    const drained = await super.take(options);
+    return { ...drained, now: drained.now + HOUR_MS, next: drained.next && drained.next + HOUR_MS };
+  }
+}
+
+describe('a drain loop that watches', () => {
+  it('looks when the job is due of which it has heard, not at its next poll', async () => {
+    const queue = freshQueue();
+    const { clockUntil, settledUntil } = stopClock(queue);
+    await queue.enqueue({ payload: 'far', in: '1h' });
+    let [calls, answered] = [0, 0];
+    const onDrained: NonNullable<Parameters<typeof poll>[1]>['onDrained'] = (_, { now }) => {
+      [calls, answered] = [calls + 1, now];
+    };
+    const loop = poll([queue], { watch: true, onDrained });
+    const next = coming(loop);
+    await settledUntil(async () => calls === 1 && (await isHeard(queue)));
+    const at = answered + 300;
+    await queue.enqueue({ payload: 'near', at });
+    await settledUntil(async () => (await connection.now()) >= at);
+    expect(await clockUntil(() => next.payloads)).toBe(300);
+    expect([next.payloads, calls]).toEqual([['near'], 2]);
+    await loop.return(undefined);
+  });
+
+  it('does not look again after a job if the answer said that nothing else is due', async () => {
+    const [other, queue] = [freshQueue(), freshQueue()];
+    const { clockUntil, settledUntil } = stopClock(other, queue);
+    const asked: Queue[] = [];
+    let answered = 0;
+    const loop = poll([other, queue], {
+      watch: true,
+      onDrained: (of, { now }) => {
+        asked.push(of);
+        answered = now;
+      },
+    });
+    const first = coming(loop);
+    await settledUntil(async () => asked.length === 2 && (await isHeard(other)) && (await isHeard(queue)));
+    for (const [n, next] of [first, undefined, undefined].entries()) {
+      const at = answered + 200;
+      await queue.enqueue({ payload: n, at });
+      await settledUntil(async () => (await connection.now()) >= at);
+      const come = next ?? coming(loop);
+      expect(await clockUntil(() => come.payloads)).toBe(200);
+      expect(come.payloads).toEqual([n]);
+    }
+    expect(asked).toEqual([other, queue, queue, queue, queue]);
+    await loop.return(undefined);
+  });
+
+  it('asks only the queue that a message is about', async () => {
+    const queues = [freshQueue(), freshQueue(), freshQueue()] as const;
+    const { clockUntil, settledUntil } = stopClock(...queues);
+    const asked: Queue[] = [];
+    const loop = poll(queues, { watch: true, onDrained: (queue) => asked.push(queue) });
+    const next = coming(loop);
+    await settledUntil(async () => asked.length === 3 && (await Promise.all(queues.map(isHeard))).every(Boolean));
+    await queues[1].enqueue({ payload: 1 });
+    expect(await clockUntil(() => next.payloads)).toBeLessThan(POLL_MS);
+    expect([next.payloads, asked]).toEqual([[1], [...queues, queues[1]]]);
+    await loop.return(undefined);
+  });
+
+  it('understands messages about a queue by the clock of its own server', async () => {
+    const [there, here] = [new Early(connection, freshName()), freshQueue()];
+    const { clockUntil, settledUntil } = stopClock(there, here);
+    const answered = new Map<Queue, number>();
+    const loop = poll([there, here], { watch: true, onDrained: (of, { now }) => answered.set(of, now) });
+    const next = coming(loop);
+    await settledUntil(async () => answered.size === 2 && (await isHeard(there)));
+    // As enqueue does, which tells the time of the server.
+    await admin.hset(key(there.name, 'payload'), 'a', '1');
+    await admin.zadd(key(there.name, 'pending'), 0, 'a');
+    await admin.publish(there.wakeChannel, String(answered.get(there)));
+    // By the clock of the other server it would be due in an hour, and only the next poll would find it.
+    expect(await clockUntil(() => next.payloads)).toBeLessThan(POLL_MS);
+    expect(next.payloads).toEqual([1]);
+    await loop.return(undefined);
+  });
+
+  it('is woken by each server', async () => {
+    const server = await during(Server.start());
+    const redis = new Connection(server.url);
+    afterwards(() => redis.close());
+    const [near, far] = [freshQueue(), new Queue(redis, 'far')];
+    const { clockUntil, settledUntil } = stopClock(near, far);
+    for (const queue of [near, far]) {
+      let asked = 0;
+      const loop = poll([near, far], { watch: true, onDrained: () => asked++ });
+      const next = coming(loop);
+      await settledUntil(async () => asked === 2 && (await isHeard(near)));
+      await settledUntil(async () => Number(await server.admin.publish(far.wakeChannel, 'no number')) > 0);
+      await queue.enqueue({ payload: queue.name });
+      expect(await clockUntil(() => next.payloads)).toBeLessThan(POLL_MS);
+      expect(next.payloads).toEqual([queue.name]);
+      await loop.return(undefined);
+    }
+  });
+
+  it('with `ahead` does not miss a job that is enqueued while its consumer is busy', async () => {
+    const queue = freshQueue();
+    const { clockUntil, settledUntil } = stopClock(queue);
+    const loop = poll([queue], { batch: 1, watch: true, ahead: true, leaseMs: 0 });
+    const next = async () => {
+      const one = coming(loop);
+      expect(await clockUntil(() => one.payloads)).toBeLessThan(POLL_MS);
+      return one.payloads;
+    };
+    const first = coming(loop);
+    await settledUntil(() => isHeard(queue));
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    await clockUntil(() => first.payloads);
+    expect([first.payloads, await next()]).toEqual([[1], [2]]);
+    // By then a call without jobs has been answered, too.
+    await queue.enqueue({ payload: 3 });
+    expect(await next()).toEqual([3]);
+    await loop.return(undefined);
+  });
+
+  it('does not miss a job that is enqueued while its first answer is on its way', async () => {
+    let go = () => {};
+    const held = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    let answered = 0;
+    class Late extends Queue {
+      override async take(options: Parameters<Queue['take']>[0]) {
+        const drained = await super.take(options);
+        answered += 1;
+        await held;
+        return drained;
+      }
+    }
+    const queue = new Late(connection, freshName());
+    const { settled, settledUntil, clockUntil } = stopClock(queue);
+    const loop = poll([queue], { watch: true });
+    const next = coming(loop);
+    await settledUntil(async () => answered > 0 && (await isHeard(queue)));
+    await queue.enqueue({ payload: 1 });
+    await settled();
+    go();
+    expect(await clockUntil(() => next.payloads)).toBeLessThan(POLL_MS);
+    expect(next.payloads).toEqual([1]);
+    await loop.return(undefined);
+  });
+
+  it('polls an idle queue once a second', async () => {
+    const queue = freshQueue();
+    const { pass, settledUntil } = stopClock(queue);
+    let calls = 0;
+    const stop = new AbortController();
+    const next = coming(poll([queue], { watch: true, signal: stop.signal, onDrained: () => calls++ }));
+    await settledUntil(() => calls === 1);
+    await pass(3_500);
+    expect(calls).toBe(4);
+    stop.abort();
+    await settledUntil(() => next.isOver);
+  });
+
+  it('goes on polling after a message that is no time', async () => {
+    const queue = freshQueue();
+    const { clockUntil, settledUntil } = stopClock(queue);
+    const loop = poll([queue], { watch: true });
+    const next = coming(loop);
+    await settledUntil(() => isHeard(queue));
+    expect(await admin.publish(queue.wakeChannel, 'no number')).toBe(1);
+    await admin.hset(key(queue.name, 'payload'), 'a', '1');
+    await admin.zadd(key(queue.name, 'pending'), 0, 'a');
+    expect(await clockUntil(() => next.payloads)).toBe(POLL_MS);
+    expect(next.payloads).toEqual([1]);
+    await loop.return(undefined);
+  });
+
+  it('ends in time, in the middle of a poll interval', async () => {
+    const queue = freshQueue();
+    const { clockUntil } = stopClock(queue);
+    const next = coming(poll([queue], { watch: true, forMs: 200 }));
+    expect(await clockUntil(() => next.isOver)).toBe(200);
+  });
+
+  it('takes a retry when it is due', async () => {
+    const queue = freshQueue();
+    const { clockUntil, settledUntil } = stopClock(queue);
+    const answered = { now: 0, at: 0 };
+    let settled = 0;
+    const attempts: number[] = [];
+    const fails = () => {
+      attempts.push(performance.now());
+      throw new Error('again');
+    };
+    const worker = new Worker(queue, fails, {
+      backoff: [500],
+      onDrained: (_, { now }) => Object.assign(answered, { now, at: performance.now() }),
+      onResult: () => {
+        settled += 1;
+      },
+    });
+    const running = worker.run();
+    await settledUntil(() => isHeard(queue));
+    await queue.enqueue({ payload: 1, id: 'a' });
+    await clockUntil(() => settled === 1);
+    const due = Number(await admin.zscore(key(queue.name, 'pending'), 'a'));
+    await settledUntil(async () => (await connection.now()) >= due);
+    // On a machine that is very busy, the next poll comes before.
+    const ms = Math.min(POLL_MS, Math.ceil((due - answered.now) / STEP_MS) * STEP_MS);
+    const at = answered.at + ms;
+    await clockUntil(() => attempts.length === 2);
+    expect(attempts[1]).toBe(at);
+    worker.stop();
+    await running;
+  });
+});
