@@ -5,9 +5,18 @@ import { afterwards } from './afterwards.js';
 /** How far the clock moves at once, ms. */
 export const STEP_MS = 5;
 
+/** Resolves when this process has dealt with all that the servers of `queues` have answered or published so far. */
+export async function allHeard(...queues: readonly Queue[]): Promise<void> {
+  for (let n = 0; n < 3; n++) {
+    // What was sent before this answer is read before it, or together with it.
+    await Promise.all(queues.map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
+    await new Promise(setImmediate);
+  }
+}
+
 /** How to move the clock of this process. How busy the machine is does not matter. */
 export interface StoppedClock {
-  /** Resolves when all that the servers have answered so far is dealt with. The clock stands. */
+  /** See {@link allHeard}. The clock stands. */
   settled(): Promise<void>;
   /** Resolves when `condition` is true. The clock stands. */
   settledUntil(condition: () => unknown): Promise<void>;
@@ -26,13 +35,7 @@ export interface StoppedClock {
 export function stopClock(...queues: readonly Queue[]): StoppedClock {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
   afterwards(() => vi.useRealTimers());
-  const settled = async () => {
-    for (let n = 0; n < 3; n++) {
-      // What was answered, or published, before this is read before this, or together with it.
-      await Promise.all(queues.map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
-      await new Promise(setImmediate);
-    }
-  };
+  const settled = () => allHeard(...queues);
   const clockUntil = async (ended: () => unknown) => {
     for (let ms = 0; ; ms += STEP_MS) {
       await settled();
