@@ -118,8 +118,7 @@ export function errorFromReply(error: Error, address: string, names: SettingName
     return make('refused', names.password, `it requires a password: ${text}`);
   }
   // NOPERM of a command inside a script: in Redis 7.0, and since 7.2.
-  if (/user executing the script|^ERR ACL failure in script/.test(text))
-    return make('refused', REFUSED.NOPERM?.(names));
+  if (/user executing the script|^ACL failure in script/.test(text)) return make('refused', REFUSED.NOPERM?.(names));
   if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text))
     return make('refused', REFUSED.WRONGPASS?.(names));
   if (CONFIG[word]) return make('config', CONFIG[word]);

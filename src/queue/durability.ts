@@ -24,7 +24,10 @@ interface Doubt {
 /** How long Redis itself waits, ms: its reply must arrive before the time limit of the call. */
 const WAIT_MS = DEADLINE_MS - 1_000;
 
-/** How long to wait for replicas before the first write on a connection, ms. */
+/**
+ * How long to wait for replicas before the first write on a connection, ms. Redis 7.0 asks them where they are; from 7.2
+ * on those count that are connected, so that one that just froze is noticed only after the write.
+ */
 const SHOW_UP_MS = 1_000;
 
 /** The longest delay before a WAIT, so that more batches can share it, ms. */

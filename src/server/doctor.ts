@@ -8,10 +8,11 @@ import { type PrefixOption, prefixOf, queueKeys, queuesKey } from '../redis/keys
 import { slotOfKey } from '../redis/slots.js';
 import { clusterFindings, coverage, type Member, ownersOf, parseMembers } from './cluster.js';
 import { fold, type Report } from './fold.js';
-import { movesWhole, parseInfo } from './info.js';
+import { parseInfo } from './info.js';
 import { measure } from './load.js';
 import { Node } from './node.js';
 import { checkPermissions, refusedOr } from './permissions.js';
+import { movesWhole } from './release.js';
 import { askSentinels, failoverLoss, sentinelFindings } from './sentinel.js';
 
 /** host:port, as redis-cli --cluster and CLUSTER NODES write it. */

@@ -2,18 +2,13 @@ import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Ranked } from './fold.js';
+import { confirmsEarly } from './release.js';
 
 /** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;
 
 export function parseInfo(text: string): Info {
   return Object.fromEntries([...text.matchAll(/^([^#:\r\n]+):(.*)$/gm)].map(([, name, value]) => [name, value]));
-}
-
-/** Whether the server moves slots of a cluster in the background, all keys at once. */
-export function movesWhole(info: Info): boolean {
-  const [major = 0, minor = 0] = (info.valkey_version ?? info.redis_version ?? '').split('.').map(Number);
-  return info.valkey_version ? major >= 9 : major * 100 + minor >= 804;
 }
 
 /** A fork that takes longer delays all commands noticeably, µs. */
@@ -25,17 +20,6 @@ const REPLICA_LAG_S = 10;
 const GIB = 1024 ** 3;
 const size = (bytes: number) =>
   bytes >= GIB ? `${(bytes / GIB).toFixed(1)} GiB` : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
-
-/** Checks that the server is new enough. */
-export function version(info: Info): Finding {
-  const name = info.server_name === 'valkey' || info.valkey_version ? 'Valkey' : 'Redis';
-  const shown = info.valkey_version ?? info.redis_version;
-  const [major = 0, minor = 0] = (info.redis_version ?? '').split('.').map(Number);
-  if (!shown) return unknown('version', 'INFO shows no version');
-  if (major * 100 + minor >= 602) return fine('version', `${name} ${shown}`);
-  const why = 'delayq needs commands that Redis 6.2 introduced';
-  return bad('fail', 'version', `${name} ${shown}`, why, 'install Redis 7 or Valkey');
-}
 
 /** Checks that the server accepts writes. */
 export function role(info: Info): Finding {
@@ -113,7 +97,8 @@ export function persistence(
     } else {
       const lost = fsync === 'always' ? 'nothing' : 'about a second of jobs';
       const how = fsync === undefined ? '' : ` (appendfsync ${fsync})`;
-      found.push(fine('aof', `the AOF is on${how}: a crash of the machine loses ${fsync ? lost : 'little'}`));
+      const durable = fsync === 'everysec' && confirmsEarly(info) ? ', also of --durable ones' : '';
+      found.push(fine('aof', `the AOF is on${how}: a crash of the machine loses ${fsync ? lost : 'little'}${durable}`));
     }
     if (info.aof_last_bgrewrite_status && info.aof_last_bgrewrite_status !== 'ok') {
       const why = 'the file grows until it succeeds';

@@ -4,8 +4,9 @@ import { formatDuration } from '../model/time.js';
 import type { Caller, Reply } from '../redis/connection.js';
 import { nameOf } from '../redis/script.js';
 import type { Ranked } from './fold.js';
-import { eviction, type Info, memory, parseInfo, persistence, replicas, role, version } from './info.js';
+import { eviction, type Info, memory, parseInfo, persistence, replicas, role } from './info.js';
 import { User } from './permissions.js';
+import { version } from './release.js';
 
 const TRIPS = 5;
 

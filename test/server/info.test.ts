@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { eviction, memory, parseInfo, persistence, replicas, role, version } from '../../src/server/info.js';
+import { eviction, memory, parseInfo, persistence, replicas, role } from '../../src/server/info.js';
 import { during } from '../support/afterwards.js';
 import { binary, delayq, sh } from '../support/cli.js';
 import { canSetClocks, clockOff } from '../support/clock.js';
@@ -217,15 +217,6 @@ describe('a replica', () => {
   });
 });
 
-describe('the version', () => {
-  it.each([
-    ['redis_version:6.0.16', 'fail'],
-    ['redis_version:6.2.0', 'ok'],
-    ['redis_version:10.0.0', 'ok'],
-    ['redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1', 'ok'],
-  ])('%j is %s', (info, level) => expect(version(parseInfo(info)).level).toBe(level));
-});
-
 describe('calls of delayq in the slow log', () => {
   it('are reported, those of other software are not', async () => {
     const server = await serverWith();
@@ -265,6 +256,6 @@ describe('a server that loads its data', () => {
 
 it('what INFO does not show is not judged', () => {
   const info = parseInfo('');
-  const found = [version(info), role(info), eviction(info), memory(info, 1, ''), replicas(info)];
-  expect(found.map(({ level }) => level)).toEqual(['skip', 'skip', 'skip', 'skip', 'skip']);
+  const found = [role(info), eviction(info), memory(info, 1, ''), replicas(info)];
+  expect(found.map(({ level }) => level)).toEqual(['skip', 'skip', 'skip', 'skip']);
 });

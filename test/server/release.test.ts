@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { parseInfo, persistence } from '../../src/server/info.js';
+import { movesWhole, version } from '../../src/server/release.js';
+import { doctor, serverWith } from '../support/doctor.js';
+
+/** What INFO of a Redis, or of a Valkey, says about its version. */
+const redis = (number: string) => parseInfo(`redis_version:${number}\r\n`);
+const valkey = (number: string) =>
+  parseInfo(`redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:${number}\r\n`);
+
+describe('the version', () => {
+  it.each([
+    [
+      redis('6.2.0'),
+      'Redis 6.2.0, not a tested version (Redis 7.0 and 8.0, and Valkey 8.1); enqueue --durable needs Redis 7.2',
+    ],
+    [redis('7.0.15'), 'Redis 7.0.15, a tested version; enqueue --durable needs Redis 7.2'],
+    [redis('7.2.4'), 'Redis 7.2.4, not a tested version (Redis 7.0 and 8.0, and Valkey 8.1)'],
+    [redis('8.0.2'), 'Redis 8.0.2, a tested version'],
+    [redis('10.0.0'), 'Redis 10.0.0, not a tested version (Redis 7.0 and 8.0, and Valkey 8.1)'],
+    [valkey('7.2.5'), 'Valkey 7.2.5, not a tested version (Redis 7.0 and 8.0, and Valkey 8.1)'],
+    [valkey('8.0.1'), 'Valkey 8.0.1, not a tested version (Redis 7.0 and 8.0, and Valkey 8.1)'],
+    [valkey('8.1.1'), 'Valkey 8.1.1, a tested version'],
+  ])('%j is fine, and told with what is known of it', (info, what) =>
+    expect(version(info)).toMatchObject({ level: 'ok', what }),
+  );
+
+  it('before 6.2 is a failure', () =>
+    expect(version(redis('6.0.16'))).toMatchObject({ level: 'fail', what: 'Redis 6.0.16', next: expect.any(String) }));
+
+  it('is not known without INFO', () => expect(version({})).toMatchObject({ level: 'skip' }));
+
+  it('is told of the server under test, which is a tested one', async () => {
+    const { url, admin } = await serverWith();
+    const info = await admin.info('server');
+    const [, name] =
+      /^(valkey|redis)_version:/m.exec(info.replace(/^redis_version:7\.2\.4\r\nserver_name:valkey/m, '')) ?? [];
+    const own = new RegExp(`^${name}_version:(\\S+)`, 'm').exec(info)?.[1];
+    const what = `${name === 'valkey' ? 'Valkey' : 'Redis'} ${own}, a tested version`;
+    expect((await doctor(url)).told.version).toMatchObject({ level: 'ok', what: expect.stringContaining(what) });
+  });
+});
+
+it.each([
+  [redis('8.3.9'), false],
+  [redis('8.4.0'), true],
+  [valkey('8.1.1'), false],
+  [valkey('9.0.0'), true],
+])('slots of %j move whole: %s', (info, whole) => expect(movesWhole(info)).toBe(whole));
+
+it.each([
+  [redis('7.2.4'), 'everysec', false],
+  [redis('7.4.2'), 'everysec', true],
+  [redis('7.4.3'), 'everysec', false],
+  [redis('8.0.2'), 'everysec', false],
+  [valkey('8.1.1'), 'everysec', true],
+  [valkey('8.1.1'), 'always', false],
+])('%j with appendfsync %s may lose jobs of --durable: %s', (info, fsync, may) => {
+  const aof = { ...info, aof_enabled: '1', aof_last_write_status: 'ok' };
+  const [found] = persistence(aof, { save: '', fsync, address: 'redis://x' });
+  expect(found).toMatchObject({ level: 'ok', check: 'aof' });
+  expect(/--durable/.test(found?.what ?? '')).toBe(may);
+});
