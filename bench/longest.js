@@ -1,5 +1,5 @@
 // The longest calls of scripts, which block Redis, and the longest stall of the machine itself.
-import { installed, output } from './processes.js';
+import { installed, printed } from './processes.js';
 
 /** Has Redis log calls of 1 ms and more, until `slowest` is asked for. @param {import('./rig.js').Rig} rig */
 export async function logSlowCalls(rig) {
@@ -27,8 +27,8 @@ export function aboutCalls(rounds) {
 }
 
 /** The longest stall of a busy loop within 3 s, ms. Undefined without redis-cli. @param {import('./rig.js').Rig} rig */
-export function longestStall(rig) {
+export async function longestStall(rig) {
   if (!installed('redis-cli')) return;
-  const said = output(['redis-cli', '--intrinsic-latency', rig.of({ full: '3', quick: '3', smoke: '1' })]);
+  const said = await printed(['redis-cli', '--intrinsic-latency', rig.of({ full: '3', quick: '3', smoke: '1' })]);
   return [Number([...said.matchAll(/Max latency so far: (\d+)/g)].at(-1)?.[1]) / 1_000];
 }

@@ -1,8 +1,11 @@
 // Starts, times and inspects processes. None outlives the bench.
-import { spawn, spawnSync } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+
+const execute = promisify(execFile);
 
 /** Child processes that may still run. @type {Set<import('node:child_process').ChildProcess>} */
 const running = new Set();
@@ -29,7 +32,13 @@ export function installed(program) {
   return spawnSync('sh', ['-c', 'command -v "$0"', program]).status === 0;
 }
 
-/** Runs a program and returns its stdout, trimmed. Throws if it fails. @param {string[]} command @param {object} [options] */
+/** Runs a program and returns its stdout, trimmed, while others go on. Throws if it fails. @param {string[]} command @param {object} [options] */
+export async function printed([program, ...args], options = {}) {
+  const { stdout } = await execute(program, args, { env: environment, ...options });
+  return stdout.trim();
+}
+
+/** The same, while nothing goes on: for what takes a moment. @param {string[]} command @param {object} [options] */
 export function output([program, ...args], options = {}) {
   const { status, stdout, stderr, error } = spawnSync(program, args, {
     encoding: 'utf8',

@@ -37,7 +37,7 @@ export async function measure(rig) {
       ]),
     ),
   );
-  const machine = longestStall(rig);
+  const machine = await longestStall(rig);
   const what = `${n.toLocaleString('en')} jobs fall due within 1 s, ${pending.toLocaleString('en')} later`;
   const section = (title, unit, row) =>
     costs(

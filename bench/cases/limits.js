@@ -1,6 +1,6 @@
 // Whether a rate is reached by many drains, and how many calls that takes: counted by Redis, once the burst is spent.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { live, output } from '../processes.js';
+import { live } from '../processes.js';
 import { DELAYQ } from '../rig.js';
 import { interleave } from '../rounds.js';
 import { costs, rates, short } from '../table.js';
@@ -47,7 +47,7 @@ export async function measure(rig) {
 /** Lets `n` drains take jobs that are all due. */
 async function limited(rig, start, n, seconds) {
   await rig.flush();
-  output([DELAYQ, 'config', 'bench', `rate=${RATE}/s`], { env: { ...process.env, ...rig.env } });
+  await rig.delayq(['config', 'bench', `rate=${RATE}/s`]);
   await rig.act('delayq', 'fill', { n: RATE * (seconds + 40), at: Date.now() });
   const consumers = Array.from({ length: n }, start);
   for (const { lines } of consumers) lines.on('line', () => {});

@@ -34,7 +34,7 @@ export async function measure(rig) {
   }
   redis.close();
   await rig.flush();
-  const machine = longestStall(rig);
+  const machine = await longestStall(rig);
   const [small, ...large] = found;
   const at = ({ size }) => `${size.toLocaleString('en')} pending`;
   const grown = (title, unit, samples, ratio) =>
