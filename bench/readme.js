@@ -40,7 +40,7 @@ const ROWS = [
         [of('BullMQ worker, no-op'), 'BullMQ'],
       ];
       const memory = find('Its memory');
-      const beside = `workers that do nothing with ${few} jobs: ${besides(...peers)}`;
+      const beside = `workers with an empty handler, ${few} jobs: ${besides(...peers)}`;
       return [`drain ${all} jobs to a file, at least once`, `${rate(first.ours)}, ${mebibytes(memory.ours)}`, beside];
     },
   ],
@@ -159,8 +159,8 @@ export function performanceOf({ machine, results }) {
     rate(ours),
   );
   const waiting = (1e9 / figure(finding('memory')('Redis memory').ours) / 1e6).toFixed(1);
-  return `One Redis on ${machine.split(' (')[0]}, shared with its clients, took ${enqueued} in and gave ${drained} out, of jobs of
-${PAYLOAD} bytes; ${waiting} million of them wait in 1 GB of memory.
+  return `One Redis, on ${machine.split(' (')[0]} that it shares with its clients: ${enqueued.replace('/', ' jobs/')} in, ${drained} out, ${waiting} million waiting
+jobs in 1 GB, with payloads of ${PAYLOAD} bytes.
 
 | | delayq | beside others, in the same run | topic |
 |---|---|---|---|

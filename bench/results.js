@@ -27,7 +27,7 @@ export function resultOf({ topic, sections, seconds, versions }) {
 }
 
 /** Reads the text between the markers. @param {string} text @returns {{ machine: string, results: Result[] }} */
-export function read(text) {
+function read(text) {
   const [, machine, table] = /^(.+?)\n.*?```text\n(.*?)\n```/s.exec(text.trim()) ?? [];
   if (!table) throw new Error('bench/README.md has no table between its markers');
   const parts = table.split(/^== (\S+): (.+)\n/m).slice(1);
@@ -46,7 +46,7 @@ export function written({ machine, results }) {
 }
 
 /** @param {Result[]} results */
-export function sumOf(results) {
+function sumOf(results) {
   const rows = results.flatMap(({ text }) => parsed(text));
   const count = (met) => rows.filter((row) => row.met === met).length;
   return `${count('yes')} targets met, ${count('MISSED')} missed.`;
