@@ -1,34 +1,29 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { Queue } from '../../src/index.js';
-import { beginSh, delayq, linesOf, sh } from '../support/cli.js';
+import { beginSh, binary, delayq, linesOf, sh } from '../support/cli.js';
 import { connection, freshName } from '../support/redis.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { until } from '../support/until.js';
 
-const BIN = fileURLToPath(new URL('../../bin/delayq', import.meta.url));
-
-const helps = new Map<string, string>();
-/** The help of the program, or of a command: each is printed once for all tests. */
-function helpOf(...command: string[]): string {
-  const known = helps.get(command.join());
-  if (known !== undefined) return known;
-  const { stdout } = spawnSync(BIN, [...command, '--help'], { encoding: 'utf8' });
-  helps.set(command.join(), stdout);
-  return stdout;
-}
+const helpOf = async (...command: string[]) => (await delayq([...command, '--help'])).stdout;
 
 /** Commands by their groups, as the help lists them. */
-const groups = [...helpOf().matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?: {2}.*\n)+)/gm)].map(
+const groups = [...(await helpOf()).matchAll(/^(Produce|Consume|Look|Act|Operate):\n((?: {2}.*\n)+)/gm)].map(
   ([, group, lines = '']) =>
     [group, [...lines.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name as string)] as const,
 );
 const commands = groups.flatMap(([, names]) => names).filter((name) => name !== 'help');
 
-const has = (program: string) => spawnSync(program, ['--version']).status === 0;
+/** The help of the program (''), and of each command. */
+const helps = new Map<string, string>();
+for (const name of ['', ...commands]) helps.set(name, await helpOf(...name.split(' ').filter(Boolean)));
+const help = (command: string) => helps.get(command) as string;
+
+const hasJq = spawnSync('jq', ['--version']).status === 0;
 
 /** Handlers and files that the examples name, and what they need to do their part. */
 const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler'];
@@ -53,7 +48,9 @@ async function place() {
   writeFileSync(join(directory, 'payloads.jsonl'), '{"n":1}\n{"n":2}\n');
   writeFileSync(join(directory, 'jobs.jsonl'), '{"payload":1,"id":"imported"}\n');
   const env = { DELAYQ_PREFIX: prefix, HOME: directory };
-  await sh(`cd ${directory} && delayq export order-close > order-close.jsonl && gzip -k order-close.jsonl`, { env });
+  const exported = (await delayq(['export', 'order-close'], { env })).stdout;
+  writeFileSync(join(directory, 'order-close.jsonl'), exported);
+  writeFileSync(join(directory, 'order-close.jsonl.gz'), gzipSync(exported));
   writeFileSync(
     join(directory, 'lines-in-hand.jsonl'),
     (await delayq(['drain', '--lease', '1m', 'low'], { env })).stdout,
@@ -72,6 +69,15 @@ function runnable(line: string, directory: string): string {
     .replace(/\| crontab -$/, '')
     .replace(/^(?=delayq wait )/, 'delayq drain -q order-close -- true; ')
     .replace(/--for 59s (?=.*drain)/, '--for 1s ');
+}
+
+/** The words of a line that no shell has to run: nothing but a command of delayq, which names no file. */
+function wordsOf(line: string): string[] | undefined {
+  if (!/^delayq(?: +(?:[\w.:=,+%-]+|'[^']*'|"[^"$`\\]*"))+$/.test(line) || /\.jsonl|--watch| wait /.test(line))
+    return undefined;
+  return [...line.matchAll(/ +(?:'([^']*)'|"([^"]*)"|(\S+))/g)].map(
+    ([, ...found]) => found.find((one) => one !== undefined) as string,
+  );
 }
 
 /** Ends that examples come to when nobody is at a terminal to say yes, or only the server of a user could do better. */
@@ -116,13 +122,13 @@ describe('the help', () => {
   });
 
   it.each([[['help']], [['--help']], [['-h']]])('of the program: %j', async (args) => {
-    expect(await delayq(args)).toMatchObject({ code: 0, stdout: helpOf(), stderr: '' });
+    expect(await binary(args)).toMatchObject({ code: 0, stdout: help(''), stderr: '' });
   });
 
   it.each([[['help', 'cancel']], [['cancel', '--help']], [['--prefix', 'x', 'cancel', '-h']]])(
     'of a command: %j',
     async (args) => {
-      expect(await delayq(args)).toMatchObject({ code: 0, stdout: helpOf('cancel'), stderr: '' });
+      expect(await delayq(args)).toMatchObject({ code: 0, stdout: help('cancel'), stderr: '' });
     },
   );
 
@@ -136,7 +142,7 @@ describe('the help', () => {
   );
 
   it.each(commands)('of %s has examples, a usage, and options that are explained', (command) => {
-    const text = helpOf(command);
+    const text = help(command);
     expect(text).toMatch(/^Examples:\n {2}\S/);
     expect(text).toContain(`\nUsage: delayq ${command} `);
     expect(text).toMatch(/\n {2}-h, --help +\S/);
@@ -145,16 +151,18 @@ describe('the help', () => {
   });
 
   it.each(['', ...commands])('delayq %s --help has no line that is longer than 80 columns', (command) => {
-    expect(linesOf(helpOf(...command.split(' ').filter(Boolean))).filter((line) => line.length > 80)).toEqual([]);
+    expect(linesOf(help(command)).filter((line) => line.length > 80)).toEqual([]);
   });
 });
 
 describe.concurrent.each(commands.filter((name) => name !== 'demo'))('the examples of %s', (command) => {
-  const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/.exec(helpOf(command)) ?? [];
+  const [, lines = ''] = /^Examples:\n((?: {2}.*\n)+)/.exec(help(command)) ?? [];
   let placed: ReturnType<typeof place> | undefined;
-  for (const line of linesOf(lines).map((text) => text.trim())) {
+  for (const [i, line] of linesOf(lines)
+    .map((text) => text.trim())
+    .entries()) {
     // One after another, in the same queues.
-    it.runIf(has('jq') || !/\bjq\b/.test(line)).sequential(`"${line}" works`, async () => {
+    it.runIf(hasJq || !/\bjq\b/.test(line)).sequential(`"${line}" works`, async () => {
       placed ??= place();
       const { directory, env } = await placed;
       const run = `cd ${directory} || exit 99; ${runnable(line, directory)}`;
@@ -165,7 +173,9 @@ describe.concurrent.each(commands.filter((name) => name !== 'demo'))('the exampl
         expect(await running.ended).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/next:/) });
         return;
       }
-      const { code, stderr } = await sh(run, { env });
+      // The first is run as users run it, and all that need a shell or its directory.
+      const words = i === 0 ? undefined : wordsOf(line);
+      const { code, stderr } = await (words ? delayq(words, { env }) : sh(run, { env }));
       if (NOT_HERE.some((reason) => stderr.includes(reason))) return;
       // 1, 2 and 3 are answers: not found, warnings, nothing there.
       expect({ line, code, stderr }).toMatchObject({ line, code: expect.toBeOneOf([0, 1, 2, 3]) });
