@@ -43,6 +43,11 @@ export interface Running {
   readonly ended: Promise<Ended>;
 }
 
+interface InProcess extends Omit<Options, 'detached'> {
+  /** Emits the signals that the run gets, such as SIGINT. */
+  readonly signals?: EventEmitter;
+}
+
 type Environment = Record<string, string | undefined>;
 
 interface Options {
@@ -145,12 +150,14 @@ function contentOf(fd: number): string {
  * Runs the command line to its end, in this process: without the start of Node, which is most of a short run. Its stdin
  * and stdout are files, as in `delayq … < input > output`.
  */
-export async function delayq(args: string[], { input = '', env }: Omit<Options, 'detached'> = {}): Promise<Ended> {
+export async function delayq(
+  args: string[],
+  { input = '', env, signals: events = new EventEmitter() }: InProcess = {},
+): Promise<Ended> {
   const wrong = Object.keys(env ?? {}).find((name) => OF_PROCESS.test(name));
   if (wrong !== undefined) throw new Error(`a process reads ${wrong} at its start: use binary()`);
   const out = nameless();
   const err: Buffer[] = [];
-  const events = new EventEmitter();
   let stdin: Host['stdin'] | undefined;
   const host: Host = {
     words: args,

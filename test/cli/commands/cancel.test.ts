@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { Inspector, Operator } from '../../../src/internal.js';
 import { begin, delayq, linesOf, onTerminal } from '../../support/cli.js';
@@ -156,15 +157,14 @@ describe('delayq cancel', () => {
 
   it('interrupted, exits 130 with what is done, and a repeat does the rest', async () => {
     const queue = freshQueue();
-    const n = 60_000;
+    const n = 10_000;
     await queue.enqueue(upTo(n).map((i) => ({ payload: i, in: '1h' })));
-    const running = begin(['cancel', '--all', '--yes', queue.name]);
-    await until(async () => (await queue.counts()).pending < n);
-    // Stopped, so that it cannot end before it is told to.
-    running.child.kill('SIGSTOP');
-    running.child.kill('SIGINT');
-    running.child.kill('SIGCONT');
-    const { code, stderr } = await running.ended;
+    const signals = new EventEmitter();
+    const running = delayq(['cancel', '--all', '--yes', queue.name], { signals });
+    // It runs in this process, so it cannot end before it is told to.
+    while ((await queue.counts()).pending === n);
+    signals.emit('SIGINT');
+    const { code, stderr } = await running;
     expect(code).toBe(130);
     expect(stderr).toMatch(/jobs cancelled in .*; stopped: repeat the command to cancel the rest/);
     const { pending, payload, stats } = await queue.counts();
@@ -177,10 +177,10 @@ describe('delayq cancel', () => {
 
   it('shows on a terminal how far it has got, and leaves nothing of that', async () => {
     const queue = freshQueue();
-    await queue.enqueue(upTo(60_000).map((i) => ({ payload: i, in: '1h' })));
+    await queue.enqueue(upTo(30_000).map((i) => ({ payload: i, in: '1h' })));
     const text = await onTerminal(`delayq cancel --all --yes ${queue.name}`, { progress: true });
-    expect(text).toMatch(/cancelled [\d,]+ of 60,000/);
-    expect(linesOf(text).at(-1)).toContain(`delayq: 60,000 jobs cancelled in ${queue.name}`);
+    expect(text).toMatch(/cancelled [\d,]+ of 30,000/);
+    expect(linesOf(text).at(-1)).toContain(`delayq: 30,000 jobs cancelled in ${queue.name}`);
   });
 
   it('says what was done before Redis refused', async () => {
