@@ -21,14 +21,14 @@ cat > post-webhook << 'HANDLER'
 HANDLER
 chmod +x close-orders post-webhook
 
-# 300 webhooks that failed because of the bug, and one that no release can post.
-{ seq 300 | sed 's/.*/{"orderId":&}/'; echo '{"orderId":null}'; } | delayq enqueue -q webhook -
+# 100 webhooks that failed because of the bug, and one that no release can post.
+{ seq 100 | sed 's/.*/{"orderId":&}/'; echo '{"orderId":null}'; } | delayq enqueue -q webhook -
 delayq drain -q -P 4 --max-failures 1000 webhook -- ./post-webhook 2> /dev/null || [ $? = 1 ]
 
-# An hour without cron: 40,000 orders fell due in that hour, and 3,000 more will.
+# An hour without cron: 40,000 orders fell due in that hour, and 3,000 more will, from ten minutes on.
 now=$(date +%s)
 awk -v now="$now" 'BEGIN {
-  for (i = 0; i < 43000; i++) printf "{\"id\":\"order:%d\",\"at\":\"@%d\",\"payload\":{\"orderId\":%d}}\n", i, now - 3600 + i * 0.09, i
+  for (i = 0; i < 43000; i++) printf "{\"id\":\"order:%d\",\"at\":\"@%d\",\"payload\":{\"orderId\":%d}}\n", i, now - 3600 + i * 0.09 + (i < 40000 ? 0 : 600), i
 }' | delayq enqueue -q --jobs order-close -
 for queue in order-close webhook; do
   redis-cli -s redis.sock hset "delayq:{$queue}:stats" drained "$((now - 3600))000" > /dev/null

@@ -11,7 +11,9 @@ describe.concurrent('delayq demo', () => {
     const { code, stdout, stderr } = await binary(['demo'], {
       env: { TMPDIR, DELAYQ_REDIS_URL: 'redis://127.0.0.1:1' },
     });
-    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^(delayq: 1 done in \S+\n){2}$/) });
+    // On a busy machine, both may be due at the same drain, and done before they are listed.
+    const done = /^((delayq: 1 done in \S+\n){2}|delayq: 2 done in \S+\n)(delayq: order-close has no jobs\n)?$/;
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(done) });
     expect(stdout).toMatch(
       /\$ delayq enqueue --in 4s[\s\S]*closed \{"orderId":41\}[\s\S]*closed \{"orderId":42\}[\s\S]*Both are done:\n[\s\S]*\norder-close +0 /,
     );
@@ -20,8 +22,8 @@ describe.concurrent('delayq demo', () => {
 
   it('claims nothing that is false on a slow machine', async () => {
     const slow = `${temporaryDirectory()}/slow.cjs`;
-    // Each start of delayq takes so long that the first job is due before the first drain looks.
-    await writeFile(slow, 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);');
+    // Two starts of delayq take so long that the first job is due before the first drain looks.
+    await writeFile(slow, 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);');
     const { code, stdout } = await binary(['demo'], { env: { NODE_OPTIONS: `--require ${slow}` } });
     expect(code).toBe(0);
     expect(stdout).toMatch(/gives what is due to a handler:\n\$ delayq drain .*\nclose-order: closed \{"orderId":41\}/);
