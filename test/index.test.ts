@@ -22,7 +22,7 @@ const service = createServer((_, response) => response.end()).listen(0, '127.0.0
 beforeAll(() => installIn(project));
 afterAll(() => service.close());
 
-describe('the library as it is installed', () => {
+describe.concurrent('the library as it is installed', () => {
   /**
    * Runs an example, with a queue of the test's own that has a due job, until it ends; a worker until it has done a job.
    * Returns its exit status and what it printed.

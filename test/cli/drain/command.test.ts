@@ -6,7 +6,7 @@ import { path, read, script, shell, show, upTo } from '../../support/handlers.js
 import { freshQueue, redisUrl, timePasses } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
-describe('delayq drain -- command', () => {
+describe.concurrent('delayq drain -- command', () => {
   it('runs a process for each job: payload on stdin, the rest in the environment', async () => {
     const queue = freshQueue();
     const odd = '{"big":12345678901234567890,"s":"it\'s \\"$(touch x)\\" % `id`"}';
@@ -220,7 +220,7 @@ describe('delayq drain -- command', () => {
   });
 });
 
-describe('delayq drain --pipe', () => {
+describe.concurrent('delayq drain --pipe', () => {
   it('gives a batch to a shell command, one job a line, and removes it after exit 0', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(250).map((n) => ({ payload: { n }, at: 1_000 + n })));

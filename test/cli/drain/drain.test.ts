@@ -8,7 +8,7 @@ import { until } from '../../support/until.js';
 /** The lines of delayq itself, without those of handlers. */
 const said = (stderr: string) => linesOf(stderr).filter((line) => /^(delayq:| {2}\w+:)/.test(line));
 
-describe('the summary of a drain', () => {
+describe.concurrent('the summary of a drain', () => {
   it('says how many failed, why most of them did, and from when they are retried', async () => {
     const queue = freshQueue();
     await queue.enqueue(['reset', 'refused', 'refused', 'fine'].map((payload, i) => ({ payload, at: i + 1 })));
@@ -19,7 +19,7 @@ describe('the summary of a drain', () => {
     expect(said(stderr)).toEqual([
       expect.stringMatching(/^delayq: 1 done, 3 failed in \S+$/),
       '  why:  exit 1: connection "refused" (2 of 3)',
-      expect.stringMatching(/^ {2}next: first retry due \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0[12]:00, in (1h|59m 59s)$/),
+      expect.stringMatching(/^ {2}next: first retry due \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0[12]:00, in (1h|59m \d+s)$/),
     ]);
   });
 
@@ -32,7 +32,7 @@ describe('the summary of a drain', () => {
     });
     expect({ code, said: said(stderr).slice(1) }).toEqual({
       code: 0,
-      said: ['  why:  exit 1: \\x1b[31mred …', expect.stringMatching(/^ {2}next: first retry due in (1h|59m 59s)$/)],
+      said: ['  why:  exit 1: \\x1b[31mred …', expect.stringMatching(/^ {2}next: first retry due in (1h|59m \d+s)$/)],
     });
   });
 
@@ -51,7 +51,7 @@ describe('the summary of a drain', () => {
   });
 });
 
-describe('a job that dies', () => {
+describe.concurrent('a job that dies', () => {
   /** A queue with a job that dies of each of the causes that a drain can meet. */
   async function dying(): Promise<Queue> {
     const queue = freshQueue();
@@ -137,7 +137,7 @@ describe('a job that dies', () => {
   });
 });
 
-describe('after a signal a drain that has to wait says for what', () => {
+describe.concurrent('after a signal a drain that has to wait says for what', () => {
   const slow = async (...options: string[]) => {
     const queue = freshQueue();
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
@@ -174,14 +174,16 @@ describe('after a signal a drain that has to wait says for what', () => {
   });
 
   it('not with -q, nor if it ends sooner', async () => {
-    const quiet = await slow('-q', '--grace', '1500ms', '--kill-after', '0s');
-    const short = await slow('--grace', '100ms', '--kill-after', '0s');
+    const [quiet, short] = await Promise.all([
+      slow('-q', '--grace', '1500ms', '--kill-after', '0s'),
+      slow('--grace', '100ms', '--kill-after', '0s'),
+    ]);
     expect((await quiet.running.ended).stderr).toBe('');
     expect((await short.running.ended).stderr).toMatch(/^delayq: 2 given back in \S+\n$/);
   });
 });
 
-describe('a queue that does not exist', () => {
+describe.concurrent('a queue that does not exist', () => {
   it('is told of on a terminal and with -v, with a similar name, and never to cron', async () => {
     const [queue, name] = [freshQueue(), freshName()];
     await queue.enqueue({ payload: 1, in: '1h' });

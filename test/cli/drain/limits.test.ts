@@ -1,6 +1,7 @@
+import { writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { begin, delayq } from '../../support/cli.js';
-import { upTo } from '../../support/jobs.js';
+import { path, shell, upTo } from '../../support/handlers.js';
 import { admin, freshQueue, key } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
@@ -51,12 +52,19 @@ describe.concurrent('delayq drain of a queue with limits', () => {
 
   it('keeps max-active, and hands all jobs over', async () => {
     const queue = await limited(['max-active=2'], 12);
+    const go = path();
+    const handler = shell(`while [ ! -e ${go} ]; do sleep 0.05; done`);
+    const drains = upTo(2).map(() => begin(['drain', '-q', queue.name, '-P', '3', ...handler]).ended);
     const active: number[] = [];
-    const drains = upTo(2).map(() => delayq(['drain', '-q', queue.name, '-P', '3', '--', 'sleep', '0.02']));
-    await until(async () => {
+    const look = async () => {
       active.push(await admin.zcard(key(queue.name, 'active')));
-      return (await queue.counts()).stats.acked === 12;
-    });
+      return queue.counts();
+    };
+    // Both drains have asked again and again while the jobs of the first were in hand.
+    await until(async () => (await look()).active === 2);
+    for (const { now } = await look(); (await look()).now < now + 500; );
+    writeFileSync(go, '');
+    await until(async () => (await look()).stats.acked === 12);
     for (const ended of await Promise.all(drains)) expect(ended).toMatchObject({ code: 0, stderr: '' });
     expect(Math.max(...active)).toBe(2);
     expect(await queue.counts()).toMatchObject({ pending: 0, stats: { acked: 12 } });

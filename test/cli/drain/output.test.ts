@@ -5,7 +5,7 @@ import { path, read, shell, show, upTo } from '../../support/handlers.js';
 import { freshQueue } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
-describe('the output of handlers', () => {
+describe.concurrent('the output of handlers', () => {
   it('keeps lines whole that are longer than the buffer', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(8).map((n) => ({ payload: { n, pad: 'x'.repeat(2_500_000) } })));

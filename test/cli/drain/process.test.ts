@@ -6,7 +6,7 @@ import { alive, path, read, script, shell, show, upTo } from '../../support/hand
 import { freshQueue } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
-describe('a handler that behaves badly (failures 10)', () => {
+describe.concurrent('a handler that behaves badly (failures 10)', () => {
   it('times out, ignores SIGTERM and has a grandchild that keeps its pipes open: both are killed', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a' });
@@ -14,10 +14,10 @@ describe('a handler that behaves badly (failures 10)', () => {
     const handler = script(
       `trap '' TERM\necho $$ >> ${pids}\n(trap '' TERM; sh -c 'echo $$ >> ${pids}; exec sleep 600') &\nwhile :; do sleep 600; done`,
     );
-    const options = ['--timeout', '300ms', '--kill-after', '200ms'];
+    const options = ['--timeout', '3s', '--kill-after', '200ms'];
     const ended = await delayq(['drain', ...options, queue.name, '--', handler]);
     expect(ended.code).toBe(0);
-    expect(await show(queue, 'a')).toMatchObject({ state: 'pending', failures: 1, error: 'timed out after 300ms' });
+    expect(await show(queue, 'a')).toMatchObject({ state: 'pending', failures: 1, error: 'timed out after 3s' });
     const [one = 0, two = 0] = linesOf(read(pids)).map(Number);
     await until(() => !alive(one) && !alive(two));
   });
@@ -51,7 +51,6 @@ describe('a handler that behaves badly (failures 10)', () => {
 
   it('writes 100 MiB into a slow reader: nothing is lost, and memory stays bounded', async () => {
     const queue = freshQueue();
-    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     const atExit = "process.on('exit',()=>console.error(process.resourceUsage().maxRSS))";
     const env = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(atExit)}` };
     for (const parallel of ['1', '2']) {
@@ -59,8 +58,7 @@ describe('a handler that behaves badly (failures 10)', () => {
       const write = 'yes 0123456789abcdef | head -c 52428800';
       const line = `delayq drain -q -P ${parallel} ${queue.name} -- sh -c '${write}' | { sleep 0.3; wc -c; }`;
       const { stdout, stderr } = await sh(line, { env });
-      expect(Number(stdout) % 52428800).toBe(0);
-      expect(Number(stdout)).toBeGreaterThanOrEqual(2 * 52428800);
+      expect(Number(stdout)).toBe(2 * 52428800);
       expect(Number(stderr) / 1024).toBeLessThan(200);
     }
     expect((await queue.counts()).payload).toBe(0);
@@ -97,7 +95,7 @@ describe('a handler that behaves badly (failures 10)', () => {
     const go = path();
     const handler = `head -c 60000 /dev/zero; echo >> ${log}`;
     const running = beginSh(
-      `delayq drain -v --timeout 700ms ${queue.name} -- sh -c '${handler}' | { while [ ! -e ${go} ]; do sleep 0.02; done; wc -c; }`,
+      `delayq drain -v --timeout 10s ${queue.name} -- sh -c '${handler}' | { while [ ! -e ${go} ]; do sleep 0.02; done; wc -c; }`,
     );
     // The output of the second one does not fit into the pipe, but it has ended, so it is done.
     await until(async () => (await queue.counts()).stats.acked === 2);
@@ -112,13 +110,13 @@ describe('a handler that behaves badly (failures 10)', () => {
     await queue.enqueue({ payload: 1 });
     const go = path();
     const handler = `touch ${go}; while [ -e ${go} ]; do sleep 0.01; done; touch ${go}.done`;
-    const running = begin(['drain', '-q', '--timeout', '600ms', queue.name, ...shell(handler)]);
+    const running = begin(['drain', '-q', '--timeout', '4s', queue.name, ...shell(handler)]);
     await until(() => existsSync(go));
     const started = performance.now();
     running.child.kill('SIGSTOP');
     unlinkSync(go);
     // Its time is over when the drain goes on.
-    await until(() => existsSync(`${go}.done`) && performance.now() > started + 1_000);
+    await until(() => existsSync(`${go}.done`) && performance.now() > started + 4_500);
     running.child.kill('SIGCONT');
     expect((await running.ended).code).toBe(0);
     expect((await queue.counts()).stats).toMatchObject({ acked: 1 });

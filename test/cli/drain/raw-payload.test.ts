@@ -26,7 +26,7 @@ async function deadOf(queue: string): Promise<Record<string, unknown>> {
   return Object.fromEntries(linesOf(stdout).map((line) => [JSON.parse(line).id, JSON.parse(line).error]));
 }
 
-describe('a payload that is not JSON', () => {
+describe.concurrent('a payload that is not JSON', () => {
   it.each([
     ['binary', binary],
     ['empty', Buffer.alloc(0)],
