@@ -45,3 +45,9 @@ export function idOf(json: unknown): string {
   expect(json).toMatchObject({ job_id: expect.stringMatching(/^[!-~]+$/) });
   return (json as { job_id: string }).job_id;
 }
+
+/** What is left of a time to live, s: a busy machine may make it less than at first. */
+export const nearly = (seconds: number) =>
+  expect.toSatisfy(
+    (left: unknown) => Number.isInteger(left) && Number(left) <= seconds && Number(left) > seconds - 120,
+  );
