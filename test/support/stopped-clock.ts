@@ -9,7 +9,8 @@ export const STEP_MS = 5;
 export async function allHeard(...queues: readonly Queue[]): Promise<void> {
   for (let n = 0; n < 3; n++) {
     // What was sent before this answer is read before it, or together with it.
-    await Promise.all(queues.map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
+    const parts = queues.flatMap(({ partitions }) => partitions);
+    await Promise.all(parts.map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
     await new Promise(setImmediate);
   }
 }
@@ -22,8 +23,8 @@ export interface StoppedClock {
   settledUntil(condition: () => unknown): Promise<void>;
   /** Moves the clock until `ended`. Returns how far, ms. */
   clockUntil(ended: () => unknown): Promise<number>;
-  /** Moves the clock, step by step. */
-  pass(ms: number): Promise<void>;
+  /** Moves the clock in steps, and lets happen what follows from each. */
+  pass(ms: number, stepMs?: number): Promise<void>;
   /** Moves the clock at once, and does not wait for what follows. */
   advance(ms: number): void;
 }
@@ -50,12 +51,12 @@ export function stopClock(...queues: readonly Queue[]): StoppedClock {
     settledUntil: async (condition) => {
       while (!(await condition())) await settled();
     },
-    pass: async (ms) => {
-      let left = ms;
-      await clockUntil(() => {
-        left -= STEP_MS;
-        return left < 0;
-      });
+    pass: async (ms, stepMs = STEP_MS) => {
+      for (let passed = 0; passed < ms; passed += stepMs) {
+        await settled();
+        vi.advanceTimersByTime(stepMs);
+      }
+      await settled();
     },
   };
 }

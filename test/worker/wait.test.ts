@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { BatchWorker, Connection, Operator, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { Partitions } from '../../src/partitions/partitions.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { admin, connection, freshName, freshQueue, key, listeners } from '../support/redis.js';
+import { Cluster } from '../support/cluster.js';
+import { admin, connection, freshName, freshQueue, key, listeners, redisUrl } from '../support/redis.js';
 import { Server } from '../support/server.js';
-import { STEP_MS, stopClock } from '../support/stopped-clock.js';
+import { STEP_MS, type StoppedClock, stopClock } from '../support/stopped-clock.js';
 
 const HOUR_MS = 3_600_000;
 
@@ -235,6 +237,131 @@ describe('a drain loop that watches', () => {
     const at = answered.at + ms;
     await clockUntil(() => attempts.length === 2);
     expect(attempts[1]).toBe(at);
+    worker.stop();
+    await running;
+  });
+});
+
+describe('a drain that watches a queue with partitions', () => {
+  /** A queue with partitions, as a process sees it that does not know of them yet. */
+  async function parted(count: number, redis = new Connection(redisUrl)): Promise<Queue> {
+    afterwards(() => redis.close());
+    const { name } = freshQueue();
+    const maker = new Operator(redis.address === connection.address ? connection : redis);
+    for await (const _ of maker.partition(name, count));
+    return new Queue(redis, name);
+  }
+  /** Until the wake channels of all are surely heard, they are polled as often as a queue: then they wait for long. */
+  async function waits(queue: Queue, count: number, { clockUntil, pass }: StoppedClock): Promise<void> {
+    await clockUntil(async () => {
+      const { partitions } = queue;
+      return partitions.length === count && (await Promise.all(partitions.map(isHeard))).every(Boolean);
+    });
+    await pass(2_500, 50);
+  }
+
+  it('looks at all of them every 5 s while it is idle', async () => {
+    const queue = await parted(16);
+    const clock = stopClock(queue);
+    const stop = new AbortController();
+    let calls = 0;
+    const next = coming(poll([queue], { watch: true, signal: stop.signal, onDrained: () => calls++ }));
+    await waits(queue, 16, clock);
+    const before = calls;
+    await clock.pass(25_000, 250);
+    expect(calls - before).toBe(5 * 16);
+    stop.abort();
+    await clock.settledUntil(() => next.isOver);
+  });
+
+  it('hears of jobs that are due before its next poll, in each of them', async () => {
+    const queue = await parted(16);
+    const clock = stopClock(queue);
+    const stop = new AbortController();
+    const seen: unknown[] = [];
+    let answered = 0;
+    const onDrained = (_: Queue, { now }: { now: number }) => {
+      answered = now;
+    };
+    const running = (async () => {
+      for await (const taken of poll([queue], { watch: true, signal: stop.signal, leaseMs: 0, onDrained }))
+        seen.push(...payloadsOf(taken));
+    })();
+    await waits(queue, 16, clock);
+    const { map } = Partitions.of(queue.redis, 'delayq', queue.name);
+    const jobs = queue.partitions.map((_, i) => ({ id: map.newIdOf(i), payload: i, at: answered - i }));
+    await new Queue(connection, queue.name).enqueue(jobs);
+    expect(await clock.clockUntil(() => seen.length === 16)).toBeLessThan(POLL_MS);
+    stop.abort();
+    await running;
+  });
+
+  it('hands out a batch that is not full once the job it waited for has gone from another partition', async () => {
+    const queue = await parted(2);
+    const clock = stopClock(queue);
+    const handled: string[] = [];
+    const answered = { now: 0, at: 0 };
+    const worker = new BatchWorker(queue, (tasks) => void handled.push(...tasks.map(({ id }) => id)), {
+      batch: 9,
+      onDrained: (_, { now }) => Object.assign(answered, { now, at: performance.now() }),
+    });
+    const running = worker.run();
+    await waits(queue, 2, clock);
+    const { map } = Partitions.of(queue.redis, 'delayq', queue.name);
+    const [first, second] = [map.newIdOf(0), map.newIdOf(1)];
+    // Half a second from now, by the clock that stands.
+    const at = answered.now + Math.ceil(performance.now() - answered.at) + 500;
+    await clock.settledUntil(async () => (await connection.now()) >= at);
+    const producer = new Queue(connection, queue.name);
+    for (const id of [first, second]) await producer.enqueue({ id, payload: id, at });
+    // It has heard of both.
+    await clock.settled();
+    await new Operator(connection).cancel(queue.name, [second]);
+    expect(handled).toEqual([]);
+    expect(await clock.clockUntil(() => handled.length > 0)).toBeLessThan(POLL_MS);
+    expect(handled).toEqual([first]);
+    worker.stop();
+    await running;
+  });
+
+  it('is not held up by a frozen node, which has some of them, and takes their jobs when it is back', async () => {
+    const cluster = await during(Cluster.start({ nodeTimeoutMs: 60_000 }));
+    const queue = await parted(16, new Connection(cluster.url));
+    await queue.counts();
+    const owners = await Promise.all(queue.partitions.map(({ wakeChannel }) => cluster.ownerOf(wakeChannel)));
+    const frozen = cluster.nodes.find((node) => node !== owners[0]) as Server;
+    afterwards(() => frozen.signal('SIGCONT'));
+    const mine = owners.flatMap((owner, i) => (owner === frozen ? [i] : []));
+    const awake = [...owners.keys()].filter((i) => !mine.includes(i));
+    expect(mine.length).toBeGreaterThan(3);
+    // Those that will answer.
+    const { clockUntil, advance } = stopClock(...awake.map((i) => queue.partitions[i] as Queue));
+    const handled: number[] = [];
+    const troubles: unknown[] = [];
+    const worker = new Worker([queue], ({ payload }) => handled.push(Number(payload)), {
+      concurrency: 10,
+      onTrouble: (error) => troubles.push(error),
+    });
+    const running = worker.run();
+    const to = (parts: readonly number[]) =>
+      parts.map((i) => ({ id: Partitions.of(queue.redis, 'delayq', queue.name).map.newIdOf(i), payload: i }));
+    await queue.enqueue(to([...owners.keys()]));
+    await clockUntil(() => handled.length === 16);
+    // Not yet due: it will be while the node is frozen.
+    await queue.enqueue(to(mine).map((job) => ({ ...job, in: 1_000 })));
+    frozen.signal('SIGSTOP');
+    const waited: number[] = [];
+    // Until the first call has failed by its deadline, and others after it.
+    for (let after = 0; after < 5; after += troubles.length > 0 ? 1 : 0) {
+      const before = handled.length;
+      await queue.enqueue(to(awake));
+      waited.push(await clockUntil(() => handled.length === before + awake.length));
+      advance(500);
+    }
+    expect(Math.max(...waited)).toBeLessThan(POLL_MS);
+    frozen.signal('SIGCONT');
+    await clockUntil(() => mine.every((i) => handled.slice(16).includes(i)));
+    await clockUntil(async () => (await queue.counts()).active === 0);
     worker.stop();
     await running;
   });
