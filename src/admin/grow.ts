@@ -42,6 +42,12 @@ export interface Growth {
   readonly done: boolean;
 }
 
+/** How to grow. */
+interface GrowOptions {
+  /** For how long trouble is waited out in which nothing moves, ms; default 10 s: longer than a failover takes. */
+  readonly patienceMs?: number;
+}
+
 /** How many partitions a queue has. */
 export interface Partitioning {
   readonly partitions: number;

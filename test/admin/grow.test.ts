@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { grow as growing } from '../../src/admin/grow.js';
 import { Operator, Queue } from '../../src/internal.js';
 import { PartitionMap } from '../../src/partitions/map.js';
 import { Partitions } from '../../src/partitions/partitions.js';
@@ -72,19 +73,18 @@ const STEPS: [step: string, word: string, after?: number][] = [
 describe('a growth whose process is killed', () => {
   const faults = (['deaf', 'silent'] satisfies FaultKind[]).map((kind) => [kind === 'deaf' ? 'before' : 'after', kind]);
   // On a cluster, what is sent together depends on which node is known when; the storms kill growers there.
-  describe.skipIf(onCluster).each(faults as [string, FaultKind][])('%s', (_, kind) => {
+  describe.skipIf(onCluster).concurrent.each(faults as [string, FaultKind][])('%s', (_, kind) => {
     it.each(STEPS)('%s is finished by a repeat, with each job once', async (_, word, after = 0) => {
       const { name, ids } = await filled();
-      await delayq(['config', name, 'tries=3']);
+      await new Operator(connection).configure(name, { tries: 3 });
       const proxy = await during(FaultyProxy.start(...redisTargets));
       proxy.fault = { word, kind, times: 1, after };
       const dying = begin(['config', '--redis', proxy.url, name, 'partitions=4']);
       await until(() => proxy.struck === 1);
       dying.child.kill('SIGKILL');
       await dying.ended;
-      const { code, stdout, stderr } = await delayq(['config', '--json', name, 'partitions=4']);
-      expect([stderr, code]).toEqual(['', 0]);
-      expect(JSON.parse(stdout)).toMatchObject({ partitions: 4, growth: null, tries: 3 });
+      await grow(name, 4);
+      expect(await mapOf(name)).toMatchObject({ count: 4, from: undefined });
       await expectAtHome(name, ids);
       for (const tag of (await mapOf(name)).tags)
         expect(await admin.hget(key(tag || name, 'config'), 'tries')).toBe('3');
@@ -95,7 +95,7 @@ describe('a growth whose process is killed', () => {
 /** A queue that has grown from 1 to 2. */
 const HALVED = new PartitionMap(2, undefined, ['', '']);
 
-describe('growth', () => {
+describe.concurrent('growth', () => {
   it('is the same for two that run at once, also to different numbers', async () => {
     for (const counts of [
       [4, 4],
@@ -174,16 +174,15 @@ describe('growth', () => {
     await queue.enqueue(upTo(250).map((i) => ({ id: `o:${i}`, payload: 'x'.repeat(2_000), in: '1h' })));
     const proxy = await during(FaultyProxy.start(server.socket));
     proxy.fault = { word: shaOf('transfer/restore', { parted: true }), kind: 'deaf', times: 1, after: 1 };
-    const growing = begin(['config', '--redis', proxy.url, 'q', 'partitions=4']);
+    const dying = begin(['config', '--redis', proxy.url, 'q', 'partitions=4']);
     await until(() => proxy.struck === 1);
-    growing.child.kill('SIGKILL');
-    await growing.ended;
+    dying.child.kill('SIGKILL');
+    await dying.ended;
     await server.admin.config('SET', 'maxmemory', '1');
-    const full = await delayq(['config', '--redis', url, 'q', 'partitions=4']);
-    expect(full).toMatchObject({ code: 75, stdout: '' });
-    expect(full.stderr).toMatch(
-      /^delayq: the growth of q is not done\n {2}why: {2}.*memory.*\n {2}next: repeat the command/,
-    );
+    const growth = async () => {
+      for await (const _ of growing(Partitions.of(redis, 'delayq', 'q'), 4, { patienceMs: 300 }));
+    };
+    await expect(growth()).rejects.toMatchObject({ code: 'temporary', why: expect.stringContaining('memory') });
     await server.admin.config('SET', 'maxmemory', '0');
     expect(await delayq(['config', '--redis', url, 'q', 'partitions=4'])).toMatchObject({ code: 0, stderr: '' });
     const parts = Partitions.of(redis, 'delayq', 'q');
@@ -191,6 +190,19 @@ describe('growth', () => {
     const found = await parts.each(async ({ pending }) => (await server.admin.zrange(pending, '0', '-1')).sort());
     for (const [i, ids] of found.entries()) expect(ids.map((id) => map.ownerOf(id))).toEqual(ids.map(() => i));
     expect(found.flat().length).toBe(250);
+  });
+
+  it('that cannot begin says what to do', async () => {
+    const proxy = await during(FaultyProxy.start(...redisTargets));
+    proxy.fault = { word: scripts('transfer/advance', false), kind: 'cut', times: 1_000 };
+    const { name } = await filled();
+    const { code, stdout, stderr } = await delayq(['config', '--redis', proxy.url, name, 'partitions=4']);
+    expect({ code, stdout }).toEqual({ code: 75, stdout: '' });
+    expect(stderr).toMatch(
+      new RegExp(
+        `^delayq: the growth of ${name} is not done\\n {2}why: {2}.*connection was closed\\n {2}next: repeat the command`,
+      ),
+    );
   });
 
   it('waits for active jobs, and for those that an unfinished move to another queue holds', async () => {
