@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, beginSh, delayq, linesOf } from '../support/cli.js';
@@ -15,6 +15,103 @@ const server = (options?: Parameters<typeof Server.start>[0]) => during(Server.s
 const proxy = () => during(FaultyProxy.start(...redisTargets));
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
+
+/** The address of a server that accepts connections and never answers. */
+async function silent(): Promise<string> {
+  const server = createServer((socket) => afterwards(() => socket.destroy())).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  afterwards(() => server.close());
+  return `127.0.0.1:${(server.address() as { port: number }).port}`;
+}
+
+describe('the time limit', () => {
+  // The clock stands still but for `pass`: how busy the machine is does not matter.
+  const stopClock = () =>
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  /** Moves the clock, ms, and lets what came over the network before and after be dealt with. */
+  const pass = async (ms: number) => {
+    const turns = async () => {
+      for (let n = 0; n < 20; n++) await new Promise(setImmediate);
+    };
+    await turns();
+    vi.advanceTimersByTime(ms);
+    await turns();
+  };
+
+  const begun = (url: string) => {
+    const redis = new Connection(url);
+    afterwards(() => redis.close());
+    return redis;
+  };
+
+  it('of each call is its own, whatever was called before', async () => {
+    const through = await proxy();
+    stopClock();
+    const redis = begun(through.url);
+    await redis.call('PING');
+    // After a second it looks whether this is a cluster.
+    await pass(1_500);
+    await redis.call('PING');
+    for (const _ of ['the first time', 'and again']) {
+      through.fault = { word: 'silence', kind: 'silent', times: 1_000 };
+      const ended: unknown[] = [];
+      const late = redis.call('ECHO', 'silence').catch((error) => ended.push(error));
+      await pass(2_000);
+      const behind = redis.call('ECHO', 'behind').catch((error) => ended.push(error));
+      await pass(2_999);
+      expect(ended).toEqual([]);
+      await pass(1);
+      await Promise.all([late, behind]);
+      // The reply to the second can no longer be told from that to the first.
+      expect(ended).toMatchObject([{ code: 'unknown', why: 'no answer within 5 s' }, { code: 'unknown' }]);
+      through.fault = undefined;
+      expect(await redis.call('ECHO', 'again')).toEqual(Buffer.from('again'));
+    }
+  });
+
+  it.each([
+    ['one server', (all: string[]) => `redis://${all[0]}`, /^no answer within 5 s$/, /the address of Redis/],
+    [
+      'a server with TLS',
+      (all: string[]) => `rediss://${all[0]}`,
+      /^no answer within 5 s to the TLS handshake$/,
+      /redis:\/\//,
+    ],
+    ['several servers', (all: string[]) => `redis://${all}`, /: no answer in time$/, /the address of Redis/],
+    [
+      'the nodes of a cluster',
+      (all: string[]) => `redis+cluster://${all}`,
+      /: no answer in time$/,
+      /the address of Redis/,
+    ],
+    ['Sentinels', (all: string[]) => `redis+sentinel://${all}/name`, / in time$/, /./],
+  ])('of a connection to %s that say nothing is five seconds in all', async (_, urlOf, why, next) => {
+    const all = [await silent(), await silent()];
+    // Loads what it needs.
+    await begun(urlOf([`127.0.0.1:${await freePort()}`]))
+      .call('PING')
+      .catch(() => {});
+    stopClock();
+    let error: unknown;
+    begun(urlOf(all))
+      .call('PING')
+      .catch((thrown) => {
+        error = thrown;
+      });
+    let ms = 0;
+    for (; error === undefined && ms < 10_000; ms += 100) await pass(100);
+    expect(error).toMatchObject({
+      code: 'unreachable',
+      why: expect.stringMatching(why),
+      next: expect.stringMatching(next),
+    });
+    expect(ms).toBe(5_000);
+  });
+});
 
 describe('a SIGKILL of enqueue (failures 1)', () => {
   it('at any moment of a bulk enqueue leaves each job complete or not there at all', async () => {
@@ -61,28 +158,22 @@ describe('a call that Redis does not understand', () => {
 });
 
 describe.concurrent('Redis that is down', () => {
-  it('is reported by every command within 6 s: exit 69, address, cause and what to do (failures 28)', async () => {
+  it('is reported by every command: exit 69, address, cause and what to do (failures 28)', async () => {
     const port = await freePort();
     for (const args of commands()) {
-      const started = performance.now();
       const { code, stdout, stderr } = await delayq(args, via(`redis://:secret@127.0.0.1:${port}`));
       expect({ args, code, stdout }).toEqual({ args, code: 69, stdout: '' });
       expect(stderr).toMatch(
         new RegExp(`cannot reach Redis at redis://127.0.0.1:${port}\n  why: .*ECONNREFUSED.*\n  next: start Redis`),
       );
-      expect(performance.now() - started).toBeLessThan(6_000);
     }
     expect(await delayq(['drain', 'q'], via('unix:///does/not/exist'))).toMatchObject({ code: 69 });
     expect(await delayq(['drain', 'q'], via('redis://no.such.host.invalid'))).toMatchObject({ code: 69 });
   });
 
   it('or accepts connections and never answers ends every command within its time limit (failures 21)', async () => {
-    const silent = createServer(() => {});
-    silent.listen(0, '127.0.0.1');
-    await once(silent, 'listening');
-    afterwards(() => silent.close());
-    const { port } = silent.address() as { port: number };
-    const ended = await Promise.all(commands().map((args) => delayq(args, via(`redis://127.0.0.1:${port}`))));
+    const url = `redis://${await silent()}`;
+    const ended = await Promise.all(commands().map((args) => delayq(args, via(url))));
     for (const { code, stderr } of ended) {
       expect({ code, stderr }).toEqual({ code: 69, stderr: expect.stringContaining('no answer within 5 s') });
     }
@@ -101,30 +192,6 @@ describe.concurrent('Redis that is down', () => {
     expect(enqueue).toMatchObject({ code: 75, stderr: expect.stringContaining('may or may not be enqueued') });
     expect(drain).toMatchObject({ code: 75, stdout: '', stderr: expect.stringContaining('no answer within 5 s') });
     expect(inspect).toMatchObject({ code: 75, stdout: '' });
-  });
-
-  it('or stops answering in between gives each call its whole time limit, whatever was called before', async () => {
-    const through = await proxy();
-    const redis = new Connection(through.url);
-    afterwards(() => redis.close());
-    await redis.call('PING');
-    // The time between the calls is what this is about. After a second it looks whether this is a cluster.
-    await new Promise((resolve) => setTimeout(resolve, 1_500));
-    through.fault = { word: 'silence', kind: 'silent', times: 1_000 };
-    const started = performance.now();
-    const [late, behind] = await Promise.allSettled([redis.call('ECHO', 'silence'), redis.call('ECHO', 'behind')]);
-    expect(late).toMatchObject({ reason: { code: 'unknown', why: 'no answer within 5 s' } });
-    expect(behind).toMatchObject({ reason: { code: 'unknown' } });
-    const took = performance.now() - started;
-    expect(took).toBeGreaterThan(4_990);
-    expect(took).toBeLessThan(5_500);
-    through.fault = undefined;
-    expect(await redis.call('ECHO', 'again')).toEqual(Buffer.from('again'));
-    // The limit is not only for the first.
-    through.fault = { word: 'silence', kind: 'silent', times: 1_000 };
-    const second = performance.now();
-    await expect(redis.call('ECHO', 'silence')).rejects.toMatchObject({ why: 'no answer within 5 s' });
-    expect(performance.now() - second).toBeLessThan(5_500);
   });
 
   it('for good while a drain holds jobs lets the drain end, and the jobs come back (failures 21)', async () => {
@@ -176,12 +243,10 @@ it.concurrent('a primary that waits for its replicas, as after a failover, is wa
   await Promise.all(calls);
   expect((await drained).jobs.length).toBeGreaterThan(0);
   await primary.admin.config('SET', 'min-replicas-to-write', '1');
-  const started = performance.now();
   await expect(queue.enqueue({ payload: 1 })).rejects.toMatchObject({
     code: 'temporary',
     why: expect.stringMatching(/^NOREPLICAS/),
   });
-  expect(performance.now() - started).toBeLessThan(5_000);
 });
 
 describe.concurrent('a fixed address that leads to another server by now, while the connection to the old one is open', () => {

