@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { begin, delayq, linesOf, sh } from '../support/cli.js';
+import { begin, delayq, linesOf } from '../support/cli.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, freshName, freshQueue, key, listeners, redisTargets, timePasses } from '../support/redis.js';
 import { until } from '../support/until.js';
@@ -10,7 +10,7 @@ const proxy = () => during(FaultyProxy.start(...redisTargets));
 
 const via = (url: string) => ({ env: { DELAYQ_REDIS_URL: url } });
 
-describe('a lost reply', () => {
+describe.concurrent('a lost reply', () => {
   it('of enqueue: the call is repeated, and makes one job (failures 2)', async () => {
     const queue = freshQueue();
     const through = await proxy();
@@ -122,7 +122,8 @@ describe('a lost reply', () => {
       const through = await proxy();
       // The first call that contains a receipt and is not the text of a script: a drain.
       through.fault = { word: 'EVALSHA', kind: 'cut', times: 1 };
-      const first = await sh(`delayq drain ${form} ${queue.name} --redis ${through.url}`);
+      const words = form.split(' ').filter(Boolean);
+      const first = await delayq(['drain', ...words, queue.name], via(through.url));
       expect(first).toMatchObject({ code: 75, stderr: expect.stringContaining('lost the connection') });
       await timePasses(queue.name, 60_001);
       const second = await delayq(['drain', queue.name]);

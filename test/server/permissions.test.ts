@@ -3,7 +3,7 @@ import { delayq, sh } from '../support/cli.js';
 import { doctor, serverWith } from '../support/doctor.js';
 import { VERSION } from '../support/limited-user.js';
 
-describe('the permissions of the user', () => {
+describe.concurrent('the permissions of the user', () => {
   /** A server with a user who has these permissions; returns the URL for that user. */
   async function withUser(...rules: string[]): Promise<string> {
     const server = await serverWith();
