@@ -30,13 +30,21 @@ describe.concurrent('a cluster of three masters', () => {
   });
 
   it.sequential('is used from any of its nodes, whichever owns the queue', async () => {
+    const names = await namesOfAll(cluster);
     for (const node of cluster.nodes) {
-      for (const name of await namesOfAll(cluster)) {
-        const env = { DELAYQ_REDIS_URL: cluster.urlOf(node) };
-        expect(await delayq(['enqueue', name, '{"n":1}'], { env })).toMatchObject({ code: 0, stderr: '' });
-        expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '{"n":1}\n', stderr: '' });
+      for (const name of names) {
+        // What a new connection does not know yet, it has to find.
+        const queue = new Queue(connect(cluster, cluster.urlOf(node)), name);
+        await queue.enqueue({ id: 'a', payload: 1 });
+        const { jobs } = await queue.drain();
+        expect(jobs.map(({ id }) => id)).toEqual(['a']);
+        expect(await queue.ack(jobs)).toEqual(['held']);
       }
     }
+    const [name = ''] = names.slice(-1);
+    const env = { DELAYQ_REDIS_URL: cluster.urlOf(cluster.nodes[0] as Server) };
+    expect(await delayq(['enqueue', name, '{"n":1}'], { env })).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '{"n":1}\n', stderr: '' });
   });
 
   it.sequential('is used by a URL whose first node has left it, or came back empty, and knows of no slots', async () => {

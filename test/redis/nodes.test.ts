@@ -21,26 +21,36 @@ type Environment = Record<string, string>;
 const urlAt = (limited: string, cluster: Cluster, node: Server) =>
   cluster.urlOf(node).replace('://', `://${limited.split('//')[1]?.split('@')[0]}@`);
 
+/** A connection until the end of the test. */
+function connect(url: string, ca?: string): Connection {
+  const redis = new Connection(ca === undefined ? url : `${url}?ca=${ca}`);
+  afterwards(() => redis.close());
+  return redis;
+}
+
 /** Uses queues of all nodes with each of `urls`. */
-async function usesAll(cluster: Cluster, urls: readonly string[], more: Environment = {}): Promise<void> {
-  for (const url of urls) {
-    const env = { ...more, DELAYQ_REDIS_URL: url };
-    for (const name of await namesOfAll(cluster)) {
-      expect(await delayq(['enqueue', name, '{"n":1}'], { env })).toMatchObject({ code: 0, stderr: '' });
-      expect(await delayq(['drain', name], { env })).toMatchObject({ code: 0, stdout: '{"n":1}\n', stderr: '' });
+async function usesAll(cluster: Cluster, urls: readonly string[], ca?: string): Promise<void> {
+  for (const name of await namesOfAll(cluster)) {
+    for (const url of urls) {
+      // What a new connection does not know yet, it has to find.
+      const queue = new Queue(connect(url, ca), name);
+      await queue.enqueue({ id: url, payload: 1 });
+      const { jobs } = await queue.drain();
+      expect(jobs.map(({ id }) => id)).toEqual([url]);
+      expect(await queue.ack(jobs)).toEqual(['held']);
     }
   }
 }
 
 /** Starts a drain that watches queues of all nodes, and waits until each of them has woken it. */
-async function watching(cluster: Cluster, url: string, more: Environment = {}): Promise<Running> {
-  const env = { ...more, DELAYQ_REDIS_URL: url };
+async function watching(cluster: Cluster, url: string, ca?: string): Promise<Running> {
+  const env: Environment = { DELAYQ_REDIS_URL: url, ...(ca !== undefined && { DELAYQ_TLS_CA: ca }) };
   const names = await namesOfAll(cluster);
   const running = begin(['drain', '--watch', names.join(',')], { env });
   for (const name of names) {
     const { admin } = await cluster.ownerOf(key(name, 'pending'));
     await until(async () => ((await admin.call('PUBSUB', 'SHARDNUMSUB', key(name, 'wake'))) as number[])[1] === 1);
-    await delayq(['enqueue', name, JSON.stringify(name)], { env });
+    expect(await delayq(['enqueue', name, JSON.stringify(name)], { env })).toMatchObject({ code: 0, stderr: '' });
     await until(() => running.stdout.includes(name));
   }
   return running;
@@ -72,8 +82,8 @@ describe.concurrent('a TLS cluster whose nodes have a certificate each, for thei
     node.admin.call('CONFIG', 'SET', 'tls-cert-file', cert, 'tls-key-file', key);
 
   it.sequential('is used from any of its nodes, with no more rights than doctor --acl prints', async () => {
-    await usesAll(cluster, [limited, urlAt(limited, cluster, cluster.nodes[0] as Server)], env);
-    await stopped(await watching(cluster, limited, env));
+    await usesAll(cluster, [limited, urlAt(limited, cluster, cluster.nodes[0] as Server)], ca);
+    await stopped(await watching(cluster, limited, ca));
     expect(await refusals(cluster.nodes)).toEqual([]);
   });
 
@@ -127,8 +137,8 @@ it.concurrent('a TLS cluster that announces host names has its nodes verified by
   // Each node tells the others in its next messages.
   for (const { admin } of named.nodes)
     await until(async () => String(await admin.call('CLUSTER', 'NODES')).match(/,localhost /g)?.length === 3);
-  await usesAll(named, [toOne], env);
-  await stopped(await watching(named, toOne, env));
+  await usesAll(named, [toOne], ca);
+  await stopped(await watching(named, toOne, ca));
   expect(await refusals(named.nodes)).toEqual([]);
 });
 
@@ -177,8 +187,7 @@ describe.concurrent('a cluster whose nodes do not know their addresses: MOVED wi
   it.sequential('and its new masters are found, when the old one is gone', async () => {
     const master = cluster.nodes[0] as Server;
     const name = await nameAt(cluster, master);
-    const redis = new Connection(limited);
-    afterwards(() => redis.close());
+    const redis = connect(limited);
     const queue = new Queue(redis, name);
     await queue.enqueue({ payload: 1 });
     await master.end('SIGKILL');
@@ -195,8 +204,7 @@ it.concurrent('a node that cannot be reached is told with the last reason that i
   const name = await nameAt(cluster, two);
   const { host, port } = two;
   await two.end('SIGKILL');
-  const redis = new Connection(cluster.urlOf(one).replace('redis:', 'redis+cluster:'));
-  afterwards(() => redis.close());
+  const redis = connect(cluster.urlOf(one).replace('redis:', 'redis+cluster:'));
   await redis.connect();
   const started = performance.now();
   const call = redis.call('GET', key(name, 'payload')).catch((error) => error);
@@ -216,8 +224,7 @@ describe.concurrent('a black hole before a node of a cluster', () => {
 
   it('other queues are not affected, and later calls recover before their deadline', async () => {
     const [one = '', ...others] = await namesOfAll(cluster);
-    const redis = new Connection(await limitedUrl(cluster.url, cluster.nodes));
-    afterwards(() => redis.close());
+    const redis = connect(await limitedUrl(cluster.url, cluster.nodes));
     const working = await during(new Load(redis, one));
     const beside = await Promise.all(others.map((name) => during(new Load(redis, name))));
     await Promise.all([working, ...beside].map((each) => each.goesOn()));
