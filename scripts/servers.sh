@@ -15,6 +15,8 @@ What is there already is only printed.
                      delayq-servers in XDG_CACHE_HOME or ~/.cache)
   --mirror URL       a mirror of Debian (default: DELAYQ_DEBIAN_MIRROR, else that
                      of this machine's own apt sources)
+  --keyring FILE     the keys of Debian (default: those of the package
+                     debian-archive-keyring)
 
 Remove the directory to install them anew.
 
@@ -23,9 +25,8 @@ Example:
 END
 }
 
-# The release that has these servers, and the keys that sign it.
+# The release that has these servers.
 readonly RELEASE=trixie
-readonly KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 readonly PROGRAMS=(server cli check-aof sentinel)
 
 # fail STATUS WHAT WHY NEXT
@@ -51,11 +52,11 @@ prepare() {
   local mirror=${mirror:-$(own_mirror)}
   [ -n "$mirror" ] || fail 78 'no mirror of Debian is known' 'the apt sources of this machine name none' \
     'run apt-get update if this is Debian; else name a mirror with --mirror'
-  [ -r "$KEYRING" ] || fail 78 "cannot check what $mirror sends" "$KEYRING is missing" \
-    'install the package debian-archive-keyring'
+  [ -r "$keyring" ] || fail 78 "cannot check what $mirror sends" "$keyring is missing" \
+    'install the package debian-archive-keyring, or name its keys with --keyring'
   mkdir -p "$work"/{sources,state/lists/partial,cache/archives/partial,preferences}
   : >"$work/status"
-  printf 'deb [signed-by=%s] %s %s main\n' "$KEYRING" "$mirror" "$RELEASE" >"$work/sources/$RELEASE.list"
+  printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$RELEASE" >"$work/sources/$RELEASE.list"
   # Hooks of the system are for its own lists. Nobody but this user can write into $work.
   cat >"$work/apt.conf" <<END
 #clear APT::Update::Pre-Invoke;
@@ -116,13 +117,15 @@ END
 
 into=${DELAYQ_SERVERS:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/delayq-servers}
 mirror=${DELAYQ_DEBIAN_MIRROR:-}
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 names=()
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit ;;
-    --into | --mirror) [ -n "${2:-}" ] || misused "what is $1?" 'it needs a value' ;;&
+    --into | --mirror | --keyring) [ -n "${2:-}" ] || misused "what is $1?" 'it needs a value' ;;&
     --into) into=$2 && shift ;;
     --mirror) mirror=$2 && shift ;;
+    --keyring) keyring=$2 && shift ;;
     redis-8 | valkey-8) names+=("$1") ;;
     *) misused "what is $1?" 'the servers are redis-8 and valkey-8' ;;
   esac
