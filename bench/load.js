@@ -5,13 +5,11 @@ import { Cluster, Redis } from 'ioredis';
 import { connect, Queue } from '../dist/lib/index.js';
 import { data } from './jobs.js';
 
-const { url, name, other, replicas, waiting, peer } = JSON.parse(process.argv[2]);
+const { url, name, other, replicas, waiting, peer, pause, calls } = JSON.parse(process.argv[2]);
 
 /** A lease that ends while servers fail would be no surprise: this is longer than that takes. */
 const LEASE = 10_000;
-/** Between two calls of each user, ms: the machine must have time for the servers. */
-const PAUSE = 1;
-const LONGEST_END = 60_000;
+const LONGEST_END = 180_000;
 const HOUR = 3_600_000;
 
 /** What one user saw of its calls, one after the other. */
@@ -55,7 +53,7 @@ class Seen {
 
 let over = false;
 
-/** Repeats `call` until all is over. @param {() => Promise<unknown>} call */
+/** Repeats `call` until all is over, with pauses of some ms: the machine must have time for the servers. @param {() => Promise<unknown>} call */
 function user(call, ended = () => over) {
   const seen = new Seen();
   const work = async () => {
@@ -64,7 +62,7 @@ function user(call, ended = () => over) {
         () => seen.succeeded(),
         (error) => seen.failed(error),
       );
-      await sleep(PAUSE);
+      await sleep(pause);
     }
   };
   return { seen, done: work() };
@@ -141,7 +139,7 @@ const until = async (what) => {
   for (const end = performance.now() + LONGEST_END; !(await what()); await sleep(20))
     if (performance.now() > end) throw new Error('the load does not go on');
 };
-await until(() => users.every(({ seen }) => seen.ok > 200));
+await until(() => users.every(({ seen }) => seen.ok > calls));
 for (const { seen } of users) seen.begin();
 process.stdout.write('ready\n');
 await new Promise((resolve) => process.stdin.once('data', resolve));

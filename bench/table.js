@@ -97,15 +97,16 @@ export function parsed(text) {
   });
 }
 
-/** What cannot be told of rows: what was not measured, without a note that says why. @param {Section[]} sections */
+/** Whether rows have no figure, or none of the other, without a note that says why. @param {Section[]} sections */
 export function unmeasured(sections) {
   const broken = (samples) => samples && (samples.length === 0 || !samples.every(Number.isFinite));
   const rows = sections.flatMap(({ title, rows }) =>
     rows.flatMap(({ name, ours, theirs, note }) =>
-      (!ours && !note) || broken(ours) || broken(theirs) ? [`not measured: ${title}: ${name}`] : [],
+      (!ours && !note) || broken(ours) || broken(theirs) ? [`${title}: ${name}`] : [],
     ),
   );
-  return sections.length === 0 ? ['nothing was measured'] : rows;
+  if (sections.length === 0) return ['nothing was measured'];
+  return rows.length === 0 ? [] : [`${rows.length} rows not measured, the first: ${rows[0]}`];
 }
 
 /** Rows whose target is none: what was lost, early, or there twice. @param {Section[]} sections */

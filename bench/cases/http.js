@@ -9,7 +9,7 @@ import { costs, rates } from '../table.js';
 
 const LOAD = fileURLToPath(new URL('../http-load.js', import.meta.url));
 const BARE = fileURLToPath(new URL('../http-bare.js', import.meta.url));
-const CONNECTIONS = 100;
+const CONNECTIONS = { full: 100, quick: 100, smoke: 5 };
 const POLLS = 10_000;
 /** How many of them get a job in the end. */
 const WOKEN = 10;
@@ -22,7 +22,7 @@ export async function measure(rig) {
   const timed = rig.of({
     full: { warmup: 2, seconds: 5 },
     quick: { warmup: 1, seconds: 2 },
-    smoke: { warmup: 0, seconds: 0.5 },
+    smoke: { warmup: 0, seconds: 0.2 },
   });
   const bare = await started((port) => [process.execPath, BARE, String(port)]);
   const ours = await served(rig);
@@ -30,9 +30,9 @@ export async function measure(rig) {
   const checked = (act, published) => () => counted(rig, new Queue(redis, 'bench.jobs'), ours, act, published);
   try {
     const results = await interleave(rig.rounds(3), {
-      bare: () => load(bare, { act: 'publish', ...timed }),
+      bare: () => load(rig, bare, { act: 'publish', ...timed }),
       publish: checked({ act: 'publish', ...timed }),
-      'bulk, bare': () => load(bare, { act: 'bulk', ...timed }),
+      'bulk, bare': () => load(rig, bare, { act: 'bulk', ...timed }),
       bulk: checked({ act: 'bulk', ...timed }),
       'count=1': checked({ act: 'consume' }, rig.size(40_000)),
       'count=100, no acks': checked({ act: 'consume', count: 100, ack: false }, rig.size(200_000)),
@@ -40,7 +40,7 @@ export async function measure(rig) {
       'count=100, one ack': checked({ act: 'consume', count: 100, ack: 'many' }, rig.size(200_000)),
     });
     const idle = await interleave(Math.min(rig.rounds(2), 2), { idle: () => waiting(rig, redis) });
-    return sections(results, idle.idle, rig.size(POLLS));
+    return sections(results, idle.idle, { users: rig.of(CONNECTIONS), polls: rig.size(POLLS) });
   } finally {
     redis.close();
     await Promise.all([bare.end(), ours.end()]);
@@ -74,9 +74,10 @@ async function served(rig) {
 }
 
 /** Lets http-load.js act on a server. Returns its result, and the CPU time of the server, µs a job. */
-async function load({ pid, port, token }, options) {
+async function load(rig, { pid, port, token }, options) {
+  const connections = rig.of(CONNECTIONS);
   const before = treeCpu(pid);
-  const user = live([process.execPath, LOAD, JSON.stringify({ port, token, connections: CONNECTIONS, ...options })]);
+  const user = live([process.execPath, LOAD, JSON.stringify({ port, token, connections, ...options })]);
   const late = setTimeout(() => user.end(), LONGEST_LOAD_MS);
   try {
     const result = JSON.parse(await user.next());
@@ -91,8 +92,8 @@ async function load({ pid, port, token }, options) {
 async function counted(rig, queue, server, act, published = 0) {
   const keys = await rig.admin.keys('delayq:{bench.jobs}:*');
   if (keys.length > 0) await rig.admin.unlink(keys);
-  if (published > 0) await load(server, { act: 'fill', jobs: published });
-  const result = await load(server, act);
+  if (published > 0) await load(rig, server, { act: 'fill', jobs: published });
+  const result = await load(rig, server, act);
   const { active, payload } = await queue.counts();
   const consumed = published > 0 ? result.all - result.twice : 0;
   const [acked, held] = act.ack === false ? [0, consumed] : [consumed, 0];
@@ -133,7 +134,7 @@ async function waiting(rig, redis) {
 }
 
 /** @returns {import('../table.js').Section[]} */
-function sections(results, idle, polls) {
+function sections(results, idle, { users, polls }) {
   const of = (name, value) => results[name].map(value);
   const rate = ({ perSecond }) => perSecond;
   const cpu = (round) => round.cpu;
@@ -157,7 +158,7 @@ function sections(results, idle, polls) {
   });
   const rounds = Object.entries(results).flatMap(([name, all]) => (name.includes('bare') ? [] : all));
   return [
-    rates(`HTTP, ${CONNECTIONS} connections, against a bare node:http server and its requests`, [
+    rates(`HTTP, ${users} connections, against a bare node:http server and its requests`, [
       { name: 'publish', ours: of('publish', rate), theirs: of('bare', rate), target: { ratio: 0.5 } },
       { name: 'publish', alone: true, ours: of('publish', rate), target: { value: 10_000 } },
       { name: 'bulk of 64', ours: of('bulk', rate), theirs: of('bulk, bare', rate), target: { value: 80_000 } },

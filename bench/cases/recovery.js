@@ -13,6 +13,8 @@ const TARGET = { value: TIMEOUT + 2_000 };
 /** After another server has taken over, the old one comes back, ms. */
 const BACK = 2_000;
 const CALM = 1_000;
+/** Between two calls of each user, ms; and their calls before anything happens. */
+const BUSY = { pause: 1, calls: 200 };
 /** How many jobs wait in a slot that moves. */
 const SIZES = [10_000, 300_000];
 
@@ -32,6 +34,7 @@ export async function measure(rig) {
     'SIGSTOP of the primary': { strike: gone('SIGSTOP') },
     'SENTINEL FAILOVER': { strike: planned },
   };
+  const busy = rig.of({ full: BUSY, quick: BUSY, smoke: { pause: 20, calls: 10 } });
   /** @type {Record<string, object[]>} */
   const results = {};
   const chosen = (cases) =>
@@ -49,7 +52,7 @@ export async function measure(rig) {
           results[name] ??= [];
           nodes ??= await Nodes.start(rig);
           try {
-            results[name].push(await struck(nodes, strike, waiting));
+            results[name].push(await struck(nodes, strike, { waiting, ...busy }));
           } catch (error) {
             // On a busy machine a failover may begin while a large slot moves. The next case gets fresh servers.
             progress(`${name} failed: ${error.message}`);
@@ -71,7 +74,7 @@ const remains = (name) => /FAILOVER|reshard/.test(name);
 let queues = 0;
 
 /** Lets users work while `strike` happens. Returns what they saw, and how long the servers took. */
-async function struck(nodes, strike, waiting) {
+async function struck(nodes, strike, load) {
   const name = `recovery-${++queues}`;
   const { master } = await nodes.of(name);
   let other;
@@ -80,21 +83,21 @@ async function struck(nodes, strike, waiting) {
     if ((await nodes.of(elsewhere)).master !== master) other = elsewhere;
   }
   const { url, peer, replicas } = nodes;
-  const load = live([process.execPath, LOAD, JSON.stringify({ url, peer, name, other, replicas, waiting })]);
+  const users = live([process.execPath, LOAD, JSON.stringify({ url, peer, name, other, replicas, ...load })]);
   try {
-    await load.next();
+    await users.next();
     await sleep(CALM);
     const begin = performance.now();
     const servers = (await strike(nodes, { name, other })) - begin;
     await nodes.settled();
     await sleep(CALM);
-    const report = JSON.parse(await load.next('stop\n'));
+    const report = JSON.parse(await users.next('stop\n'));
     for (const who of ['plain', 'replicated', 'consumer', 'elsewhere', 'theirs'])
       for (const reason of report[who]?.reasons ?? []) progress(`  ${who}: ${reason}`);
     for (const { admin } of await nodes.masters()) await admin.flushall('SYNC');
     return { servers, ...report };
   } finally {
-    await load.end();
+    await users.end();
   }
 }
 
