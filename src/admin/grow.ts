@@ -14,8 +14,11 @@ import { Sweep } from './sweep.js';
 /** The most partitions: a watcher asks each every few seconds. */
 export const MAX_PARTITIONS = 1_024;
 
-/** How often is looked whether active jobs have been answered for, ms. */
+/** How often to look whether active jobs have been answered for, ms. */
 const LOOK_MS = 500;
+
+/** How long to wait out trouble while nothing moves, ms: longer than a failover takes. */
+const PATIENCE_MS = 10_000;
 
 /** How often is said how far it is, ms. */
 const TICK_MS = 100;
@@ -25,8 +28,10 @@ const AT_ONCE = 4;
 
 /** Options of {@link grow}. */
 interface GrowOptions {
-  /** How long to wait out trouble while nothing moves, ms: by default longer than a failover takes. */
+  /** See {@link PATIENCE_MS}, the default. */
   readonly patienceMs?: number;
+  /** See {@link LOOK_MS}, the default. */
+  readonly lookMs?: number;
 }
 
 /** How far a growth is. */
@@ -40,12 +45,6 @@ export interface Growth {
   /** The queues to which unfinished moves hold some of these: they must be finished. */
   readonly moves: readonly string[];
   readonly done: boolean;
-}
-
-/** How to grow. */
-interface GrowOptions {
-  /** For how long trouble is waited out in which nothing moves, ms; default 10 s: longer than a failover takes. */
-  readonly patienceMs?: number;
 }
 
 /** How many partitions a queue has. */
@@ -92,16 +91,12 @@ export function checkGrows(queue: string, has: number, count: number): void {
  * consumers hold jobs that must be moved. Throws `usage` for an invalid number, `temporary` if replicas do not follow, and
  * what Connection.call throws.
  */
-export async function* grow(
-  parts: Partitions,
-  count: number,
-  { patienceMs = 10_000 }: GrowOptions = {},
-): AsyncGenerator<Growth> {
+export async function* grow(parts: Partitions, count: number, options: GrowOptions = {}): AsyncGenerator<Growth> {
   checkPartitions(count);
   let map = await parts.look();
   checkGrows(parts.queue, map.count, count);
   for (let moved = 0; ; ) {
-    if (map.from !== undefined) moved = yield* finish(parts, map, moved, patienceMs);
+    if (map.from !== undefined) moved = yield* finish(parts, map, moved, options);
     else if (map.count < count) await open(parts, map, count);
     else return;
     map = parts.map;
@@ -158,7 +153,7 @@ async function* finish(
   parts: Partitions,
   map: PartitionMap,
   moved: number,
-  patienceMs: number,
+  { patienceMs = PATIENCE_MS, lookMs = LOOK_MS }: GrowOptions,
 ): AsyncGenerator<Growth, number> {
   const from = map.from as number;
   const sweeps = upTo(from).map((i) => new Sweep(parts, map, i));
@@ -171,7 +166,7 @@ async function* finish(
   const stop = new AbortController();
   try {
     const work = ridesOut(
-      () => closeUp(parts, map, sweeps, stop.signal),
+      () => closeUp(parts, map, sweeps, { lookMs, signal: stop.signal }),
       () => state().moved,
       patienceMs,
     );
@@ -207,7 +202,7 @@ async function closeUp(
   parts: Partitions,
   map: PartitionMap,
   sweeps: readonly Sweep[],
-  signal: AbortSignal,
+  { lookMs, signal }: { readonly lookMs: number; readonly signal: AbortSignal },
 ): Promise<void> {
   await each(upTo(map.count), (i) => parts.bringUp(i, map));
   /** Those that were clean, and whose replicas have all that led to it: a failover after that cannot undo it. */
@@ -224,7 +219,7 @@ async function closeUp(
     if (signal.aborted) return;
     // Active jobs can be moved when they are answered for.
     while (left.some(({ isClean }) => !isClean) && left.every(({ isClean, active }) => isClean || active > 0)) {
-      await sleep(LOOK_MS, undefined, { signal }).catch(() => {});
+      await sleep(lookMs, undefined, { signal }).catch(() => {});
       if (signal.aborted) return;
       await each(left, (sweep) => sweep.lookAtActive());
     }

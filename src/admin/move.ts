@@ -50,15 +50,31 @@ export async function restoreInto(
     onActive: async (keys, some) => {
       const ids = some.map(({ parcel }) => parcel.id);
       const rows = await raw(redis, keys, ids);
-      return rows.map((row, i) => {
-        if (text(row.state) !== 'a') return undefined;
-        return isSame(row, (some[i] as Brought).parcel) ? 'kept' : 'differs';
-      });
+      const answers = rows.map((row, i) => answerOnActive(row, (some[i] as Brought).parcel));
+      const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
+      // As the script marks it: so a repeat does not bring it again when it is done.
+      for (const [i, marked] of groupsOf(kept, ({ parcel }) => parts.map.ownerOf(parcel.id))) {
+        const now = await redis.now();
+        const marks = marked.flatMap((one) => [markOf(one), now]);
+        await redis.call('HSET', parts.keys(i).lease, ...marks);
+      }
+      return answers;
     },
   });
   return restoring.catch((error: unknown) => {
     throw isAnyHere && isDelayqError(error) ? partly(error) : error;
   });
+}
+
+/**
+ * What lua/transfer/restore.lua would answer about a job that is active where it belonged before a growth. Undefined: it is
+ * not, or the growth is moving it.
+ */
+function answerOnActive(row: Raw, parcel: moves.Parcel): moves.Restored | undefined {
+  if (text(row.state) !== 'a') return undefined;
+  const [, to] = / move:(\S+) [pd] \S+$/.exec(text(row.held)) ?? [];
+  if (to !== undefined) return to.includes('/') ? undefined : 'held';
+  return isSame(row, parcel) ? 'kept' : 'differs';
 }
 
 /** As lua/transfer/restore.lua compares: by payload and attributes. */

@@ -1,6 +1,7 @@
 import { type Id, idOf } from '../model/id.js';
 import { groupsOf, type PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
+import { replicated } from '../partitions/replicated.js';
 import { bringRemembered, transfer } from '../partitions/transfer.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
@@ -49,17 +50,18 @@ export class Sweep {
     this.isClean = nothing && !signal.aborted;
   }
 
-  /** Counts the active jobs that must be moved. */
+  /** Counts the active jobs that can be moved only when they are answered for. */
   async lookAtActive(): Promise<void> {
     let active = 0;
     this.moves.clear();
     for await (const ids of this.#movers('active')) {
-      active += ids.length;
       if (ids.length === 0) continue;
       for (const lease of (await this.#parts.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
-        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease)) ?? [];
-        // Those of this growth have a slash in their names, and are taken over.
-        if (to && !to.includes('/')) this.moves.add(to);
+        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease ?? undefined)) ?? [];
+        // Those of this growth have a slash in their names, and are taken over: nobody else may end them.
+        if (to?.includes('/')) continue;
+        active++;
+        if (to) this.moves.add(to);
       }
     }
     this.active = active;
@@ -130,8 +132,12 @@ export class Sweep {
         if (field.includes(' ') && /^\d+$/.test(text(value))) marks.push([field, value]);
       }
       const ownerOf = (field: Buffer) => this.#map.ownerOf(field.subarray(field.indexOf(' ') + 1));
-      for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field)))
-        if (owner !== this.at) await redis.call('HSET', this.#parts.keys(owner, this.#map).lease, ...some.flat());
+      for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field))) {
+        if (owner === this.at) continue;
+        const { lease } = this.#parts.keys(owner, this.#map);
+        // After a failover, what a move has brought could be brought again.
+        await replicated(redis, lease, true, (caller) => caller.call('HSET', lease, ...some.flat()));
+      }
     } while (cursor !== '0');
   }
 }

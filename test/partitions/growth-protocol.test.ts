@@ -112,35 +112,40 @@ if (LARGE) {
   });
 }
 
+/** Against failovers, p is looked through twice. In small instances that also finds what other guards are for. */
+const ONE_LOOK: readonly Guard[] = ['p is looked through again after that'];
+
 /** The smallest instances in which a guard is missed. */
 const MISSED: Record<Guard, Small> = {
   'old maps are refused': { clients: [[keep]], begins: 'pending' },
-  'hold compares the layout': { clients: [[keep], [cancel]], begins: 'pending', apart: true },
+  'hold compares the layout': { clients: [[keep], [keep]], apart: true },
   'restore compares the layout': { clients: [[keep]], begins: 'pending', takes: 1 },
   'the grower advances p before it looks': { clients: [[keep]], apart: true },
   'p is clean before partition 0 is advanced': { clients: [], begins: 'active' },
-  'what nack and expired leases return is counted': { clients: [], begins: 'active' },
-  'what is put back is counted': { clients: [[hold, putBack]], begins: 'pending' },
-  'what replace returns is counted': { clients: [[replace]], begins: 'active' },
+  'what nack and expired leases return is counted': { clients: [], begins: 'active', takes: 1 },
+  'what is put back is counted': { clients: [[hold, putBack]], begins: 'pending', without: ONE_LOOK },
+  'what replace returns is counted': { clients: [[replace]], begins: 'active', without: ONE_LOOK },
   'active jobs are looked at': { clients: [[keep]], begins: 'active' },
   'a takeover keeps the token': { clients: [[keep]], begins: 'pending' },
   'only who made a token removes it': { clients: [[replace], [cancel]], begins: 'pending' },
   'only who finished removes a token': { clients: [[keep]], begins: 'pending' },
   'marks are copied': { clients: [[restore], [restore]], takes: 1 },
   'restore asks p for the token': { clients: [[restore], [restore]], takes: 1 },
-  'the question for the token compares the layout': { clients: [[restore], [restore]], takes: 1, apart: true },
+  'restore asks p for the token after its transfer': { clients: [[restore], [restore]], takes: 1, apart: true },
+  'a restore that keeps an active job marks it': { clients: [[restore, restore]], begins: 'active' },
   'a call by id transfers first': { clients: [[keep]], begins: 'pending' },
   'replace and cancel of an active job are done in place': { clients: [[cancelActive]], begins: 'active' },
-  'a call in place is done only if the id is still active': { clients: [[keep]], begins: 'active' },
+  'a call in place is done only if the id is still active': { clients: [[replace]], begins: 'active' },
   'a call in place leaves holds of transfers alone': { clients: [[replace]], begins: 'active' },
   'show asks p first': { clients: [[show]], begins: 'pending' },
   'show transfers what a transfer holds': { clients: [[show]], begins: 'pending', takes: 1 },
   'a move takes over its hold at p': { clients: [[hold, moved]], begins: 'moving' },
   'a call by id takes along what is remembered': { clients: [[keep]], begins: 'done' },
   'the grower takes along what is remembered': { clients: [[keep]], begins: 'done' },
-  'what is remembered is looked at last': { clients: [[keep]], begins: 'active', windows: true },
+  'what is remembered is looked at last': { clients: [[keep]], begins: 'active', windows: true, without: ONE_LOOK },
   'remember compares the layout': { clients: [[keep], [cancel, keep]], begins: 'done' },
   'no id is freed while a growth is open': { clients: [[keep], [cancel, keep]], begins: 'done' },
+  'replicas have the marks before p is clean': { clients: [[restore]], begins: 'brought', failovers: 1 },
   'replicas have what is remembered before the call goes on': { clients: [[keep]], begins: 'done', failovers: 1 },
   'replicas have what is remembered before it is removed': { clients: [[keep]], begins: 'done', failovers: 1 },
   'replicas have what p lacks before q is asked': { ...FAILOVER, clients: [[keep]] },
@@ -148,7 +153,7 @@ const MISSED: Record<Guard, Small> = {
   'replicas have the copy before finish': FAILOVER,
   'replicas have the end before the token is removed': FAILOVER,
   'replicas have the clean p before partition 0 is advanced': FAILOVER,
-  'a round counts only if no failover came before its end was replicated': FAILOVER,
+  'p is looked through again after that': FAILOVER,
   'replicas have the end of the growth before left tokens are removed': { ...FAILOVER, clients: [[keep]] },
 };
 /** Found only after many states. */
@@ -157,7 +162,7 @@ const SLOW = ['replicas have the end of the growth before left tokens are remove
 describe('the search finds a job lost, doubled or misreported', () => {
   for (const [guard, instance] of Object.entries(MISSED)) {
     it.skipIf(SLOW.includes(guard) && !LARGE)(`unless ${guard}`, () => {
-      const finding = found({ ...instance, without: guard as Guard });
+      const finding = found({ ...instance, without: [guard as Guard, ...(instance.without ?? [])] });
       if (process.env.DELAYQ_TEST_SEARCH === 'show') console.log(`${guard}\n${finding}`);
       expect(finding).not.toBe('nothing');
     });

@@ -69,7 +69,8 @@ export function script(cell: Cell, op: Op): string {
         cell.done = false;
         return 'freed';
       }
-      if (!job || !op.states.includes(job.set)) return 'missing';
+      // What a transfer holds may be at q already.
+      if (!job || !op.states.includes(job.set) || job.lease?.by === 'transfer') return 'missing';
       supersede(cell);
       cell.job = null;
       return job.set;
@@ -102,6 +103,7 @@ export function script(cell: Cell, op: Op): string {
       if (cell.marks.includes(op.token)) return 'kept';
       if (job?.lease?.token) return 'held';
       if (job && job.version !== op.version) return 'differs';
+      if (job?.set === 'dead' && op.set === 'pending') return 'kept-dead';
       mark(cell, op.token);
       if (job) return 'kept';
       cell.job = { set: op.set, version: op.version };

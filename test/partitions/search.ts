@@ -6,8 +6,11 @@ import { type Actor, actor, emptyPart, type Partition, type Shape, type World } 
 export interface Instance extends Shape {
   /** A list of operations for each client. */
   readonly clients: readonly (readonly Op[])[];
-  /** In which state the id begins; none: it does not exist. A hold of a move: `moving`; remembered: `done`. */
-  readonly begins?: Job['set'] | 'moving' | 'done' | undefined;
+  /**
+   * In which state the id begins; none: it does not exist. A hold of a move: `moving`; remembered: `done`; brought by a
+   * move with the token M, and done: `brought`.
+   */
+  readonly begins?: Job['set'] | 'moving' | 'done' | 'brought' | undefined;
   /** Jobs have windows; always if the id begins as `done`. */
   readonly windows?: boolean;
   readonly growers?: number;
@@ -23,6 +26,19 @@ export interface Finding {
   readonly trace: readonly string[];
 }
 
+/** A step that may come next, and the world after it. */
+export interface Edge {
+  /** Whose it is: an index of `actors`. */
+  readonly who: number;
+  readonly told: () => string;
+  readonly world: World;
+  readonly events: Events;
+  /** What a consumer does, and where. */
+  readonly consumes?: { readonly part: number; readonly op: Op; readonly answer: string };
+  /** A client learns the layout. */
+  readonly learns?: true;
+}
+
 /** A queue without partitions, and what it has already answered to operations that are still open. */
 interface Plain {
   readonly cell: Cell;
@@ -35,6 +51,12 @@ const NOTHING: Cell = { job: null, marks: [], returned: 0, done: null };
 function copyOf({ parts, actors, plain, logs }: World): World {
   const copies = { parts: parts.map((part) => ({ ...part })), actors: actors.map((one) => ({ ...one })) };
   return { ...copies, plain, logs: logs?.map((log) => [...log]) ?? null };
+}
+
+/** The counters count only for a grower that has read them. */
+function forgetReturned({ parts, actors }: World): void {
+  if (actors.every(({ kind, returned }) => kind !== 'grower' || returned < 0))
+    for (const part of parts) part.returned = 0;
 }
 
 /** Searches every state that an instance can reach. */
@@ -55,7 +77,7 @@ export class Search {
   }
 
   run(limit = 1_000_000): Finding | undefined {
-    const first = this.#first();
+    const first = this.first();
     const seen = new Set([this.#keyOf(first)]);
     // Of each state, in the order of the search: where it came from, and by which of the steps possible there.
     const from: [number, number][] = [[-1, 0]];
@@ -66,7 +88,8 @@ export class Search {
         const problem = this.#problemOf(world);
         if (problem) return { problem, trace: this.#trace(from, index) };
         let step = 0;
-        for (const [, after] of this.#successors(world)) {
+        for (const { world: after } of this.successors(world)) {
+          forgetReturned(after);
           const key = this.#keyOf(after);
           const isNew = seen.size < seen.add(key).size;
           if (isNew) next.push([from.push([index, step]) - 1, after]);
@@ -90,15 +113,17 @@ export class Search {
     for (let at = index; at > 0; at = (from[at] as [number, number])[0]) {
       steps.unshift((from[at] as [number, number])[1]);
     }
-    let world = this.#first();
+    let world = this.first();
     return steps.map((step) => {
-      const [label, after] = [...this.#successors(world)][step] as [() => string, World];
-      world = after;
-      return label();
+      const edge = [...this.successors(world)][step] as Edge;
+      world = edge.world;
+      forgetReturned(world);
+      return edge.told();
     });
   }
 
-  #first(): World {
+  /** How it begins. */
+  first(): World {
     const { clients, begins, growers = 1, takes = 0, expiries = 0, failovers = 0, windows } = this.#instance;
     const parts = Array.from({ length: this.#p + 2 }, emptyPart);
     const cell = structuredClone(NOTHING);
@@ -112,8 +137,9 @@ export class Search {
     }
     if (failovers > 0) actors.push({ ...actor('failover', 'F'), budget: failovers });
     if (windows || begins === 'done') for (const one of [cell, ...parts]) one.done = false;
-    if (begins) script(cell, { do: 'keep', version: 'v0' });
-    if (begins === 'done') {
+    if (begins === 'brought') script(cell, { do: 'restore', version: 'v0', set: 'pending', token: 'M' });
+    else if (begins) script(cell, { do: 'keep', version: 'v0' });
+    if (begins === 'done' || begins === 'brought') {
       script(cell, { do: 'take', receipt: 'W0' });
       script(cell, { do: 'ack', receipt: 'W0' });
     }
@@ -125,44 +151,45 @@ export class Search {
     return { parts, actors, plain: this.#numberOf([JSON.stringify({ cell, done: {} })]), logs };
   }
 
-  *#successors(before: World): Generator<[() => string, World]> {
-    for (const [i, { kind, at, todo, name, level }] of before.actors.entries()) {
-      if (kind === 'consumer') yield* this.#consumes(before, i);
-      else if (kind === 'failover') yield* this.#fails(before, i);
+  /** All steps that are possible now. */
+  *successors(before: World): Generator<Edge> {
+    for (const [who, { kind, at, todo, name, level }] of before.actors.entries()) {
+      if (kind === 'consumer') yield* this.#consumes(before, who);
+      else if (kind === 'failover') yield* this.#fails(before, who);
       else {
         const zero = (before.parts[0] as Partition).level;
-        if (at === 'idle' && this.#instance.apart && zero > level) yield this.#asks(before, i, zero);
+        if (at === 'idle' && this.#instance.apart && zero > level) yield this.#asks(before, who, zero);
         const world = copyOf(before);
-        const me = world.actors[i] as Actor;
+        const me = world.actors[who] as Actor;
         const events = this.#protocol.step(world, me);
         if (!events) continue;
         const told = () => {
           const what = at === 'idle' ? JSON.stringify(todo[0]) : at;
           return `${name}${level}: ${what}${events.answers === undefined ? '' : ` = ${events.answers}`}`;
         };
-        yield [told, this.#after(world, me, events)];
+        yield { who, told, world: this.#after(world, me, events), events };
       }
     }
   }
 
   /** A client learns the layout from partition 0, by a call for another id. */
-  #asks(before: World, i: number, level: Actor['level']): [() => string, World] {
+  #asks(before: World, who: number, level: Actor['level']): Edge {
     const world = copyOf(before);
-    const me = world.actors[i] as Actor;
+    const me = world.actors[who] as Actor;
     me.level = level;
-    return [() => `${me.name} learns layout ${level}`, world];
+    return { who, told: () => `${me.name} learns layout ${level}`, world, events: {}, learns: true };
   }
 
   /** What a consumer may do: take at a partition, answer for a receipt; or a lease that it held expires. */
-  *#consumes(before: World, i: number): Generator<[() => string, World]> {
-    const first = before.actors[i] as Actor;
+  *#consumes(before: World, who: number): Generator<Edge> {
+    const first = before.actors[who] as Actor;
     if (first.at !== 'idle') {
       const world = copyOf(before);
-      const me = world.actors[i] as Actor;
+      const me = world.actors[who] as Actor;
       const events = this.#protocol.step(world, me);
       if (!events) return;
       if (me.op && events.answers !== undefined) this.#keepReceipt(me, me.op);
-      yield [() => 'W: waited', this.#after(world, me, events)];
+      yield { who, told: () => 'W: waited', world: this.#after(world, me, events), events };
       return;
     }
     const choices: [number, Op][] = [];
@@ -175,7 +202,7 @@ export class Search {
     }
     for (const [part, op] of choices) {
       const world = copyOf(before);
-      const me = world.actors[i] as Actor;
+      const me = world.actors[who] as Actor;
       const answer = this.#protocol.runAt(world, part, op);
       if (answer === 'none') continue;
       if (op.do === 'expire') me.returned--;
@@ -184,12 +211,13 @@ export class Search {
       me.part = part;
       const events: Events = { begins: op };
       if (world.logs) {
-        Object.assign(me, { at: 'wait', back: 'answer', answer, era: (world.parts[part] as Partition).era });
+        Object.assign(me, { at: 'wait', waited: 'answer', answer, era: (world.parts[part] as Partition).era });
       } else {
         events.answers = answer;
         this.#keepReceipt(me, op);
       }
-      yield [() => `W: ${JSON.stringify(op)} at ${part} = ${answer}`, this.#after(world, me, events)];
+      const told = () => `W: ${JSON.stringify(op)} at ${part} = ${answer}`;
+      yield { who, told, world: this.#after(world, me, events), events, consumes: { part, op, answer } };
     }
   }
 
@@ -199,17 +227,19 @@ export class Search {
   }
 
   /** A replica takes over that lacks the newest writes of one partition. */
-  *#fails(before: World, i: number): Generator<[() => string, World]> {
+  *#fails(before: World, who: number): Generator<Edge> {
     const { logs, actors } = before;
-    if ((actors[i] as Actor).budget === 0) return;
+    if ((actors[who] as Actor).budget === 0) return;
     for (const [part, log] of (logs ?? []).entries()) {
       for (let n = 1; n < log.length; n++) {
         const world = copyOf(before);
-        (world.actors[i] as Actor).budget--;
+        const me = world.actors[who] as Actor;
+        me.budget--;
         const era = (world.parts[part] as Partition).era + 1;
         world.parts[part] = { ...JSON.parse(log[n - 1] as string), era };
         (world.logs as string[][])[part] = log.slice(0, n);
-        yield [() => `failover of ${part}: ${log[n - 1]}`, this.#after(world, world.actors[i] as Actor, {})];
+        const told = () => `failover of ${part}: ${log[n - 1]}`;
+        yield { who, told, world: this.#after(world, me, {}), events: {} };
       }
     }
   }
@@ -226,10 +256,7 @@ export class Search {
         plain.add(JSON.stringify(one));
       }
       world.plain = this.#numberOf([...plain].sort());
-      Object.assign(me, { op: null, answer: '', receipt: '', token: '', copy: null, back: '' });
-    }
-    if (world.actors.every(({ kind, returned }) => kind !== 'grower' || returned < 0)) {
-      for (const part of world.parts) part.returned = 0;
+      Object.assign(me, { op: null, answer: '', receipt: '', token: '', copy: null, back: '', waited: '' });
     }
     for (const [part, log] of (world.logs ?? []).entries()) {
       const now = JSON.stringify(world.parts[part]);
@@ -295,8 +322,8 @@ export class Search {
     const me = actor('grower', 'alone');
     const p = world.parts[this.#p] as Partition;
     for (let n = 0; n < 80 && me.at !== 'done'; n++) {
-      if (me.at === 'round') script(p, { do: 'expire' });
-      if (me.at === 'round' && p.job?.lease?.by === 'move') {
+      if (me.at === 'round' || me.at === 'linger') script(p, { do: 'expire' });
+      if (me.at === 'linger' && p.job?.lease?.by === 'move') {
         script(p, { do: 'finish', receipt: p.job.lease.receipt, how: 'back' });
       }
       this.#protocol.step(world, me);

@@ -16,7 +16,8 @@ export type Guard =
   | 'only who finished removes a token'
   | 'marks are copied'
   | 'restore asks p for the token'
-  | 'the question for the token compares the layout'
+  | 'restore asks p for the token after its transfer'
+  | 'a restore that keeps an active job marks it'
   | 'a call by id transfers first'
   | 'replace and cancel of an active job are done in place'
   | 'a call in place is done only if the id is still active'
@@ -29,6 +30,7 @@ export type Guard =
   | 'what is remembered is looked at last'
   | 'remember compares the layout'
   | 'no id is freed while a growth is open'
+  | 'replicas have the marks before p is clean'
   | 'replicas have what is remembered before the call goes on'
   | 'replicas have what is remembered before it is removed'
   | 'replicas have what p lacks before q is asked'
@@ -36,7 +38,7 @@ export type Guard =
   | 'replicas have the copy before finish'
   | 'replicas have the end before the token is removed'
   | 'replicas have the clean p before partition 0 is advanced'
-  | 'a round counts only if no failover came before its end was replicated'
+  | 'p is looked through again after that'
   | 'replicas have the end of the growth before left tokens are removed';
 
 /** 0: the layout before the growth, 1: it is open, 2: it is done. A new partition begins without a layout: 0. */
@@ -48,6 +50,9 @@ export interface Partition extends Cell {
   era: number;
 }
 
+/** What a grower has found in a round: so p was not clean. */
+export type Found = 'moved' | 'active' | 'remembered';
+
 export interface Actor {
   readonly kind: 'client' | 'consumer' | 'grower' | 'failover';
   readonly name: string;
@@ -57,9 +62,11 @@ export interface Actor {
   level: Level;
   /** What is left to do. */
   todo: readonly Op[];
-  /** The partition of the next step, and where it was refused for being newer. */
+  /** The partition of the next step, or the one that refused. */
   part: number;
+  /** The step after a transfer or a question, and that after a wait. */
   back: string;
+  waited: string;
   /** How often a consumer may still take, or a server fail. */
   budget: number;
   receipt: string;
@@ -71,7 +78,9 @@ export interface Actor {
   receipts: readonly (readonly [string, number])[];
   /** Of a grower: what it saw in this round. */
   returned: number;
-  dirty: boolean;
+  found: readonly Found[];
+  /** p was clean before, and its replicas have that. */
+  sure: boolean;
   marks: readonly string[];
   era: number;
   /** An operation that has begun, and what it will be answered. */
@@ -91,7 +100,7 @@ export interface World {
 export interface Shape {
   /** Partition 0 is not p: it only knows how many there are. */
   readonly apart: boolean;
-  readonly without?: Guard | undefined;
+  readonly without?: readonly Guard[];
 }
 
 export const emptyPart = (): Partition => ({ job: null, marks: [], returned: 0, done: null, level: 0, era: 0 });
@@ -101,6 +110,7 @@ export function actor(kind: Actor['kind'], name: string, todo: readonly Op[] = [
   const none = {
     part: 0,
     back: '',
+    waited: '',
     budget: 0,
     receipt: '',
     token: '',
@@ -109,5 +119,18 @@ export function actor(kind: Actor['kind'], name: string, todo: readonly Op[] = [
     receipts: [],
     returned: -1,
   };
-  return { kind, name, at, level: 0, todo, ...none, dirty: false, marks: [], era: 0, op: null, answer: '' };
+  return {
+    kind,
+    name,
+    at,
+    level: 0,
+    todo,
+    ...none,
+    found: [],
+    sure: false,
+    marks: [],
+    era: 0,
+    op: null,
+    answer: '',
+  };
 }
