@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { delayq, sh } from '../support/cli.js';
+import { binary, delayq, sh } from '../support/cli.js';
 import { freshName } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 describe('the command line', () => {
   it('tells its version', async () => {
     const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
-    expect(await delayq(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
+    expect(await binary(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
   });
 
   it('without arguments shows help and exits 64', async () => {
@@ -37,5 +38,68 @@ describe('the command line', () => {
     expect(stdout).toBe('ended with 74\n');
     expect(stderr).toContain('cannot write the output');
     expect((await delayq(['drain', name])).stdout).toBe('1\n');
+  });
+});
+
+/** Listeners and handles of this process. */
+function state() {
+  const emitters = [process, process.stdin, process.stdout, process.stderr];
+  return {
+    listeners: emitters.map((one) => one.eventNames().map((name) => [String(name), one.listenerCount(name)])),
+    handles: process
+      .getActiveResourcesInfo()
+      .filter((kind) => !/^(Immediate|TickObject)$/.test(kind))
+      .sort(),
+    exitCode: process.exitCode,
+  };
+}
+
+describe('a run in process', () => {
+  const runs = (name: string): [string[], string?][] => [
+    [['enqueue', name, '-'], '1\n2\n3\n'],
+    [['inspect', name]],
+    [['drain', '-q', '-P', '2', '-n', '2', name, '--', 'cat']],
+    [['drain', name]],
+    [['list', '--json', name]],
+    [['doctor', name]],
+    [['wait', '--timeout', '0s', name]],
+    [['enqueue', name, '{']],
+    [['help', 'drain']],
+    [['nothing']],
+    [[]],
+  ];
+
+  it('leaves no listener and no handle in its process', async () => {
+    const name = freshName();
+    // The first opens what stays: the clients that all tests share.
+    for (const [args, input] of runs(name)) await delayq(args, { input });
+    const before = state();
+    for (const [args, input] of runs(name)) await delayq(args, { input });
+    await until(() => JSON.stringify(state()) === JSON.stringify(before));
+  });
+
+  it('answers as the binary does', async () => {
+    const [here, there] = [freshName(), freshName()];
+    for (const [args, input] of runs('NAME')) {
+      const [one, other] = await Promise.all([
+        delayq(
+          args.map((word) => word.replace('NAME', here)),
+          { input },
+        ),
+        binary(
+          args.map((word) => word.replace('NAME', there)),
+          { input },
+        ),
+      ]);
+      // Ids and times differ.
+      const plain = ({ stdout, stderr, ...rest }: typeof one) => ({
+        ...rest,
+        text: (stdout + stderr)
+          .replaceAll(here, there)
+          .replace(/"id":"[^"]*"|^[\w-]{12,}$/gm, 'ID')
+          .replace(/\d+/g, 'N'),
+      });
+      expect(plain(one), args.join(' ')).toEqual(plain(other));
+    }
   });
 });

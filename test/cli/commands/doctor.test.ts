@@ -483,11 +483,10 @@ describe('delayq doctor', () => {
       code: 64,
       stderr: expect.stringContaining('--yes'),
     });
-    const ask = (answer: string) =>
-      sh(`{ sleep 1; echo ${answer}; } | script -qec 'delayq doctor --fix ${name}' /dev/null`);
-    expect((await ask('n')).stdout).toContain('nothing repaired');
+    const ask = (answer: string) => onTerminal(`delayq doctor --fix ${name}`, { typed: `${answer}\n` });
+    expect(await ask('n')).toContain('nothing repaired');
     expect(await state(name, 'ghost')).toBe('pending');
-    const { stdout } = await ask('y');
+    const stdout = await ask('y');
     expect(stdout).toMatch(/repair 1 job without a payload\? \[y\/N\]/);
     expect(stdout).toContain('1 job without a payload: moved to dead (orphaned)');
     expect(await state(name, 'ghost')).toBe('dead');

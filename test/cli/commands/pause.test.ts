@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Inspector, Operator, pausedUntil, Queue } from '../../../src/internal.js';
 import { afterwards, during } from '../../support/afterwards.js';
-import { begin, beginSh, delayq, linesOf, onTerminal } from '../../support/cli.js';
+import { begin, beginSh, delayq, linesOf } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key, listeners, timePasses } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -209,9 +209,15 @@ describe('delayq wait', () => {
   it('says on a terminal what it waits for', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    const text = await onTerminal(`delayq wait --idle --timeout 600ms ${queue.name}`, { progress: true });
-    expect(text).toContain(`waiting for ${queue.name} (0 active, 1 due)`);
-    expect(linesOf(text).at(-1)).toMatch(/delayq: after .*ms not idle: /);
+    const line = `script -qec 'echo pid=$$; exec delayq wait --idle ${queue.name}' /dev/null`;
+    const running = beginSh(line, { env: { TERM: 'xterm' } });
+    await until(() => running.stdout.includes(`waiting for ${queue.name} (0 active, 1 due)`));
+    await queue.drain({ limit: 1 });
+    await until(() => running.stdout.includes(`waiting for ${queue.name} (1 active, 0 due)`));
+    process.kill(Number(/pid=(\d+)/.exec(running.stdout)?.[1]), 'SIGINT');
+    const { code, stdout } = await running.ended;
+    expect(code).toBe(130);
+    expect(linesOf(stdout).at(-1)).toMatch(/delayq: after .* not idle: /);
   });
 
   it('waits out a Redis that is away for a while, and says so', async () => {
