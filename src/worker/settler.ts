@@ -52,6 +52,8 @@ export class Settler {
   readonly #listener: Listener;
   readonly #waiting = new Map<Queue, Settlement[]>();
   readonly #underWay = new Set<Promise<void>>();
+  /** How many calls give back jobs now. A fetch that overtakes one would miss its jobs, and may be the last. */
+  releasing = 0;
 
   /** Without `backoff` that of each queue applies. */
   constructor(leases: Leases, { backoff, refuse }: Pick<CheckedOptions, 'backoff' | 'refuse'>, listener: Listener) {
@@ -106,7 +108,14 @@ export class Settler {
   /** Gives back jobs that no handler was called with, as if they had never been taken. */
   release(jobs: readonly Job[]): void {
     if (jobs.length === 0) return;
-    this.#track(this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error)));
+    this.releasing += 1;
+    const released = this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error));
+    this.#track(
+      released.then(() => {
+        this.releasing -= 1;
+        this.#listener.onRoom();
+      }),
+    );
   }
 
   async idle(): Promise<void> {

@@ -214,7 +214,7 @@ export class BatchWorker {
   }
 
   #fetchIfWorthIt(): void {
-    if (this.#drained || this.#stopping || this.#fetching > 0) return;
+    if (this.#drained || this.#stopping || this.#fetching > 0 || this.#settler.releasing > 0) return;
     if (this.#suffice(this.#busy + this.#buffer.calls)) return;
     const asked = this.#room();
     if (this.#limited.size > 0 ? this.#startable() === 0 : asked < this.#buffer.worthFetching) return;
@@ -241,7 +241,7 @@ export class BatchWorker {
   #releaseSurplus(): void {
     // A run that has drained its queues would not fetch them again, and one with a limit has counted them.
     const { limit, watch } = this.#options;
-    if (this.#drained || limit !== undefined || !(watch || this.#more)) return;
+    if (this.#drained || limit !== undefined || !(watch || (this.#more && this.#fetching === 0))) return;
     this.#slow ||= this.#busy >= this.#options.concurrency && this.#buffer.hasWaitedLong;
     this.#settler.release(this.#buffer.takeSurplus(this.#busy, this.#suffice(this.#busy)));
   }
