@@ -118,7 +118,7 @@ describe.concurrent('a Redis that refuses calls', () => {
       for (const path of ['/size', '/peek', '/deadletter', '/deadletter/size'])
         expectRefusal(await call('GET', PATH + path), read);
       for (const url of [served.api, served.admin]) expect((await call('GET', `${url}/healthz`)).status).toBe(200);
-      await Promise.all(Array.from({ length: 50 }, () => call('PUT', PATH, { body: 'x' })));
+      await Promise.all(Array.from({ length: 20 }, () => call('PUT', PATH, { body: 'x' })));
       const lines = served.log.split('\n').filter((line) => word.test(line));
       expect(lines.length).toBeGreaterThan(0);
       expect(lines.length).toBeLessThan(10);
@@ -147,9 +147,11 @@ describe.concurrent('a Redis that refuses calls', () => {
       const { status, json } = await call('PUT', path, { body });
       expect(status).toBe(503);
       ids = (json as { job_ids?: string[] }).job_ids ?? [];
-      return ids.length > 0;
+      const stored = await redis.admin.hkeys('delayq:{ns.q}:payload');
+      expect(ids).toEqual(expect.arrayContaining(stored));
+      // A Redis that takes long to answer leaves some in doubt: they are named, too.
+      return ids.length > 0 && ids.length === stored.length;
     });
     expect(ids.length).toBeLessThan(10);
-    expect((await redis.admin.hkeys('delayq:{ns.q}:payload')).sort()).toEqual(ids.sort());
   });
 });
