@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Connection, type Job, Leases, Queue, type TaskResult, Worker } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../support/cli.js';
+import { ManualClock } from '../support/manual-clock.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, freshQueue, key, redisTargets } from '../support/redis.js';
 import { Server } from '../support/server.js';
@@ -10,6 +11,7 @@ import { until } from '../support/until.js';
 /** Puts something else at a key that the queue does not use yet. */
 const breaks = (queue: Queue) => admin.set(key(queue.name, 'config'), 'x');
 const mends = (queue: Queue) => admin.del(key(queue.name, 'config'));
+const LEASE_MS = 90_000;
 const two = () => [freshQueue(), freshQueue()] as const;
 const leaseEnd = async ({ name }: Queue) =>
   Number((await admin.zrange(key(name, 'active'), '0', '0', 'WITHSCORES'))[1]);
@@ -18,17 +20,17 @@ const stop = (running: ReturnType<typeof begin>) => {
   return running.ended;
 };
 
-describe('a queue whose keys are broken (failures 37)', () => {
+describe.concurrent('a queue whose keys are broken (failures 37)', () => {
   it("does not stop the renewal of other queues' leases", async () => {
     const [broken, well] = two();
     for (const queue of [broken, well]) await queue.enqueue({ payload: 1, id: 'a' });
     const names = `${broken.name},${well.name}`;
     const handler = ['--', 'sh', '-c', 'while read line; do while [ -e /proc/$PPID ]; do sleep 0.05; done; done'];
-    const running = begin(['drain', '--watch', '-P', '2', '--lease', '1s', '--grace', '0s', names, ...handler]);
+    const running = begin(['drain', '--watch', '-P', '2', '--lease', '900ms', '--grace', '0s', names, ...handler]);
     await until(async () => (await leaseEnd(broken)) > 0 && (await leaseEnd(well)) > 0);
     await breaks(broken);
     const before = await leaseEnd(well);
-    await until(async () => (await leaseEnd(well)) > before + 1_500);
+    await until(async () => (await leaseEnd(well)) > before + 900);
     expect(await well.counts()).toMatchObject({ active: 1, stats: { delivered: 1 } });
     expect(await stop(running)).toMatchObject({
       code: 78,
@@ -143,12 +145,13 @@ describe('a queue whose keys are broken (failures 37)', () => {
 
   it('does not delay jobs of other queues whose leases must be renewed first', async () => {
     const [broken, well] = two();
-    const leases = new Leases();
+    const clock = new ManualClock();
+    const leases = new Leases({ clock });
     const held: Job[] = [];
     for (const queue of [broken, well]) {
       await queue.enqueue({ payload: 1 });
-      const { jobs } = await queue.drain({ leaseMs: 60_000 });
-      leases.hold({ queue, jobs, leaseMs: 60_000, since: performance.now() - 40_000 });
+      const { jobs } = await queue.drain({ leaseMs: LEASE_MS });
+      leases.hold({ queue, jobs, leaseMs: LEASE_MS, since: clock.now() - LEASE_MS / 2 });
       held.push(...jobs);
     }
     await breaks(broken);
@@ -185,16 +188,30 @@ it('a queue whose Redis does not answer delays no renewal of other queues (failu
   afterwards(() => far.close());
   const well = freshQueue();
   const silent = new Queue(far, freshQueue().name);
-  const leases = new Leases();
+  const clock = new ManualClock();
+  const leases = new Leases({ clock });
   afterwards(() => leases.close());
+  const renewals = new Map<Queue, Promise<unknown>[]>();
   for (const queue of [silent, well]) {
     await queue.enqueue({ payload: 1 });
-    const { jobs } = await queue.drain({ leaseMs: 600 });
-    leases.hold({ queue, jobs, leaseMs: 600, since: performance.now() });
+    const { jobs } = await queue.drain({ leaseMs: LEASE_MS });
+    leases.hold({ queue, jobs, leaseMs: LEASE_MS, since: clock.now() });
+    const calls: Promise<unknown>[] = [];
+    renewals.set(queue, calls);
+    const renew = queue.renew.bind(queue);
+    queue.renew = (...args) => {
+      const call = renew(...args);
+      calls.push(call.catch(() => {}));
+      return call;
+    };
   }
   proxy.fault = { word: 'EVAL', kind: 'silent', times: 1_000 };
-  await until(() => proxy.struck > 0);
-  const before = await leaseEnd(well);
-  // Sooner than the call that has no answer fails by its deadline.
-  await until(async () => (await leaseEnd(well)) > before + 1_000, 4_000);
+  for (const n of [1, 2, 3, 4]) {
+    clock.pass(LEASE_MS / 3);
+    expect(renewals.get(well)).toHaveLength(n);
+    expect(await renewals.get(well)?.[n - 1]).toEqual(['held']);
+    await new Promise(setImmediate);
+  }
+  // The call that has no answer is not repeated before it has failed.
+  expect(renewals.get(silent)?.length).toBeLessThan(4);
 });
