@@ -23,7 +23,8 @@ const helps = new Map<string, string>();
 for (const name of ['', ...commands]) helps.set(name, await helpOf(...name.split(' ').filter(Boolean)));
 const help = (command: string) => helps.get(command) as string;
 
-const hasJq = spawnSync('jq', ['--version']).status === 0;
+const has = (program: string) => spawnSync(program, ['--version']).status === 0;
+const hasJq = has('jq');
 
 /** Handlers and files that the examples name, and what they need to do their part. */
 const HANDLERS = ['close-order', 'close-orders', 'work', 'post', 'send-all', 'deploy', 'handler'];

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 
 /** What happens to a process: signals, and its end. */
-export interface Events {
+interface Events {
   on(event: NodeJS.Signals | 'exit', listener: () => void): unknown;
   off(event: NodeJS.Signals | 'exit', listener: () => void): unknown;
 }
@@ -22,7 +22,7 @@ export interface Host {
   readonly env: NodeJS.ProcessEnv;
   /** Has `isTTY` and `setRawMode` if it is a terminal. */
   readonly stdin: Readable & { readonly fd: number; readonly isTTY?: boolean; setRawMode?(mode: boolean): unknown };
-  /** Node's own stream for stdout, which not every run uses ({@link openStdout}), and its descriptor. */
+  /** Node's own stream for stdout, which not every run uses (openStdout of stdout.ts), and its descriptor. */
   readonly stdout: NodeJS.WriteStream;
   readonly stdoutFd: number;
   readonly stderr: NodeJS.WriteStream;
