@@ -36,6 +36,9 @@ it('a loop hears each queue of a cluster on its node, also after its slot has mo
   };
   /** How long a job of a queue waits by the clock that stands still, ms. */
   const waits = async (queue: Queue) => {
+    const owner = await cluster.ownerOf(queue.wakeChannel);
+    const heard = () => owner.admin.call('PUBSUB', 'SHARDNUMSUB', queue.wakeChannel) as Promise<[string, number]>;
+    await clockUntil(async () => (await heard())[1] === 1);
     let ms = 0;
     // The first of two: from then on, the next poll is a second away.
     for (const _ of [1, 2]) {
