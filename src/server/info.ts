@@ -2,7 +2,6 @@ import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Ranked } from './fold.js';
-import { confirmsEarly } from './release.js';
 
 /** The fields of INFO; empty if INFO is not allowed. */
 export type Info = Readonly<Record<string, string>>;
@@ -73,11 +72,17 @@ export function memory(info: Info, jobBytes: number, address: string): Ranked {
   return bad(share >= 0.95 ? 'fail' : 'warn', 'memory', what, why, cure);
 }
 
-/** Checks what a crash of Redis would lose. `save` and `fsync` are its settings, undefined if CONFIG is not allowed. */
-export function persistence(
-  info: Info,
-  { save, fsync, address }: { save: string | undefined; fsync: string | undefined; address: string },
-): Finding[] {
+/** How a server writes to its disk: settings are undefined if CONFIG is not allowed. */
+interface Disk {
+  readonly save: string | undefined;
+  readonly fsync: string | undefined;
+  /** Whether it confirms jobs of --durable before their sync. */
+  readonly early?: boolean;
+  readonly address: string;
+}
+
+/** Checks what a crash of Redis would lose. */
+export function persistence(info: Info, { save, fsync, early = false, address }: Disk): Finding[] {
   if (info.aof_enabled === undefined) return [unknown('persistence', 'INFO shows nothing about it')];
   const set = redisCli(address, 'config set appendonly yes');
   const on =
@@ -97,7 +102,7 @@ export function persistence(
     } else {
       const lost = fsync === 'always' ? 'nothing' : 'about a second of jobs';
       const how = fsync === undefined ? '' : ` (appendfsync ${fsync})`;
-      const durable = fsync === 'everysec' && confirmsEarly(info) ? ', also of --durable ones' : '';
+      const durable = early && fsync === 'everysec' ? ', also of --durable ones' : '';
       found.push(fine('aof', `the AOF is on${how}: a crash of the machine loses ${fsync ? lost : 'little'}${durable}`));
     }
     if (info.aof_last_bgrewrite_status && info.aof_last_bgrewrite_status !== 'ok') {

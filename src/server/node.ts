@@ -6,7 +6,7 @@ import { nameOf } from '../redis/script.js';
 import type { Ranked } from './fold.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role } from './info.js';
 import { User } from './permissions.js';
-import { version } from './release.js';
+import { confirmsEarly, version } from './release.js';
 
 const TRIPS = 5;
 
@@ -53,13 +53,13 @@ export class Node {
   /** Checks the server; a job has `jobBytes`. */
   async findings(jobBytes: number): Promise<Ranked[]> {
     const { info, address } = this;
-    const settings = { save: await this.setting('save'), fsync: await this.setting('appendfsync'), address };
+    const [save, fsync] = [await this.setting('save'), await this.setting('appendfsync')];
     return [
       version(info),
       role(info),
       eviction(info),
       memory(info, jobBytes, address),
-      ...persistence(info, settings),
+      ...persistence(info, { save, fsync, early: confirmsEarly(info), address }),
       replicas(info),
       ...(await this.#clock()),
       await this.#slow(),
