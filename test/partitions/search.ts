@@ -103,6 +103,26 @@ export class Search {
     return undefined;
   }
 
+  /**
+   * For each kind of step that an instance can come to, the shortest way to one: which of the possible steps come. Those
+   * without a kind are not taken.
+   */
+  ways(kindOf: (before: World, edge: Edge) => string | undefined): Map<string, number[]> {
+    const ways = new Map<string, number[]>();
+    const first = this.first();
+    const seen = new Set([this.#keyOf(first)]);
+    const queue: { readonly world: World; readonly way: readonly number[] }[] = [{ world: first, way: [] }];
+    for (const { world, way } of queue) {
+      for (const [step, edge] of [...this.successors(world)].entries()) {
+        const kind = kindOf(world, edge);
+        if (kind === undefined) continue;
+        if (!ways.has(kind)) ways.set(kind, [...way, step]);
+        if (seen.size < seen.add(this.#keyOf(edge.world)).size) queue.push({ world: edge.world, way: [...way, step] });
+      }
+    }
+    return ways;
+  }
+
   /** A short text that is the same for the same state. */
   #keyOf({ parts, actors, plain, logs }: World): string {
     return JSON.stringify([parts.map(Object.values), actors.map(Object.values), plain, logs]);

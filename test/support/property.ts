@@ -3,12 +3,12 @@ import fc, { type Parameters as Options } from 'fast-check';
 /** DELAYQ_TEST_LONG=1: everything is searched for as long as it takes, and each run tries something else. */
 export const LONG = process.env.DELAYQ_TEST_LONG === '1';
 
-/** DELAYQ_TEST_SEED repeats a run that has failed. */
-const seed = Number(process.env.DELAYQ_TEST_SEED ?? (LONG ? Date.now() % 1_000_000 : 6));
-if (LONG) console.log(`DELAYQ_TEST_SEED=${seed}`);
+/** What is tried depends on it alone. DELAYQ_TEST_SEED repeats a run that has failed. */
+export const SEED = Number(process.env.DELAYQ_TEST_SEED ?? (LONG ? Date.now() % 1_000_000 : 6));
+if (LONG) console.log(`DELAYQ_TEST_SEED=${SEED}`);
 
 /** Checks a property with so many values. If it fails, fast-check names the seed. */
-export const runs = (count = 100): Options<unknown> => ({ numRuns: count, seed });
+export const runs = (count = 100): Options<unknown> => ({ numRuns: count, seed: SEED });
 
 /** The same for a property that takes more than half a second: with a tenth of them, unless the run is long. */
 export const slowRuns = (count: number): Options<unknown> => runs(LONG ? count : Math.ceil(count / 10));
