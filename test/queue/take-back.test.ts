@@ -63,8 +63,8 @@ describe('takeBack', () => {
     const queue = new Queue(connection, freshName());
     for await (const _ of operator.partition(queue.name, 4));
     await queue.enqueue(Array.from({ length: 40 }, (_, i) => ({ id: `o:${i}`, payload: 1 })));
-    for (let n = 1; n > 0; ) n = (await queue.drain({ leaseMs: 1_000 })).jobs.length;
-    for (const tag of await tagsOf(admin, queue.name)) await timePasses(tag, 2_000);
+    for (let n = 1; n > 0; ) n = (await queue.drain({ leaseMs: 600_000 })).jobs.length;
+    for (const tag of await tagsOf(admin, queue.name)) await timePasses(tag, 601_000);
     await queue.takeBack();
     expect(await queue.counts()).toMatchObject({ pending: 40, active: 0 });
   });
