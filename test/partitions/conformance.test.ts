@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { afterwards } from '../support/afterwards.js';
 import { LONG, SEED } from '../support/property.js';
-import type { Op } from './one-id.js';
+import { Protocol } from './growth-protocol.js';
+import type { Job, Op } from './one-id.js';
 import { RealActor, RealQueue, SteppedConnection } from './real.js';
 import { type Edge, type Instance, Search } from './search.js';
-import type { Actor, World } from './world.js';
+import type { Actor, Partition, World } from './world.js';
 
 /*
  * The model that growth-protocol.test.ts searches is the code: both take the same steps, in any order of their actors, and
@@ -317,3 +318,56 @@ it('the code does what the model does, in whatever order two clients, a consumer
     await new Walk(instance, connections, counts[lane] as Map<string, number>).run(randomOf(SEED + i));
   });
 }, 600_000);
+
+describe('a script of a consumer or a move leaves and answers what the model says', () => {
+  const held = (by: 'consumer' | 'transfer' | 'move', was: 'pending' | 'dead'): Job => {
+    const more = by === 'consumer' ? {} : { token: 'T', was };
+    return { set: 'active', version: 'v0', lease: { receipt: 'R', by, ...more } };
+  };
+  const jobs: readonly (Job | null)[] = [
+    ...[null, { set: 'pending', version: 'v0' } as const, { set: 'dead', version: 'v0' } as const],
+    ...[held('consumer', 'pending'), held('transfer', 'pending'), held('transfer', 'dead'), held('move', 'pending')],
+    held('move', 'dead'),
+  ];
+  const receipts = ['R', 'M'];
+  const ops: readonly Op[] = [
+    ...[{ do: 'take', receipt: 'W' } as const, { do: 'expire' } as const, { do: 'forget', token: 'M' } as const],
+    ...(['transfer', 'move'] as const).map((by): Op => ({ do: 'hold', receipt: 'H', by })),
+    ...receipts.flatMap((receipt) => (['ack', 'retry', 'refuse'] as const).map((how): Op => ({ do: how, receipt }))),
+    ...receipts.flatMap((receipt) => (['moved', 'back'] as const).map((how): Op => ({ do: 'finish', receipt, how }))),
+    ...(['pending', 'dead'] as const).flatMap((set) =>
+      ['M', 'N'].flatMap((token) => ['v0', 'v1'].map((version): Op => ({ do: 'restore', set, token, version }))),
+    ),
+  ];
+
+  it.each([
+    ['before a growth', 0],
+    ['while it is open', 1],
+    ['after it', 2],
+  ] as const)('%s', async (_, level) => {
+    const cells = jobs.flatMap((job) =>
+      [[], ['M']].flatMap((marks) =>
+        [null, false, true].flatMap((done) =>
+          [0, 1].map((part) => ({ part, state: { job, marks, done, returned: 0, level, era: 0 } })),
+        ),
+      ),
+    );
+    await inLanes(cells.length, async (i) => {
+      const { part, state } = cells[i] as (typeof cells)[0];
+      if (part === 1 && level === 0) return;
+      for (const op of ops) {
+        if (op.do === 'expire' && state.job?.lease?.by !== 'consumer') continue;
+        const queue = new RealQueue(false);
+        const other = { job: null, marks: [], done: state.done === null ? null : false, returned: 0, level, era: 0 };
+        const parts: Partition[] = [{ ...other }, { ...other }];
+        parts[part] = { ...state };
+        const world: World = { parts, actors: [], plain: 0, logs: null };
+        await queue.write(parts);
+        const answer = await queue.script(part, state, op);
+        const said = `${JSON.stringify(op)} at ${part}: ${JSON.stringify(state)}`;
+        expect(answer, said).toBe(new Protocol({ apart: false }).runAt(world, part, op));
+        expect(await queue.read(world.parts), said).toEqual(world.parts);
+      }
+    });
+  });
+});

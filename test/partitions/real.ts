@@ -10,6 +10,7 @@ import { tagFor } from '../../src/partitions/tags.js';
 import { queueKeys } from '../../src/redis/keys.js';
 import { nameOf } from '../../src/redis/script.js';
 import * as scripts from '../../src/scripts/jobs.js';
+import * as transfers from '../../src/scripts/transfer.js';
 import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
 import type { Job, Op } from './one-id.js';
 import type { Level, Partition } from './world.js';
@@ -91,7 +92,7 @@ export class RealQueue {
       const own = this.#layoutAt(i, level, done !== null);
       const tags = this.#tags.slice(1, level === 0 ? layout.from : layout.to).join(' ');
       if (own !== undefined) pipeline.hset(name('config'), 'layout', own, 'partitions', tags);
-      if (own !== undefined && done !== null && i < layout.from) pipeline.hset(name('config'), 'onceFor', '1000000');
+      if (own !== undefined && done !== null) pipeline.hset(name('config'), 'onceFor', '1000000');
       if (returned > 0) pipeline.hset(name('config'), 'returned', returned);
       for (const word of marks) pipeline.hset(name('lease'), `${word} ${id}`, now);
       if (done) pipeline.zadd(name('done'), now + 1_000_000, id);
@@ -177,6 +178,32 @@ export class RealQueue {
       return this.#names.get(word) ?? word;
     }
     return word;
+  }
+
+  /** Runs a script of a move or a consumer. */
+  async script(part: number, state: Partition, op: Op): Promise<string> {
+    const keys = this.keys(part, state);
+    const id = Buffer.from(this.id);
+    switch (op.do) {
+      case 'hold': {
+        const by = op.by === 'move' ? `move:${this.name}-o` : `move:${this.name}/${this.layout.parts.at(-1)}`;
+        const how = { states: ['pending', 'dead'] as const, receipt: op.receipt, by };
+        const [held] = (await transfers.hold(connection, keys, [this.id], how)).holds;
+        return typeof held === 'string' ? held : 'held';
+      }
+      case 'restore': {
+        const payload = Buffer.from(payloadOf(op.version));
+        const parcel = { id, state: op.set, score: '1', record: undefined, payload };
+        return (await transfers.restore(connection, keys, [parcel], [op.token], 'transferred'))[0] as string;
+      }
+      case 'finish':
+        return (await transfers.finish(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt))[0] as string;
+      case 'forget':
+        await transfers.forgetTokens(connection, keys, [{ parcel: { id }, token: op.token }]);
+        return 'forgotten';
+      default:
+        return this.consume(part, state, op);
+    }
   }
 
   /** What a consumer does: one script. */

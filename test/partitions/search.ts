@@ -47,10 +47,11 @@ interface Plain {
 
 const NOTHING: Cell = { job: null, marks: [], returned: 0, done: null };
 
-/** What is inside of parts and actors is replaced, never changed. */
-function copyOf({ parts, actors, plain, logs }: World): World {
-  const copies = { parts: parts.map((part) => ({ ...part })), actors: actors.map((one) => ({ ...one })) };
-  return { ...copies, plain, logs: logs?.map((log) => [...log]) ?? null };
+/** A step changes parts, and whose it is. What is inside of them is replaced, never changed. */
+function copyFor(who: number, { parts, actors, plain, logs }: World): World {
+  const copy = { parts: parts.map((part) => ({ ...part })), actors: [...actors], plain };
+  copy.actors[who] = { ...(actors[who] as Actor) };
+  return { ...copy, logs: logs?.map((log) => [...log]) ?? null };
 }
 
 /** The counters count only for a grower that has read them. */
@@ -66,7 +67,10 @@ export class Search {
   readonly #p: number;
   readonly #finishes = new Map<string, string>();
   readonly #closures = new Map<string, readonly string[]>();
-  readonly #plains: (readonly string[])[] = [];
+  readonly #explained = new Map<readonly string[], Set<string>>();
+  /** Of actors: most steps leave them as they are. */
+  readonly #known = new WeakMap<Actor, number>();
+  readonly #plains = new Map<number, readonly string[]>();
   readonly #numbers = new Map<string, number>();
   states = 0;
 
@@ -125,7 +129,14 @@ export class Search {
 
   /** A short text that is the same for the same state. */
   #keyOf({ parts, actors, plain, logs }: World): string {
-    return JSON.stringify([parts.map(Object.values), actors.map(Object.values), plain, logs]);
+    let key = `${plain}`;
+    for (const one of actors) {
+      const number = this.#known.get(one) ?? this.#numberOf(JSON.stringify(Object.values(one)));
+      this.#known.set(one, number);
+      key += ` ${number}`;
+    }
+    for (const one of parts) key += ` ${this.#numberOf(JSON.stringify(Object.values(one)))}`;
+    return logs ? `${key} ${this.#numberOf(JSON.stringify(logs))}` : key;
   }
 
   #trace(from: readonly [number, number][], index: number): string[] {
@@ -168,7 +179,7 @@ export class Search {
     if (begins === 'moving') script(cell, { do: 'hold', by: 'move', receipt: 'M' });
     Object.assign(parts[this.#p] as Partition, structuredClone(cell));
     const logs = failovers > 0 ? parts.map((part) => [JSON.stringify(part)]) : null;
-    return { parts, actors, plain: this.#numberOf([JSON.stringify({ cell, done: {} })]), logs };
+    return { parts, actors, plain: this.#plainOf([JSON.stringify({ cell, done: {} })]), logs };
   }
 
   /** All steps that are possible now. */
@@ -179,7 +190,7 @@ export class Search {
       else {
         const zero = (before.parts[0] as Partition).level;
         if (at === 'idle' && this.#instance.apart && zero > level) yield this.#asks(before, who, zero);
-        const world = copyOf(before);
+        const world = copyFor(who, before);
         const me = world.actors[who] as Actor;
         const events = this.#protocol.step(world, me);
         if (!events) continue;
@@ -194,7 +205,7 @@ export class Search {
 
   /** A client learns the layout from partition 0, by a call for another id. */
   #asks(before: World, who: number, level: Actor['level']): Edge {
-    const world = copyOf(before);
+    const world = copyFor(who, before);
     const me = world.actors[who] as Actor;
     me.level = level;
     return { who, told: () => `${me.name} learns layout ${level}`, world, events: {}, learns: true };
@@ -204,7 +215,7 @@ export class Search {
   *#consumes(before: World, who: number): Generator<Edge> {
     const first = before.actors[who] as Actor;
     if (first.at !== 'idle') {
-      const world = copyOf(before);
+      const world = copyFor(who, before);
       const me = world.actors[who] as Actor;
       const events = this.#protocol.step(world, me);
       if (!events) return;
@@ -221,7 +232,7 @@ export class Search {
       for (const how of ['ack', 'retry', 'refuse'] as const) choices.push([part, { do: how, receipt }]);
     }
     for (const [part, op] of choices) {
-      const world = copyOf(before);
+      const world = copyFor(who, before);
       const me = world.actors[who] as Actor;
       const answer = this.#protocol.runAt(world, part, op);
       if (answer === 'none') continue;
@@ -252,7 +263,7 @@ export class Search {
     if ((actors[who] as Actor).budget === 0) return;
     for (const [part, log] of (logs ?? []).entries()) {
       for (let n = 1; n < log.length; n++) {
-        const world = copyOf(before);
+        const world = copyFor(who, before);
         const me = world.actors[who] as Actor;
         me.budget--;
         const era = (world.parts[part] as Partition).era + 1;
@@ -275,7 +286,7 @@ export class Search {
         delete one.done[me.name];
         plain.add(JSON.stringify(one));
       }
-      world.plain = this.#numberOf([...plain].sort());
+      world.plain = this.#plainOf([...plain].sort());
       Object.assign(me, { op: null, answer: '', receipt: '', token: '', copy: null, back: '', waited: '' });
     }
     for (const [part, log] of (world.logs ?? []).entries()) {
@@ -291,12 +302,12 @@ export class Search {
     const key = `${world.plain} ${JSON.stringify(open.map(({ name, op }) => [name, op]))}`;
     const known = this.#closures.get(key);
     if (known) return known;
-    const all = new Set(this.#plains[world.plain]);
+    const all = new Set(this.#plains.get(world.plain));
     for (const text of all) {
       const one = JSON.parse(text) as Plain;
       for (const { name, op } of open) {
         if (name in one.done) continue;
-        const cell = structuredClone(one.cell);
+        const cell = { ...one.cell };
         const answer = script(cell, op as Op);
         cell.returned = 0;
         const done = Object.fromEntries(Object.entries({ ...one.done, [name]: answer }).sort());
@@ -308,15 +319,21 @@ export class Search {
     return closure;
   }
 
-  #numberOf(plain: readonly string[]): number {
-    const text = plain.join('\n');
-    const known = this.#numbers.get(text) ?? this.#plains.push(plain) - 1;
+  #plainOf(plain: readonly string[]): number {
+    const number = this.#numberOf(`plain ${plain.join('\n')}`);
+    this.#plains.set(number, plain);
+    return number;
+  }
+
+  /** A number for a text: always the same. */
+  #numberOf(text: string): number {
+    const known = this.#numbers.get(text) ?? this.#numbers.size;
     this.#numbers.set(text, known);
     return known;
   }
 
   #problemOf(world: World): string | undefined {
-    if (this.#plains[world.plain]?.length === 0) return 'no queue without partitions answers this';
+    if (this.#plains.get(world.plain)?.length === 0) return 'no queue without partitions answers this';
     const [p, q] = [world.parts[this.#p], world.parts[this.#p + 1]] as [Partition, Partition];
     const held = p.job?.lease?.by === 'transfer' ? p.job.lease : undefined;
     const copied = held !== undefined && q.marks.includes(held.token as string);
@@ -325,8 +342,12 @@ export class Search {
     if (!q.job && held && !copied) seen = { set: held.was ?? 'pending', version: p.job?.version as string };
     if (!q.job && !held) seen = p.job;
     const text = JSON.stringify(seen);
-    const explained = this.#closure(world).some((one) => JSON.stringify((JSON.parse(one) as Plain).cell.job) === text);
-    if (!explained) return `no queue without partitions could hold ${text}`;
+    const closure = this.#closure(world);
+    const jobs =
+      this.#explained.get(closure) ??
+      new Set(closure.map((one) => JSON.stringify((JSON.parse(one) as Plain).cell.job)));
+    this.#explained.set(closure, jobs);
+    if (!jobs.has(text)) return `no queue without partitions could hold ${text}`;
     if ((world.parts[0] as Partition).level === 2 && p.job) return 'the growth is done, but p holds a mover';
     if ((world.parts[0] as Partition).level === 2 && p.done && !q.done)
       return 'the growth is done, but only p remembers';
