@@ -69,16 +69,6 @@ describe.concurrent('a drain of a queue with partitions', () => {
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([3]);
   });
 
-  it('takes the oldest jobs first although they are all in one partition', async () => {
-    const queue = await parted();
-    await queue.enqueue(spread(500, 60_000));
-    const old = Array.from({ length: 250 }, (_, i) => ({ payload: -i - 1, at: Date.now() - 3_600_000 + i }));
-    await queue.enqueue(old);
-    const seen = await takeAll(poll([queue], { leaseMs: 0 }));
-    expect(seen.slice(0, 250)).toEqual(old.map(({ payload }) => payload));
-    expect(seen).toHaveLength(750);
-  });
-
   it.each([[1], [7], [333]])('keeps the order within a partition, %d jobs a call', async (batch) => {
     const queue = await parted();
     await queue.enqueue(spread(400, 60_000));
@@ -91,13 +81,6 @@ describe.concurrent('a drain of a queue with partitions', () => {
     expect(ofPart.size).toBe(16);
     for (const seen of ofPart.values()) expect(seen).toEqual([...seen].sort((a, b) => a - b));
     expect([...ofPart.values()].flat()).toHaveLength(400);
-  });
-
-  it('of one job at a time follows the order of the whole queue', async () => {
-    const queue = await parted();
-    await queue.enqueue(spread(100, 60_000));
-    const seen = await takeAll(poll([queue], { batch: 1, leaseMs: 60_000 }));
-    expect(seen).toEqual(Array.from({ length: 100 }, (_, i) => i));
   });
 
   it('takes no more than the limit, nor leaves any of it, also in several consumers', async () => {

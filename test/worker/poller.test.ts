@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Leases, poll, Queue, type Taken } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { connection, freshName, freshQueue, onCluster, redisUrl } from '../support/redis.js';
+import { connection, freshName, freshQueue, redisUrl } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
@@ -93,16 +93,6 @@ describe.concurrent('a drain loop', () => {
 });
 
 describe.concurrent('a drain loop that does not watch', () => {
-  /** A connection that counts how often it asks for the time. */
-  class Asking extends Connection {
-    asked = 0;
-
-    override now(key?: string): Promise<number> {
-      this.asked += 1;
-      return super.now(key);
-    }
-  }
-
   /** Enqueues a job, and waits until it is due. */
   async function dueLater({ name }: Queue): Promise<void> {
     const queue = new Queue(connection, name);
@@ -111,51 +101,34 @@ describe.concurrent('a drain loop that does not watch', () => {
     await until(async () => (await queue.counts()).due > due);
   }
 
-  it('takes from all queues what was due when it began, although the first answer comes late', async () => {
-    const redis = new Asking(redisUrl);
-    afterwards(() => redis.close());
-    const second = new Queue(redis, freshName());
-    class Late extends Queue {
-      override async take(options: Parameters<Queue['take']>[0]) {
-        const drained = await super.take(options);
-        await dueLater(second);
-        return drained;
+  it.each([3_600_000, -3_600_000])(
+    'takes what was due when it began by the clock of each server: %i ms apart',
+    async (apart) => {
+      // As if the clock of the server differed: Redis does not run with a clock that is faked.
+      class Apart extends Connection {
+        override async now(key?: string) {
+          return (await super.now(key)) + apart;
+        }
       }
-    }
-    const first = new Late(redis, freshName());
-    for (const queue of [first, second]) await queue.enqueue({ payload: queue.name });
-    redis.asked = 0;
-    const seen: unknown[] = [];
-    for await (const taken of poll([first, second])) seen.push(...payloadsOf(taken));
-    expect(seen).toEqual([first.name, second.name]);
-    // In a cluster each has a clock of its own, perhaps.
-    expect(redis.asked).toBe(onCluster ? 2 : 0);
-  });
-
-  it.each([3_600_000, -3_600_000])('does so by the clock of each server: %i ms apart', async (apart) => {
-    // As if the clock of the server differed: Redis does not run with a clock that is faked.
-    class Apart extends Connection {
-      override async now(key?: string) {
-        return (await super.now(key)) + apart;
+      class Far extends Queue {
+        override async take({ cutoff, ...options }: NonNullable<Parameters<Queue['take']>[0]> = {}) {
+          const drained = await super.take({ ...options, cutoff: cutoff && cutoff - apart });
+          return { ...drained, now: drained.now + apart, next: drained.next && drained.next + apart };
+        }
       }
-    }
-    class Far extends Queue {
-      override async take({ cutoff, ...options }: NonNullable<Parameters<Queue['take']>[0]> = {}) {
-        const drained = await super.take({ ...options, cutoff: cutoff && cutoff - apart });
-        return { ...drained, now: drained.now + apart, next: drained.next && drained.next + apart };
+      const redis = new Apart(redisUrl);
+      afterwards(() => redis.close());
+      const [near, far] = [freshQueue(), new Far(redis, freshName())];
+      for (const queue of [near, far]) await queue.enqueue({ payload: queue.name });
+      const seen: unknown[] = [];
+      for await (const taken of poll([near, far])) {
+        seen.push(...payloadsOf(taken));
+        for (const queue of [near, far]) await dueLater(queue);
       }
-    }
-    const redis = new Apart(redisUrl);
-    afterwards(() => redis.close());
-    const [near, far] = [freshQueue(), new Far(redis, freshName())];
-    for (const queue of [near, far]) await queue.enqueue({ payload: queue.name });
-    const seen: unknown[] = [];
-    for await (const taken of poll([near, far])) {
-      seen.push(...payloadsOf(taken));
-      for (const queue of [near, far]) await dueLater(queue);
-    }
-    expect(seen).toEqual([near.name, far.name]);
-  });
+      // On a busy machine, the second may answer first.
+      expect(seen.sort()).toEqual([near.name, far.name].sort());
+    },
+  );
 });
 
 it('the clock of Redis is read in ms', async () => {

@@ -3,7 +3,7 @@ import { BatchWorker, Connection, Operator, poll, Queue, type Taken, Worker } fr
 import { Partitions } from '../../src/partitions/partitions.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
-import { admin, connection, freshName, freshQueue, key, listeners, redisUrl } from '../support/redis.js';
+import { admin, connection, freshName, freshQueue, key, listeners, onCluster, redisUrl } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { STEP_MS, type StoppedClock, stopClock } from '../support/stopped-clock.js';
 
@@ -31,6 +31,25 @@ class Early extends Queue {
     const drained = await super.take(options);
     return { ...drained, now: drained.now + HOUR_MS, next: drained.next && drained.next + HOUR_MS };
   }
+}
+
+/** A queue with partitions, as a process sees it that does not know of them yet. */
+async function parted(count: number, redis = new Connection(redisUrl)): Promise<Queue> {
+  afterwards(() => redis.close());
+  const { name } = freshQueue();
+  const maker = new Operator(redis.address === connection.address ? connection : redis);
+  for await (const _ of maker.partition(name, count));
+  return new Queue(redis, name);
+}
+
+/** Jobs due a millisecond after another, the first `ago` ms ago, with ids of all partitions. */
+const spread = (n: number, ago: number) =>
+  Array.from({ length: n }, (_, i) => ({ id: `job-${i}`, payload: i, at: Date.now() - ago + i }));
+
+async function takeAll(loop: AsyncIterable<Taken>): Promise<unknown[]> {
+  const seen: unknown[] = [];
+  for await (const taken of loop) seen.push(...payloadsOf(taken));
+  return seen;
 }
 
 describe('a drain loop that watches', () => {
@@ -243,14 +262,6 @@ describe('a drain loop that watches', () => {
 });
 
 describe('a drain that watches a queue with partitions', () => {
-  /** A queue with partitions, as a process sees it that does not know of them yet. */
-  async function parted(count: number, redis = new Connection(redisUrl)): Promise<Queue> {
-    afterwards(() => redis.close());
-    const { name } = freshQueue();
-    const maker = new Operator(redis.address === connection.address ? connection : redis);
-    for await (const _ of maker.partition(name, count));
-    return new Queue(redis, name);
-  }
   /** Until the wake channels of all are surely heard, they are polled as often as a queue: then they wait for long. */
   async function waits(queue: Queue, count: number, { clockUntil, pass }: StoppedClock): Promise<void> {
     await clockUntil(async () => {
@@ -364,5 +375,80 @@ describe('a drain that watches a queue with partitions', () => {
     await clockUntil(async () => (await queue.counts()).active === 0);
     worker.stop();
     await running;
+  });
+});
+
+describe('a drain whose servers answer in time', () => {
+  /** A connection that counts how often it asks for the time. */
+  class Asking extends Connection {
+    asked = 0;
+
+    override now(key?: string): Promise<number> {
+      this.asked += 1;
+      return super.now(key);
+    }
+  }
+
+  it('takes from all queues what was due when it began, although the first answer comes late', async () => {
+    const redis = new Asking(redisUrl);
+    afterwards(() => redis.close());
+    const second = new Queue(redis, freshName());
+    class Late extends Queue {
+      override async take(options: Parameters<Queue['take']>[0]) {
+        const drained = await super.take(options);
+        const { due } = await second.counts();
+        await second.enqueue({ payload: 'late', in: 1 });
+        while ((await second.counts()).due === due);
+        return drained;
+      }
+    }
+    const first = new Late(redis, freshName());
+    stopClock(first, second);
+    for (const queue of [first, second]) await queue.enqueue({ payload: queue.name });
+    redis.asked = 0;
+    const seen: unknown[] = [];
+    for await (const taken of poll([first, second])) seen.push(...payloadsOf(taken));
+    expect(seen).toEqual([first.name, second.name]);
+    // In a cluster each has a clock of its own, perhaps.
+    expect(redis.asked).toBe(onCluster ? 2 : 0);
+  });
+
+  it('takes the oldest jobs first although they are all in one partition', async () => {
+    const queue = await parted(16);
+    await queue.enqueue(spread(500, 60_000));
+    const old = Array.from({ length: 250 }, (_, i) => ({ payload: -i - 1, at: Date.now() - 3_600_000 + i }));
+    await queue.enqueue(old);
+    stopClock(queue);
+    const seen = await takeAll(poll([queue], { leaseMs: 0 }));
+    expect(seen.slice(0, 250)).toEqual(old.map(({ payload }) => payload));
+    expect(seen).toHaveLength(750);
+  });
+
+  it('of one job at a time follows the order of the whole queue', async () => {
+    const queue = await parted(16);
+    await queue.enqueue(spread(100, 60_000));
+    stopClock(queue);
+    const seen = await takeAll(poll([queue], { batch: 1, leaseMs: 60_000 }));
+    expect(seen).toEqual(Array.from({ length: 100 }, (_, i) => i));
+  });
+});
+
+describe('a batch worker', () => {
+  it('hands out full batches of one queue as long as there are enough jobs', async () => {
+    const [a, b] = [freshQueue(), freshQueue()];
+    await a.enqueue(Array.from({ length: 1_250 }, (_, n) => n).map((n) => ({ payload: n })));
+    await b.enqueue([0, 1, 2].map((n) => ({ payload: n })));
+    stopClock(a, b);
+    const sizes: [string, number][] = [];
+    await new BatchWorker([a, b], (tasks) => sizes.push([tasks[0]?.queue ?? '', tasks.length]), {
+      watch: false,
+      batch: 600,
+    }).run();
+    expect(sizes).toEqual([
+      [a.name, 600],
+      [a.name, 600],
+      [a.name, 50],
+      [b.name, 3],
+    ]);
   });
 });
