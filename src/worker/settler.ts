@@ -52,15 +52,26 @@ export class Settler {
   readonly #listener: Listener;
   readonly #waiting = new Map<Queue, Settlement[]>();
   readonly #underWay = new Set<Promise<void>>();
-  /** How many calls give back jobs now. A fetch that overtakes one would miss its jobs, and may be the last. */
-  releasing = 0;
+  readonly #watch: boolean;
+  /** How many calls give back jobs now. */
+  #releasing = 0;
 
   /** Without `backoff` that of each queue applies. */
-  constructor(leases: Leases, { backoff, refuse }: Pick<CheckedOptions, 'backoff' | 'refuse'>, listener: Listener) {
+  constructor(
+    leases: Leases,
+    { backoff, refuse, watch }: Pick<CheckedOptions, 'backoff' | 'refuse' | 'watch'>,
+    listener: Listener,
+  ) {
     this.#leases = leases;
     this.#backoff = backoff;
     this.#refuse = refuse;
+    this.#watch = watch;
     this.#listener = listener;
+  }
+
+  /** Jobs are on their way back, and a fetch that overtakes them may miss them for good: it may be the last. */
+  get isGivingBack(): boolean {
+    return !this.#watch && this.#releasing > 0;
   }
 
   /** Settles the jobs of a call that has ended. */
@@ -108,11 +119,11 @@ export class Settler {
   /** Gives back jobs that no handler was called with, as if they had never been taken. */
   release(jobs: readonly Job[]): void {
     if (jobs.length === 0) return;
-    this.releasing += 1;
+    this.#releasing += 1;
     const released = this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error));
     this.#track(
       released.then(() => {
-        this.releasing -= 1;
+        this.#releasing -= 1;
         this.#listener.onRoom();
       }),
     );

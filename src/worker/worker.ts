@@ -214,7 +214,7 @@ export class BatchWorker {
   }
 
   #fetchIfWorthIt(): void {
-    if (this.#drained || this.#stopping || this.#fetching > 0 || this.#settler.releasing > 0) return;
+    if (this.#drained || this.#stopping || this.#fetching > 0 || this.#settler.isGivingBack) return;
     if (this.#suffice(this.#busy + this.#buffer.calls)) return;
     const asked = this.#room();
     if (this.#limited.size > 0 ? this.#startable() === 0 : asked < this.#buffer.worthFetching) return;
