@@ -8,9 +8,10 @@ export const STEP_MS = 5;
 /** Resolves when this process has dealt with all that the servers of `queues` have answered or published so far. */
 export async function allHeard(...queues: readonly Queue[]): Promise<void> {
   for (let n = 0; n < 5; n++) {
-    // What was sent before this answer is read before it, or together with it.
     const parts = queues.flatMap(({ partitions }) => partitions);
-    await Promise.all(parts.map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
+    // One for each connection: what was sent before its answer is read before it, or together with it.
+    const asked = new Map(parts.map((queue) => [queue.redis.sharded ? queue : queue.redis, queue]));
+    await Promise.all([...asked.values()].map(({ redis, wakeChannel }) => redis.now(wakeChannel)));
     await new Promise(setImmediate);
   }
 }

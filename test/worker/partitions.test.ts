@@ -95,19 +95,6 @@ describe.concurrent('a drain of a queue with partitions', () => {
     expect(counts).toEqual([33, 100, 201]);
     expect(await queue.counts()).toMatchObject({ active: 334, pending: 666 });
   });
-
-  it('gives way to a queue before it', async () => {
-    const [first, second] = [freshQueue(), await parted()];
-    await second.enqueue(spread(400, 60_000));
-    let taken = 0;
-    for await (const { queue, jobs } of poll([first, second], { watch: true, leaseMs: 0 })) {
-      taken += jobs.length;
-      if (queue === first) break;
-      await first.enqueue({ payload: 1 });
-    }
-    // One batch, and the job of the first queue.
-    expect(taken).toBeLessThanOrEqual(51);
-  });
 });
 
 describe.concurrent('a drain that watches a queue with partitions', () => {

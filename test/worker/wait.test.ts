@@ -431,6 +431,20 @@ describe('a drain whose servers answer in time', () => {
     const seen = await takeAll(poll([queue], { batch: 1, leaseMs: 60_000 }));
     expect(seen).toEqual(Array.from({ length: 100 }, (_, i) => i));
   });
+
+  it('gives way to a queue before it', async () => {
+    const [first, second] = [freshQueue(), await parted(16)];
+    await second.enqueue(spread(400, 60_000));
+    stopClock(first, second);
+    let taken = 0;
+    for await (const { queue, jobs } of poll([first, second], { watch: true, leaseMs: 0 })) {
+      taken += jobs.length;
+      if (queue === first) break;
+      await first.enqueue({ payload: 1 });
+    }
+    // One batch, and the job of the first queue.
+    expect(taken).toBeLessThanOrEqual(51);
+  });
 });
 
 describe('a batch worker', () => {
