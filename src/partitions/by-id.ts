@@ -136,14 +136,11 @@ async function answerGroup<T, A>(
     else for (const i of active) answers[i] = how.ifActive?.(items[i] as T);
   }
   const missing = await ask(owner, here);
-  const stray =
-    owner === 0
-      ? missing
-      : await ask(
-          0,
-          missing.map(([i]) => i),
-        );
-  for (const [i, answer] of stray) answers[i] = answer;
+  // What has left partition 0 in this growth may still be held there, and be done already.
+  const isLeft = (i: number) => owner === 0 || (map.from !== undefined && map.formerOf(how.idOf(items[i] as T)) === 0);
+  for (const [i, answer] of missing) if (isLeft(i)) answers[i] = answer;
+  const strays = missing.filter(([i]) => !isLeft(i)).map(([i]) => i);
+  for (const [i, answer] of await ask(0, strays)) answers[i] = answer;
 }
 
 /** What tells most about the outcome: that nobody knows it; least, that the layout was another. */

@@ -267,7 +267,10 @@ export class Protocol {
     if (frees && this.#has('no id is freed while a growth is open')) return false;
     const text = this.#run(world, part, op);
     if (op.do === 'hold') me.holds = text === 'held' ? part : -1;
-    if (me.at === 'act' && part !== 0 && STRAYS.includes(op.do) && MISSING.includes(text)) {
+    // What has left partition 0 may still be held there, and be done already.
+    const isLeft =
+      part === 0 || (this.#p === 0 && me.level === 1 && this.#has('what has left partition 0 is not sought there'));
+    if (me.at === 'act' && !isLeft && STRAYS.includes(op.do) && MISSING.includes(text)) {
       me.at = 'stray';
       me.part = 0;
     } else answer(text);
@@ -429,6 +432,7 @@ export class Protocol {
         return true;
       case 'flip':
         this.#advance(world, 0, 1, 2);
+        if (!this.#has('left tokens are removed after the end of the growth')) sweep(q);
         me.at = this.#p === 0 ? 'end q' : 'end p';
         return true;
       case 'end p':
@@ -436,12 +440,11 @@ export class Protocol {
         me.at = 'end q';
         return true;
       case 'end q':
-        this.#advance(world, this.#q, 1, 2, 'replicas have the end of the growth before left tokens are removed');
+        this.#advance(world, this.#q, 1, 2);
         me.at = 'sweep';
         return true;
       case 'sweep':
-        // What transfers have left, doctor removes: words of clients and growers. Those of moves and leases stay.
-        if (q.level === 2) q.marks = q.marks.filter((word) => !/^[ABCST]\d/.test(word));
+        if (q.level === 2) sweep(q);
         me.at = 'done';
         return true;
     }
@@ -472,4 +475,9 @@ export class Protocol {
 
 function note(me: Actor, what: Found): void {
   if (!me.found.includes(what)) me.found = [...me.found, what].sort();
+}
+
+/** What doctor does later: removes what transfers have left, words of clients and growers. Those of moves and leases stay. */
+function sweep(part: Partition): void {
+  part.marks = part.marks.filter((word) => !/^[ABCST]\d/.test(word));
 }

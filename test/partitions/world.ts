@@ -39,7 +39,8 @@ export type Guard =
   | 'replicas have the end before the token is removed'
   | 'replicas have the clean p before partition 0 is advanced'
   | 'p is looked through again after that'
-  | 'replicas have the end of the growth before left tokens are removed';
+  | 'left tokens are removed after the end of the growth'
+  | 'what has left partition 0 is not sought there';
 
 /** 0: the layout before the growth, 1: it is open, 2: it is done. A new partition begins without a layout: 0. */
 export type Level = 0 | 1 | 2;
