@@ -58,11 +58,14 @@ const TOURS: readonly Small[] = [
   { clients: [[replace]], begins: 'active' },
   { clients: [[cancel]], begins: 'active' },
   { clients: [[keep]], begins: 'done' },
+  { clients: [[cancel]], begins: 'done' },
+  { clients: [[keep]], begins: 'active' },
   { clients: [[requeue]], begins: 'dead' },
   { clients: [[bury]], begins: 'pending', takes: 1, expiries: 1 },
   { clients: [[show]], begins: 'pending' },
   { clients: [[restore]], begins: 'active' },
   { clients: [[restore]], begins: 'brought' },
+  { clients: [[restore]], begins: 'moving' },
   { clients: [[hold, moved]], begins: 'moving' },
   { clients: [[hold, putBack]], begins: 'pending' },
 ];
@@ -97,7 +100,10 @@ function kindOf(before: World, { who, world, events, consumes }: Edge): string {
   const [was, is] = [before.actors[who] as Actor, world.actors[who] as Actor];
   const { did = 'learn', begins = was.op, answers } = events;
   if (consumes) return `${consumes.op.do}: ${consumes.answer}`;
-  return `${was.kind === 'grower' ? 'grower' : begins?.do} ${did} to ${answers ?? is.at}`;
+  const { job } = before.parts.at(-2) as Partition;
+  // These look at what p holds.
+  const found = did === 'linger' || did === 'in place' ? `${job?.set} ${job?.lease?.by}, ` : '';
+  return `${found}${was.kind === 'grower' ? 'grower' : begins?.do} ${did} to ${answers ?? is.at}`;
 }
 
 /** Steps that were taken, and what must be the same. */
@@ -168,10 +174,7 @@ class Walk {
       world,
       events: { did },
     } = edge;
-    return (
-      did !== 'sweep' &&
-      !(did === 'linger' && world.actors[who]?.at === 'linger' && this.#compared.has('grower linger to linger'))
-    );
+    return did !== 'sweep' && !(did === 'linger' && world.actors[who]?.at === 'linger' && this.#countOf(edge) > 0);
   }
 
   #countOf(edge: Edge): number {
@@ -306,7 +309,9 @@ it('the code takes each kind of step that the model has, and each leaves and ans
       for (const [kind, way] of ways) if (!counts.has(kind)) await new Walk(instance, connections, counts).go(way);
     }
   });
-  const steps = new Set([...counts.keys()].map((kind) => / (.*) to /.exec(kind)?.[1] ?? kind.split(':')[0]));
+  const steps = new Set(
+    [...counts.keys()].map((kind) => /(?:.*, )?\S+ (.*) to /.exec(kind)?.[1] ?? kind.split(':')[0]),
+  );
   expect(STEPS.filter((step) => !steps.has(step))).toEqual([]);
 }, 600_000);
 
@@ -319,7 +324,7 @@ it('the code does what the model does, in whatever order two clients, a consumer
   });
 }, 600_000);
 
-describe('a script of a consumer or a move leaves and answers what the model says', () => {
+describe('each script leaves and answers what the model says', () => {
   const held = (by: 'consumer' | 'transfer' | 'move', was: 'pending' | 'dead'): Job => {
     const more = by === 'consumer' ? {} : { token: 'T', was };
     return { set: 'active', version: 'v0', lease: { receipt: 'R', by, ...more } };
@@ -332,6 +337,7 @@ describe('a script of a consumer or a move leaves and answers what the model say
   const receipts = ['R', 'M'];
   const ops: readonly Op[] = [
     ...[{ do: 'take', receipt: 'W' } as const, { do: 'expire' } as const, { do: 'forget', token: 'M' } as const],
+    ...[keep, replace, cancel, cancelWaiting, { do: 'cancel', states: ['active'] } as const, requeue, bury, show],
     ...(['transfer', 'move'] as const).map((by): Op => ({ do: 'hold', receipt: 'H', by })),
     ...receipts.flatMap((receipt) => (['ack', 'retry', 'refuse'] as const).map((how): Op => ({ do: how, receipt }))),
     ...receipts.flatMap((receipt) => (['moved', 'back'] as const).map((how): Op => ({ do: 'finish', receipt, how }))),
@@ -339,6 +345,15 @@ describe('a script of a consumer or a move leaves and answers what the model say
       ['M', 'N'].flatMap((token) => ['v0', 'v1'].map((version): Op => ({ do: 'restore', set, token, version }))),
     ),
   ];
+
+  /** Where an id belonged before a growth, only an active job is replaced; while it is open, no id is freed. */
+  const expectedOf = (world: World, part: number, op: Op) => {
+    const { job, done, level } = world.parts[part] as Partition;
+    const isOld = part === 0 && level === 1;
+    if (op.do === 'replace' && isOld && (job?.set !== 'active' || job.lease?.by === 'transfer')) return 'none';
+    if (op.do === 'cancel' && level === 1 && done) return 'refused';
+    return new Protocol({ apart: false }).runAt(world, part, op);
+  };
 
   it.each([
     ['before a growth', 0],
@@ -365,7 +380,7 @@ describe('a script of a consumer or a move leaves and answers what the model say
         await queue.write(parts);
         const answer = await queue.script(part, state, op);
         const said = `${JSON.stringify(op)} at ${part}: ${JSON.stringify(state)}`;
-        expect(answer, said).toBe(new Protocol({ apart: false }).runAt(world, part, op));
+        expect(answer, said).toBe(expectedOf(world, part, op));
         expect(await queue.read(world.parts), said).toEqual(world.parts);
       }
     });

@@ -73,6 +73,8 @@ export function script(cell: Cell, op: Op): string {
       if (!job || !op.states.includes(job.set) || job.lease?.by === 'transfer') return 'missing';
       supersede(cell);
       cell.job = null;
+      // An earlier job of this id may be remembered, too.
+      if (cell.done) cell.done = false;
       return job.set;
     case 'requeue':
       if (job?.set !== 'dead') return 'not dead';

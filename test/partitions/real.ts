@@ -2,13 +2,15 @@ import { setImmediate } from 'node:timers/promises';
 import { grow } from '../../src/admin/grow.js';
 import { restoreInto } from '../../src/admin/move.js';
 import { Transfer } from '../../src/admin/transfer.js';
-import { Connection, Inspector, JsonText, Operator, Queue } from '../../src/index.js';
+import { Connection, Inspector, JsonText, Operator, Queue, Spread } from '../../src/index.js';
 import { type Arg, type Caller, Encoded, type Reply } from '../../src/net/call.js';
 import { PartitionMap } from '../../src/partitions/map.js';
 import { Partitions } from '../../src/partitions/partitions.js';
 import { tagFor } from '../../src/partitions/tags.js';
 import { queueKeys } from '../../src/redis/keys.js';
 import { nameOf } from '../../src/redis/script.js';
+import * as edits from '../../src/scripts/edit.js';
+import * as looks from '../../src/scripts/inspect.js';
 import * as scripts from '../../src/scripts/jobs.js';
 import * as transfers from '../../src/scripts/transfer.js';
 import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
@@ -180,7 +182,7 @@ export class RealQueue {
     return word;
   }
 
-  /** Runs a script of a move or a consumer. */
+  /** Runs one script. */
   async script(part: number, state: Partition, op: Op): Promise<string> {
     const keys = this.keys(part, state);
     const id = Buffer.from(this.id);
@@ -201,6 +203,34 @@ export class RealQueue {
       case 'forget':
         await transfers.forgetTokens(connection, keys, [{ parcel: { id }, token: op.token }]);
         return 'forgotten';
+      case 'keep':
+      case 'replace': {
+        const job = { id: this.id, ours: false, json: payloadOf(op.version), in: 0, at: undefined, record: '' };
+        // Where it belonged before a growth.
+        const isOld = op.do === 'replace' && state.level === 1 && part === this.layout.parts.length - 2;
+        const put = isOld
+          ? scripts.replaceActive(connection, keys, [job])
+          : scripts.enqueue(connection, keys, [job], op.do);
+        return (await put).outcomes[0] ?? 'none';
+      }
+      case 'cancel': {
+        const cancelled = edits
+          .cancel(connection, keys, [this.id], op.states)
+          .then(({ answers }) => answers[0] as string);
+        return cancelled.catch((error: { why?: string }) =>
+          /GROWING/.test(error.why ?? '') ? 'refused' : String(error),
+        );
+      }
+      case 'requeue': {
+        const [answer] = (await edits.requeue(connection, keys, [this.id], new Spread({ stepMs: 0 }))).answers;
+        return answer === 'missing' ? 'not dead' : (answer as string);
+      }
+      case 'bury':
+        return (await edits.bury(connection, keys, [this.id], '')).answers[0] as string;
+      case 'show': {
+        const [job] = await looks.show(connection, keys, [this.id]);
+        return job ? `${job.state} ${wordOfPayload(String(job.payload))}` : 'missing';
+      }
       default:
         return this.consume(part, state, op);
     }
