@@ -369,7 +369,8 @@ describe('each script leaves and answers what the model says', () => {
     );
     await inLanes(cells.length, async (i) => {
       const { part, state } = cells[i] as (typeof cells)[0];
-      if (part === 1 && level === 0) return;
+      // Only a growth makes q, and transfers.
+      if (level === 0 && (part === 1 || state.job?.lease?.by === 'transfer')) return;
       for (const op of ops) {
         if (op.do === 'expire' && state.job?.lease?.by !== 'consumer') continue;
         const queue = new RealQueue(false);
