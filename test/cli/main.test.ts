@@ -97,6 +97,7 @@ describe('a run in process', () => {
         text: (stdout + stderr)
           .replaceAll(here, there)
           .replace(/"id":"[^"]*"|^[\w-]{12,}$/gm, 'ID')
+          .replace(/\d+(\.\d+)?(ms|s)\b/g, 'SPAN')
           .replace(/\d+/g, 'N'),
       });
       expect(plain(one), args.join(' ')).toEqual(plain(other));

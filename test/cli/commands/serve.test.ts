@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { Connection } from '../../../src/index.js';
 import { Tokens } from '../../../src/serve/access/tokens.js';
 import { afterwards, during } from '../../support/afterwards.js';
-import { begin, delayq, onTerminal } from '../../support/cli.js';
+import { begin, binary, delayq, onTerminal } from '../../support/cli.js';
 import { type Served, serve } from '../../support/serve.js';
 import { freePort, Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -93,7 +93,7 @@ describe('delayq serve', () => {
   it('refuses an address that is not its own with exit code 78', async () => {
     const { env, tokens } = await alone();
     await tokens.add('shop');
-    const ended = await delayq(['serve', ...LOCAL, '--listen', '192.0.2.1:0'], { env });
+    const ended = await binary(['serve', ...LOCAL, '--listen', '192.0.2.1:0'], { env });
     expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringMatching(/\n {2}next: /) });
   });
 
@@ -101,7 +101,7 @@ describe('delayq serve', () => {
     const { redis, env } = await alone();
     const served = await during(serve(redis.url));
     const taken = new URL(served.api).host;
-    const ended = await delayq(['serve', ...LOCAL, '--listen', taken], { env });
+    const ended = await binary(['serve', ...LOCAL, '--listen', taken], { env });
     expect(ended).toMatchObject({
       code: 75,
       stderr: expect.stringMatching(/cannot listen for API requests\n {2}why: .*EADDRINUSE/),
@@ -141,7 +141,7 @@ describe.concurrent('an address that other machines can reach', () => {
     const { env, redis, tokens } = await alone();
     const place = ['--admin-listen', '0.0.0.0:0'];
     await tokens.add('shop');
-    const refused = await delayq(['serve', '--listen', '127.0.0.1:0', ...place], { env });
+    const refused = await binary(['serve', '--listen', '127.0.0.1:0', ...place], { env });
     expect(refused).toMatchObject({ code: 78, stderr: expect.stringContaining('the right operate') });
     const [all, own, plain] = [
       await tokens.add('*', { rights: ['operate'] }),
@@ -195,7 +195,7 @@ describe.concurrent('without Redis', () => {
   it('a password that Redis does not take is an error at the start', async () => {
     const { redis } = await alone();
     const url = `redis://nobody:wrong@127.0.0.1:${redis.port}`;
-    const ended = await delayq(['serve', ...LOCAL], { env: { DELAYQ_REDIS_URL: url } });
+    const ended = await binary(['serve', ...LOCAL], { env: { DELAYQ_REDIS_URL: url } });
     expect(ended).toMatchObject({ code: 77, stdout: '' });
     expect(ended.stderr).not.toContain('wrong@');
   });

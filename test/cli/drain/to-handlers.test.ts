@@ -47,7 +47,7 @@ describe.concurrent('leases of handlers', () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1, id: 'a' });
     const log = path();
-    const running = begin(['drain', queue.name, ...shell(`echo $DELAYQ_ATTEMPT $$ >> ${log}; sleep 600`)]);
+    const running = begin(['drain', queue.name, ...shell(`echo $DELAYQ_ATTEMPT $$ >> ${log}; exec sleep 600`)]);
     await until(() => read(log).includes('\n'));
     running.child.kill('SIGKILL');
     await running.ended;
