@@ -4,9 +4,10 @@ import { longestFirst } from './test/support/longest-first.js';
 const report = process.env.DELAYQ_TEST_REPORT;
 
 /** Files that take long although they are small. The others start by their size. */
-const LONG = ['serve/faults', 'types', 'package', 'partitions/growth-protocol', 'server/cluster', 'cli/passwords'].map(
-  (name) => `test/${name}.test.ts`,
-);
+const LONG = [
+  ...['incident', 'partitions/conformance', 'worker/wait', 'redis/sentinel', 'queue/durability', 'cli/drain/frozen'],
+  ...['cli/commands/frozen-node', 'cli/commands/demo', 'cli/completion/completion', 'package', 'cli/passwords'],
+].map((name) => `test/${name}.test.ts`);
 
 export default defineConfig({
   test: {
