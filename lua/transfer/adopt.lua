@@ -41,6 +41,10 @@ for i, id in ipairs(ids) do
   if letters[i] == 'c' or letters[i] == 'k' then gone[#gone + 1] = id end
 end
 if #gone > 0 then
+  -- A permission that is missing is told before the type of a key. So nothing is removed that could not be added.
+  for _, told in ipairs({ try('HSET', set, '', ''), try('ZADD', hash, 0, ''), try('HDEL', set, '') }) do
+    if not string.find(told.err, '^WRONGTYPE') and not string.find(told.err, '^OOM') then return told end
+  end
   -- First write: it frees memory, so a full server also accepts the rest.
   call('ZREM', set, unpack(gone))
   call('HDEL', hash, unpack(gone))

@@ -67,7 +67,7 @@ const REFUSED: Record<string, (names: SettingNames) => string> = {
   WRONGPASS: ({ login }) => login ?? 'check the user and password; before the host, a password alone is :PASSWORD@',
   NOPERM: ({ permissions }) =>
     permissions ??
-    "grant this user the missing permissions (ACL SETUSER): all commands delayq uses, on the prefix's keys",
+    "grant this user the missing permissions (ACL SETUSER) on the prefix's keys: delayq doctor names them",
   DENIED: () => "Redis runs in protected mode: set a password, or bind it to this client's network",
 };
 const CONFIG: Record<string, string> = {

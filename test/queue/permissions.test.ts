@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { Connection, Queue } from '../../src/index.js';
+import { Connection, Queue, Transfer } from '../../src/index.js';
 import { serverWith } from '../support/doctor.js';
 import { freshName, key, timePasses } from '../support/redis.js';
 import { luaTexts } from '../support/scripts.js';
@@ -25,6 +25,34 @@ describe('a user who may not run one of the commands', () => {
     'due jobs, at most once': { due: 3, held: 0, options: { leaseMs: 0 } },
     'expired leases': { due: 0, held: 5, options: {} },
   };
+
+  it('loses no job by an adopt', async () => {
+    const server = await serverWith();
+    let refused = 0;
+    for (const command of commands) {
+      const user = `no-${command.toLowerCase()}`;
+      await server.admin.call('ACL', 'SETUSER', user, 'reset', 'on', '>secret', '~*', '&*', '+@all', `-${command}`);
+      const mine = open(server.url.replace('unix://', `unix://${user}:secret@`));
+      const [name, zset, hash] = [freshName(), freshName(), freshName()];
+      await server.admin.zadd(zset, 1, 'a', 2, 'b');
+      await server.admin.hset(hash, 'a', '1', 'b', '2');
+      await (async () => {
+        for await (const _ of new Transfer(mine).adopt(name, { zset, hash, unit: 'ms' }));
+      })().catch(() => {
+        refused += 1;
+      });
+      const [scheduled, values, pending, payloads] = await Promise.all([
+        server.admin.zrange(zset, '0', '-1'),
+        server.admin.hkeys(hash),
+        server.admin.zrange(key(name, 'pending'), '0', '-1'),
+        server.admin.hkeys(key(name, 'payload')),
+      ]);
+      expect([...scheduled, ...pending].sort(), command).toEqual(['a', 'b']);
+      expect(values.sort(), command).toEqual(scheduled.sort());
+      expect(payloads.sort(), command).toEqual(pending.sort());
+    }
+    expect(refused).toBeGreaterThan(5);
+  });
 
   it.each(Object.entries(drains))('loses no job by a drain of %s', async (_, { due, held, options }) => {
     const server = await serverWith();
