@@ -115,7 +115,8 @@ END
     fail 73 "cannot install $name" "$into/$name is in the way" 'remove it, then try again'
 }
 
-into=${DELAYQ_SERVERS:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/delayq-servers}
+cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+into=${DELAYQ_SERVERS:-${cache:+$cache/delayq-servers}}
 mirror=${DELAYQ_DEBIAN_MIRROR:-}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 names=()
@@ -132,6 +133,9 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ ${#names[@]} -gt 0 ] || misused 'which server?' 'none was named'
+# Not in /tmp, where others could put programs.
+[ -n "$into" ] || misused 'where to install them?' 'HOME is not set, nor is --into given'
+case $into in /*) ;; *) into=$PWD/$into ;; esac
 
 for name in "${names[@]}"; do
   [ ! -x "$into/$name/bin/${name%-*}-server" ] || continue
@@ -141,11 +145,11 @@ for name in "${names[@]}"; do
   done
   if [ -z "${work:-}" ]; then
     mkdir -p "$into" || fail 73 "cannot install $name" "$into cannot be made" 'name another directory with --into'
-    into=$(cd "$into" && pwd)
     # Of runs that were killed.
     find "$into" -maxdepth 1 -name '.installing-*' -mmin +60 -exec rm -rf {} +
     # In the same directory, so that the last step is one move.
-    work=$(mktemp -d "$into/.installing-XXXXXX")
+    work=$(mktemp -d "$into/.installing-XXXXXX" 2>/dev/null) ||
+      fail 73 "cannot install $name" "$into is not writable" 'name another directory with --into'
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM HUP
   fi

@@ -51,6 +51,11 @@ describe('scripts/servers.sh', () => {
     expect(stderr).toContain(what);
   });
 
+  it('installs nothing where it does not know a place: not in /tmp, where others could put programs', async () => {
+    const ended = await run('redis-8', { HOME: '' });
+    expect(ended).toMatchObject({ code: 64, stdout: '', stderr: expect.stringContaining('HOME is not set') });
+  });
+
   it('says what is missing where there is no apt-get', async () => {
     const into = temporaryDirectory();
     const { code, stderr } = await run(`--into ${into} redis-8`, { PATH: path(TOOLS) });
