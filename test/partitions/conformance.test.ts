@@ -224,7 +224,13 @@ class Walk {
     } else {
       expect(real.waited, `${did} waits for replicas`).toBe(events.waits);
     }
-    return this.#answer(real, events, op, is);
+    const goesOn = await this.#answer(real, events, op, is);
+    await real.settled();
+    // A grower that found the growth done has ended: it looks once more if it is begun again.
+    const hasEnded = isGrower && is.at === 'read' && !real.isRunning;
+    if (goesOn && !hasEnded && !['idle', 'done', 'sweep', ...OPTIONAL].includes(is.at))
+      expect(real.next, `after ${did}`).toContain(LABELS[is.at] ?? is.at);
+    return goesOn;
   }
 
   /** In which partition a step is. */
