@@ -25,7 +25,7 @@ export class Sweep {
   /** Jobs that consumers, or unfinished moves to other queues, held in the last round. */
   active = 0;
   /** The queues to which unfinished moves hold some of these. */
-  readonly moves = new Set<string>();
+  moves: ReadonlySet<string> = new Set();
   /** In the last round nothing was left to move, and nothing came back meanwhile. */
   isClean = false;
 
@@ -53,7 +53,7 @@ export class Sweep {
   /** Counts the active jobs that can be moved only when they are answered for. */
   async lookAtActive(): Promise<void> {
     let active = 0;
-    this.moves.clear();
+    const moves = new Set<string>();
     for await (const ids of this.#movers('active')) {
       if (ids.length === 0) continue;
       for (const lease of (await this.#parts.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
@@ -61,10 +61,12 @@ export class Sweep {
         // Those of this growth have a slash in their names, and are taken over: nobody else may end them.
         if (to?.includes('/')) continue;
         active++;
-        if (to) this.moves.add(to);
+        if (to) moves.add(to);
       }
     }
+    // All at once: meanwhile somebody may ask.
     this.active = active;
+    this.moves = moves;
   }
 
   async #returned(): Promise<number> {

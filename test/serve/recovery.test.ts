@@ -235,15 +235,20 @@ describe.concurrent('a client that leaves', () => {
     await taken(served);
     const queue = new Connection(redis.url);
     afterwards(() => queue.close());
+    await queue.now();
     const first = await polling(served, 'timeout=600');
     await until(async () => (await waiting(served)) === 1);
     const next = await polling(served, 'timeout=600');
     await until(async () => (await waiting(served)) === 2);
+    // Between two takes: the next one comes in a second.
+    proxy.fault = { word: scriptHash('drain'), kind: 'pass', times: 1 };
+    await until(() => proxy.struck === 1);
+    await redis.admin.ping();
     redis.signal('SIGSTOP');
     // Redis has it before the next take, and runs both only when the client has left.
     const enqueued = new Queue(queue, QUEUE).enqueue({ id: 'one', payload: 1 });
     proxy.fault = { word: scriptHash('drain'), kind: 'pass', times: 1 };
-    await until(() => proxy.struck === 1);
+    await until(() => proxy.struck === 2);
     first.close();
     await hasMissed(served);
     redis.signal('SIGCONT');

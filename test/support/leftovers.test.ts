@@ -16,16 +16,16 @@ it('a run of tests that leaves a process or a folder behind is told which, and b
   const pid = Number((await once(parent.stdout, 'data'))[0]);
   await once(parent, 'exit');
   await until(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep'));
-  expect(leftovers.end()).toEqual([`process ${pid} (sleep 1000)`, folder]);
+  expect(await leftovers.end()).toEqual([`process ${pid} (sleep 1000)`, folder]);
   await once(parent, 'close');
   expect(existsSync(env.TMPDIR as string)).toBe(false);
 });
 
-it('a run that leaves nothing behind is told nothing', () => {
+it('a run that leaves nothing behind is told nothing', async () => {
   const env = { ...process.env };
   const leftovers = new Leftovers(env);
   const folder = join(env.TMPDIR as string, 'folder');
   mkdirSync(folder);
   rmdirSync(folder);
-  expect(leftovers.end()).toEqual([]);
+  expect(await leftovers.end()).toEqual([]);
 });

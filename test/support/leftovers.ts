@@ -1,6 +1,10 @@
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { until } from './until.js';
+
+/** How long processes may take to end by themselves, ms. */
+const GRACE_MS = 2_000;
 
 /**
  * What a run of tests leaves behind. All its temporary files go into one directory, which is also how to know its
@@ -18,7 +22,9 @@ export class Leftovers {
   }
 
   /** Ends and removes what is left. Returns its names; nothing is expected. */
-  end(): string[] {
+  async end(): Promise<string[]> {
+    // Those of a worker that has just ended get a moment.
+    await until(() => this.#processes().length === 0, GRACE_MS).catch(() => {});
     const names = this.#processes().map(({ pid, command }) => {
       process.kill(pid, 'SIGKILL');
       return `process ${pid} (${command})`;

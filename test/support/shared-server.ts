@@ -44,7 +44,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await cluster?.stop();
     removeCaches();
     if (programs) rmSync(programs, { recursive: true });
-    const left = leftovers.end();
+    const left = await leftovers.end();
     if (refused.length > 0) throw new Error(`Redis refused what delayq does: ${refused.join(', ')}`);
     if (left.length > 0) throw new Error(`the tests have left behind: ${left.join(', ')}`);
   };
