@@ -87,7 +87,7 @@ describe(`a failover (seed ${seed})`, () => {
     const queue = new Queue(direct, 'safe');
     await primary.admin.hset(key('safe', 'config'), 'lease', '1000');
     const { jobs: taken } = await queue.drain({ limit: random.whole(1, 50) });
-    await primary.admin.wait(1, 0);
+    await primary.copied(1);
 
     // From here on nothing reaches the replica, and neither side notices.
     expect(redis.proxyOf(primary).strike('half-open', (said) => said.includes('PSYNC'))).toBe(1);

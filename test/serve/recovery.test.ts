@@ -191,7 +191,7 @@ describe.concurrent('when another server of Redis takes over', () => {
     const served = await serving(redis.url);
     const id = await published(served);
     const primary = await redis.primary();
-    await primary.admin.wait(1, 5_000);
+    await primary.copied(1);
     await primary.end('SIGKILL');
     const statuses = new Set<number>();
     await until(async () => {
@@ -209,7 +209,7 @@ describe.concurrent('when another server of Redis takes over', () => {
     const served = await serving(redis.url);
     const id = await published(served);
     const master = await redis.ownerOf(key(QUEUE, 'pending'));
-    await master.admin.wait(1, 5_000);
+    await master.copied(1, `{${QUEUE}}mark`);
     await master.end('SIGKILL');
     await until(async () => (await taken(served, 'timeout=5')).id === id, 60_000);
     expect(await served.call('DELETE', `${PATH}/job/${id}`)).toMatchObject({ status: 204 });

@@ -93,8 +93,7 @@ export class Load {
   /** The jobs that are confirmed by now, as soon as all `replicas` of their server have them. */
   async copied(server: Server, replicas: number): Promise<ReadonlySet<string>> {
     const confirmed = new Set(this.confirmed);
-    await server.admin.set(`{${this.queue.name}}mark`, 1);
-    await server.admin.wait(replicas, 0);
+    await server.copied(replicas, `{${this.queue.name}}mark`);
     return confirmed;
   }
 

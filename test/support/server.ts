@@ -157,6 +157,12 @@ export class Server {
     await within(60_000, `redis-server, after ${signal},`, gone);
   }
 
+  /** Resolves when so many replicas have all that was written so far: WAIT counts only writes of its own connection. */
+  async copied(replicas: number, key = 'mark'): Promise<void> {
+    await this.admin.set(key, 1);
+    await this.admin.wait(replicas, 0);
+  }
+
   /** Sends a signal. SIGSTOP freezes the server: its connections stay open, and nothing answers until SIGCONT. */
   signal(signal: NodeJS.Signals): void {
     this.#process?.kill(signal);
