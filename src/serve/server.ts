@@ -1,4 +1,5 @@
 import { lookup } from 'node:dns/promises';
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../index.js';
 import { Refused } from './access/failures.js';
@@ -101,9 +102,15 @@ export class Server {
     if (!adminIsLocal) await this.#requireToken('admin', '--admin-listen');
     const gate = new Gate(this.#guard, isLocal === true);
     const adminGate = new Gate(this.#guard, adminIsLocal === true);
+    // At once: polls that the same signal ends must close their connections.
+    const close = () => {
+      for (const listener of this.#listeners.values()) listener.close();
+    };
+    signal.addEventListener('abort', close, { once: true });
     await this.#listen('API', listen, (exchange) => this.#callApi(exchange, gate));
     await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange, adminGate));
-    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+    if (!signal.aborted) await once(signal, 'abort');
+    close();
     return this.#stop();
   }
 
@@ -156,7 +163,6 @@ export class Server {
     const { graceMs } = this.#options;
     this.#log.say(`stopping; requests that are running: ${this.#running.length}`);
     const listeners = [...this.#listeners.values()];
-    for (const listener of listeners) listener.close();
     const running = this.#running.map((exchange) => new Promise<unknown>((end) => exchange.onEnd(end)));
     const ended = Promise.all([...running, sleep(LAST_REQUESTS_MS)])
       .then(() => Promise.all(listeners.map((listener) => listener.stop())))

@@ -3,6 +3,9 @@ import { type Clock, formatDuration, LONGEST_TIMER_MS, realClock } from '../mode
 import type { Queue } from '../queue/queue.js';
 import { Task } from './task.js';
 
+/** A timer that fires so much later was held up, with all else in this process, ms. */
+const LATE_MS = 100;
+
 type AbortCause = 'lost' | 'timeout' | 'stopped';
 
 /** One call of the handler, with the jobs it was given. */
@@ -75,8 +78,12 @@ export class Runner {
     const timeoutMs = this.#timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
       const abort = () => this.#abort(call, 'timeout', `timed out after ${formatDuration(timeoutMs)}`);
-      // A turn later: after the process was suspended, timers fire before the ends of handlers are seen.
-      call.cancelTimeout = this.#clock.after(timeoutMs, () => setImmediate(abort));
+      call.cancelTimeout = this.#clock.after(timeoutMs, () => {
+        // After the process was suspended, timers fire before the ends of handlers are seen: their signals may come
+        // through other threads.
+        if (this.#clock.now() > call.started + timeoutMs + LATE_MS) this.#clock.after(LATE_MS, abort);
+        else setImmediate(abort);
+      });
     }
     this.#run(call);
   }
