@@ -4,8 +4,8 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
-import { HandClock } from '../support/hand-clock.js';
 import { upTo } from '../support/jobs.js';
+import { ManualClock } from '../support/manual-clock.js';
 import { freshName } from '../support/redis.js';
 import { figure, ownRedis, type Served, type ServedHere, type Serving, serve, serveHere } from '../support/serve.js';
 import { until } from '../support/until.js';
@@ -93,7 +93,7 @@ describe.concurrent('a client that is slow', () => {
   });
 
   it('to take its answers is cut off after a minute', async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const own = await during(serveHere(redis.url, { clock }));
     const [client] = (await unread(own, 1, 16)) as [Unread];
     await until(async () => (await figure(own, 'body_bytes')) > 0);
@@ -422,7 +422,7 @@ describe('many connections', () => {
   });
 
   it('more connections than there may be are counted, and told a few times', async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const own = await during(serveHere(redis.url, { maxConnections: 5, clock }));
     const held = await Promise.all(upTo(5).map(() => Wire.to(own.api)));
     for (const wire of held) expect((await wire.ask(request(`GET ${fresh()}/size`, [HOST]))).status).toBe(200);

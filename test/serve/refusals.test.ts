@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { afterwards, during } from '../support/afterwards.js';
-import { HandClock } from '../support/hand-clock.js';
+import { ManualClock } from '../support/manual-clock.js';
 import { type ServedHere, serveHere } from '../support/serve.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
@@ -85,7 +85,7 @@ async function serving(): Promise<{ redis: Server; served: ServedHere }> {
   const redis = await during(Server.start({ args: ['--lua-time-limit', '50'] }));
   await redis.admin.call('ACL', 'SETUSER', 'app', 'on', '>secret', 'allkeys', 'allchannels', '+@all');
   const url = redis.url.replace('://', '://app:secret@');
-  const served = await during(serveHere(url, { logLevel: 'errors', clock: new HandClock() }));
+  const served = await during(serveHere(url, { logLevel: 'errors', clock: new ManualClock() }));
   return { redis, served };
 }
 

@@ -3,7 +3,7 @@ import { Connection } from '../../../src/index.js';
 import { TokenCache } from '../../../src/serve/access/cache.js';
 import { Recent } from '../../../src/serve/access/recent.js';
 import { hashOf, Tokens } from '../../../src/serve/access/tokens.js';
-import { HandClock } from '../../support/hand-clock.js';
+import { ManualClock } from '../../support/manual-clock.js';
 import { Server } from '../../support/server.js';
 
 let server: Server;
@@ -36,7 +36,7 @@ describe('the cache of tokens', () => {
 
   it('asks again for a token that is used, from 5 s on, and trusts no answer that is older than 10 s', async () => {
     const hash = hashOf(await tokens.add('shop'));
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const cache = new TokenCache(tokens, clock);
     await cache.ask(hash);
     const before = await looks();
@@ -64,7 +64,7 @@ describe('the cache of tokens', () => {
   });
 
   it('knows for a second that there is no such token, then asks again', async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const cache = new TokenCache(tokens, clock);
     const hash = hashOf('nobody has this one');
     expect(await cache.ask(hash)).toBeUndefined();

@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest';
 import { Failures } from '../../../src/serve/access/failures.js';
-import { HandClock } from '../../support/hand-clock.js';
+import { ManualClock } from '../../support/manual-clock.js';
 
 /** The failures of one address with so many tokens that were invalid, and their clock. */
 function failed(tokens: number, times = 1) {
-  const clock = new HandClock();
+  const clock = new ManualClock();
   const failures = new Failures(clock);
   for (let i = 0; i < times; i++) for (let token = 0; token < tokens; token++) failures.add('a', `t${token}`);
   return { failures, clock };

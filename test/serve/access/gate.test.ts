@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection, parseUrl } from '../../../src/internal.js';
 import { type NewToken, Tokens } from '../../../src/serve/access/tokens.js';
 import { afterwards, during } from '../../support/afterwards.js';
-import { HandClock } from '../../support/hand-clock.js';
 import { upTo } from '../../support/jobs.js';
+import { ManualClock } from '../../support/manual-clock.js';
 import { ownRedis, type Served, type ServedHere, serve, serveHere } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -122,7 +122,7 @@ describe('with tokens', () => {
   let connection: Connection;
   let tokens: Tokens;
   let served: ServedHere;
-  const clock = new HandClock();
+  const clock = new ManualClock();
   const made: string[] = [];
   const add = async (ns: string, given?: NewToken) => {
     const token = await tokens.add(ns, given);
@@ -411,7 +411,7 @@ describe('with tokens', () => {
 describe('the first token', () => {
   it('that is made elsewhere locks a running server within 10 s', async () => {
     const { redis, tokens } = await alone();
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const served = await during(serveHere(redis.url, { clock }));
     expect(await served.call('PUT', '/api/shop/q', JOB)).toMatchObject({ status: 201 });
     const token = await tokens.add('shop');
@@ -423,7 +423,7 @@ describe('the first token', () => {
   it('opens a server that others can reach, which let nobody in while Redis did not answer', async () => {
     const { redis, tokens } = await alone();
     await redis.end();
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const place = { host: '0.0.0.0', port: 0 };
     const served = await during(serveHere(redis.url, { clock, listen: place, adminListen: place }));
     const get = async (listener: string, path: string, headers = {}) => {

@@ -3,7 +3,7 @@ import { Connection, parseUrl } from '../../../src/internal.js';
 import { hashOf, Tokens } from '../../../src/serve/access/tokens.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { sh } from '../../support/cli.js';
-import { HandClock } from '../../support/hand-clock.js';
+import { ManualClock } from '../../support/manual-clock.js';
 import { ownRedis, type Served, serve, serveHere } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
@@ -304,7 +304,7 @@ describe('/metrics', () => {
 
   it('is told within 4 s while a Redis is frozen: of the other pools', async () => {
     const [good, frozen] = [await during(Server.start()), await during(Server.start())];
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const places = { default: good.url, frozen: frozen.url };
     const pools = Object.entries(places).map(([name, url]) => [name, { to: parseUrl(url), names: undefined }] as const);
     const own = await during(serveHere(good.url, { pools: new Map(pools), clock }));
@@ -331,7 +331,7 @@ describe('/metrics', () => {
 
   it('tells of a Redis that it is down within 5 s, and that it is up again', async () => {
     const redis = await during(Server.start());
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const own = await during(serveHere(redis.url, { clock }));
     const isUp = async (up: 0 | 1) =>
       (await own.call('GET', `${own.admin}/metrics`)).text.includes(`delayq_http_pool_up{pool="default"} ${up}\n`);

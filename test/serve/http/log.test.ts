@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { DelayqError } from '../../../src/index.js';
 import type { Exchange } from '../../../src/serve/http/exchange.js';
 import { Log, type LogLevel } from '../../../src/serve/http/log.js';
-import { HandClock } from '../../support/hand-clock.js';
+import { ManualClock } from '../../support/manual-clock.js';
 
 const exchange = (status: number) =>
   ({
@@ -57,7 +57,7 @@ describe('the log of requests', () => {
   });
 
   it('has one of many failures of the same cause, and 10 s later how many there were', () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const lines: string[] = [];
     const log = new Log((line) => lines.push(line) > 0, 'errors', clock);
     const fail = (why: string) =>
