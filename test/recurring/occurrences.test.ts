@@ -103,14 +103,18 @@ function walked(spec: string, tz: string, year: number): number[] {
     const part = Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, Number(value)]));
     return Date.UTC(part.year as number, (part.month as number) - 1, part.day, part.hour, part.minute);
   };
+  const all = (field: string, first: number) =>
+    new Set(Array.from({ length: 60 }, (_, n) => n).filter((n) => matches(field, n, first)));
+  const [minutes, hours] = [all(minute, 0), all(hour, 0)];
+  const [days, months, weekdays] = [all(day, 1), all(month, 1), all(weekday, 0)];
   const isDay = (date: Date) => {
-    const [inMonth, inWeek] = [matches(day, date.getUTCDate(), 1), matches(weekday, date.getUTCDay(), 0)];
+    const [inMonth, inWeek] = [days.has(date.getUTCDate()), weekdays.has(date.getUTCDay())];
     return day !== '*' && weekday !== '*' ? inMonth || inWeek : inMonth && inWeek;
   };
   const isMatch = (wall: number) => {
     const date = new Date(wall);
-    const isTime = matches(minute, date.getUTCMinutes(), 0) && matches(hour, date.getUTCHours(), 0);
-    return isTime && isDay(date) && matches(month, date.getUTCMonth() + 1, 1);
+    const isTime = minutes.has(date.getUTCMinutes()) && hours.has(date.getUTCHours());
+    return isTime && isDay(date) && months.has(date.getUTCMonth() + 1);
   };
   const isStep = /\*|\//.test(hour);
   const found: number[] = [];
