@@ -21,7 +21,7 @@ export default defineConfig({
     // In CI a test that fails is run once more, and named at the end: RETRIED. The aim is that there is none.
     retry: report ? 1 : 0,
     // Tests spend most of their time waiting for processes.
-    maxWorkers: 4,
+    maxWorkers: 5,
     sequence: { sequencer: longestFirst(...LONG) },
     hookTimeout: 60_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],
