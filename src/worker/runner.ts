@@ -81,7 +81,8 @@ export class Runner {
       call.cancelTimeout = this.#clock.after(timeoutMs, () => {
         // After the process was suspended, timers fire before the ends of handlers are seen: their signals may come
         // through other threads.
-        if (this.#clock.now() > call.started + timeoutMs + LATE_MS) this.#clock.after(LATE_MS, abort);
+        const isLate = this.#clock.now() > call.started + timeoutMs + LATE_MS;
+        if (isLate) call.cancelTimeout = this.#clock.after(LATE_MS, abort);
         else setImmediate(abort);
       });
     }

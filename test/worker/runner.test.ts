@@ -18,7 +18,7 @@ function running(handler: () => unknown, options: { timeoutMs?: number; abandonM
     clock.pass(ms);
     await new Promise(setImmediate);
   };
-  return { runner, ends, pass };
+  return { clock, runner, ends, pass };
 }
 
 describe('a handler', () => {
@@ -47,6 +47,20 @@ describe('a handler', () => {
     expect(ends).toMatchObject([{ call: { cause: undefined, ms: 59_999 }, error: undefined }]);
     await pass(600_000);
     expect([ends.length, ends[0]?.call.cause]).toEqual([1, undefined]);
+  });
+
+  it('whose end is seen a moment after the end of its time has ended, if the process was suspended', async () => {
+    let end = () => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const { clock, ends, pass } = running(() => ended, { timeoutMs: 60_000, abandonMs: 5_000 });
+    clock.suspend(600_000);
+    await pass(0);
+    await pass(50);
+    end();
+    await pass(0);
+    expect(ends).toMatchObject([{ call: { cause: undefined }, error: undefined }]);
   });
 
   it('whose end is seen together with the end of its time has ended: the process was suspended', async () => {
