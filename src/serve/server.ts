@@ -102,15 +102,9 @@ export class Server {
     if (!adminIsLocal) await this.#requireToken('admin', '--admin-listen');
     const gate = new Gate(this.#guard, isLocal === true);
     const adminGate = new Gate(this.#guard, adminIsLocal === true);
-    // At once: polls that the same signal ends must close their connections.
-    const close = () => {
-      for (const listener of this.#listeners.values()) listener.close();
-    };
-    signal.addEventListener('abort', close, { once: true });
     await this.#listen('API', listen, (exchange) => this.#callApi(exchange, gate));
     await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange, adminGate));
     if (!signal.aborted) await once(signal, 'abort');
-    close();
     return this.#stop();
   }
 
@@ -130,9 +124,9 @@ export class Server {
   }
 
   async #listen(name: 'API' | 'admin', place: Place, act: (exchange: Exchange) => Promise<void> | void): Promise<void> {
-    const { maxConnections, patience, clock } = this.#options;
+    const { maxConnections, signal, patience, clock } = this.#options;
     const listener = new Listener(
-      { place, memory: this.#memory, maxConnections, patience, clock },
+      { place, memory: this.#memory, maxConnections, signal, patience, clock },
       {
         handle: (exchange, refusal) => (refusal ? exchange.refuse(refusal) : exchange.attempt(() => act(exchange))),
         ended: (exchange) => {

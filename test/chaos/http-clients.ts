@@ -94,7 +94,9 @@ abstract class Client {
     const headers = { ...more.headers, ...(token ? { 'X-Token': token } : {}) };
     const asking = { port, method, path: `/api/${NAMESPACE}/${path}`, timeoutMs, ...agent, ...more, headers };
     const answer = await ask(asking);
-    books.count(typeof answer === 'string' ? answer : String(answer.status));
+    // Why it was no better is in the body.
+    const { status, body } = typeof answer === 'string' ? { status: answer, body: '' } : answer;
+    books.count(Number(status) >= 500 ? `${status} ${body}` : String(status));
     if (answer === 'silent' && isDirect) books.bug(`${method} ${path} was not answered within ${timeoutMs / 1_000} s`);
     return answer;
   }

@@ -10,14 +10,14 @@ it(`HTTP clients that break off at any moment lose no job, and cost no delivery 
   const storm = await during(HttpStorm.begin(seed));
   await until(() => storm.delivered > 500, 120_000);
   expectBalanced(await storm.end(), storm);
-  for (const trouble of ['503', 'lost']) expect(storm.answers).not.toHaveProperty(trouble);
+  expect(troublesOf(storm)).toEqual([]);
 });
 
 it(`HTTP servers that are stopped one after the other refuse nothing that they have taken, and end well (seed ${seed})`, async () => {
   const storm = await during(HttpStorm.begin(seed));
   await storm.rage({ 'stop server': 1 }, () => (storm.struck['stop server'] ?? 0) >= 4);
   expectBalanced(await storm.end(), storm);
-  expect(storm.answers).not.toHaveProperty('503');
+  expect(troublesOf(storm).filter((trouble) => trouble !== 'lost')).toEqual([]);
 });
 
 it(
@@ -32,3 +32,8 @@ it(
   },
   minutes * 60_000 + 600_000,
 );
+
+/** The answers that say that a server or Redis failed, or that never came. */
+function troublesOf({ answers }: HttpStorm): string[] {
+  return Object.keys(answers).filter((answer) => answer === 'lost' || /^5\d\d /.test(answer));
+}

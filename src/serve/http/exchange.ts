@@ -25,8 +25,8 @@ export interface Host {
   readonly memory: Memory;
   readonly clock: Clock;
   readonly patience: Patience;
-  /** The server stops: answers close their connections. */
-  readonly isStopping: boolean;
+  /** Aborts when the server stops: answers close their connections. */
+  readonly signal: AbortSignal;
   /** Called once, when the kernel has taken the whole answer, or the client has gone. */
   ended(exchange: Exchange): void;
   /** Calls `act` if the connection is reset soon, and before its next request. */
@@ -252,7 +252,7 @@ export class Exchange {
     const isRaw = Buffer.isBuffer(body) || typeof body === 'string';
     const content = body === undefined ? '' : isRaw ? body : JSON.stringify(body);
     const length = typeof content === 'string' ? Buffer.byteLength(content) : content.length;
-    const { memory, isStopping } = this.#host;
+    const { memory, signal } = this.#host;
     // The other half is for requests: clients that do not read must not stop those that publish.
     if (length > LARGE && memory.used + length > memory.most / 2) {
       this.#isReplaced = true;
@@ -270,7 +270,7 @@ export class Exchange {
     // Anybody could otherwise hold all connections there may be, with one request each.
     const isStranger = !this.#connection.isAdmitted;
     if (isStranger) this.#connection.isClosing = true;
-    const isLast = isStopping || isStranger;
+    const isLast = signal.aborted || isStranger;
     const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
     if (isLast || isCut) all.push('Connection', 'close');
     this.#response.writeHead(status, all);

@@ -36,6 +36,8 @@ export interface ListenerOptions {
   /** The bytes of bodies; listeners may share it. */
   readonly memory: Memory;
   readonly maxConnections: number;
+  /** Once it aborts, each answer closes its connection. */
+  readonly signal: AbortSignal;
   /** Default: {@link PATIENCE}. */
   readonly patience?: Partial<Patience> | undefined;
   readonly clock?: Clock | undefined;
@@ -71,11 +73,11 @@ export class Listener {
   readonly #open = new Map<Socket, Open>();
   /** What to do if the connection is reset, and since when. */
   readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
-  readonly #host: Host & { isStopping: boolean };
+  readonly #host: Host;
   #stopWatching = () => {};
 
   constructor(
-    { place, memory, maxConnections, patience: own, clock = CLOCK }: ListenerOptions,
+    { place, memory, maxConnections, signal, patience: own, clock = CLOCK }: ListenerOptions,
     { handle, ended, dropped }: Handlers,
   ) {
     this.#place = place;
@@ -84,7 +86,7 @@ export class Listener {
       memory,
       clock,
       patience,
-      isStopping: false,
+      signal,
       ended: (exchange: Exchange) => {
         const open = this.#open.get(exchange.request.socket);
         if (open) open.exchanges = open.exchanges.length > 1 ? open.exchanges.filter((one) => one !== exchange) : NONE;
@@ -244,14 +246,8 @@ export class Listener {
     });
   }
 
-  /** From now on each answer closes its connection. */
-  close(): void {
-    this.#host.isStopping = true;
-  }
-
   /** Accepts no more connections, closes those without a request, and resolves when all others have ended. */
   async stop(): Promise<void> {
-    this.close();
     await new Promise<void>((resolve) => {
       this.#server.close(() => resolve());
       // Node counts those as idle only on which something came already, and looks after no other from now on.
