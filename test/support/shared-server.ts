@@ -43,8 +43,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await server.stop();
     await cluster?.stop();
     removeCaches();
+    // Newer Nodes compile npm and tsc into it.
+    rmSync(join(tmpdir(), 'node-compile-cache'), { recursive: true, force: true });
     if (programs) rmSync(programs, { recursive: true });
     const left = await leftovers.end();
+    // vitest prints what is thrown here, and exits 0.
+    if (refused.length + left.length > 0) process.exitCode = 1;
     if (refused.length > 0) throw new Error(`Redis refused what delayq does: ${refused.join(', ')}`);
     if (left.length > 0) throw new Error(`the tests have left behind: ${left.join(', ')}`);
   };

@@ -176,10 +176,15 @@ export class Line {
     this.#fresh = new Set();
     this.#inFlight++;
     this.#sleepUntil(performance.now() + POLL_MS);
-    const silent = setTimeout(() => this.#silent(), SILENT_MS);
+    let isAnswered = false;
+    // A process that stood still sees a timer before a reply that came meanwhile.
+    const silent = setTimeout(() => setImmediate(() => isAnswered || this.#silent()), SILENT_MS);
     let drained: Drained;
     try {
-      drained = await this.#queue.drain({ limit, leaseMs, by: this.#shared.consumer });
+      drained = await this.#queue.drain({ limit, leaseMs, by: this.#shared.consumer }).finally(() => {
+        isAnswered = true;
+        clearTimeout(silent);
+      });
       // A client may have closed its connection meanwhile: that is read now, before its job is handed out.
       await nextTurn();
     } catch (error) {
@@ -191,7 +196,6 @@ export class Line {
       for (const request of asked) request.unclaim(this);
       return;
     } finally {
-      clearTimeout(silent);
       this.#isSilent = false;
     }
     this.#inFlight--;

@@ -5,7 +5,7 @@ import { afterwards, during } from '../../support/afterwards.js';
 import { Cluster } from '../../support/cluster.js';
 import { FaultyProxy } from '../../support/proxy.js';
 import { freshName, key } from '../../support/redis.js';
-import { figure, type Served, serve } from '../../support/serve.js';
+import { figure, type Served, type Serving, serve, serveHere } from '../../support/serve.js';
 import { Server } from '../../support/server.js';
 import { until } from '../../support/until.js';
 
@@ -18,7 +18,7 @@ async function started(): Promise<{ redis: Server; served: Served }> {
   return { redis, served };
 }
 
-const publish = (served: Served) => served.call('PUT', '/api/ns/q', { body: 'x' });
+const publish = (served: Serving) => served.call('PUT', '/api/ns/q', { body: 'x' });
 
 /** Told of calls of Redis that are not answered, one after the other: what waits for one of them ends before the second. */
 function twoCalls(redis: Server): { areOver: boolean } {
@@ -34,7 +34,24 @@ function twoCalls(redis: Server): { areOver: boolean } {
   return calls;
 }
 
-const isWaiting = async (served: Served) => (await figure(served, 'waiting_requests')) === 1;
+const isWaiting = async (served: Serving) => (await figure(served, 'waiting_requests')) === 1;
+
+it('a server that stood still takes no Redis for silent whose answer is there', async () => {
+  const redis = await during(Server.start());
+  const served = await serveHere(redis.url);
+  afterwards(() => served.stop());
+  expect((await publish(served)).status).toBe(201);
+  expect((await served.call('GET', '/api/ns/q')).status).toBe(200);
+  redis.signal('SIGSTOP');
+  const polling = served.call('GET', '/api/ns/q,a?timeout=10');
+  // It asks Redis before these are answered, which need none.
+  for (let n = 0; n < 3; n++) await fetch(`${served.api}/healthz`);
+  redis.signal('SIGCONT');
+  // Longer than a request for several queues waits for a silent Redis. It is in this process.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
+  expect((await publish(served)).status).toBe(201);
+  expect(await polling).toMatchObject({ status: 200 });
+});
 
 describe.concurrent('a server whose Redis is away', () => {
   it('answers 503 while Redis is gone, and goes on when it is back', async () => {
