@@ -302,12 +302,12 @@ async function startNode(n: number, options: ClusterOptions): Promise<Made> {
   return { node, proxy };
 }
 
-/** Ports whose bus port (10,000 above) is free too. Both are below the ports that the system gives to clients. */
+/** A port whose bus port (10,000 above) is free too. */
 async function freeNodePort(): Promise<number> {
   let port = 0;
   await until(async () => {
-    port = 10_000 + Math.floor(Math.random() * 12_000);
-    return Promise.all([freePort(port), freePort(port + 10_000)]).catch(() => false);
+    port = await freePort();
+    return freePort(port + 10_000).catch(() => false);
   });
   return port;
 }

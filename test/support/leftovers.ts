@@ -3,6 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from './until.js';
 
+/** Ends a process that may have ended by now. */
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {}
+}
+
 /** How long processes may take to end by themselves, ms. */
 const GRACE_MS = 2_000;
 
@@ -26,7 +33,7 @@ export class Leftovers {
     // Those of a worker that has just ended get a moment.
     await until(() => this.#processes().length === 0, GRACE_MS).catch(() => {});
     const names = this.#processes().map(({ pid, command }) => {
-      process.kill(pid, 'SIGKILL');
+      kill(pid);
       return `process ${pid} (${command})`;
     });
     for (const file of readdirSync(this.#directory)) names.push(join(this.#directory, file));

@@ -195,12 +195,20 @@ async function ping(socket: string): Promise<string> {
   }
 }
 
-/** Returns a port on which nobody listens: `wanted`, if given. Throws if that is taken. */
-export async function freePort(wanted = 0): Promise<number> {
+/**
+ * Returns a port on which nobody listens, below those that the system gives to clients: none of them takes it before it
+ * is used. With `wanted`, that port; throws if it is taken.
+ */
+export async function freePort(wanted?: number): Promise<number> {
+  const port = wanted ?? 10_000 + Math.floor(Math.random() * 12_000);
   const server = createServer();
-  server.listen(wanted, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
+  server.listen(port, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    if (wanted !== undefined) throw error;
+    return freePort();
+  }
   server.close();
   await once(server, 'close');
   return port;
