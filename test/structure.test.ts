@@ -49,7 +49,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     ...['cli/bulk', 'cli/drain', 'cli/completion', 'serve', 'serve/access'],
     ...['cli/views', 'cli/args', 'cli/terminal', 'cli/lines', 'cli/host', '.'],
   ],
-  cli: ['cli/commands', 'cli/args', 'cli/terminal', 'cli/host', '.'],
+  cli: ['cli/commands', 'cli/drain', 'cli/args', 'cli/terminal', 'cli/host', '.'],
 };
 
 describe('imports run down:', () => {
@@ -139,7 +139,11 @@ describe('each has one owner:', () => {
     ['croner', /'croner'/, ['recurring/occurrences.ts']],
     ['reading lua/', /\/lua\//, ['redis/script.ts']],
     ['key names', /`\$\{prefix\}:/, ['redis/keys.ts', 'serve/access/keys.ts']],
-    ['child processes', /'node:child_process'/, ['cli/commands/demo.ts', 'cli/drain/pipes.ts', 'cli/drain/process.ts']],
+    [
+      'child processes',
+      /'node:child_process'/,
+      ['cli/commands/demo.ts', ...['handover', 'pipes', 'process'].map((name) => `cli/drain/${name}.ts`)],
+    ],
   ])('%s', (_, pattern, expected) => {
     expect(owners(pattern)).toEqual(expected);
   });

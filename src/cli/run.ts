@@ -2,7 +2,7 @@ import { CommanderError } from 'commander';
 import { DelayqError, isDelayqError } from '../internal.js';
 import { exitStatus } from './exit.js';
 import { Context } from './host/context.js';
-import type { Host } from './host/host.js';
+import { type Host, WATCHER } from './host/host.js';
 import { programOf } from './program.js';
 import { LOADERS } from './registry.js';
 import { complain } from './terminal/output.js';
@@ -38,6 +38,12 @@ function checkEncoding(host: Host): void {
 async function runCommand(context: Context, host: Host, name: string): Promise<number> {
   checkEncoding(host);
   const { words } = host;
+  // No command for people: drain starts it.
+  if (name === WATCHER) {
+    const { watchPipe } = await import('./drain/watcher.js');
+    await watchPipe(context);
+    return 0;
+  }
   const isKnown = ['-V', '--version'].includes(name) || Object.hasOwn(LOADERS, name);
   const isLoaded = (command: string) => command === name || (name === 'help' && words.includes(command));
   const program = await programOf(context, isLoaded, { listOthers: !isKnown });

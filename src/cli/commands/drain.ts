@@ -211,6 +211,7 @@ async function drain(
   const graceMs = options.grace ?? 30_000;
   const drain: Drain = {
     queues,
+    globals: options,
     taking: {
       limit: options.number,
       leaseMs: options.lease,

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Leases } from '../../internal.js';
-import type { Drain } from './drain.js';
 import type { Reader } from './reader.js';
 import { UnconfirmedLines } from './unconfirmed.js';
 
@@ -11,7 +10,8 @@ import { UnconfirmedLines } from './unconfirmed.js';
  *   1. the reader has read so much more that it cannot still have the line in its buffers (Reader.readAhead), or
  *   2. it was read a lease ago, and the reader still lives, or
  *   3. nothing more is written, and the reader has read everything and closed the pipe.
- * The leases of all other jobs are renewed meanwhile. If the reader dies, or the drain is stopped, they are given back.
+ * The leases of all other jobs are renewed meanwhile. If the reader dies, or is stopped with the drain, they are given
+ * back.
  */
 
 /** How often to check that the reader is still there, ms. */
@@ -26,17 +26,26 @@ const MAX_ACKS = 2;
 /** Pauses between checks while the reader reads the end of its input, ms: at first, and the longest. */
 const ENDING_MS = [5, 250] as const;
 
-/** How long everything may be written before the drain reports why it has not ended, ms. */
+/** What surrounds the end of a drain. */
+export interface Ending {
+  /** Called before the reader gets the end of its input: it may also read what is printed to stderr. */
+  lastWords(): void;
+  /** Lets another process wait for the reader. Resolves with false if none can. */
+  handOver(): Promise<boolean>;
+  /** Called if it takes a while, and others still can write. */
+  waiting(): void;
+  /** Aborts when a stop has waited long enough for the reader. */
+  readonly graceOver: AbortSignal;
+}
+
+/** How long everything may be written before {@link Ending.waiting} is called, ms. */
 const HINT_MS = 2_000;
-const NO_END =
-  'waiting until the last lines are a lease old: the end of their reader cannot be detected while another process has ' +
-  'the pipe open for writing (2>&1, a shell loop, or a wrapper such as timeout)';
 
 /** Removes the jobs whose lines were written once their reader counts as done with them. */
 export class Confirmer {
   readonly #leases: Leases;
   readonly #reader: Reader;
-  readonly #drain: Drain;
+  readonly #stop: AbortSignal;
   readonly #unconfirmed = new UnconfirmedLines();
   readonly #gone = new AbortController();
   /** Calls under way, and those that failed. */
@@ -50,10 +59,15 @@ export class Confirmer {
   /** How many jobs were written, but their leases were lost before they were confirmed. */
   lost = 0;
 
-  constructor(leases: Leases, reader: Reader, drain: Drain) {
+  constructor(leases: Leases, reader: Reader, stop: AbortSignal) {
     this.#leases = leases;
     this.#reader = reader;
-    this.#drain = drain;
+    this.#stop = stop;
+  }
+
+  /** The lines that are not confirmed. */
+  get lines(): UnconfirmedLines {
+    return this.#unconfirmed;
   }
 
   get readerGone(): AbortSignal {
@@ -135,45 +149,55 @@ export class Confirmer {
 
   /**
    * Nothing more is written: confirms what can be confirmed. `complete`: everything was written, and nothing failed.
+   * Returns how many jobs come again although their reader has read them, because of a stop.
    */
-  async end(complete: boolean): Promise<void> {
-    const { stop } = this.#drain;
-    if (complete && !stop.aborted && !this.#gone.signal.aborted) await this.#readToTheEnd();
-    // A service is stopped as a whole: the reader may be ending, too, and would not handle what it has not read.
-    if (stop.aborted && this.#unconfirmed.size > 0)
-      this.#reader.takeOut((unread) => this.#unconfirmed.restOfPartlyRead(unread));
+  async end(complete: boolean, ending: Ending): Promise<number> {
+    const stop = this.#stop;
+    const isWhole = complete && !this.#gone.signal.aborted;
+    if (isWhole && !stop.aborted) await this.#readToTheEnd(ending, stop);
+    if (!stop.aborted || this.#unconfirmed.size === 0) return 0;
+    // A service is stopped as a whole: its reader may be ending, too, and would not handle what it has not read.
+    const unread = this.#reader.takeOut((bytes) => this.#unconfirmed.restOfPartlyRead(bytes));
+    if (unread !== undefined) await this.#leases.release(this.#unconfirmed.takeUnread(unread));
+    if (isWhole && this.#unconfirmed.size > 0 && !(await this.#reader.isStoppedBy(stop.reason)))
+      await this.#readToTheEnd(ending, ending.graceOver);
+    return this.#unconfirmed.size;
+  }
+
+  /** Closes the pipe and waits until the reader has ended, all lines are confirmed, or `until` aborts. */
+  async #readToTheEnd(ending: Ending, until: AbortSignal): Promise<void> {
+    if (this.#unconfirmed.size === 0) return;
+    const presence = await this.#reader.check();
+    if (presence === 'gone') return;
+    ending.lastWords();
+    const isClosed = await this.#reader.close();
+    clearInterval(this.#checks);
+    // One who is not seen is not waited for: it may live for ever.
+    if (!(isClosed && presence === 'reads') && (await ending.handOver())) {
+      this.#leases.forget(this.#unconfirmed.takeFollowedBy(0));
+      return;
+    }
+    const hint = isClosed ? undefined : setTimeout(() => ending.waiting(), HINT_MS);
+    await this.untilRead(until, isClosed).finally(() => clearTimeout(hint));
   }
 
   /**
-   * Closes the pipe and waits until the reader has ended, or all lines are confirmed. A reader that read everything
-   * before it ended has handled it all; if it left something unread, it may not have handled what it had read ahead
-   * either.
+   * Waits until the reader has ended, all lines are confirmed, or `until` aborts. A reader that read everything before it
+   * ended has handled it all; if it left something unread, it may not have handled what it had read ahead either.
    */
-  async #readToTheEnd(): Promise<void> {
-    if (this.#unconfirmed.size === 0 || (await this.#reader.check()) === 'gone') return;
-    const closed = await this.#reader.close();
-    clearInterval(this.#checks);
-    const hint = closed ? undefined : setTimeout(() => this.#drain.report.waiting(NO_END), HINT_MS);
-    try {
-      await this.#untilRead(closed);
-    } finally {
-      clearTimeout(hint);
-    }
-  }
-
-  async #untilRead(closed: boolean): Promise<void> {
-    const { stop } = this.#drain;
-    for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !stop.aborted; ) {
+  async untilRead(until: AbortSignal, isClosed = false): Promise<void> {
+    for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !until.aborted; ) {
+      isClosed ||= await this.#reader.close();
       const presence = await this.#reader.check();
-      if (stop.aborted) return;
+      if (until.aborted) return;
       if (presence === 'gone') {
-        if (closed && this.#reader.unread() === 0) this.#confirm(this.#unconfirmed.takeFollowedBy(0));
+        if (this.#reader.left() === 0) this.#confirm(this.#unconfirmed.takeFollowedBy(0));
         return;
       }
-      if (closed) this.#confirmRead();
+      if (isClosed) this.#confirmRead();
       // Others may write into the pipe: what was read of ours cannot be determined.
       else this.#confirm(this.#unconfirmed.takeAcceptedALeaseAgo());
-      await sleep(pauseMs, undefined, { signal: stop }).catch(() => {});
+      await sleep(pauseMs, undefined, { signal: until }).catch(() => {});
       pauseMs = Math.min(2 * pauseMs, ENDING_MS[1]);
     }
   }

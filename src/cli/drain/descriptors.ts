@@ -1,4 +1,5 @@
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { constants } from 'node:os';
 import { setImmediate as turn } from 'node:timers/promises';
 
 /*
@@ -68,9 +69,38 @@ export function statOf(pid: number): { readonly parent: number; readonly group: 
   }
 }
 
-/** Whether a descriptor found earlier still refers to `target` and can be read from. */
-export function stillReads({ pid, fd }: Descriptor, target: string): boolean {
-  return targetOf(fd, pid) === target && (modeOf(fd, pid)?.reads ?? false);
+/** Whether a descriptor found earlier still refers to `target`, and for the same use. */
+export function isStillOpen({ pid, fd, reads, writes }: Descriptor, target: string): boolean {
+  const mode = targetOf(fd, pid) === target ? modeOf(fd, pid) : undefined;
+  return mode !== undefined && mode.reads === reads && mode.writes === writes;
+}
+
+/** The words of the command line of a process. Empty if it has ended. */
+export function wordsOf(pid: number): readonly string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * What a signal means to a process: it has a handler for it (`caught`), has been sent it (`pending`), or neither
+ * (`none`): then it would have ended by it, or ignores it. Undefined if the process has ended.
+ */
+export function signalState(pid: number, signal: NodeJS.Signals): 'caught' | 'pending' | 'none' | undefined {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+    // Masks in hex; bit 0 is signal 1 (proc(5)).
+    const has = (mask: string) => {
+      const [, bits = '0'] = new RegExp(`^${mask}:\\s*([0-9a-f]+)`, 'm').exec(status) ?? [];
+      return ((BigInt(`0x${bits}`) >> BigInt(constants.signals[signal] - 1)) & 1n) === 1n;
+    };
+    if (has('SigCgt')) return 'caught';
+    return has('SigPnd') || has('ShdPnd') ? 'pending' : 'none';
+  } catch {
+    return undefined;
+  }
 }
 
 /** Lists a directory of /proc. Empty if the process has ended or belongs to another user. */

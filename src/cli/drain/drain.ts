@@ -9,7 +9,7 @@ import {
   type TaskResult,
   type WorkerOptions,
 } from '../../internal.js';
-import type { Context } from '../host/context.js';
+import type { Context, Globals } from '../host/context.js';
 import { type Form, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
 import { Deaths, REASONS } from '../terminal/deaths.js';
 import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
@@ -18,6 +18,8 @@ import { troubleReporter } from '../terminal/trouble.js';
 /** One run of `delayq drain`, as every form of delivery needs it. Durations are ms. */
 export interface Drain {
   readonly queues: readonly Queue[];
+  /** Where they are, for another process. */
+  readonly globals: Globals;
   /** Which jobs to take, and for how long. */
   readonly taking: Pick<WorkerOptions, 'limit' | 'leaseMs' | 'watch' | 'forMs' | 'onTrouble' | 'onDrained'>;
   /** After a stop: how long to wait for handlers or the reader. */
@@ -167,6 +169,7 @@ export class DrainReport {
   end(): boolean {
     this.#deaths.flush();
     for (const [name, n] of this.#expired) say(this.#context, `${name}: ${many(n, 'job')} expired and dropped`);
+    this.#expired.clear();
     return this.#died > 0;
   }
 }

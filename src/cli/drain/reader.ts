@@ -3,7 +3,17 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { type Descriptor, descriptorsOf, modeOf, statOf, stillReads, targetOf } from './descriptors.js';
+import { WATCHER } from '../host/host.js';
+import {
+  type Descriptor,
+  descriptorsOf,
+  isStillOpen,
+  modeOf,
+  signalState,
+  statOf,
+  targetOf,
+  wordsOf,
+} from './descriptors.js';
 
 /*
  * What the system tells about the reader of our stdout. Node has no call for it, so it depends on what stdout is:
@@ -38,6 +48,22 @@ export interface Reader {
    * Ends the reader's input. Returns false if others may still write to it: then it sees no end before they close it.
    */
   close(): Promise<boolean>;
+  /** After the reader's end: how many bytes it has not read; undefined if unknown. They are gone then. */
+  left(): number | undefined;
+  /** Whether the reader has got `signal` too, or may have: then it is ending, and may not handle what it has read. */
+  isStoppedBy(signal: NodeJS.Signals): Promise<boolean>;
+  /** What a watcher needs to go on in the place of this process (watcher.ts); undefined: nobody can. */
+  handOver(): Pipe | undefined;
+}
+
+/** A pipe, for another process that is to watch its reader. */
+export interface Pipe {
+  /** What its descriptors refer to. */
+  readonly target: string;
+  /** The processes that read from it. */
+  readonly readers: readonly Descriptor[];
+  /** A descriptor of it; undefined: it must not be held open, as nobody would notice the end of its reader. */
+  readonly descriptor: number | undefined;
 }
 
 const KIB = 1024;
@@ -50,6 +76,9 @@ const READ_AHEAD = 256 * KIB;
 
 /** The pause before a second search, ms: during the first, a process may have started another and ended. */
 const AGAIN_MS = 100;
+
+/** How long a process may live on after a signal that ends it, ms. */
+const DEATH_MS = 300;
 
 /** Pauses between searches for a reader never seen, which may belong to another user or container, ms. */
 const SEARCH_MS = [1_000, 60_000] as const;
@@ -68,7 +97,24 @@ export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
     });
   }
   const check = async (): Promise<Presence> => 'unknown';
-  return { readAhead: 0, maxInFlight: 0, check, unread: () => 0, takeOut: () => 0, close: async () => false };
+  return {
+    readAhead: 0,
+    maxInFlight: 0,
+    check,
+    unread: () => 0,
+    takeOut: () => 0,
+    close: async () => false,
+    left: () => 0,
+    isStoppedBy: async () => true,
+    handOver: () => undefined,
+  };
+}
+
+/** Returns the reader of a pipe that another process has written into. Closes our descriptor of it, if we can write. */
+export function readerOfPipe({ descriptor, ...pipe }: Pipe): Reader {
+  const readEnd = descriptor === undefined ? undefined : readEndOf(descriptor);
+  if (descriptor !== undefined) closeSync(descriptor);
+  return new PipeReader(undefined, { ...pipe, readEnd });
 }
 
 /**
@@ -78,21 +124,30 @@ export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
 class PipeReader implements Reader {
   readonly readAhead = READ_AHEAD;
   readonly maxInFlight = LARGEST_PIPE;
-  readonly #fd: number;
+  /** Our own write end; undefined if another process has written, or once it is closed. */
+  #fd: number | undefined;
   readonly #target: string | undefined;
   /** The readers whose parents are no readers. Processes that they start may outlive them, with the pipe open. */
-  #readers: readonly Descriptor[] = [];
-  /** Only we can write into the pipe: bytes that we take out and write back stay in order, and closing it ends it. */
-  #soleWriter = false;
+  #readers: readonly Descriptor[];
+  /** The other processes that could write when last searched for; undefined: not searched for yet. */
+  #writers: readonly Descriptor[] | undefined;
+  /** Another process watches the reader for jobs that were written before. Only it may take bytes out of the pipe. */
+  #isWatched = false;
   /** Our own read end, opened when our write end is closed. */
   #readEnd: number | undefined;
+  #left: number | undefined;
   #checking: Promise<Presence> | undefined;
   #searchAt = 0;
   #searchMs: number = SEARCH_MS[0];
 
-  constructor(fd: number) {
+  constructor(
+    fd: number | undefined,
+    { target, readers, readEnd }: Partial<Omit<Pipe, 'descriptor'>> & { readEnd?: number | undefined } = {},
+  ) {
     this.#fd = fd;
-    this.#target = targetOf(fd);
+    this.#target = fd === undefined ? target : targetOf(fd);
+    this.#readers = readers ?? [];
+    this.#readEnd = readEnd;
   }
 
   check(): Promise<Presence> {
@@ -109,11 +164,13 @@ class PipeReader implements Reader {
     if (before.length === 0) {
       if (performance.now() < this.#searchAt) return 'unknown';
       if (await this.#search(target)) return 'reads';
+      // A watcher has seen a reader, and holds the pipe open until it has noticed its end.
+      if (this.#isWatched) return 'gone';
       this.#searchAt = performance.now() + this.#searchMs;
       this.#searchMs = Math.min(2 * this.#searchMs, SEARCH_MS[1]);
       return 'unknown';
     }
-    if (before.every((reader) => stillReads(reader, target))) return 'reads';
+    if (before.every((reader) => isStillOpen(reader, target))) return 'reads';
     // A reader that closed the pipe but lives may have passed it on to another process. One that died cannot have.
     const lives = before.every(({ pid }) => statOf(pid) !== undefined);
     if (lives && (await this.#search(target))) return 'reads';
@@ -123,8 +180,10 @@ class PipeReader implements Reader {
   }
 
   async #search(target: string): Promise<boolean> {
-    const found = await descriptorsOf(target);
-    this.#soleWriter = isSoleWriter(found, target);
+    const all = await descriptorsOf(target);
+    const found = all.filter(({ pid }) => !isWatcher(pid, target));
+    this.#isWatched = this.#fd !== undefined && found.length < all.length;
+    this.#writers = found.filter(({ writes }) => writes);
     const readers = found.filter(({ reads }) => reads);
     const pids = new Set(readers.map(({ pid }) => pid));
     // If none is found, keep the last ones: their end is what has to be noticed.
@@ -132,12 +191,18 @@ class PipeReader implements Reader {
     return readers.length > 0;
   }
 
+  /** Only we can write into the pipe: bytes that we take out and write back stay in order, and closing it ends it. */
+  get #isSoleWriter(): boolean {
+    return this.#writers?.length === 0 && !this.#isWatched;
+  }
+
   unread(): number | undefined {
     return this.takeOut((unread) => unread);
   }
 
   takeOut(keep: (unread: number) => number): number | undefined {
-    if (!this.#soleWriter) return undefined;
+    // What we print to stderr would be taken out as well.
+    if (!this.#isSoleWriter || (this.#fd !== undefined && targetOf(2) === this.#target)) return undefined;
     const ends: number[] = [];
     const open = (fd: number, flags: number) => {
       ends.push(openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK));
@@ -145,8 +210,8 @@ class PipeReader implements Reader {
     };
     try {
       // Open the write end before emptying the pipe: an empty pipe without a writer is the end for its reader.
-      const writeEnd = this.#readEnd === undefined ? this.#fd : open(this.#readEnd, constants.O_WRONLY);
-      const content = contentOf(this.#readEnd ?? open(this.#fd, constants.O_RDONLY));
+      const writeEnd = this.#fd ?? open(this.#readEnd as number, constants.O_WRONLY);
+      const content = contentOf(this.#readEnd ?? open(this.#fd as number, constants.O_RDONLY));
       // It fits: it was just taken out.
       const kept = content.subarray(0, keep(content.length));
       for (let at = 0; at < kept.length; ) at += writeSync(writeEnd, kept, at);
@@ -159,23 +224,72 @@ class PipeReader implements Reader {
   }
 
   async close(): Promise<boolean> {
-    if (!this.#soleWriter && this.#target !== undefined) await this.#search(this.#target);
-    if (!this.#soleWriter) return false;
-    try {
-      this.#readEnd = openSync(`/proc/self/fd/${this.#fd}`, constants.O_RDONLY | constants.O_NONBLOCK);
-    } catch {
-      return false;
-    }
-    closeSync(this.#fd);
-    // Keep the descriptor in use: a new connection would get it, and anything printed to stdout would go there.
-    openSync('/dev/null', 'w');
+    const target = this.#target;
+    if (target === undefined) return false;
+    const others = this.#writers;
+    if (!others || (others.length > 0 && !others.some((one) => isStillOpen(one, target)))) await this.#search(target);
+    if (!this.#isSoleWriter) return false;
+    const fd = this.#fd;
+    // Who can write is known of processes of this user only: whether all are, the read end tells.
+    if (fd === undefined) return this.#readEnd !== undefined;
+    this.#readEnd = readEndOf(fd);
+    if (this.#readEnd === undefined) return false;
+    this.#fd = undefined;
+    replace(fd);
+    if (targetOf(2) === target) replace(2);
     return true;
+  }
+
+  left(): number | undefined {
+    if (this.#left === undefined && this.#readEnd !== undefined) {
+      this.#left = contentOf(this.#readEnd).length;
+      // Others that write must see that nobody reads.
+      closeSync(this.#readEnd);
+    }
+    return this.#left;
+  }
+
+  async isStoppedBy(signal: NodeJS.Signals): Promise<boolean> {
+    const readers = this.#readers;
+    if (readers.length === 0) return true;
+    const isStopped = () =>
+      readers.some((reader) => {
+        // One that ignores the signal goes on; one that handles it may end because of it.
+        const isHere = isStillOpen(reader, this.#target as string);
+        return !isHere || signalState(reader.pid, signal) !== 'none';
+      });
+    for (const end = performance.now() + DEATH_MS; performance.now() < end; await sleep(DEATH_MS / 10))
+      if (isStopped()) return true;
+    return isStopped();
+  }
+
+  handOver(): Pipe | undefined {
+    const [target, readers] = [this.#target, this.#readers];
+    if (target === undefined) return undefined;
+    // Others that write must not wait for a reader whose end nobody can see.
+    return { target, readers, descriptor: this.#readEnd ?? (readers.length > 0 ? this.#fd : undefined) };
   }
 }
 
-/** Whether only our stdout can write to `target`: no other process in `found`, and not our stderr. */
-function isSoleWriter(found: readonly Descriptor[], target: string): boolean {
-  return !found.some(({ writes }) => writes) && targetOf(2) !== target;
+/** Whether a process watches the reader of a pipe for us (watcher.ts), and is no reader itself. */
+function isWatcher(pid: number, target: string): boolean {
+  const [command, of] = wordsOf(pid).slice(-2);
+  return command === WATCHER && of === target;
+}
+
+/** Opens the read end of a pipe whose write end is `fd`. Undefined if another user has made it. */
+function readEndOf(fd: number): number | undefined {
+  try {
+    return openSync(`/proc/self/fd/${fd}`, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Closes a descriptor, but keeps it in use: a new connection would get it, and anything printed would go there. */
+function replace(fd: number): void {
+  closeSync(fd);
+  openSync('/dev/null', 'w');
 }
 
 let scratch: Buffer | undefined;
@@ -233,12 +347,23 @@ class SocketReader implements Reader {
 
   takeOut(): undefined {}
 
+  left(): number | undefined {
+    return this.unread();
+  }
+
+  async isStoppedBy(): Promise<boolean> {
+    return true;
+  }
+
+  handOver(): undefined {}
+
   async close(): Promise<boolean> {
     const target = targetOf(this.#fd);
-    const soleWriter = target !== undefined && isSoleWriter(await descriptorsOf(target), target);
+    const isSoleWriter =
+      target !== undefined && targetOf(2) !== target && !(await descriptorsOf(target)).some(({ writes }) => writes);
     // Ending the socket would end it for the others, and nothing else tells what was read.
-    if (!soleWriter && !this.#gone) this.#gone = this.#readAll = true;
-    if (soleWriter) this.#stdout.end();
+    if (!isSoleWriter && !this.#gone) this.#gone = this.#readAll = true;
+    if (isSoleWriter) this.#stdout.end();
     return true;
   }
 }

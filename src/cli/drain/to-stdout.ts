@@ -2,9 +2,11 @@ import { type Job, Leases, poll, type Queue, type Taken } from '../../internal.j
 import type { Context } from '../host/context.js';
 import { cannotWrite, readerGone } from '../host/stdout.js';
 import { lineOf, NOT_A_LINE } from '../lines/drain-line.js';
+import { many } from '../terminal/output.js';
 import { Confirmer } from './confirmer.js';
 import type { Drain } from './drain.js';
-import { readerOf } from './reader.js';
+import { handOver } from './handover.js';
+import { type Reader, readerOf } from './reader.js';
 
 /*
  * drain without a handler: writes jobs to stdout, one a line.
@@ -24,6 +26,12 @@ export type Delivery = 'behind' | 'lease' | 'once';
 const CHUNK = 64 * 1024;
 
 const LF = 10;
+
+const NO_END =
+  'waiting until the last lines are a lease old: the end of their reader cannot be detected while another process has ' +
+  'the pipe open for writing (2>&1, a shell loop, or a wrapper such as timeout)';
+
+const AGAIN = 'they are delivered again; --for 55s ends a drain in time without that, unlike timeout 55';
 
 /** How long a drain that ends keeps trying to settle its jobs while Redis does not answer, ms. */
 const LAST_RETRY_MS = 5_000;
@@ -45,8 +53,8 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
   // A run with --for must end in time even if Redis is down by then.
   if (forMs !== undefined) leases.giveUpAfter(forMs + LAST_RETRY_MS);
   stop.addEventListener('abort', () => leases.giveUpAfter(graceMs));
-  const confirmer = new Confirmer(leases, reader, drain);
-  const sink = new StdoutSink(context, drain, delivery, leases, confirmer);
+  const confirmer = new Confirmer(leases, reader, stop);
+  const sink = new StdoutSink(context, drain, delivery, leases, reader, confirmer);
   drain.report.waitsFor = () => (confirmer.writing ? 'the reader of stdout' : undefined);
   const enough = new AbortController();
   const over = AbortSignal.any([stop, confirmer.readerGone]);
@@ -101,17 +109,26 @@ class StdoutSink {
   readonly #drain: Drain;
   readonly #delivery: Delivery;
   readonly #leases: Leases;
+  readonly #reader: Reader;
   readonly #confirmer: Confirmer;
   /** stdout has accepted everything so far. */
   #open = true;
   /** How many jobs were written although their leases were lost before. */
   #lost = 0;
 
-  constructor(context: Context, drain: Drain, delivery: Delivery, leases: Leases, confirmer: Confirmer) {
+  constructor(
+    context: Context,
+    drain: Drain,
+    delivery: Delivery,
+    leases: Leases,
+    reader: Reader,
+    confirmer: Confirmer,
+  ) {
     this.#context = context;
     this.#drain = drain;
     this.#delivery = delivery;
     this.#leases = leases;
+    this.#reader = reader;
     this.#confirmer = confirmer;
   }
 
@@ -209,12 +226,25 @@ class StdoutSink {
    */
   async end(complete: boolean): Promise<void> {
     try {
-      if (this.#open && !this.#context.outputClosed) await this.#confirmer.end(complete);
+      if (this.#open && !this.#context.outputClosed) await this.#confirm(complete);
       await this.#confirmer.settled();
     } finally {
       this.#confirmer.close();
       await this.#leases.releaseAll();
     }
+  }
+
+  async #confirm(complete: boolean): Promise<void> {
+    const { report, globals, graceOver } = this.#drain;
+    const over = new AbortController();
+    graceOver.then(() => over.abort());
+    const again = await this.#confirmer.end(complete, {
+      lastWords: () => report.end(),
+      handOver: () => handOver(this.#context, globals, this.#reader, this.#leases, this.#confirmer.lines),
+      waiting: () => report.waiting(NO_END),
+      graceOver: over.signal,
+    });
+    if (again > 0) report.waiting(`gave back ${many(again, 'job')} that the reader had read: ${AGAIN}`);
   }
 }
 

@@ -22,6 +22,10 @@ export class UnconfirmedLines {
   /** The longest lease of these jobs, ms. */
   #leaseMs = 0;
 
+  get leaseMs(): number {
+    return this.#leaseMs;
+  }
+
   get size(): number {
     return this.#lines.length;
   }
@@ -35,9 +39,9 @@ export class UnconfirmedLines {
     return Math.max(this.#leaseMs / 4, 250);
   }
 
-  /** Adds lines that stdout accepted, with their lengths in bytes, line end included. */
-  add(lines: readonly { readonly job: Job; readonly bytes: number }[], leaseMs: number): void {
-    const accepted = performance.now();
+  /** Adds lines that stdout accepted `agoMs` ago, with their lengths in bytes, line end included. */
+  add(lines: readonly { readonly job: Job; readonly bytes: number }[], leaseMs: number, agoMs = 0): void {
+    const accepted = performance.now() - agoMs;
     this.#leaseMs = Math.max(this.#leaseMs, leaseMs);
     const added = lines.map(({ job, bytes }): WrittenLine => {
       const start = this.#written;
@@ -45,6 +49,12 @@ export class UnconfirmedLines {
       return { job, start, end: this.#written, accepted };
     });
     this.#lines = this.#lines.concat(added);
+  }
+
+  /** Each line with its length, and how long ago stdout accepted it, ms: what another process needs to go on. */
+  described(): { readonly job: Job; readonly bytes: number; readonly agoMs: number }[] {
+    const now = performance.now();
+    return this.#lines.map(({ job, start, end, accepted }) => ({ job, bytes: end - start, agoMs: now - accepted }));
   }
 
   delete(job: Job): boolean {
@@ -85,9 +95,20 @@ export class UnconfirmedLines {
 
   /** If the last `unread` bytes begin in the middle of a line: how many of them belong to that line. */
   restOfPartlyRead(unread: number): number {
-    const read = this.#written - unread;
-    const next = this.#lines.find(({ start }) => start >= read)?.start ?? this.#written;
-    return next - read;
+    return this.#nextLine(unread) - (this.#written - unread);
+  }
+
+  /** Takes the jobs whose lines nobody has begun to read: those lines were removed from the output. */
+  takeUnread(unread: number): Job[] {
+    this.#written = this.#nextLine(unread);
+    const taken = this.#lines.filter(({ start }) => start >= this.#written);
+    this.#lines = this.#lines.slice(0, this.#lines.length - taken.length);
+    return taken.map(({ job }) => job);
+  }
+
+  /** Where the first line begins that is within the last `unread` bytes as a whole. */
+  #nextLine(unread: number): number {
+    return this.#lines.find(({ start }) => start >= this.#written - unread)?.start ?? this.#written;
   }
 
   #takeUpTo(end: number): Job[] {

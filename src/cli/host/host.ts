@@ -30,6 +30,9 @@ export interface Host {
   exit(status: number): never;
 }
 
+/** No command for people: drain starts it (drain/watcher.ts). After it comes what the descriptors of a pipe refer to. */
+export const WATCHER = 'watch-pipe';
+
 /** The process that runs this. */
 export function ownProcess(): Host {
   return {

@@ -55,6 +55,12 @@ export function urlOption(options: Globals, name: string): string | undefined {
   return options[name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase()) as keyof Omit<Globals, 'json'>];
 }
 
+/** Where Redis is by these options alone: for another process with the same environment. */
+export function globalsOf({ redis, prefix, tlsCa, tlsCert, tlsKey, tlsServername, ...more }: Globals): Globals {
+  const { sentinelUser, sentinelPasswordFile } = more;
+  return { redis, prefix, tlsCa, tlsCert, tlsKey, tlsServername, sentinelUser, sentinelPasswordFile } as Globals;
+}
+
 /** The URL of Redis from --redis or the environment. */
 export function urlOf({ redis }: Globals, env: NodeJS.ProcessEnv): string | undefined {
   return redis ?? URL_VARIABLES.map((name) => env[name]).find(Boolean);

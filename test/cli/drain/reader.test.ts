@@ -126,25 +126,6 @@ describe.concurrent('drain | reader', () => {
     await running.ended;
   });
 
-  it('leaves the lines of others in a pipe that they write into as well', async () => {
-    const queue = await queueOf(3);
-    const { env, openGate } = scene();
-    const line = `{ echo before; delayq drain --watch ${queue.name}; echo after; } | { ${WAITS}; cat; }`;
-    const running = beginSh(line, { env });
-    await until(async () => (await queue.counts()).active === 3);
-    process.kill(await pidOfDrain(queue), 'SIGTERM');
-    await until(async () => (await queue.counts()).pending === 3);
-    openGate();
-    expect((await running.ended).stdout).toBe('before\n0\n1\n2\nafter\n');
-  });
-
-  it('that cannot end the input of its reader confirms lines a lease after they were written', async () => {
-    const queue = await queueOf(3, '1000');
-    const { stdout, stderr } = await sh(`{ delayq drain ${queue.name}; echo after; } | cat`);
-    expect({ stdout, stderr }).toEqual({ stdout: '0\n1\n2\nafter\n', stderr: '' });
-    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, stats: { acked: 3 } });
-  });
-
   it('whose stdout is closed takes no jobs and exits 74 (failures 36)', async () => {
     const queue = await queueOf(3);
     for (const form of ['', '--watch', '--at-most-once', '--lease 1m']) {

@@ -1,0 +1,162 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Connection, DelayqError, type Job, Leases, Queue } from '../../internal.js';
+import type { Context, Globals } from '../host/context.js';
+import { Confirmer } from './confirmer.js';
+import { type Handover, KEY, TAKEN } from './handover.js';
+import { type Reader, readerOfPipe } from './reader.js';
+
+/*
+ * The process that goes on in the place of drains which have ended (handover.ts): it renews the leases of what they have
+ * written, and confirms what the reader of the pipe has handled. There is one for a pipe: what a reader has left is found
+ * by reading it out of the pipe, so a second one would find nothing. It listens on a socket that is named after the pipe,
+ * and those that are started later hand over to it, and end.
+ */
+
+/** How often to try again when one watcher ends while another one starts. */
+const ATTEMPTS = 10;
+const AGAIN_MS = 50;
+
+/** Runs until all that was handed over is confirmed or given back. Throws `usage` if nothing was. */
+export async function watchPipe(context: Context): Promise<void> {
+  const stop = context.stopSignal();
+  const json = await text(context.stdin);
+  const handover = parse(json);
+  const watcher = new Watcher(context, readerOfPipe(handover.pipe), stop);
+  // Abstract: it is gone with its process (unix(7)).
+  const name = `\0delayq-${process.getuid?.()}-${handover.pipe.target}`;
+  for (let i = 0; i < ATTEMPTS; i++, await sleep(AGAIN_MS)) {
+    const server = await listen(name, context.env[KEY] ?? '', watcher);
+    if (!server && !(await forward(name, json))) continue;
+    if (server) {
+      const taken = await watcher.take(handover);
+      if (taken) await context.write(TAKEN);
+      await watcher.idle();
+      // What has connected by now is taken, too.
+      await new Promise((resolve) => server.close(resolve));
+      await watcher.idle();
+    } else await context.write(TAKEN);
+    return;
+  }
+}
+
+function parse(json: string): Handover {
+  try {
+    return JSON.parse(json);
+  } catch (cause) {
+    throw new DelayqError('usage', 'nothing to watch', { why: 'drain starts this itself when it needs it', cause });
+  }
+}
+
+/** Listens for handovers. Undefined if another process listens. */
+async function listen(name: string, key: string, watcher: Watcher): Promise<Server | undefined> {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => {});
+    void answer(socket, key, watcher)
+      .catch(() => {})
+      .then(() => socket.end());
+  });
+  server.listen(name);
+  return once(server, 'listening').then(
+    () => server,
+    () => undefined,
+  );
+}
+
+/** Anybody can connect. Only this user can read the key in our environment. */
+async function answer(socket: Socket, key: string, watcher: Watcher): Promise<void> {
+  socket.write(`${process.pid}\n`);
+  // Not text(): that would also close our half.
+  let said = '';
+  socket.setEncoding('utf8').on('data', (piece) => {
+    said += piece;
+  });
+  await once(socket, 'end');
+  const [given, ...rest] = said.split('\n');
+  if (given === key && (await watcher.take(JSON.parse(rest.join('\n'))))) socket.write(TAKEN);
+}
+
+/** Hands over to the process that listens. Returns whether it has taken the leases. */
+async function forward(name: string, json: string): Promise<boolean> {
+  const socket = connect(name).setEncoding('latin1');
+  try {
+    const [pid] = await once(socket, 'data');
+    const variables = readFileSync(`/proc/${Number(pid)}/environ`, 'utf8').split('\0');
+    const key = variables.find((one) => one.startsWith(`${KEY}=`))?.slice(KEY.length + 1);
+    if (!key) return false;
+    socket.end(`${key}\n${json}`);
+    return (await text(socket)) === TAKEN;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Waits for one reader, on behalf of all drains that have handed over. */
+class Watcher {
+  readonly #context: Context;
+  readonly #reader: Reader;
+  readonly #stop: AbortSignal;
+  readonly #connections = new Map<string, Connection>();
+  readonly #running = new Set<Promise<void>>();
+
+  constructor(context: Context, reader: Reader, stop: AbortSignal) {
+    this.#context = context;
+    this.#reader = reader;
+    this.#stop = stop;
+  }
+
+  /**
+   * Takes the leases of lines. Returns false if it cannot: the reader has ended before, so nobody can tell what it has
+   * read of them. Throws if Redis does not answer.
+   */
+  async take({ globals, leaseMs, lines }: Handover): Promise<boolean> {
+    if (this.#stop.aborted || (await this.#reader.check()) === 'gone') return false;
+    const redis = this.#connection(globals);
+    const prefix = this.#context.prefix(globals);
+    const leases = new Leases({ retryMs: leaseMs });
+    const confirmer = new Confirmer(leases, this.#reader, this.#stop);
+    const queues = new Map(lines.map(({ queue }) => [queue, new Queue(redis, queue, { prefix })]));
+    // Its id and receipt are all that settling needs.
+    const written = lines.map(({ id, receipt, ...line }) => ({ ...line, job: { id, receipt } as Job }));
+    // As if they were about to expire: they are renewed at once.
+    const since = performance.now() - leaseMs;
+    for (const [name, queue] of queues)
+      leases.hold({ queue, jobs: written.filter((line) => line.queue === name).map(({ job }) => job), since, leaseMs });
+    await leases.fresh(written.map(({ job }) => job));
+    for (const { job, bytes, agoMs } of written)
+      if (leases.holds(job)) confirmer.lines.add([{ job, bytes }], leaseMs, agoMs);
+    const running = this.#watch(confirmer, leases).finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    return true;
+  }
+
+  #connection(globals: Globals): Connection {
+    const place = JSON.stringify(globals);
+    const connection = this.#connections.get(place) ?? this.#context.redis(globals);
+    this.#connections.set(place, connection);
+    return connection;
+  }
+
+  async #watch(confirmer: Confirmer, leases: Leases): Promise<void> {
+    try {
+      await confirmer.untilRead(this.#stop);
+      await confirmer.settled();
+      // After a stop, too: the reader may have been stopped as well, with what it has read in its hands.
+      await leases.releaseAll();
+    } catch {
+      // Nobody would read it. The jobs are delivered again when their leases expire.
+    } finally {
+      confirmer.close();
+      leases.close();
+    }
+  }
+
+  async idle(): Promise<void> {
+    while (this.#running.size > 0) await Promise.all(this.#running);
+  }
+}
