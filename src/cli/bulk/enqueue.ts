@@ -15,7 +15,7 @@ import {
   type Queue,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { cannotWrite } from '../host/stdout.js';
+import { noTemporary } from '../host/temporary.js';
 import { jobOf } from '../lines/job-line.js';
 import { document, many, say } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
@@ -139,17 +139,25 @@ async function* jobsOf(
 
 /** Copies `input` to a deleted file, so that nothing is left of it however this process ends; undefined if stopped. */
 async function spool(input: Readable, stop: AbortSignal): Promise<FileHandle | undefined> {
-  const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
-  const file = await open(join(directory, 'lines'), 'w+', 0o600);
-  await rm(directory, { recursive: true });
+  let file: FileHandle | undefined;
   try {
+    file = await nameless();
     await pipeline(input, createWriteStream('', { fd: file.fd, autoClose: false }), { signal: stop });
+    return file;
   } catch (error) {
-    await file.close();
+    await file?.close();
     if (stop.aborted) return undefined;
-    throw cannotWrite(error as Error);
+    throw noTemporary('cannot keep the lines for --atomic', error as Error);
   }
-  return file;
+}
+
+async function nameless(): Promise<FileHandle> {
+  const directory = await mkdtemp(join(tmpdir(), 'delayq-'));
+  try {
+    return await open(join(directory, 'lines'), 'w+', 0o600);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
 }
 
 /** Counts and reports the results of batches. */

@@ -8,6 +8,7 @@ import { Command } from 'commander';
 import { type Connection, connect, DelayqError, isPassing, Queue } from '../../internal.js';
 import { examples } from '../args/options.js';
 import type { Context } from '../host/context.js';
+import { noTemporary } from '../host/temporary.js';
 import { colours } from '../terminal/output.js';
 
 type Counts = Awaited<ReturnType<Queue['counts']>>;
@@ -62,7 +63,11 @@ export function demoCommand(context: Context): Command {
 
 async function demo(context: Context): Promise<void> {
   const stop = context.stopSignal();
-  const directory = await realpath(await mkdtemp(join(tmpdir(), 'delayq-demo-')));
+  const directory = await mkdtemp(join(tmpdir(), 'delayq-demo-'))
+    .then((made) => realpath(made))
+    .catch((cause: Error) => {
+      throw noTemporary('the demo needs a temporary directory', cause);
+    });
   let started: Awaited<ReturnType<typeof startRedis>> | undefined;
   try {
     started = await startRedis(directory);

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { DelayqError } from '../../internal.js';
+import { noTemporary } from '../host/temporary.js';
 import type { Channel, HandlerOutput } from './output.js';
 
 /*
@@ -49,11 +50,7 @@ export function inputFile(input: Iterable<Buffer>): number {
     return fd;
   } catch (cause) {
     if (fd !== undefined) closeSync(fd);
-    throw new DelayqError('temporary', 'cannot store payloads for handlers', {
-      why: (cause as Error).message,
-      next: `free space in ${DIRECTORY}, or set TMPDIR to another directory`,
-      cause,
-    });
+    throw noTemporary('cannot store payloads for handlers', cause as Error);
   }
 }
 

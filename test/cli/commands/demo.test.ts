@@ -43,6 +43,11 @@ describe.concurrent('delayq demo', () => {
     expect(await readdir(TMPDIR)).toEqual([]);
   });
 
+  it('without a directory for its files says so', async () => {
+    const { code, stderr } = await binary(['demo'], { env: { TMPDIR: '/nowhere' } });
+    expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('set TMPDIR') });
+  });
+
   it('without redis-server says how to get it', async () => {
     // A PATH that has nothing but Node.
     const PATH = temporaryDirectory();

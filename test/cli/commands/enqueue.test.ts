@@ -2,7 +2,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
-import { begin, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
+import { begin, binary, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { admin, connection, freshName, key } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
@@ -243,6 +243,14 @@ describe('delayq enqueue -', () => {
       stdout: '',
       stderr: expect.stringContaining('directory'),
     });
+  });
+
+  it('without a directory for the lines of --atomic says so, exit 78', async () => {
+    const name = freshName();
+    const ended = await binary(['enqueue', '--atomic', name, '-'], { input: '1\n', env: { TMPDIR: '/nowhere' } });
+    expect(ended).toMatchObject({ code: 78, stdout: '' });
+    expect(ended.stderr).toMatch(/^delayq: cannot keep the lines.*\n {2}why: +ENOENT.*\n {2}next: set TMPDIR.*\n$/);
+    expect((await counts(name)).pending).toBe(0);
   });
 
   it('stopped while --atomic still reads has enqueued nothing and leaves nothing behind', async () => {
