@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Dead, DelayqError, isDelayqError, Release, shellWord } from '../../internal.js';
+import { withCause } from './cause.js';
 import type { Ended } from './process.js';
 
 /*
@@ -63,9 +64,8 @@ export class ExitPolicy {
 
   /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */
   async check({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
-    const withTail = (text: string) => (tail === '' ? text : `${text}: ${tail}`);
     // It was told to end before it was done, so its status means nothing.
-    if (aborted) throw new Error(withTail((signal.reason as Error).message));
+    if (aborted) throw new Error(withCause((signal.reason as Error).message, tail));
     if (CANNOT_RUN.has(status) && !this.#hasRun) {
       this.#couldNotRun += 1;
       // Perhaps only these jobs cause it: other jobs are tried first.
@@ -80,7 +80,7 @@ export class ExitPolicy {
       await sleep(STOP_MS, undefined, { signal: this.#stop }).catch(() => {});
       if (this.#stop.aborted) throw new Release();
     }
-    const text = withTail(by ? `killed by ${by}` : `exit ${status}`);
+    const text = withCause(by ? `killed by ${by}` : `exit ${status}`, tail);
     if (this.#deadOn.has(status)) throw new Dead(text);
     if (status === 255) {
       this.halted = true;

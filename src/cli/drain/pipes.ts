@@ -23,15 +23,15 @@ import type { Channel, HandlerOutput } from './output.js';
 /** Asked for once: each time costs Node some 15 system calls. */
 const DIRECTORY = tmpdir();
 
-/** How much of the last output to stderr is kept for error messages, bytes. */
-const TAIL = 1_500;
+/** How much of the last output to stderr is kept for error messages, bytes: a stack, and the error above it. */
+const TAIL = 4_000;
 
 /** How much is still read after a process has ended, bytes: processes that it left behind may write for ever. */
 const MAX_AFTER_END = 4 * 1024 * 1024;
 
 /**
- * Stores `input` in a file without a name and returns its descriptor, at position 0. Throws `temporary` if it cannot be
- * stored.
+ * Stores `input` in a file without a name and returns its descriptor, at position 0. Throws what {@link noTemporary}
+ * returns if it cannot be stored.
  */
 export function inputFile(input: Iterable<Buffer>): number {
   let fd: number | undefined;
@@ -188,5 +188,5 @@ export class OutputPipes {
 function lastLines(tail: Buffer): string {
   const text = tail.toString('utf8').trimEnd();
   const cut = tail.length >= TAIL ? text.indexOf('\n') + 1 : 0;
-  return text.slice(cut).split('\n').slice(-10).join('\n').trim();
+  return text.slice(cut).trim();
 }

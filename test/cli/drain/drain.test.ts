@@ -26,7 +26,7 @@ describe.concurrent('the summary of a drain', () => {
   it('is printed with an invalid time zone, too, and escapes what handlers wrote', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    const handler = shell("printf '\\033[31mred\\nmore\\n' >&2; exit 1");
+    const handler = shell("printf 'more\\n\\033[31mred\\n' >&2; exit 1");
     const { code, stderr } = await delayq(['drain', '--backoff', '1h', queue.name, ...handler], {
       env: { DELAYQ_TZ: 'Nowhere/Land' },
     });

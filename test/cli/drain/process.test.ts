@@ -148,7 +148,7 @@ describe.concurrent('a handler that behaves badly (failures 10)', () => {
     await queue.enqueue({ payload: 1, id: 'a' });
     await delayq(['drain', '-q', queue.name, ...shell('seq 100000 >&2; exit 3')]);
     const error = (await show(queue, 'a'))?.error ?? '';
-    expect(error).toMatch(/^exit 3: 99991\n[\s\S]*\n100000$/);
+    expect(error).toMatch(/^exit 3: 100000\n99991\n[\s\S]*\n100000$/);
     expect(error.length).toBeLessThan(2_000);
   });
 
