@@ -1,5 +1,5 @@
-import { accessSync, constants, statSync } from 'node:fs';
-import { delimiter, isAbsolute, join, resolve } from 'node:path';
+import { statSync } from 'node:fs';
+import { delimiter, isAbsolute, resolve } from 'node:path';
 import { Command } from 'commander';
 import {
   checkName,
@@ -14,6 +14,7 @@ import { addGlobals, details, examples, positiveDuration } from '../args/options
 import { handlerAfter } from '../args/queues.js';
 import type { Context } from '../host/context.js';
 import { type Globals, URL_OPTIONS } from '../host/place.js';
+import { findProgram } from '../host/program.js';
 import { say } from '../terminal/output.js';
 
 interface Options extends Globals {
@@ -91,7 +92,7 @@ async function crontab(
     }),
     ...(options.for === undefined ? [] : ['--for', exactDuration(options.for)]),
     ...(queues.startsWith('-') ? ['--'] : []),
-    ...[queues, '--', programOf(context, name), ...rest].map(quoted),
+    ...[queues, '--', resolve(findProgram(name, path.join(delimiter))), ...rest].map(quoted),
   ];
   const steps = [
     `cd ${quoted(process.cwd())}`,
@@ -127,26 +128,6 @@ function pathOf(context: Context): string[] {
   const all = (context.env.PATH ?? '').split(delimiter);
   const there = (directory: string) => statSync(directory, { throwIfNoEntry: false })?.isDirectory();
   return [...new Set(all.filter((directory) => isAbsolute(directory) && there(directory)))];
-}
-
-/** The path of the program `name`, as this shell would find it. */
-function programOf(context: Context, name: string): string {
-  const places = name.includes('/') ? [resolve(name)] : pathOf(context).map((directory) => join(directory, name));
-  const found = name === '' ? undefined : places.find(isProgram);
-  if (found !== undefined) return found;
-  throw new DelayqError('config', `cannot run the handler ${JSON.stringify(name)}`, {
-    why: name.includes('/') ? 'there is no such file, or it is not executable' : 'it is not in PATH',
-    next: 'give the path of an executable file (chmod +x)',
-  });
-}
-
-function isProgram(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK);
-    return statSync(file).isFile();
-  } catch {
-    return false;
-  }
 }
 
 /** `text` as one word for sh. cron would read \\% as an escaped %, so a quote separates the two. */

@@ -24,6 +24,7 @@ import { type HandlerWords, handlerAfter, requireQueue } from '../args/queues.js
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
+import { findProgram } from '../host/program.js';
 import { isLine, NOT_A_LINE } from '../lines/drain-line.js';
 import { many, say } from '../terminal/output.js';
 
@@ -198,6 +199,8 @@ async function drain(
   const after = handlerAfter(names, rest, self);
   const { handler } = after;
   check(context, names, after, options);
+  // Told now, and not by the first job at night.
+  if (handler.length > 0) findProgram(handler[0] ?? '', context.env.PATH);
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));

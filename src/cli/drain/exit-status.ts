@@ -1,7 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Dead, DelayqError, isDelayqError, Release, shellWord } from '../../internal.js';
+import { Dead, DelayqError, isDelayqError, Release } from '../../internal.js';
+import { obstacleTo } from '../host/program.js';
 import { withCause } from './cause.js';
 import type { Ended } from './process.js';
 
@@ -102,13 +103,12 @@ export class ExitPolicy {
   #cannotStart(cause: NodeJS.ErrnoException): DelayqError {
     const { code = '', message } = cause;
     const passing = NO_RESOURCES.has(code);
-    const next = passing
-      ? 'lower -P, or raise the limits (ulimit -u, ulimit -n)'
-      : code === 'ENOENT' && /[\s|&;<>]/.test(this.#command)
-        ? `start a shell for it: -- sh -c ${shellWord(this.#command)}`
-        : 'check that the program exists and is executable; cron has a short PATH, so give the full path there';
+    // It was there when the drain began.
+    const obstacle = passing ? undefined : obstacleTo(this.#command);
+    const next =
+      obstacle?.next ?? (passing ? 'lower -P, or raise the limits (ulimit -u, ulimit -n)' : 'run it by hand');
     return new DelayqError(passing ? 'temporary' : 'config', `cannot start ${this.#command}`, {
-      why: REASONS[code] ?? message,
+      why: obstacle?.why ?? REASONS[code] ?? message,
       next: `${next}. The jobs were given back and not counted as failures`,
       cause,
     });
@@ -123,7 +123,5 @@ export class ExitPolicy {
 }
 
 const REASONS: Record<string, string> = {
-  ENOENT: 'the program does not exist (ENOENT)',
-  EACCES: 'no permission to execute it (EACCES)',
   EAGAIN: 'no more processes can be started (EAGAIN)',
 };

@@ -143,9 +143,9 @@ describe('delayq crontab', () => {
 
   it.each([
     [['q', '--', 'no-such-program'], 78, 'it is not in PATH'],
-    [['q', '--', './no-such-program'], 78, 'no such file, or it is not executable'],
-    [['q', '--', '/'], 78, 'no such file, or it is not executable'],
-    [['q', '--', ''], 78, 'cannot run the handler'],
+    [['q', '--', './no-such-program'], 78, 'the program does not exist'],
+    [['q', '--', '/'], 78, 'it is a directory'],
+    [['q', '--', ''], 78, 'cannot start'],
     [['q', 'cat'], 64, 'write delayq crontab q -- cat'],
     [['q'], 64, "missing required argument 'command'"],
     [['no queue', '--', 'cat'], 64, 'cannot name a queue'],

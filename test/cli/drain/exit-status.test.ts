@@ -115,6 +115,13 @@ describe.concurrent('the exit status of a handler', () => {
 });
 
 describe.concurrent('a handler that cannot be run', () => {
+  /** An executable file. */
+  const file = (text: string) => {
+    const name = path();
+    writeFileSync(name, text, { mode: 0o755 });
+    return name;
+  };
+
   it.each([
     ['missing', ['--', './missing'], 'the program does not exist'],
     ['not executable', ['--', '/etc/passwd'], 'no permission to execute it'],
@@ -128,6 +135,31 @@ describe.concurrent('a handler that cannot be run', () => {
     expect(await delayq(args)).toMatchObject({ code: 78, stderr: expect.stringContaining(why) });
     expect(await queue.counts()).toMatchObject({ pending: 5, due: 5, active: 0, dead: 0, meta: 0, lease: 0 });
     expect((await queue.counts()).stats.retried).toBe(undefined);
+  });
+
+  it.each([
+    ['missing', () => './missing', 'the program does not exist'],
+    ['not in PATH', () => 'missing-program', 'it is not in PATH'],
+    ['not executable', () => '/etc/passwd', /permission.*\n {2}next: make it executable: chmod \+x \/etc\/passwd/],
+    ['a directory', () => '/', 'it is a directory'],
+    ['without its interpreter', () => file('#!/no/interpreter -x\n'), 'its interpreter /no/interpreter does not exist'],
+    ['written on Windows', () => file('#!/bin/sh\r\nexit 0\r\n'), /CRLF.*\n {2}next: .*sed -i 's\/\\r\$\/\/' \//],
+    ['written on Windows, with env', () => file('#!/usr/bin/env sh\r\nexit 0\r\n'), /CRLF.*\n {2}next: .*sed -i/],
+    ['a command line', () => 'cat | cat', "start a shell for it: -- sh -c 'cat | cat'"],
+  ])('(%s) is told at the start, exit 78, before a job is taken', async (_, handler, why) => {
+    const ended = await delayq(['drain', freshName(), '--', handler()]);
+    expect(ended).toMatchObject({ code: 78, stdout: '', stderr: expect.stringMatching(why) });
+    expect(ended.stderr).toMatch(/^delayq: cannot start /);
+  });
+
+  it('is none that execvp(3) finds, past what is there by its name but cannot be executed', async () => {
+    const [first, second] = [temporaryDirectory(), temporaryDirectory()];
+    writeFileSync(join(first, 'tool'), '');
+    writeFileSync(join(second, 'tool'), 'echo found\n', { mode: 0o755 });
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const env = { PATH: `${first}:${second}:${cronEnv().PATH}` };
+    expect(await delayq(['drain', queue.name, '--', 'tool'], { env })).toMatchObject({ code: 0, stdout: 'found\n' });
   });
 
   it('because TMPDIR cannot hold its pipes is reported, exit 78, and no job is counted as failed', async () => {
