@@ -45,7 +45,7 @@ export class Grower {
     this.#isBusy = true;
     const n = this.#steps.shift() as number;
     for (let kills = random.whole(1, MOST_KILLS); ; kills--) {
-      const child = spawn('delayq', ['config', this.#queue, `partitions=${n}`], {
+      const child = spawn('delayq', ['config', '--create', this.#queue, `partitions=${n}`], {
         env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
         stdio: ['ignore', 'ignore', 'pipe'],
       });

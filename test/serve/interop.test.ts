@@ -185,7 +185,7 @@ describe('jobs enqueued on the command line', () => {
 describe('a queue with partitions', () => {
   it('serves every route from all of them', async () => {
     const { path, pass, run } = freshPlace();
-    expect(await run('delayq config "$Q" partitions=4')).toMatchObject({ code: 0 });
+    expect(await run('delayq config --create "$Q" partitions=4')).toMatchObject({ code: 0 });
     const { json } = await call('PUT', `${path}/bulk?tries=2`, { body: JSON.stringify([...Array(60).keys()]) });
     const { job_ids } = json as { job_ids: string[] };
     for (let n = 60; n < 80; n++) job_ids.push(await publish(path, `${n}`, '?tries=2'));
@@ -211,7 +211,7 @@ describe('a queue with partitions', () => {
 
   it('keeps and respawns dead letters in all of them', async () => {
     const { path, pass, run } = freshPlace();
-    await run('delayq config "$Q" partitions=4');
+    await run('delayq config --create "$Q" partitions=4');
     await call('PUT', `${path}/bulk`, { body: JSON.stringify([...Array(20).keys()]) });
     let taken = 0;
     while (taken < 20) taken += ((await call('GET', `${path}?count=20&ttr=1&timeout=1`)).json as unknown[]).length;

@@ -40,7 +40,7 @@ describe.concurrent('the permissions of the user', () => {
   it('for the partitions of a queue are checked too; those of --acl are sufficient', async () => {
     const server = await serverWith();
     const { url, admin } = server;
-    expect(await delayq(['config', '--redis', url, 'q', 'partitions=2'])).toMatchObject({ code: 0 });
+    expect(await delayq(['config', '--create', '--redis', url, 'q', 'partitions=2'])).toMatchObject({ code: 0 });
     const rules = (await delayq(['doctor', '--acl', '--redis-version', VERSION, 'q'])).stdout.trim();
     await admin.call('ACL', ...rules.replace(/#\S+/, '>secret').split(' ').slice(1));
     const own = url.replace('unix://', 'unix://app:secret@');

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type Connection, closest, DelayqError, exists, Inspector } from '../../internal.js';
+import { type Connection, closest, DelayqError, exists, Inspector, isDelayqError, isPassing } from '../../internal.js';
 
 /** The error for a queue that does not exist. It suggests one with a similar name. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {
@@ -14,6 +14,37 @@ export async function unknownQueue(redis: Connection, prefix: string, name: stri
 /** Throws `missing` if the queue does not exist. */
 export async function requireQueue(redis: Connection, prefix: string, name: string): Promise<void> {
   if (!exists(await new Inspector(redis, { prefix }).inspect(name))) throw await unknownQueue(redis, prefix, name);
+}
+
+/*
+ * Commands that add jobs (enqueue, every, import, adopt, move --into) make the queue, as nobody wants to declare it
+ * first. Those that only set something need --create for that: under a mistyped name they would do nothing, unnoticed.
+ */
+
+export interface CreateOption {
+  readonly create?: boolean;
+}
+
+/** Adds the option with which a command may set something of a queue that does not exist. */
+export const addCreate = (command: Command): Command =>
+  command.option('--create', 'make the queue if it does not exist');
+
+/** Throws `missing` if the queue certainly does not exist, unless it may be made. */
+export async function requireOrCreate(
+  redis: Connection,
+  prefix: string,
+  name: string,
+  { create }: CreateOption,
+): Promise<void> {
+  if (create) return;
+  await requireQueue(redis, prefix, name).catch((error: unknown) => {
+    // A node that does not answer concerns the command only as far as the command needs it.
+    if (isPassing(error)) return;
+    if (!isDelayqError(error, 'missing')) throw error;
+    const { message, why, next = '' } = error;
+    const sentence = next.endsWith('?') ? next : `${next};`;
+    throw new DelayqError('missing', message, { why, next: `${sentence} to make it, add --create` });
+  });
 }
 
 /** A handler after `--`, and where among the words of the command line that `--` is; -1: there is none. */

@@ -20,6 +20,7 @@ import {
   settingWord,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
+import { addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, grouped, many, say, table } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -38,13 +39,17 @@ const MEANINGS: Record<keyof Settings, string> = {
 
 const PARTITIONS = 'slots that share the jobs';
 
+interface Options extends Globals, CreateOption {}
+
 export function configCommand(context: Context): Command {
-  const command = new Command('config')
-    .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
-    .argument('<queue>', 'name of the queue')
-    .argument('[name=value...]', 'settings; name= removes one')
+  const command = addCreate(
+    new Command('config')
+      .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
+      .argument('<queue>', 'name of the queue')
+      .argument('[name=value...]', 'settings; name= removes one'),
+  )
     .option('--json', 'print one JSON document')
-    .action((queue: string, changes: string[], options: Globals) => config(context, queue, changes, options));
+    .action((queue: string, changes: string[], options: Options) => config(context, queue, changes, options));
   details(command, [
     'Settings and their defaults:',
     ...SETTING_NAMES.map(
@@ -67,6 +72,7 @@ export function configCommand(context: Context): Command {
   ]);
   examples(command, [
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
+    'delayq config --create webhook rate=100/s   # before its first job',
     'delayq config webhook ttl=      # back to none',
     'delayq config webhook rate=100/s burst=20 max-active=10',
     'delayq config webhook',
@@ -84,9 +90,12 @@ interface Changes {
   readonly partitions: number | undefined;
 }
 
-async function config(context: Context, queue: string, words: readonly string[], options: Globals): Promise<void> {
+async function config(context: Context, queue: string, words: readonly string[], options: Options): Promise<void> {
   const { settings, partitions } = parseChanges(words);
-  const operator = new Operator(context.redis(options), { prefix: context.prefix(options) });
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const operator = new Operator(redis, { prefix });
+  await requireOrCreate(redis, prefix, queue, options);
   const configure = () => operator.configure(queue, settings);
   if (partitions === undefined) {
     // One after the other: a server that wants a password ends the connection after its first refusal.

@@ -1,20 +1,22 @@
 import { Command } from 'commander';
 import { formatDuration, formatTime, Operator, type Paused, queueWord } from '../../internal.js';
 import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
 
-interface Options extends Globals {
+interface Options extends Globals, CreateOption {
   readonly for?: number;
   readonly quiet?: boolean;
   readonly tz?: string;
 }
 
 export function pauseCommand(context: Context): Command {
-  const command = new Command('pause')
-    .description('Stop delivering jobs from queues, for a time or until delayq resume.')
-    .argument('<queue...>', 'names of queues')
+  const command = addCreate(
+    new Command('pause')
+      .description('Stop delivering jobs from queues, for a time or until delayq resume.')
+      .argument('<queue...>', 'names of queues'),
+  )
     .option('--for <duration>', 'resume by itself after 30s, 10m, 2h', positiveDuration)
     .option('--tz <zone>', 'time zone of the printed time (env DELAYQ_TZ, TZ)')
     .option('-q, --quiet', 'print nothing')
@@ -60,7 +62,7 @@ async function each(
   const prefix = context.prefix(options);
   const operator = new Operator(redis, { prefix });
   // A mistyped name must not leave half of the queues paused.
-  for (const queue of queues) await requireQueue(redis, prefix, queue);
+  for (const queue of queues) await requireOrCreate(redis, prefix, queue, options);
   const results: object[] = [];
   for (const queue of queues) {
     const { was, until } = await act(operator, queue);

@@ -14,7 +14,7 @@ describe('delayq config', () => {
   it('sets defaults that hold for jobs and commands that say nothing else', async () => {
     const queue = freshQueue();
     const set = ['tries=2', 'backoff=0s,1h', 'lease=5m', 'maxLost=3', 'ttl=2d'];
-    expect(await delayq(['config', queue.name, ...set])).toMatchObject({ code: 0, stderr: '' });
+    expect(await delayq(['config', '--create', queue.name, ...set])).toMatchObject({ code: 0, stderr: '' });
     expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({
       tries: '2',
       backoff: '0 3600000',
@@ -32,7 +32,7 @@ describe('delayq config', () => {
 
   it('shows them in words, also after a change, and with --json as a document; name= removes one', async () => {
     const queue = freshQueue();
-    await delayq(['config', queue.name, 'backoff=30s,1m30s', 'ttl=1h']);
+    await delayq(['config', '--create', queue.name, 'backoff=30s,1m30s', 'ttl=1h']);
     const { stdout } = await delayq(['config', '--json', queue.name]);
     const defaults = { schema: 1, queue: queue.name, tries: 5, maxLost: 20, lease: 60_000 };
     expect(JSON.parse(stdout)).toEqual({
@@ -62,6 +62,22 @@ describe('delayq config', () => {
     expect(await admin.exists(key(queue.name, 'config'))).toBe(0);
   });
 
+  it('makes no queue under a mistyped name, exit 3, unless it is told to', async () => {
+    const queue = freshQueue();
+    await queue.enqueue({ payload: 1 });
+    const typo = `${queue.name}x`;
+    for (const words of [['tries=3'], ['partitions=4'], []]) {
+      const { code, stdout, stderr } = await delayq(['config', typo, ...words]);
+      expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
+      expect(stderr).toContain(`there is no queue ${typo}`);
+      expect(stderr).toContain(`next: did you mean ${queue.name}? to make it, add --create\n`);
+    }
+    expect(await admin.exists(key(typo, 'config'))).toBe(0);
+    expect(await delayq(['config', '--create', typo, 'tries=3'])).toMatchObject({ code: 0 });
+    expect(await delayq(['config', typo, 'tries=4'])).toMatchObject({ code: 0 });
+    expect(await admin.hgetall(key(typo, 'config'))).toEqual({ tries: '4' });
+  });
+
   it('leaves other fields of the config alone', async () => {
     const queue = freshQueue();
     await admin.hset(key(queue.name, 'config'), 'paused', 'inf', 'layout', '1');
@@ -87,7 +103,7 @@ describe('delayq config partitions=N', () => {
 
   it('refuses fewer, too many, and what is no number, and changes nothing then', async () => {
     const queue = freshQueue();
-    await delayq(['config', queue.name, 'partitions=2']);
+    await delayq(['config', '--create', queue.name, 'partitions=2']);
     const before = await everything(queue.name);
     for (const bad of ['1', '0', '', 'x', '-3', '2.5', '1e1', '1025', '99999999999999999999']) {
       const ended = await delayq(['config', queue.name, 'tries=3', `partitions=${bad}`]);
@@ -136,7 +152,7 @@ describe('delayq config partitions=N', () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(20).map((i) => ({ id: `o:${i}`, payload: 1 })));
     await queue.drain({ limit: 20 });
-    const run = begin(['config', queue.name, 'partitions=2']);
+    const run = begin(['config', '--create', queue.name, 'partitions=2']);
     await until(async () => (await admin.hget(key(queue.name, 'config'), 'layout')) === '2 0/2 from 1');
     run.child.kill('SIGINT');
     expect(await run.ended).toMatchObject({ code: 130 });
@@ -146,7 +162,7 @@ describe('delayq config partitions=N', () => {
 describe('settings of a queue with partitions', () => {
   it('hold in all of them, as a pause does, and the later of two commands holds everywhere', async () => {
     const queue = freshQueue();
-    await delayq(['config', queue.name, 'partitions=5']);
+    await delayq(['config', '--create', queue.name, 'partitions=5']);
     const both = ['tries=3', 'tries=8'].map((word) => delayq(['config', queue.name, word]));
     await new Operator(connection).pause(queue.name);
     expect((await Promise.all(both)).map(({ code }) => code)).toEqual([0, 0]);
@@ -159,7 +175,7 @@ describe('settings of a queue with partitions', () => {
 
   it('are temporary (75) until all have confirmed; a repeat finishes', async () => {
     const queue = freshQueue();
-    await delayq(['config', queue.name, 'partitions=3']);
+    await delayq(['config', '--create', queue.name, 'partitions=3']);
     const proxy = await during(FaultyProxy.start(...redisTargets));
     // What the first of the others is sent: in the tag of no other queue.
     proxy.fault = { word: shaOf('edit/settings', { sharded: onCluster, parted: true }), kind: 'deaf', times: 1 };
@@ -175,7 +191,7 @@ describe('settings of a queue with partitions', () => {
 
   it('are forgotten only if no partition has jobs', async () => {
     const queue = freshQueue();
-    await delayq(['config', queue.name, 'partitions=4', 'tries=3']);
+    await delayq(['config', '--create', queue.name, 'partitions=4', 'tries=3']);
     const operator = new Operator(connection);
     await queue.enqueue([{ id: 'one', payload: 1 }]);
     expect(await operator.forget(queue.name)).toBe(false);

@@ -69,7 +69,7 @@ describe('delayq crontab', () => {
     const mail = async () => (await asCron(`{ ${commandOf(linesOf(stdout).at(-1) ?? '')}; } 2>&1`)).stdout;
     // Not even that the queue does not exist yet.
     expect(await mail()).toBe('');
-    await delayq(['config', queue.name, 'backoff=0s']);
+    await delayq(['config', '--create', queue.name, 'backoff=0s']);
     await queue.enqueue({ payload: { orderId: 42 }, id: 'order:42', tries: 2 });
     expect(await mail()).toBe('no such order\n');
     expect(linesOf(await mail())).toEqual([

@@ -100,6 +100,17 @@ describe('delayq pause', () => {
     expect(pausedUntil(await inspector.inspect(two.name))).toBe(Number.POSITIVE_INFINITY);
   });
 
+  it('with --create pauses a queue before its first job', async () => {
+    const queue = freshQueue();
+    const refused = await delayq(['pause', queue.name]);
+    expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('to make it, add --create') });
+    expect(await delayq(['pause', '--create', queue.name])).toMatchObject({ code: 0 });
+    await queue.enqueue({ payload: 1 });
+    expect(await delayq(['drain', queue.name])).toMatchObject({ code: 0, stdout: '' });
+    expect(await delayq(['resume', queue.name])).toMatchObject({ code: 0 });
+    expect(await delayq(['drain', queue.name])).toMatchObject({ code: 0, stdout: '1\n' });
+  });
+
   it('again sets a new end, and leaves the other settings alone', async () => {
     const queue = freshQueue();
     await operator.configure(queue.name, { tries: 3 });

@@ -7,7 +7,7 @@ import { until } from '../../support/until.js';
 
 async function limited(settings: string[], n: number) {
   const queue = freshQueue();
-  expect(await delayq(['config', queue.name, ...settings])).toMatchObject({ code: 0 });
+  expect(await delayq(['config', '--create', queue.name, ...settings])).toMatchObject({ code: 0 });
   await queue.enqueue(upTo(n).map((i) => ({ payload: i, at: 1_000 + i })));
   return queue;
 }
@@ -136,7 +136,7 @@ describe.concurrent('the limits of a queue', () => {
     'and partitions in one command are refused before anything is written: %j',
     async (words) => {
       const queue = freshQueue();
-      const { code, stderr } = await delayq(['config', queue.name, ...words]);
+      const { code, stderr } = await delayq(['config', '--create', queue.name, ...words]);
       expect(code).toBe(78);
       expect(stderr).toMatch(/cannot have partitions/);
       expect(await admin.exists(key(queue.name, 'config'))).toBe(0);
@@ -149,7 +149,7 @@ describe.concurrent('the limits of a queue', () => {
     expect(await delayq(['config', queue.name, 'tries=3', 'partitions=4'])).toMatchObject({ code: 78 });
     expect(await admin.hgetall(key(queue.name, 'config'))).toEqual(before);
     const parted = freshQueue();
-    expect(await delayq(['config', parted.name, 'partitions=2'])).toMatchObject({ code: 0 });
+    expect(await delayq(['config', '--create', parted.name, 'partitions=2'])).toMatchObject({ code: 0 });
     const set = await admin.hgetall(key(parted.name, 'config'));
     expect(await delayq(['config', parted.name, 'tries=3', 'rate=1/s'])).toMatchObject({ code: 78 });
     expect(await admin.hgetall(key(parted.name, 'config'))).toEqual(set);
