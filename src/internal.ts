@@ -40,6 +40,7 @@ export {
   exactDuration,
   formatDuration,
   formatTime,
+  LONGEST_MS,
   LONGEST_TIMER_MS,
   parseAt,
   parseDuration,

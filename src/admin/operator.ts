@@ -1,7 +1,7 @@
 import { Spread } from '../model/due-times.js';
 import { DelayqError } from '../model/errors.js';
 import { type Id, idKey } from '../model/id.js';
-import { duration, type State } from '../model/job.js';
+import { lifetime, type State } from '../model/job.js';
 import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
@@ -73,7 +73,7 @@ export class Operator {
    * starts again. They are due now, or as `spread` says. Jobs that no handler can be given stay dead.
    *
    * `options.ttl` (ms, or text such as `1d`) and `options.deliveries` replace these limits of theirs. With a ttl of 0 they
-   * have none of their own: they are kept for ever, unless the queue has one. Throws `usage` for an invalid option.
+   * never expire, whatever the queue says. Throws `usage` for an invalid option.
    */
   async requeue(
     queue: string,
@@ -82,7 +82,7 @@ export class Operator {
     options: RequeueOptions = {},
   ): Promise<acts.Requeued[]> {
     const { ttl, deliveries } = checkRequeue(options);
-    const limits = { ttl: duration(ttl), deliveries: checkCount(deliveries, 'deliveries') };
+    const limits = { ttl: lifetime(ttl), deliveries: checkCount(deliveries, 'deliveries') };
     const act: typeof acts.requeue = (redis, keys, some, spread) => acts.requeue(redis, keys, some, spread, limits);
     const parts = this.#parts(queue);
     const how = { set: 'dead', byTime: false, act, ifActive: 'missing' } as const;

@@ -47,8 +47,8 @@ export interface NewJob {
    */
   readonly deliveries?: number | undefined;
   /**
-   * Expires this long after its first due time: it is then dropped and counted. Default: the queue's. 100 years (36500d)
-   * are for ever.
+   * Expires this long after its first due time: it is then dropped and counted. Default: the queue's. With 0 it never
+   * expires, whatever the queue says.
    */
   readonly ttl?: number | string | undefined;
   /** Its id stays taken for so long after it has ended (done, expired). Default: the queue's. */
@@ -255,7 +255,7 @@ export function recordOf(
     tries: checkCount(tries, 'tries'),
     maxLost: checkCount(maxLost, 'maxLost'),
     deliveries: checkCount(deliveries, 'deliveries'),
-    ttl: duration(ttl),
+    ttl: lifetime(ttl),
     once: windowOf(onceFor),
     created: checkInstant(instant(created), 'created'),
   };
@@ -286,8 +286,14 @@ function instant(value: NewJob['at'] | null): number | undefined {
   return value === undefined ? undefined : value === null ? Number.NaN : Math.round(Number(value));
 }
 
+/** Converts a time to live to ms; 0 to one without an end. Throws `usage` if it is none. */
+export function lifetime(value: number | string | undefined): number | undefined {
+  const ms = duration(value);
+  return ms === 0 ? LONGEST_MS : ms;
+}
+
 /** Converts a duration to ms. Numbers over 100 years are cut to that. Throws `usage` if it is none. */
-export function duration(value: number | string | undefined): number | undefined {
+function duration(value: number | string | undefined): number | undefined {
   if (value === undefined) return undefined;
   if (typeof value === 'number' && value >= 0 && Number.isFinite(value)) return Math.min(Math.round(value), LONGEST_MS);
   return parseDuration(String(value));

@@ -73,7 +73,7 @@ const KINDS: { readonly [K in keyof Settings]-?: Kind<Settings[K]> } = {
   maxLost: count('maxLost'),
   backoff: { parse: parseBackoff, format: formatBackoff, pack: packBackoff, unpack: unpackBackoff },
   lease: span('lease', 1),
-  ttl: optional(span('ttl', 0)),
+  ttl: optional(lifetime()),
   rate: optional({ parse: parseRate, format: formatRate, pack: packRate, unpack: unpackRate }),
   burst: optional(count('burst'), 'a tenth of a second'),
   maxActive: optional(count('max-active')),
@@ -147,6 +147,12 @@ function span(name: string, least: number) {
     pack: (ms: number) => String(check(ms)),
     unpack: numberOf,
   };
+}
+
+/** A time to live; 0 removes it. */
+function lifetime() {
+  const kind = span('ttl', 0);
+  return { ...kind, pack: (ms: number) => (ms === 0 ? '' : kind.pack(ms)) };
 }
 
 function numberOf(text: string): number | undefined {

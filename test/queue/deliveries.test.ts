@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Inspector, type Job, Operator, type Queue, Spread, timeOfId, Worker } from '../../src/index.js';
+import { LONGEST_MS } from '../../src/internal.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
 
 const operator = new Operator(connection);
@@ -190,13 +191,13 @@ describe('a requeue', () => {
     ['with undefined limits, too', { ttl: undefined, deliveries: undefined }, { deliveries: 1, ttl: 3_600_000 }],
     ['gives the job a new ttl', { ttl: '2h' }, { deliveries: 1, ttl: 7_200_000 }],
     ['gives the job new deliveries', { deliveries: 3 }, { deliveries: 3, ttl: 3_600_000 }],
-    ['with a ttl of 0 removes its own', { ttl: 0 }, { deliveries: 1, ttl: undefined, expires: undefined }],
+    ['with a ttl of 0 lets it live for ever', { ttl: 0 }, { deliveries: 1, ttl: LONGEST_MS, expires: undefined }],
   ])('%s', async (_, limits, expected) => {
     const queue = await withDead();
     expect(await operator.requeue(queue.name, ['a', 'b'], undefined, limits)).toEqual(['requeued', 'missing']);
     const found = await shown(queue, 'a');
     expect(found).toMatchObject({ state: 'pending', attempts: 0, tries: 4, created: job.created, ...expected });
-    if (found?.ttl !== undefined) expect(found.expires).toBe((found.due ?? 0) + found.ttl);
+    if (found?.expires !== undefined) expect(found.expires).toBe((found.due ?? 0) + (found.ttl ?? 0));
   });
 
   it('gives a limit to a job that had no record', async () => {
@@ -209,12 +210,12 @@ describe('a requeue', () => {
     expect(await shown(queue, 'a')).toMatchObject({ state: 'dead', reason: 'failed' });
   });
 
-  it('leaves the ttl of the queue alone', async () => {
+  it('with a ttl of 0 lets it live longer than the ttl of the queue', async () => {
     const queue = await withDead();
     await operator.configure(queue.name, { ttl: 500 });
     await operator.requeue(queue.name, ['a'], undefined, { ttl: 0 });
     await timePasses(queue.name, 1_000);
-    expect(await queue.drain()).toMatchObject({ jobs: [], expired: 1 });
+    expect(await queue.drain()).toMatchObject({ jobs: [{ id: 'a' }], expired: 0 });
   });
 
   it.each([[{ ttl: -1 }], [{ ttl: 'soon' }], [{ deliveries: 0 }], [{ tries: 1 }]])('refuses %j', async (limits) => {

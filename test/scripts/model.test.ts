@@ -26,7 +26,7 @@ const job = {
   tries: small,
   maxLost: small,
   deliveries: fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined, freq: 1 }),
-  ttl: fc.option(fc.oneof({ weight: 5, arbitrary: ms }, fc.constant(LONGEST_MS)), { nil: undefined }),
+  ttl: fc.constantFrom(undefined, undefined, 1, 500, 1_000, 3_000, LONGEST_MS),
   created: fc.constantFrom(undefined, undefined, 1_790_000_000_000),
   attributes: fc.oneof(
     { weight: 3, arbitrary: fc.constant({}) },
@@ -104,7 +104,7 @@ const plain = [
       do: fc.constant('requeue' as const),
       ids: fc.uniqueArray(id, { minLength: 1 }),
       stepMs: fc.constantFrom(0, 1_000),
-      ttl: fc.constantFrom(undefined, undefined, 0, 2_000, LONGEST_MS),
+      ttl: fc.constantFrom(undefined, undefined, 2_000, LONGEST_MS),
       deliveries: fc.constantFrom(undefined, undefined, 1, 3),
     }),
   },

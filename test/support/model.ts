@@ -444,7 +444,7 @@ export class Model {
     if (!canBeGiven(id)) return 'bad-id';
     const fresh = { failures: 0, losses: 0, first: undefined, failed: undefined, reason: undefined, error: undefined };
     const { ttl = job.given.ttl, deliveries = job.given.deliveries } = limits;
-    const given = { ...job.given, ttl: limits.ttl === 0 ? undefined : ttl, deliveries };
+    const given = { ...job.given, ttl, deliveries };
     Object.assign(job, { state: 'pending', score: at, ...fresh, given });
     this.#count('requeued');
     return 'requeued';

@@ -30,7 +30,7 @@ const MEANINGS: Record<keyof Settings, string> = {
   maxLost: 'losses after which a job is dead',
   backoff: 'waits between tries: 30s,1m,10m or exponential',
   lease: 'time a consumer may hold a job without renewing',
-  ttl: 'jobs later than this are dropped',
+  ttl: 'jobs later than this are dropped; 0s: none',
   rate: 'most jobs that all drains take: 100/s, 5/m, 1/30s',
   burst: 'most jobs at once after a quiet time',
   maxActive: 'most jobs active at once, over all drains',

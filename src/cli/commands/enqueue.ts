@@ -30,7 +30,11 @@ export function enqueueCommand(context: Context): Command {
     .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
     .option('--tries <n>', 'failures after which the job is dead', count)
     .option('--deliveries <n>', 'failures and losses after which the job is dead', count)
-    .option('--ttl <duration>', 'drop the job if it is delivered later than this after its due time', duration)
+    .option(
+      '--ttl <duration>',
+      'drop the job if it is delivered later than this after its due time; 0s: no limit',
+      duration,
+    )
     .option('--once-for <duration>', 'the id stays taken so long after the job has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
     .option('--text', 'store any text as a JSON string')

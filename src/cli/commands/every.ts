@@ -69,7 +69,11 @@ export function everyCommand(context: Context): Command {
     )
     .option('--tries <n>', 'failures after which a job is dead', count)
     .option('--max-lost <n>', 'losses after which a job is dead', count)
-    .option('--ttl <duration>', 'drop a job if it is delivered later than this after its due time', duration)
+    .option(
+      '--ttl <duration>',
+      'drop a job if it is delivered later than this after its due time; 0s: no limit',
+      duration,
+    )
     .option('--once-for <duration>', 'the id of a job stays taken so long after it has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
     .option('--text', 'store any text as a JSON string')

@@ -17,7 +17,7 @@ export function requeueCommand(context: Context): Command {
   );
   command
     .option('--rate <n/s>', 'spread the due times at this rate: 10/s, 100/m', ratePerSecond)
-    .option('--ttl <duration>', 'replace the time to live of the jobs; 0s removes it', duration)
+    .option('--ttl <duration>', 'replace the time to live of the jobs; 0s: no limit', duration)
     .option('--deliveries <n>', 'replace the limit of deliveries of the jobs', count);
   addEdit(context, command, ['dead'], (queue, { rate, ttl, deliveries }: Options) => {
     const stepMs = rate === undefined ? 0 : 1_000 / rate;

@@ -18,7 +18,7 @@ import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, fitted, many, type Paint, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
-import { jobJson, reasonOf } from '../views/jobs.js';
+import { jobJson, lifetimeText, reasonOf } from '../views/jobs.js';
 import { storyOf } from '../views/missing-job.js';
 import { holderOf, momentOf } from '../views/problems.js';
 import { recurringJson, recurringText } from '../views/recurring.js';
@@ -122,7 +122,7 @@ function toText(
       `${many(failures, 'failure')}${most(job.tries, settings.tries)}, ` +
       `${many(losses, 'loss')}${most(job.maxLost, settings.maxLost)}${lease && !job.moving ? ', and one under way' : ''}`,
   );
-  if (ttl !== undefined) text += line('ttl', exactDuration(ttl));
+  if (ttl !== undefined) text += line('ttl', lifetimeText(ttl));
   const window = job.onceFor ?? settings.onceFor;
   if (window !== undefined) text += line('once for', exactDuration(window));
   for (const [i, [name, value]] of Object.entries(job.attributes).entries())

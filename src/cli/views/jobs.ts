@@ -1,4 +1,4 @@
-import { formatDuration, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
+import { exactDuration, formatDuration, LONGEST_MS, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
 import { LINE_END, withPayload } from '../lines/drain-line.js';
 import { REASONS } from '../terminal/deaths.js';
 import { clip, columns, type Paint, table, visible } from '../terminal/output.js';
@@ -19,6 +19,9 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
   return Buffer.concat([withPayload(head, payload), LINE_END]);
 }
+
+/** A time to live of a job: one without an end stands in place of that of the queue. */
+export const lifetimeText = (ttl: number) => (ttl >= LONGEST_MS ? 'none' : exactDuration(ttl));
 
 export function reasonOf({ reason }: StoredJob): string {
   return reason === undefined ? 'reason unknown' : (REASONS[reason] ?? reason);

@@ -1,6 +1,7 @@
 import { exactDuration, formatTime, NO_ATTRIBUTES, type RecurringJob, upcoming } from '../../internal.js';
 import { withPayload } from '../lines/drain-line.js';
 import { visible } from '../terminal/output.js';
+import { lifetimeText } from './jobs.js';
 import { momentOf } from './problems.js';
 
 /** How many of the next occurrences are shown. */
@@ -33,7 +34,7 @@ export async function recurringText(
   const limits = [
     ...(tries === undefined ? [] : [`tries=${tries}`]),
     ...(maxLost === undefined ? [] : [`max-lost=${maxLost}`]),
-    ...(ttl === undefined ? [] : [`ttl=${exactDuration(ttl)}`]),
+    ...(ttl === undefined ? [] : [`ttl=${lifetimeText(ttl)}`]),
     ...(onceFor === undefined ? [] : [`once-for=${exactDuration(onceFor)}`]),
     ...Object.entries(attributes).map(([name, value]) => `${name}=${value}`),
   ];

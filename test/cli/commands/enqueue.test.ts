@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAX_PAYLOAD, Queue } from '../../../src/index.js';
 import { begin, binary, delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
-import { admin, connection, freshName, key } from '../../support/redis.js';
+import { admin, connection, freshName, key, timePasses } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { until } from '../../support/until.js';
 
@@ -196,6 +196,24 @@ describe('delayq enqueue -', () => {
     expect(linesOf(stdout)).toHaveLength(4);
     expect(linesOf(stderr).map((line) => /line (\d+)/.exec(line)?.[1])).toEqual(['4', '5', '6', '8']);
     expect(await payloads(name)).toEqual(['"after"', '"last, without an end"', '{"bom":1}', '{"good":"ü"}']);
+  });
+
+  it('with --ttl 0s makes a job that does not expire, whatever the ttl of the queue', async () => {
+    const name = freshName();
+    await delayq(['config', '--create', name, 'ttl=1s']);
+    const line = '{"payload":2,"id":"b","ttl":"0s"}';
+    for (const [args, input] of [
+      [['--ttl', '0s', '--id', 'a', name, '1'], ''],
+      [['--jobs', name, '-'], line],
+      [['--id', 'c', name, '3'], ''],
+    ] as const)
+      expect(await delayq(['enqueue', '-q', ...args], { input })).toMatchObject({ code: 0, stderr: '' });
+    await timePasses(name, 60_000);
+    expect((await delayq(['show', name, 'a'])).stdout).toMatch(/ttl +none\n/);
+    expect(await delayq(['drain', '-q', name])).toMatchObject({ code: 0, stdout: '1\n2\n' });
+    expect(await delayq(['config', name, 'ttl=0s'])).toMatchObject({
+      stdout: expect.stringMatching(/ttl +none +default/),
+    });
   });
 
   it('with --atomic enqueues none if one line is bad', async () => {

@@ -28,10 +28,13 @@ describe('delayq requeue', () => {
     const queue = await withDead(2);
     await delayq(['requeue', '--ttl', '1h', '--deliveries', '1', queue.name, 'd0']);
     await queue.nack((await queue.drain()).jobs);
-    const limits = { ttl: 3_600_000, deliveries: 1, tries: 7 };
-    expect(await inspector.show(queue.name, ['d0'])).toMatchObject([{ state: 'dead', reason: 'failed', ...limits }]);
+    const limits = { deliveries: 1, tries: 7 };
+    const dead = { state: 'dead', reason: 'failed', ttl: 3_600_000, ...limits };
+    expect(await inspector.show(queue.name, ['d0'])).toMatchObject([dead]);
     await delayq(['requeue', '--ttl', '0s', queue.name, 'd0']);
-    expect(await inspector.show(queue.name, ['d0'])).toMatchObject([{ state: 'pending', ...limits, ttl: undefined }]);
+    expect(await inspector.show(queue.name, ['d0'])).toMatchObject([
+      { state: 'pending', ...limits, expires: undefined },
+    ]);
     expect(await delayq(['requeue', '--deliveries', '0', queue.name, 'd0'])).toMatchObject({ code: 64 });
   });
 
