@@ -23,6 +23,9 @@ export interface Globals {
 /** The variables that may hold the URL of Redis; the first that is set counts. */
 export const URL_VARIABLES = ['DELAYQ_REDIS_URL', 'REDIS_URL'];
 
+/** Variables that people take for {@link URL_VARIABLES}. */
+const GUESSED = ['DELAYQ_URL', 'DELAYQ_REDIS', 'DELAYQ_HOST'];
+
 /** Where each setting of a connection is given, for errors. */
 export const NAMES: SettingNames = {
   url: '--redis or DELAYQ_REDIS_URL',
@@ -90,8 +93,17 @@ export function placeOf(options: Globals, env: NodeJS.ProcessEnv): ConnectOption
 }
 
 function parsed(options: Globals, env: NodeJS.ProcessEnv): ConnectOptions {
+  const url = urlOf(options, env);
+  const guessed = url === undefined ? GUESSED.find((name) => env[name]) : undefined;
+  // Whoever sets it means another Redis than the default: jobs must not go there unnoticed.
+  if (guessed) {
+    throw new DelayqError('config', `${guessed} is no variable of delayq`, {
+      why: `without DELAYQ_REDIS_URL it would use ${DEFAULT_URL}`,
+      next: `set DELAYQ_REDIS_URL, or REDIS_URL, to the URL of Redis; or unset ${guessed}`,
+    });
+  }
   try {
-    return parseUrl(urlOf(options, env) ?? DEFAULT_URL);
+    return parseUrl(url ?? DEFAULT_URL);
   } catch (error) {
     const source = options.redis === undefined && URL_VARIABLES.find((name) => env[name]);
     if (!source || !isDelayqError(error)) throw error;

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { afterwards, during } from '../../support/afterwards.js';
 import { Authority } from '../../support/certificates.js';
-import { delayq } from '../../support/cli.js';
+import { binary, delayq } from '../../support/cli.js';
 import { Cluster } from '../../support/cluster.js';
+import { freshName, redisUrl } from '../../support/redis.js';
 import { Sentinels } from '../../support/sentinel.js';
 import { freePort } from '../../support/server.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -137,5 +138,26 @@ describe.concurrent('Sentinels', () => {
     expect(await ask(`redis+sentinel://${closed},${await silent()}/m`)).toMatchObject(
       told(69, 'cannot reach any of 2 Sentinels', `${closed}: nothing .*; 127.* in time`, 'start one of them, .*'),
     );
+  });
+});
+
+describe.concurrent('the variables of a place', () => {
+  it.each(['DELAYQ_URL', 'DELAYQ_REDIS', 'DELAYQ_HOST'])(
+    'that are guessed (%s) are an error while the place is not given: jobs must not go to another Redis',
+    async (name) => {
+      const guessed = { DELAYQ_REDIS_URL: undefined, [name]: redisUrl };
+      const { code, stdout, stderr } = await delayq(['inspect'], { env: guessed });
+      expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
+      expect(stderr).toMatch(
+        new RegExp(`^delayq: ${name} is no variable of delayq\n {2}why: .*\n {2}next: set DELAYQ_REDIS_URL`),
+      );
+      expect(await delayq(['inspect'], { env: { ...guessed, REDIS_URL: redisUrl } })).toMatchObject({ code: 0 });
+      expect(await delayq(['inspect', '--redis', redisUrl], { env: guessed })).toMatchObject({ code: 0 });
+    },
+  );
+
+  it('may have a password that Redis does not ask for: no command says a word of it', async () => {
+    const env = { DELAYQ_REDIS_URL: redisUrl.replace('://', '://:needless@') };
+    expect(await binary(['enqueue', freshName(), '1'], { env })).toMatchObject({ code: 0, stderr: '' });
   });
 });
