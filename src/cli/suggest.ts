@@ -5,6 +5,7 @@ import { COMMANDS } from './registry.js';
 /** What other tools call our commands. A word may stand for several. */
 export const COMMAND_WORDS: Readonly<Record<string, string>> = {
   enqueue: 'add push publish schedule at put send produce submit create new post later delay insert',
+  every: 'cron repeat recurring schedule scheduler interval periodic',
   drain:
     'work worker consume consumer run process pop dequeue reserve receive subscribe pull fetch start listen daemon',
   ack: 'complete done finish commit',
@@ -77,7 +78,11 @@ export const OPTION_WORDS: Readonly<Record<string, string>> = {
 const NO_OPTIONS: readonly (readonly [argument: string, words: string, advice: string])[] = [
   ['queue', 'queue name topic tube stream', 'the queue is an argument'],
   ['payload', 'payload data body message', 'the payload is an argument'],
-  ['payload', 'cron every repeat recurring interval schedule', 'for recurring jobs run delayq enqueue from crontab'],
+  [
+    'payload',
+    'cron every repeat recurring interval schedule',
+    'recurring jobs have a command of their own: delayq every --help',
+  ],
   ['queue', 'priority', 'make a queue for each priority, and drain high,low'],
 ];
 
@@ -94,11 +99,12 @@ export function nextStep({ code, message }: CommanderError, program: Command, na
     code === 'commander.unknownOption'
       ? (optionAdvice(command, word.replace(/^-+/, '')) ?? queueAdvice(command, whole))
       : code === 'commander.excessArguments' && takesTime
-        ? 'put a payload or a time with spaces into quotes, and a due time after --in or --at:'
+        ? 'put the payload or the time into single quotes, and a due time after --in or --at:'
         : code === 'commander.missingArgument' && /'payload'/.test(message)
           ? 'give a payload, or - to read payloads from stdin:'
           : undefined;
-  return advice === undefined ? help : `${advice} ${help}`;
+  if (advice === undefined) return help;
+  return advice.endsWith('--help') ? advice : `${advice} ${help}`;
 }
 
 function commandAdvice(word: string): string {
@@ -115,7 +121,7 @@ function commandAdvice(word: string): string {
 function optionAdvice(command: Command, word: string): string | undefined {
   const names = command.registeredArguments.map((argument) => argument.name());
   const [, , advice] = NO_OPTIONS.find(([name, words]) => names.includes(name) && isIn(words, word)) ?? [];
-  if (advice) return `${advice}:`;
+  if (advice) return advice.endsWith('--help') ? advice : `${advice}:`;
   const meant = meaningsOf(OPTION_WORDS, word);
   const own = command.options.map(({ long }) => long?.slice(2) ?? '');
   // A word of other tools is no misspelling of ours.
