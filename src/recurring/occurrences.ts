@@ -19,6 +19,8 @@ const NICKNAMES: Readonly<Record<string, string>> = {
   '@annually': '0 0 1 1 *',
 };
 
+const FIELDS = ['second', 'minute', 'hour', 'day', 'month', 'weekday'];
+
 /** The shortest interval, ms: ids have whole seconds. */
 const SHORTEST_MS = 1_000;
 
@@ -83,11 +85,13 @@ async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
   const isRepeated = isHourly || hours.includes('/');
   zoneOffset(tz, 0);
   const { Cron } = await import('croner');
+  const read = (parts: readonly string[]) =>
+    new Cron(parts.join(' '), { utcOffset: 0, paused: true, mode: '5-or-6-parts' });
   let cron: InstanceType<typeof Cron>;
   try {
-    cron = new Cron(fields.join(' '), { utcOffset: 0, paused: true, mode: '5-or-6-parts' });
+    cron = read(fields);
   } catch (cause) {
-    throw notExpression(spec, (cause as Error).message.replace(/^CronPattern: /, ''), cause);
+    throw notExpression(spec, badField(fields, read) ?? reasonOf(cause), cause);
   }
   const next = (wall: number) => cron.nextRun(new Date(wall))?.getTime();
 
@@ -133,6 +137,24 @@ async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
 function faultOf(fields: readonly string[]): string {
   if (fields[0]?.startsWith('@')) return `there is no ${fields[0]}`;
   return `it has ${fields.length} ${fields.length === 1 ? 'field' : 'fields'}, and needs 5, or 6 with seconds`;
+}
+
+/** croner's words for a fault. It numbers the fields from 0, seconds first, and names days and months by numbers. */
+function reasonOf(cause: unknown): string {
+  const text = (cause as Error).message.replace(/^CronPattern: (Syntax error, )?/, '');
+  return text.replace(/^configuration entry \d+ \(.*\) contains/, 'it contains');
+}
+
+/** The first field that cannot be read, as it was written, and why; undefined: it is none alone. */
+function badField(fields: readonly string[], read: (fields: readonly string[]) => unknown): string | undefined {
+  for (const [i, field] of fields.entries()) {
+    try {
+      read(fields.map((_, j) => (j === i ? field : '*')));
+    } catch (cause) {
+      return `${FIELDS.at(i - fields.length)} ${field}: ${reasonOf(cause)}`;
+    }
+  }
+  return undefined;
 }
 
 function notExpression(spec: string, why: string, cause?: unknown): DelayqError {
