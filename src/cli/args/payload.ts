@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { DelayqError, decodeUtf8, MAX_PAYLOAD, tooLarge } from '../../internal.js';
+import { DelayqError, decodeUtf8, isDelayqError, JsonText, MAX_PAYLOAD, tooLarge } from '../../internal.js';
 
 /**
  * Reads the text of a payload from a file, or from a stream. Throws `input` if it cannot be read, with the advice `next`,
@@ -29,4 +29,20 @@ export async function readPayload(
   const bytes = Buffer.concat(pieces);
   if (bytes.length > MAX_PAYLOAD) throw tooLarge();
   return decodeUtf8(bytes);
+}
+
+/** A payload that was written on the command line. Throws `data` if it is not JSON, and sees if a shell is the reason. */
+export function jsonArgument(text: string): JsonText {
+  try {
+    return JsonText.parse(text);
+  } catch (cause) {
+    const isBare =
+      /^\s*[[{]/.test(text) && !text.includes('"') && /\p{L}/u.test(text.replace(/\b(true|false|null)\b/g, ''));
+    if (!isBare || !isDelayqError(cause, 'data')) throw cause;
+    throw new DelayqError('data', cause.message, {
+      why: 'it has no double quotes: the shell removes them from an argument without single quotes',
+      next: `put the payload into single quotes: '{"a":1}'`,
+      cause,
+    });
+  }
 }

@@ -13,7 +13,7 @@ import {
   positiveDuration,
   readAt,
 } from '../args/options.js';
-import { readPayload } from '../args/payload.js';
+import { jsonArgument, readPayload } from '../args/payload.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
@@ -110,9 +110,10 @@ async function enqueue(context: Context, name: string, payload: string, options:
     const { enqueueLines } = await import('../bulk/enqueue.js');
     return enqueueLines(context, queue, options, await at());
   }
-  const text = payload.startsWith('@') ? await readPayload(payload.slice(1)) : payload;
+  const isFile = payload.startsWith('@');
+  const text = isFile ? await readPayload(payload.slice(1)) : payload;
   const { id, in: delay, tries, deliveries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
-  const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
+  const stored = options.text ? JsonText.from(text) : isFile ? JsonText.parse(text) : jsonArgument(text);
   const job = { payload: stored, id, in: delay, at: await at(), tries, deliveries, ttl, onceFor, attributes };
   const done = await queue.enqueue(job, { ifExists, durable, replicas });
   await report(context, queue, done, options);

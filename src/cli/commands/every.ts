@@ -18,7 +18,7 @@ import {
 } from '../../internal.js';
 import { decoded } from '../args/ids.js';
 import { addGlobals, attribute, count, details, duration, examples, positiveDuration } from '../args/options.js';
-import { readPayload } from '../args/payload.js';
+import { jsonArgument, readPayload } from '../args/payload.js';
 import { requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say, table, visible, writeJson } from '../terminal/output.js';
@@ -153,13 +153,9 @@ async function put(context: Context, words: readonly string[], options: Options)
   if (id === undefined)
     throw bad('a recurring job needs an id', `name it, so that it can be changed and removed: ${form}`);
   const tz = context.zone(options);
-  const text =
-    payload === '-'
-      ? await readPayload(context.stdin)
-      : payload.startsWith('@')
-        ? await readPayload(payload.slice(1))
-        : payload;
-  const stored = options.text ? JsonText.from(text) : JsonText.parse(text);
+  const source = payload === '-' ? context.stdin : payload.startsWith('@') ? payload.slice(1) : undefined;
+  const text = source === undefined ? payload : await readPayload(source);
+  const stored = options.text ? JsonText.from(text) : source === undefined ? jsonArgument(text) : JsonText.parse(text);
   const recurring = new Recurring(context.redis(options), { prefix: context.prefix(options) });
   const job = { id, when, tz, payload: stored, missed, overlap, tries, maxLost, ttl, onceFor, attributes };
   await report(context, queue, await recurring.put(queue, job), { ...options, tz });

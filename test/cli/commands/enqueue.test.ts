@@ -198,6 +198,24 @@ describe('delayq enqueue -', () => {
     expect(await payloads(name)).toEqual(['"after"', '"last, without an end"', '{"bom":1}', '{"good":"ü"}']);
   });
 
+  it.each(['{a:1}', '{orderId:42,paid:true}', "{'a':1}", '[a,b]'])(
+    'of %s on the command line says that the shell took its quotes',
+    async (payload) => {
+      for (const args of [
+        ['enqueue', 'q', payload],
+        ['every', '--id', 'x', '1h', 'q', payload],
+      ]) {
+        const { code, stderr } = await delayq(args);
+        expect({ code, stderr }).toEqual({
+          code: 65,
+          stderr: expect.stringMatching(/shell.*\n.*next: .* '\{"a":1\}'\n$/),
+        });
+      }
+      const typed = await delayq(['enqueue', freshName(), '-'], { input: payload });
+      expect(typed).toMatchObject({ code: 1, stderr: expect.not.stringContaining('shell') });
+    },
+  );
+
   it('with --ttl 0s makes a job that does not expire, whatever the ttl of the queue', async () => {
     const name = freshName();
     await delayq(['config', '--create', name, 'ttl=1s']);
