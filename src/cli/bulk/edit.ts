@@ -7,6 +7,7 @@ import type { Context } from '../host/context.js';
 import { colours, document, grouped, many, say, shownId, sizeOf, writeJson } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
+import { BadLines } from './bad-lines.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
 import { linesUntil } from './lines-until.js';
 import type { EditResult } from './results.js';
@@ -150,12 +151,15 @@ async function selectNamed<R extends string>(run: Run<R>): Promise<Selection | u
 
 /** What stands on the lines of stdin. Reports lines that cannot be read. */
 async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
-  for await (const some of linesUntil(stop, context.stdin)) {
-    for (const { number, error } of some.filter((line) => line.error)) {
-      say(context, `line ${number}: ${error?.message}`);
-      context.outcomes.add('incomplete');
+  const bad = new BadLines((text) => say(context, text));
+  try {
+    for await (const some of linesUntil(stop, context.stdin)) {
+      for (const { number, error } of some) if (error) bad.add(number, { message: error.message });
+      yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
     }
-    yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
+  } finally {
+    bad.flush();
+    if (bad.count > 0) context.outcomes.add('incomplete');
   }
 }
 

@@ -19,6 +19,7 @@ import { noTemporary } from '../host/temporary.js';
 import { jobOf } from '../lines/job-line.js';
 import { document, many, say } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
+import { BadLines } from './bad-lines.js';
 import { linesUntil } from './lines-until.js';
 
 export interface EnqueueOptions extends Globals {
@@ -49,7 +50,7 @@ type Numbered = NewJob & { readonly [LINE]: number };
 const reread = ({ fd }: FileHandle) => createReadStream('', { fd, start: 0, autoClose: false });
 
 /**
- * Enqueues the lines of stdin, a job each, in constant memory, and reports every line that was not enqueued. `at` is the
+ * Enqueues the lines of stdin, a job each, in constant memory, and reports lines that were not enqueued. `at` is the
  * due time of jobs that have none of their own, ms.
  */
 export async function enqueueLines(
@@ -68,11 +69,10 @@ export async function enqueueLines(
         const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
         return { payload, in: delay, at, tries, deliveries, ttl, onceFor, attributes, [LINE]: line };
       };
-  let refused = 0;
+  const bad = new BadLines((text) => say(context, text));
   const refuse = (line: number, error: unknown) => {
     if (!isDelayqError(error, 'usage', 'data')) throw error;
-    refused += 1;
-    say(context, `line ${line}: ${error.message}${error.why ? `: ${error.why}` : ''}`);
+    bad.add(line, error);
   };
 
   if (fstatSync(context.stdin.fd).isDirectory()) {
@@ -91,8 +91,8 @@ export async function enqueueLines(
         return;
       }
       for await (const _ of jobsOf(context, reread(file), toJob, refuse, stop));
-      if (refused > 0) {
-        throw new DelayqError('data', `nothing was enqueued: ${many(refused, 'bad line')}`, {
+      if (bad.count > 0) {
+        throw new DelayqError('data', `nothing was enqueued: ${many(bad.count, 'bad line')}`, {
           next: 'fix them, or leave out --atomic to enqueue the others',
         });
       }
@@ -104,11 +104,13 @@ export async function enqueueLines(
     for await (const result of queue.enqueueBatches(jobs, { ifExists, durable, replicas })) {
       await sender.took(result);
     }
-    await sender.finish(refused, stop.aborted);
+    bad.flush();
+    await sender.finish(bad.count, stop.aborted);
   } finally {
+    bad.flush();
     await file?.close();
   }
-  if (refused > 0) context.outcomes.add('incomplete');
+  if (bad.count > 0) context.outcomes.add('incomplete');
 }
 
 /** Yields jobs as their lines arrive. Ends early when `stop` aborts; calls `ended` after the last line. */

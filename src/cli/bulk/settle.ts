@@ -13,9 +13,11 @@ import {
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
 import { type InputLine, lines } from '../lines/reader.js';
-import { Deaths, REASONS } from '../terminal/deaths.js';
+import { deaths, REASONS } from '../terminal/deaths.js';
+import type { Flood } from '../terminal/flood.js';
 import { document, say, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
+import { BadLines } from './bad-lines.js';
 import { Window } from './window.js';
 
 export interface SettleOptions extends Globals {
@@ -46,11 +48,11 @@ export class LineSettler {
   readonly #settle: Settle;
   readonly #retryForMs: number;
   readonly #onTrouble: (error?: DelayqError) => void;
-  readonly #deaths: Deaths;
+  readonly #deaths: Flood;
   readonly #redis: Connection;
   readonly #window = new Window({ calls: CALLS_IN_FLIGHT });
   readonly #counts: Record<Answer | NackAnswer, number> = { held: 0, pending: 0, dead: 0, lost: 0, superseded: 0 };
-  #refused = 0;
+  readonly #bad: BadLines;
   /** The first error of each queue. */
   readonly #failures = new Map<string, unknown>();
 
@@ -60,7 +62,8 @@ export class LineSettler {
     this.#options = options;
     this.#settle = settle;
     this.#retryForMs = retryForMs;
-    this.#deaths = new Deaths(context);
+    this.#deaths = deaths(context);
+    this.#bad = new BadLines((text) => say(context, text));
     this.#onTrouble = troubleReporter(context);
     this.#redis = context.redis(options);
   }
@@ -90,8 +93,7 @@ export class LineSettler {
       return [settledJobOf(line)];
     } catch (error) {
       if (!isDelayqError(error, 'usage', 'data')) throw error;
-      this.#refused += 1;
-      say(this.#context, `line ${line.number}: ${error.message}${error.why ? `: ${error.why}` : ''}`);
+      this.#bad.add(line.number, error);
       return [];
     }
   }
@@ -133,7 +135,7 @@ export class LineSettler {
     }[answer];
     if (!words) return;
     const text = `${line === undefined ? '' : `line ${line}: `}${queue} ${shownId(id)}: ${words}`;
-    if (answer === 'dead') this.#deaths.add(queue, text);
+    if (answer === 'dead') this.#deaths.add(text, queue);
     else say(this.#context, text);
   }
 
@@ -147,9 +149,10 @@ export class LineSettler {
   /** Waits for the last answers, and prints their counts with --json. Throws the first error of a call. */
   async end(): Promise<void> {
     await this.#window.end();
+    this.#bad.flush();
     this.#deaths.flush();
     const { held, pending, dead, lost, superseded } = this.#counts;
-    const refused = this.#refused;
+    const refused = this.#bad.count;
     if (this.#options.json) {
       await this.#context.write(document({ settled: held + pending + dead, dead, lost, superseded, refused }));
     }

@@ -14,6 +14,7 @@ import {
   Transfer,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
+import { BadLines } from '../bulk/bad-lines.js';
 import { linesUntil } from '../bulk/lines-until.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
@@ -78,12 +79,13 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   const zone = context.zone(options);
   const now = await redis.now();
   let recurringJobs = 0;
-  const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0, refused: 0 };
+  const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
   const report = (text: string) => {
     meter.clear();
     say(context, text);
   };
+  const bad = new BadLines(report);
   const putEvery = async ({ job, paused }: ImportedEvery, line: number) => {
     if (!options.config) return report(`line ${line}: the recurring job ${shownId(job.id)} ignored: --config puts it`);
     if (!options.dryRun) {
@@ -109,8 +111,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
       } else if (!options.dryRun) await new Operator(redis, { prefix }).configure(queue, settings);
     } catch (problem) {
       if (!isBadLine(problem)) throw problem;
-      counts.refused += 1;
-      report(`line ${number}: ${problem.message}${problem.why ? `: ${problem.why}` : ''}`);
+      bad.add(number, problem);
     }
     return undefined;
   };
@@ -156,7 +157,9 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     }
     if (!stop.aborted) await send();
     await inFlight.end();
+    bad.flush();
   } catch (error) {
+    bad.flush();
     meter.clear();
     if (!isDelayqError(error)) throw error;
     say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
@@ -167,7 +170,8 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     });
   }
   meter.clear();
-  const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held, refused } = counts;
+  const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held } = counts;
+  const refused = bad.count;
   if (options.json) {
     const dry = options.dryRun
       ? { dryRun: true, jobs: created, recurring: recurringJobs, refused }

@@ -11,7 +11,8 @@ import {
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
 import { type Form, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
-import { Deaths, REASONS } from '../terminal/deaths.js';
+import { deaths, REASONS } from '../terminal/deaths.js';
+import type { Flood } from '../terminal/flood.js';
 import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
 import { troubleReporter } from '../terminal/trouble.js';
 
@@ -50,7 +51,7 @@ export class DrainReport {
   readonly #odd = new Set<string>();
   /** Queues of which was said that the jobs of recurring ones cannot be made. */
   readonly #notMade = new Set<string>();
-  readonly #deaths: Deaths;
+  readonly #deaths: Flood;
   readonly #counts: Record<TaskOutcome, number> = {
     acked: 0,
     retried: 0,
@@ -71,7 +72,7 @@ export class DrainReport {
   constructor(context: Context, verbosity: Verbosity, how: { watch: boolean }) {
     this.#context = context;
     this.#verbosity = verbosity;
-    this.#deaths = new Deaths(context);
+    this.#deaths = deaths(context);
     this.trouble = troubleReporter(context, how);
   }
 
@@ -128,7 +129,7 @@ export class DrainReport {
 
   #dead(queue: string, line: string): void {
     if (this.#verbosity === 'verbose') say(this.#context, line);
-    else this.#deaths.add(queue, line);
+    else this.#deaths.add(line, queue);
   }
 
   /** Reports the first job of each queue that cannot be written as asked; every one if verbose. */
