@@ -59,9 +59,9 @@ export function ratePerSecond(text: string): number {
 
 export function statuses(text: string): ReadonlySet<number> {
   const list = text.split(',').map((part) => (/^ *\d+ *$/.test(part) ? Number(part) : Number.NaN));
-  if (list.every((status) => status >= 1 && status <= 254)) return new Set(list);
+  if (list.every((status) => status >= 1 && status <= 255)) return new Set(list);
   throw new DelayqError('usage', `${JSON.stringify(text)} is not a list of exit statuses`, {
-    why: 'each must be a number from 1 to 254: 0 is success, and 255 stops the run',
+    why: 'each must be a number from 1 to 255: 0 is success',
     next: 'write them as 65,100',
   });
 }

@@ -132,7 +132,6 @@ export function drainCommand(context: Context): Command {
     'Exit status of a handler after --:',
     '  0                 done: the job is removed',
     '  65, 100           dead at once (--dead-on)',
-    '  255               failed, and no more handlers are started',
     '  126, 127          if no handler has run before: it cannot be run; drain gives',
     '                    the jobs back, counts no failure, and exits 78',
     '  other, a signal   failed: retried after the backoff, until no tries are left',

@@ -10,7 +10,6 @@ import type { Ended } from './process.js';
  * What the exit status of a handler means for its job, and for the run:
  *   0               done
  *   --dead-on       dead at once
- *   255             failed, and the run stops
  *   126, 127        before any other status: the handler cannot be run. The run stops, and nothing is counted
  *   128 + signal    around a stop by SIGTERM, SIGINT or SIGHUP: the job is given back, and nothing is counted
  *   anything else   failed
@@ -40,8 +39,6 @@ export class ExitPolicy {
   /** A handler has exited with another status than 126 or 127: so it can be run. */
   #hasRun = false;
   #couldNotRun = 0;
-  /** A handler asked to stop the run (exit 255). */
-  halted = false;
   #problem: DelayqError | undefined;
 
   constructor(command: string, parallel: number, deadOn: ReadonlySet<number>, stop: AbortSignal) {
@@ -83,10 +80,6 @@ export class ExitPolicy {
     }
     const text = withCause(by ? `killed by ${by}` : `exit ${status}`, tail);
     if (this.#deadOn.has(status)) throw new Dead(text);
-    if (status === 255) {
-      this.halted = true;
-      this.#halt.abort();
-    }
     throw new Error(text);
   }
 

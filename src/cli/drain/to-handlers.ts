@@ -68,6 +68,5 @@ export async function drainIntoHandlers(
   if (cut) say(context, 'stdout was closed by its reader: stopped and gave back the remaining jobs');
   if (circuitOpen)
     say(context, `${maxFailures} failures in a row: stopped and gave back the remaining jobs (--max-failures)`);
-  if (exitPolicy.halted) say(context, 'a handler exited with 255: stopped and gave back the remaining jobs');
-  return dead === 0 && lost === 0 && !cut && !circuitOpen && !exitPolicy.halted;
+  return dead === 0 && lost === 0 && !cut && !circuitOpen;
 }

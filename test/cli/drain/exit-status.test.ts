@@ -41,6 +41,7 @@ describe.concurrent('the exit status of a handler', () => {
   it('can be given another meaning with --dead-on', async () => {
     expect((await statusOf('exit 65', '--dead-on', '3,4')).job).toMatchObject({ state: 'pending', failures: 1 });
     expect((await statusOf('exit 4', '--dead-on', '3,4')).job).toMatchObject({ state: 'dead' });
+    expect((await statusOf('exit 255', '--dead-on', '255')).job).toMatchObject({ state: 'dead' });
   });
 
   it.each([
@@ -78,12 +79,12 @@ describe.concurrent('the exit status of a handler', () => {
     expect(await queue.counts()).toMatchObject({ payload: 0, meta: 0, stats: { acked: 1, retried: 2 } });
   });
 
-  it('255 stops the run, as in xargs', async () => {
+  it('255 is a failure as any other: PHP gives it after an exception, ssh after a lost connection', async () => {
     const queue = freshQueue();
     await queue.enqueue(upTo(10).map((n) => ({ payload: n, at: 1_000 + n })));
     const ended = await delayq(['drain', queue.name, ...shell('read x; [ $x = 2 ] && exit 255; exit 0')]);
-    expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining('exited with 255') });
-    expect(await queue.counts()).toMatchObject({ pending: 8, active: 0, stats: { acked: 2, retried: 1 } });
+    expect(ended).toMatchObject({ code: 0, stderr: expect.stringContaining('9 done, 1 failed') });
+    expect(await queue.counts()).toMatchObject({ pending: 1, active: 0, stats: { acked: 9, retried: 1 } });
   });
 
   it('of --max-failures failures in a row stops the run: the rest is given back, exit 1', async () => {
