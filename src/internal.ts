@@ -35,7 +35,17 @@ export {
   SETTING_NAMES,
   settingWord,
 } from './model/settings.js';
-export { closest, grouped, many, moveLine, printable, queueWord, shellWord } from './model/text.js';
+export {
+  closest,
+  grouped,
+  inParts,
+  many,
+  moveLine,
+  type Parts,
+  printable,
+  queueWord,
+  shellWord,
+} from './model/text.js';
 export {
   exactDuration,
   formatDuration,
@@ -59,3 +69,4 @@ export type { Span } from './scripts/inspect.js';
 export { aclLine } from './server/rights.js';
 export { Leases, type Taken } from './worker/leases.js';
 export { poll } from './worker/poller.js';
+export { type OnTrouble, troubleTeller } from './worker/trouble.js';

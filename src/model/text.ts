@@ -14,6 +14,24 @@ export function printable(text: string, most = 60): string {
   return JSON.stringify(short).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: this is what it is for
+const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+
+/** `text` without control characters but tabs and line ends: it must not control a terminal. */
+export const legible = (text: string): string => text.replace(CONTROL, (c) => printable(c).slice(1, -1));
+
+/** Why something is the case, and what to do next, as far as it is known. */
+export interface Parts {
+  readonly why?: string | undefined;
+  readonly next?: string | undefined;
+}
+
+/** The lines that tell on stderr what is the case, why, and what to do next. */
+export function inParts(what: string, { why, next }: Parts): string[] {
+  const reasons = why ? why.split('\n').map((line, i) => `${i ? '       ' : '  why: '} ${line}`) : [];
+  return [`delayq: ${what}`, ...reasons, ...(next ? [`  next: ${next}`] : [])];
+}
+
 /** Quotes `text` as one word for a shell, if it needs quotes. */
 export function shellWord(text: string): string {
   return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

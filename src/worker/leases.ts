@@ -6,7 +6,8 @@ import type { Queue } from '../queue/queue.js';
 import type { NackOptions } from '../queue/settle.js';
 import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
 import { MAX_CALL } from '../redis/script.js';
-import { type OnTrouble, Outages } from './outages.js';
+import { Outages } from './outages.js';
+import type { OnTrouble } from './trouble.js';
 
 /** Callbacks, retry limit and clock for {@link Leases}. */
 export interface LeasesOptions {

@@ -5,9 +5,10 @@ import { checkCount, checkMs, keysOf } from '../model/validate.js';
 import { Queue } from '../queue/queue.js';
 import type { PollOptions } from './poller.js';
 import { failureTeller, type TaskResult } from './task.js';
+import { type OnTrouble, onStderr, troubleTeller } from './trouble.js';
 
 /** How a worker works. Durations are ms. */
-export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onTrouble' | 'onDrained'> {
+export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onDrained'> {
   /** Keep waiting for new jobs; default true. If false, the run ends once all jobs that were due at its start are handled. */
   readonly watch?: boolean | undefined;
   /** How many handlers run at the same time; default 1. */
@@ -17,7 +18,10 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
    * included, that returns ms. Default: the backoff of the queue.
    */
   readonly backoff?: Backoff | string | ((failures: number, error: unknown) => number) | undefined;
-  /** Stop after this many failures in a row; default 20. */
+  /**
+   * After this many failures in a row try only one job at a time, after pauses that grow from 1 s to 30 s, until one
+   * succeeds; without `watch`, end the run. Default 20.
+   */
   readonly maxFailures?: number | undefined;
   /** The most handlers to start per second; default: no limit. */
   readonly ratePerSecond?: number | undefined;
@@ -33,6 +37,11 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly beforeStart?: (() => Promise<unknown> | undefined) | undefined;
   /** Called with each job that was taken. If it returns a text, the job is dead at once, with this as its error. */
   readonly refuse?: ((job: Job) => string | undefined) | undefined;
+  /**
+   * Called with an error when Redis cannot be used, or one of several queues (its second argument), or when too many
+   * handlers have failed in a row (`'handlers'`), and with undefined when that is over. Default: it is told on stderr.
+   */
+  readonly onTrouble?: OnTrouble | undefined;
   /** Called with the result of each job once Redis has confirmed it. Default: failures are told on stderr. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }
@@ -87,10 +96,10 @@ export function checkOptions(options: BatchWorkerOptions) {
     throw new DelayqError('usage', 'ratePerSecond must be greater than zero', { next: 'leave it out for no limit' });
   }
   const { watch = true, concurrency = 1, batch = 100, maxFailures = 20, graceMs = 30_000, abandonMs = 5_000 } = options;
-  const { backoff: given, onResult = failureTeller() } = options;
+  const { backoff: given, onResult = failureTeller(), onTrouble = troubleTeller(onStderr, { watch }) } = options;
   const backoff = typeof given === 'string' ? parseBackoff(given) : given;
   if (backoff !== undefined && typeof backoff !== 'function') packBackoff(backoff);
-  return { ...options, watch, concurrency, batch, maxFailures, graceMs, abandonMs, backoff, onResult };
+  return { ...options, watch, concurrency, batch, maxFailures, graceMs, abandonMs, backoff, onResult, onTrouble };
 }
 
 /** Throws `usage` if a worker cannot work with these: every job would fail. */

@@ -2,12 +2,7 @@ import type { DelayqError } from '../model/errors.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { POLL_MS } from '../redis/keys.js';
-
-/**
- * Called with an error when there is trouble, and with undefined when it is over. With `queue`, only that queue is
- * concerned and the others go on.
- */
-export type OnTrouble = (error: DelayqError | undefined, queue?: Queue) => void;
+import type { OnTrouble } from './trouble.js';
 
 interface Outage {
   readonly error: DelayqError;

@@ -4,8 +4,9 @@ import { PART_POLL_MS, POLL_MS } from '../redis/keys.js';
 import type { Drained } from '../scripts/jobs.js';
 import { type DrainAnswer, type DrainCall, DrainCalls, type TakeOptions } from './drain-calls.js';
 import type { Taken } from './leases.js';
-import { type OnTrouble, Outages } from './outages.js';
+import { Outages } from './outages.js';
 import { PollTimer } from './poll-timer.js';
+import type { OnTrouble } from './trouble.js';
 
 /** How to poll queues. Durations are ms. */
 export interface PollOptions extends TakeOptions {
@@ -60,8 +61,13 @@ const EARLY_MS = PART_POLL_MS / 2;
  * With `watch`, errors that pass are waited out; the last one is thrown if the time ends before it has passed. A queue
  * that fails with another error, or without `watch` with any, is left out and, with `watch`, tried again later. Its
  * error is thrown at the end, or as soon as no other queue is left.
+ *
+ * `next(n)` says that n of the jobs were given back: they do not count against the limit.
  */
-export async function* poll(queues: readonly Queue[], options: PollOptions = {}): AsyncGenerator<Taken> {
+export async function* poll(
+  queues: readonly Queue[],
+  options: PollOptions = {},
+): AsyncGenerator<Taken, void, number | undefined> {
   const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const timer = new PollTimer(queues, watch, end, signal);
@@ -164,7 +170,8 @@ export async function* poll(queues: readonly Queue[], options: PollOptions = {})
         const goesOn = drained.state === 'idle' && others.some((part) => timer.isDue(part));
         if (goesOn) timer.askBefore(queue);
         options.onDrained?.(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
-        if (taken.jobs.length > 0) yield taken;
+        const givenBack = taken.jobs.length > 0 ? yield taken : 0;
+        calls.left += givenBack ?? 0;
         found = taken.jobs.length > 0 || drained.state === 'more';
         if (found || sent.length > 0) break;
       }

@@ -72,6 +72,11 @@ export class Runner {
     return this.#running.size;
   }
 
+  /** How many calls run that were started after `time`, by the clock. */
+  startedSince(time: number): number {
+    return [...this.#running].filter(({ started }) => started > time).length;
+  }
+
   start(queue: Queue, jobs: readonly Job[]): void {
     const call = new Call(queue, jobs, this.#clock.now());
     this.#running.add(call);

@@ -192,7 +192,7 @@ export class Settler {
 }
 
 /** The text of what a handler threw, which may be anything. */
-function messageOf(error: unknown): string {
+export function messageOf(error: unknown): string {
   try {
     const text = error instanceof Error ? error.message || error.name : error;
     return String(text).slice(0, MAX_ERROR);

@@ -1,7 +1,7 @@
 import type { Attributes } from '../model/attributes.js';
 import type { Job } from '../model/job.js';
 import type { Bytes } from '../model/payload.js';
-import { printable } from '../model/text.js';
+import { legible, printable } from '../model/text.js';
 import { formatDuration, parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
@@ -129,16 +129,13 @@ export function failureTeller(): (result: TaskResult) => void {
     // Dead and Retry say what they mean: where they were thrown does not matter.
     const short = thrown instanceof Dead || thrown instanceof Retry || thrown === told;
     // It may quote the payload, which must not control a terminal.
-    const text = (short ? error : stackOf(thrown, error)).replace(CONTROL, (c) => printable(c).slice(1, -1));
+    const text = legible(short ? error : stackOf(thrown, error));
     told = thrown;
     console.error(
       `delayq: ${queue.name}: job ${printable(job.id)} failed at attempt ${job.attempt} (${then}): ${text}`,
     );
   };
 }
-
-// biome-ignore lint/suspicious/noControlCharactersInRegex: this is what it is for
-const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 /** The stacks of an error and its causes; `otherwise` if it has none. */
 function stackOf(thrown: unknown, otherwise: string): string {

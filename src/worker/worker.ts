@@ -1,8 +1,10 @@
 import { DelayqError, isPassing } from '../model/errors.js';
+import { many } from '../model/text.js';
 import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../redis/script.js';
 import { JobBuffer, SURPLUS_MS } from './buffer.js';
+import { Circuit } from './circuit.js';
 import { Leases, type Taken } from './leases.js';
 import {
   type BatchWorkerOptions,
@@ -14,7 +16,7 @@ import {
 } from './options.js';
 import { poll } from './poller.js';
 import { type Call, Runner } from './runner.js';
-import { actionOf, type Settlement, Settler } from './settler.js';
+import { actionOf, messageOf, type Settlement, Settler } from './settler.js';
 import type { Task, TaskOutcome } from './task.js';
 import { Throttle } from './throttle.js';
 
@@ -23,7 +25,7 @@ const MAX_HELD = 5_000;
 
 /** How many jobs had each outcome. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
-  /** Whether too many failures in a row (`maxFailures`) stopped the run. */
+  /** Whether too many failures in a row (`maxFailures`) ended the run; with `watch`: whether none succeeded after them. */
   readonly circuitOpen: boolean;
 }
 
@@ -40,12 +42,13 @@ export class BatchWorker {
   readonly #leases: Leases;
   readonly #buffer: JobBuffer;
   readonly #throttle: Throttle;
+  readonly #circuit: Circuit;
   readonly #runner: Runner;
   readonly #settler: Settler;
   readonly #counts = { acked: 0, retried: 0, dead: 0, released: 0, lost: 0, superseded: 0, circuitOpen: false };
 
   #running: Promise<Summary> | undefined;
-  #fetches: AsyncGenerator<Taken> | undefined;
+  #fetches: ReturnType<typeof poll> | undefined;
   /** How many jobs the fetch under way has asked for; 0: none is under way. */
   #fetching = 0;
   /** The last fetch said that there are more jobs to take. */
@@ -57,7 +60,8 @@ export class BatchWorker {
   readonly #fetchEnd = new AbortController();
   /** Handler calls that wait until the leases of their jobs are renewed. */
   #starting = 0;
-  #failuresInRow = 0;
+  /** How many jobs were given back since the last fetch without having been tried: they do not count against the limit. */
+  #untried = 0;
   #stopping = false;
   #endGrace = () => {};
   /** Handlers take so long that other drains should have the jobs that are next in line. */
@@ -70,13 +74,19 @@ export class BatchWorker {
     this.#queues = Array.isArray(queues) ? queues : [queues as Queue];
     checkParts(this.#queues, handler);
     this.#options = checkOptions(options);
-    const { concurrency, batch, ratePerSecond, watch, graceMs, onTrouble } = this.#options;
+    const { concurrency, batch, ratePerSecond, maxFailures, watch, graceMs, onTrouble } = this.#options;
     this.#buffer = new JobBuffer(concurrency, batch);
     this.#throttle = new Throttle(
       ratePerSecond,
       () => this.#beforeStart(),
       () => this.#advance(),
     );
+    this.#circuit = new Circuit(maxFailures, {
+      onOpen: (why) => this.#failing(why),
+      onClose: () => onTrouble(undefined, 'handlers'),
+      onReady: () => this.#advance(),
+      startedSince: (time) => this.#runner.startedSince(time) + this.#starting,
+    });
     this.#runner = new Runner(handler, this.#options, (call, error) => this.#ended(call, error));
     this.#leases = new Leases({
       onLost: (job) => this.#runner.leaseLost(job),
@@ -95,6 +105,9 @@ export class BatchWorker {
   /**
    * Runs until it is stopped or, without `watch`, until all jobs that were due at the start are handled. Returns how
    * many jobs had each outcome. Can be called once; a second call throws `usage`.
+   *
+   * After `maxFailures` failures in a row a run with `watch` tries one job at a time, after pauses that grow, until one
+   * succeeds, and gives back those that it has prefetched. A run without `watch` ends.
    *
    * Errors that pass (a lost connection, Redis loading) are retried. Throws any other error of Redis after jobs that
    * have not started were given back; jobs that could not be settled are delivered again when their leases expire.
@@ -125,6 +138,7 @@ export class BatchWorker {
     signal?.addEventListener('abort', stop);
     // A run with a time limit must end even if Redis is gone by then.
     if (forMs !== undefined) this.#leases.giveUpAfter(forMs + graceMs);
+    const timeOver = realClock.after(forMs ?? Number.POSITIVE_INFINITY, () => this.#circuit.hurry(), { ref: false });
     const surplus = setInterval(() => this.#releaseSurplus(), SURPLUS_MS / 4).unref();
     await new Promise<void>((resolve) => {
       this.#finish = resolve;
@@ -133,6 +147,9 @@ export class BatchWorker {
     await this.#giveBackLate(this.#fetches);
     await this.#settler.idle();
     clearInterval(surplus);
+    timeOver();
+    if (this.#circuit.isOpen) this.#counts.circuitOpen = true;
+    this.#circuit.close();
     this.#throttle.close();
     this.#endGrace();
     signal?.removeEventListener('abort', stop);
@@ -143,7 +160,7 @@ export class BatchWorker {
   }
 
   /** After a stop: gives back what calls bring that were under way. */
-  async #giveBackLate(fetches: AsyncGenerator<Taken>): Promise<void> {
+  async #giveBackLate(fetches: AsyncIterable<Taken>): Promise<void> {
     try {
       for await (const { jobs } of fetches) this.#settler.release(jobs);
     } catch (error) {
@@ -159,6 +176,7 @@ export class BatchWorker {
     if (this.#stopping) return;
     this.#stopping = true;
     this.#fetchEnd.abort();
+    this.#circuit.close();
     const { graceMs } = this.#options;
     this.#leases.giveUpAfter(graceMs);
     this.#settler.release(this.#buffer.clear());
@@ -179,6 +197,7 @@ export class BatchWorker {
 
   #room(): number {
     const { concurrency, batch } = this.#options;
+    if (this.#circuit.isOpen) return this.#circuit.calls === 0 ? 0 : batch - this.#buffer.length;
     const most = MAX_HELD + concurrency * batch - this.#leases.size;
     return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
   }
@@ -186,7 +205,8 @@ export class BatchWorker {
   /** How many jobs could start now. Those that are being settled count: until then they are active. */
   #startable(): number {
     const { concurrency, batch } = this.#options;
-    return Math.max(0, Math.min(concurrency * batch - this.#leases.size, this.#throttle.calls * batch));
+    const calls = Math.min(this.#throttle.calls, this.#circuit.calls);
+    return Math.max(0, Math.min(concurrency * batch - this.#leases.size, calls * batch));
   }
 
   /**
@@ -204,9 +224,10 @@ export class BatchWorker {
     this.#fetchIfWorthIt();
     while (!this.#stopping && this.#busy < this.#options.concurrency) {
       const size = this.#buffer.nextSize(this.#more && this.#fetching > 0);
-      if (size === 0 || !this.#throttle.mayStart()) break;
+      if (size === 0 || this.#circuit.calls === 0 || !this.#throttle.mayStart()) break;
       this.#start(size);
     }
+    if (this.#circuit.calls === 0) this.#giveBack();
     // Again, because jobs have left the buffer, which may have been full of large payloads.
     this.#fetchIfWorthIt();
     const idle = this.#busy === 0 && this.#buffer.length === 0 && this.#fetching === 0;
@@ -217,9 +238,12 @@ export class BatchWorker {
     if (this.#drained || this.#stopping || this.#fetching > 0 || this.#settler.isGivingBack) return;
     if (this.#suffice(this.#busy + this.#buffer.calls)) return;
     const asked = this.#room();
-    if (this.#limited.size > 0 ? this.#startable() === 0 : asked < this.#buffer.worthFetching) return;
+    const worthIt = this.#circuit.isOpen ? 1 : this.#buffer.worthFetching;
+    if (this.#limited.size > 0 ? this.#startable() === 0 : asked < worthIt) return;
     this.#fetching = asked;
-    (this.#fetches as AsyncGenerator<Taken>).next().then(
+    const fetched = (this.#fetches as ReturnType<typeof poll>).next(this.#untried);
+    this.#untried = 0;
+    fetched.then(
       ({ value, done }) => {
         this.#fetching = 0;
         if (done) this.#drained = true;
@@ -244,6 +268,13 @@ export class BatchWorker {
     if (this.#drained || limit !== undefined || !(watch || (this.#more && this.#fetching === 0))) return;
     this.#slow ||= this.#busy >= this.#options.concurrency && this.#buffer.hasWaitedLong;
     this.#settler.release(this.#buffer.takeSurplus(this.#busy, this.#suffice(this.#busy)));
+  }
+
+  /** Gives back the jobs that were to start next. */
+  #giveBack(): void {
+    const jobs = this.#buffer.clear();
+    this.#untried += jobs.length;
+    this.#settler.release(jobs);
   }
 
   #beforeStart(): Promise<unknown> | undefined {
@@ -281,15 +312,28 @@ export class BatchWorker {
 
   #ended(call: Call, error: unknown): void {
     const action = actionOf(call, error);
-    // A stop or a lost lease is not a failure of the handler.
-    if (action === 'ack') this.#failuresInRow = 0;
-    else if (action !== 'release' && ++this.#failuresInRow >= this.#options.maxFailures) {
-      this.#counts.circuitOpen = true;
-      this.stop();
+    if (!this.#stopping) {
+      if (action === 'ack') this.#circuit.succeeded();
+      // A lost lease is not a failure of the handler.
+      else if (action === 'release') this.#circuit.released(call.started);
+      else this.#circuit.failed(call.started, messageOf(error));
     }
     this.#settler.settle(call, action, error, this.#stopping);
     if (this.#fetching > 0) this.#buffer.handlerFree();
     this.#advance();
+  }
+
+  /** Too many failures in a row, of which `why` is the last. */
+  #failing(why: string): void {
+    const { maxFailures, watch, onTrouble } = this.#options;
+    const next = watch
+      ? 'one job at a time is tried until one succeeds'
+      : 'the run ends, and the jobs that have not started are given back';
+    const what = `${many(maxFailures, 'failure')} in a row`;
+    onTrouble(new DelayqError('temporary', what, { why, next }), 'handlers');
+    if (watch) return;
+    this.#counts.circuitOpen = true;
+    this.stop();
   }
 
   #settled({ queue, job, action, ms, error, thrown }: Settlement, outcome: TaskOutcome, delayMs?: number): void {

@@ -110,7 +110,7 @@ describe.concurrent('a queue whose keys are broken (failures 37)', () => {
       concurrency: 2,
       leaseMs: 2_000,
       onResult: (result) => results.push(result),
-      onTrouble: (error, queue) => troubles.push(`${error?.code} ${queue?.name}`),
+      onTrouble: (error, where) => troubles.push(`${error?.code} ${(where as Queue).name}`),
     });
     const running = worker.run();
     await until(() => started === 2);

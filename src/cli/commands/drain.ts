@@ -80,7 +80,11 @@ export function drainCommand(context: Context): Command {
     .option('--kill-after <duration>', 'time from SIGTERM to SIGKILL (default: 5s)', duration)
     .option('--dead-on <statuses>', 'exit statuses that make a job dead at once (default: 65,100)', statuses)
     .option('--backoff <waits>', 'waits between tries: 30s,1m,10m (the last repeats) or exponential', parseBackoff)
-    .option('--max-failures <n>', 'stop after n failures in a row (default: 20)', count)
+    .option(
+      '--max-failures <n>',
+      'after n failures in a row stop; with --watch, try one job at a time (default: 20)',
+      count,
+    )
     .option('--rate <n/s>', 'start no more handlers than this: 10/s, 100/m', ratePerSecond)
     .option('-n, --number <n>', 'deliver n jobs at most', count)
     .option('--lease <duration>', "lease of each job (default: the queue's); to stdout: see below", positiveDuration)

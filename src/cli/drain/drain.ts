@@ -4,6 +4,7 @@ import {
   type Drained,
   formatDuration,
   formatTime,
+  type OnTrouble,
   type Queue,
   type TaskOutcome,
   type TaskResult,
@@ -66,8 +67,8 @@ export class DrainReport {
   taken = 0;
   /** What a stop would have to wait for, in words; undefined: nothing. The form of delivery sets it. */
   waitsFor: () => string | undefined = () => undefined;
-  /** Reports that Redis, or one queue, cannot be used, and that it is back. */
-  readonly trouble: ReturnType<typeof troubleReporter>;
+  /** Reports that Redis, one queue or the handlers are in trouble, and that this is over. */
+  readonly trouble: OnTrouble;
 
   constructor(context: Context, verbosity: Verbosity, how: { watch: boolean }) {
     this.#context = context;

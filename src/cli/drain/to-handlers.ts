@@ -33,7 +33,7 @@ export async function drainIntoHandlers(
   { name, killAfterMs, deadOn, ...options }: HandlerOptions,
 ): Promise<boolean> {
   const { report, graceMs } = drain;
-  const { concurrency, maxFailures } = options;
+  const { concurrency } = options;
   const exitPolicy = new ExitPolicy(name, concurrency, deadOn, drain.stop);
   const outputClosed = new AbortController();
   const relay = new OutputRelay(context, { live: concurrency === 1, onStop: () => outputClosed.abort() });
@@ -66,7 +66,5 @@ export async function drainIntoHandlers(
   if (relay.problem) throw relay.problem;
   const cut = outputClosed.signal.aborted;
   if (cut) say(context, 'stdout was closed by its reader: stopped and gave back the remaining jobs');
-  if (circuitOpen)
-    say(context, `${maxFailures} failures in a row: stopped and gave back the remaining jobs (--max-failures)`);
   return dead === 0 && lost === 0 && !cut && !circuitOpen;
 }

@@ -1,5 +1,5 @@
 import type { ChalkInstance } from 'chalk';
-import { DelayqError, type Id, idWord, isDelayqError, printable } from '../../internal.js';
+import { DelayqError, type Id, idWord, inParts, isDelayqError, type Parts, printable } from '../../internal.js';
 
 export { grouped, many } from '../../internal.js';
 
@@ -53,17 +53,10 @@ export function complain(context: Context, error: unknown): void {
 }
 
 /** Writes to stderr what is the case, why, and what happens or is to be done next. */
-export function sayInParts(
-  context: Context,
-  what: string,
-  { why, next }: Partial<Pick<DelayqError, 'why' | 'next'>>,
-): void {
-  const lines = [`delayq: ${visible(context.withoutLogins(what))}`];
-  if (why)
-    for (const [i, line] of context.withoutLogins(why).split('\n').entries())
-      lines.push(`${i ? '       ' : '  why: '} ${visible(line)}`);
-  if (next) lines.push(`  next: ${visible(context.withoutLogins(next))}`);
-  context.stderr.write(`${lines.join('\n')}\n`);
+export function sayInParts(context: Context, what: string, parts: Parts): void {
+  let text = '';
+  for (const line of inParts(what, parts)) text += `${visible(context.withoutLogins(line))}\n`;
+  context.stderr.write(text);
 }
 
 /** Returns the colours for `stream`: none unless it is a terminal. Respects NO_COLOR, FORCE_COLOR and TERM=dumb. */

@@ -95,6 +95,22 @@ describe.concurrent('the exit status of a handler', () => {
     expect(await queue.counts()).toMatchObject({ pending: 30, active: 0, meta: 3, stats: { retried: 3 } });
   });
 
+  it('of so many failures in a row makes a drain that watches try one job at a time, until one succeeds', async () => {
+    const queue = freshQueue();
+    await queue.enqueue(upTo(30).map((n) => ({ payload: n })));
+    const mended = path();
+    const handler = script(`[ -e ${mended} ]`);
+    const running = begin(['drain', '--watch', '-P', '4', '--max-failures', '3', queue.name, '--', handler]);
+    await until(() => running.stderr.includes('3 failures in a row: one job at a time is tried until one succeeds\n'));
+    await until(async () => (await queue.counts()).active === 0);
+    expect((await queue.counts()).stats.retried).toBeLessThanOrEqual(3 + 3);
+    writeFileSync(mended, '');
+    await until(() => running.stderr.includes('handlers work again after '));
+    await until(async () => (await queue.counts()).due === 0);
+    running.child.kill('SIGTERM');
+    expect(await running.ended).toMatchObject({ code: 0 });
+  });
+
   it('of the last try makes the job dead, with its reason and error (failures 13)', async () => {
     const queue = freshQueue();
     await queue.enqueue([
