@@ -142,7 +142,11 @@ describe('each has one owner:', () => {
     [
       'child processes',
       /'node:child_process'/,
-      ['cli/commands/demo.ts', ...['handover', 'pipes', 'process'].map((name) => `cli/drain/${name}.ts`)],
+      [
+        'cli/commands/demo.ts',
+        ...['handover', 'pipes', 'process'].map((name) => `cli/drain/${name}.ts`),
+        'cli/host/service.ts',
+      ],
     ],
   ])('%s', (_, pattern, expected) => {
     expect(owners(pattern)).toEqual(expected);

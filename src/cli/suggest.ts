@@ -52,6 +52,7 @@ export const OPTION_WORDS: Readonly<Record<string, string>> = {
   '--lease': 'visibility-timeout visibility ttr lock-duration',
   '--timeout': 'time-limit max-time t',
   '--for': 'duration run-for max-runtime time-limit',
+  '--wait-for-redis': 'connect-timeout redis-timeout wait-for-connection',
   '--watch': 'daemon follow forever loop continuous',
   '--number': 'limit count max max-jobs first head',
   '--batch': 'batch-size chunk',

@@ -49,6 +49,8 @@ export interface ServerOptions {
   /** Writes to the log; false: nobody reads at the moment. */
   readonly log: (line: string) => boolean;
   readonly signal: AbortSignal;
+  /** Called when both listeners accept connections. */
+  readonly onReady?: (() => void) | undefined;
   /** The time by which tokens and clients are judged. */
   readonly clock?: Clock | undefined;
 }
@@ -104,6 +106,7 @@ export class Server {
     const adminGate = new Gate(this.#guard, adminIsLocal === true);
     await this.#listen('API', listen, (exchange) => this.#callApi(exchange, gate));
     await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange, adminGate));
+    this.#options.onReady?.();
     if (!signal.aborted) await once(signal, 'abort');
     return this.#stop();
   }

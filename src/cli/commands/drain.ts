@@ -9,6 +9,7 @@ import {
   parseBackoff,
   Queue,
   queueWord,
+  withRetries,
 } from '../../internal.js';
 import {
   addGlobals,
@@ -25,8 +26,13 @@ import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
 import { findProgram } from '../host/program.js';
+import { tellReady } from '../host/service.js';
 import { isLine, NOT_A_LINE } from '../lines/drain-line.js';
 import { many, say } from '../terminal/output.js';
+import { troubleReporter } from '../terminal/trouble.js';
+
+/** How long a drain that watches waits for Redis at its start, ms: both may be started at the boot of a machine. */
+const WAIT_MS = 60_000;
 
 interface Options extends Globals {
   readonly number?: number;
@@ -45,6 +51,7 @@ interface Options extends Globals {
   readonly atMostOnce?: boolean;
   readonly watch?: boolean;
   readonly for?: number;
+  readonly waitForRedis?: number;
   readonly grace?: number;
   readonly failIfEmpty?: boolean;
   readonly mustExist?: boolean;
@@ -93,6 +100,7 @@ export function drainCommand(context: Context): Command {
     .option('--at-most-once', 'to stdout: remove jobs before they are printed; a crash loses them')
     .option('-w, --watch', 'keep running, and deliver each job when it is due')
     .option('--for <duration>', 'keep running for this time', positiveDuration)
+    .option('--wait-for-redis <duration>', 'wait for Redis at the start (default: 0s, with --watch 1m)', duration)
     .option(
       '--grace <duration>',
       'after SIGTERM or SIGINT wait this long for handlers or the reader (default: 30s)',
@@ -207,14 +215,20 @@ async function drain(
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const queues = [...new Set(names.split(','))].map((name) => new Queue(redis, name, { prefix }));
-  await redis.connect();
-  await Promise.all(queues.map(({ name }) => mayBeMissing(context, redis, name, options)));
-  const verbosity = options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal';
   const watch = options.watch || options.for !== undefined;
+  const stop = context.stopSignal();
+  const started = performance.now();
+  const waitMs = Math.min(options.waitForRedis ?? (watch ? WAIT_MS : 0), options.for ?? Number.POSITIVE_INFINITY);
+  const connected = redisIsThere(context, stop, waitMs, async () => {
+    await redis.connect();
+    await Promise.all(queues.map(({ name }) => mayBeMissing(context, redis, name, options)));
+  });
+  if (!(await connected)) return;
+  if (watch) tellReady(context);
+  const verbosity = options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal';
   const report = new DrainReport(context, verbosity, { watch });
   const handled = hasHandler(handler, options);
   const envelope = options.envelope || (options.lease !== undefined && !handled);
-  const stop = context.stopSignal();
   const graceMs = options.grace ?? 30_000;
   const drain: Drain = {
     queues,
@@ -223,7 +237,7 @@ async function drain(
       limit: options.number,
       leaseMs: options.lease,
       watch,
-      forMs: options.for,
+      forMs: options.for && Math.max(0, options.for - Math.floor(performance.now() - started)),
       onTrouble: report.trouble,
       onDrained: (queue, drained) => report.drained(queue, drained),
     },
@@ -246,6 +260,25 @@ async function drain(
     if (report.end()) context.outcomes.add('incomplete');
   }
   if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
+}
+
+/**
+ * Resolves with true once `connect` has succeeded: repeats it for `ms` while its errors pass. With false if `stop` aborts
+ * before that.
+ */
+async function redisIsThere(
+  context: Context,
+  stop: AbortSignal,
+  ms: number,
+  connect: () => Promise<void>,
+): Promise<boolean> {
+  const end = performance.now() + ms;
+  const connected = withRetries(connect, {
+    until: () => (stop.aborted ? 0 : end),
+    onTrouble: troubleReporter(context),
+  });
+  const stopped = new Promise<false>((resolve) => stop.addEventListener('abort', () => resolve(false)));
+  return Promise.race([connected.then(() => true), stopped]);
 }
 
 /**

@@ -4,6 +4,7 @@ import type { ServerOptions } from '../../serve/server.js';
 import { addGlobals, count, details, duration, examples } from '../args/options.js';
 import type { Context } from '../host/context.js';
 import { type Globals, NAMES } from '../host/place.js';
+import { tellReady } from '../host/service.js';
 
 declare const DELAYQ_VERSION: string;
 
@@ -124,6 +125,7 @@ async function serve(context: Context, options: Options): Promise<void> {
       logLevel: options.log ?? 'errors',
       log: (line) => !context.stderr.writableNeedDrain && context.stderr.write(line),
       signal: context.stopSignal(),
+      onReady: () => tellReady(context),
     })
     .catch((error: DelayqError) => {
       // Of the library in another file: its class is another one.

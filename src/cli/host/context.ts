@@ -119,11 +119,11 @@ export class Context {
     return connection;
   }
 
-  /** The environment for a handler: ours, without the credentials of Redis. */
+  /** The environment for a handler: ours, without the credentials of Redis, and without what is meant for us alone. */
   handlerEnv(): NodeJS.ProcessEnv {
     const env = { ...this.env };
     const ofAttributes = Object.keys(env).filter((name) => name.startsWith(ATTRIBUTE_VARIABLE));
-    for (const name of ['REDISCLI_AUTH', ...JOB_VARIABLES, ...ofAttributes]) delete env[name];
+    for (const name of ['REDISCLI_AUTH', 'NOTIFY_SOCKET', ...JOB_VARIABLES, ...ofAttributes]) delete env[name];
     for (const name of URL_VARIABLES) {
       const url = env[name];
       if (!url) continue;
