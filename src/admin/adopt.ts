@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { idOf, idWord } from '../model/id.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
-import { printable } from '../model/text.js';
+import { closest, printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
 import { PartitionMap } from '../partitions/map.js';
@@ -51,6 +51,9 @@ export interface AdoptedSlice {
   readonly left: readonly { readonly id: string; readonly reason: LeftReason; readonly why?: string | undefined }[];
 }
 
+/** How many pages of keys are looked through for a similar name. */
+const MAX_PAGES = 10;
+
 /** Ends the run even if producers change jobs faster than they are taken over. */
 const MAX_PASSES = 10;
 
@@ -74,10 +77,9 @@ export async function* adoptJobs(
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);
   const adopt = adopter(parts, claims, options);
-  if (!dryRun) {
-    const answers = await adopt.resume();
-    if (answers.length > 0) yield sliceOf(1, answers, []);
-  }
+  const resumed = dryRun ? [] : await adopt.resume();
+  if (resumed.length > 0) yield sliceOf(1, resumed, []);
+  else await checkThere(parts, zset);
   let again = true;
   for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
@@ -260,6 +262,40 @@ async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Prom
       next: 'zset is for the key with ids and times, hash for the key with ids and values',
     });
   }
+}
+
+/**
+ * Throws `missing` if there is no sorted set, and the queue has never adopted a job: Redis keeps no empty one, so that a
+ * repeated adopt finds none either, and must not fail for that.
+ */
+async function checkThere(parts: Partitions, zset: string): Promise<void> {
+  const { redis } = parts;
+  if (Number(await redis.call('EXISTS', zset)) > 0) return;
+  const all = Array.from({ length: parts.count }, (_, i) => redis.call('HEXISTS', parts.keys(i).stats, 'adopted'));
+  if ((await Promise.all(all)).some((has) => Number(has) > 0)) return;
+  const close = closest(zset, await someSortedSets(redis));
+  throw new DelayqError('missing', `there is no key ${printable(zset)}`, {
+    why: `${redis.address} has no such key; a sorted set without members does not exist`,
+    next: close === undefined ? 'check its name and the database of the URL' : `did you mean ${printable(close)}?`,
+  });
+}
+
+/** The names of some sorted sets: all of a small database. None without the permission to look. */
+async function someSortedSets(redis: Connection): Promise<string[]> {
+  const found: string[] = [];
+  try {
+    for (const node of await redis.nodes()) {
+      for (let page = 0, cursor = ''; page < MAX_PAGES && cursor !== '0'; page++) {
+        const scanned = await node.call('SCAN', cursor || '0', 'TYPE', 'zset', 'COUNT', 1_000);
+        const [next, keys] = scanned as [Buffer, Reply[]];
+        cursor = String(next);
+        found.push(...keys.map(String));
+      }
+    }
+  } catch {
+    // The suggestion is not worth an error of its own.
+  }
+  return found;
 }
 
 async function checkUnit(redis: Connection, zset: string, unit: 's' | 'ms'): Promise<void> {

@@ -199,7 +199,8 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
         await cluster.admin.zrem(zset, 'a');
         await cluster.admin.hdel(hash, 'a');
       }
-      await adopt(all, redis);
+      // If it was the only job, and was not claimed, there is no such set any more.
+      await adopt(all, redis).catch((error: unknown) => expect(error).toMatchObject({ code: 'missing' }));
       const after = await drained(all);
       const told = `${killed}: ${before} | ${after} | ${await there(all)}`;
       expect((await traces(all)) as object, told).toMatchObject({ claims: {} });

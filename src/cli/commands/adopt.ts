@@ -64,7 +64,6 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   const redis = context.redis(options);
   const transfer = new Transfer(redis, { prefix: context.prefix(options) });
   const before = await transfer.foreignRest({ zset, hash, unit });
-  if (before.members === 0 && before.fields === 0 && !options.quiet) say(context, `neither ${zset} nor ${hash} exists`);
   const meter = new Meter(context, dryRun ? 'seen' : 'adopted', !options.quiet);
   const counts = { adopted: 0, kept: 0 };
   let left = new Map<LeftReason, { count: number; some: string[] }>();
@@ -86,6 +85,8 @@ async function adopt(context: Context, queue: string, options: Options): Promise
     if (stop.aborted) break;
   }
   meter.clear();
+  if (before.members === 0 && counts.adopted + counts.kept === 0 && !options.quiet)
+    say(context, `there is no key ${zset} any more: its jobs were adopted before, or this is not its name`);
   for (const { count, some } of left.values()) {
     for (const text of some) say(context, text);
     if (count > some.length) say(context, `… and ${grouped(count - some.length)} more like it`);

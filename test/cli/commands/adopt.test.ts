@@ -59,7 +59,22 @@ describe('delayq adopt', () => {
     expect(await admin.sismember('delayq:queues', name)).toBe(1);
     const again = await delayq([...args, name]);
     expect(again.code).toBe(0);
-    expect(again.stderr).toContain(`neither ${zset} nor ${hash} exists`);
+    expect(again.stderr).toContain(`there is no key ${zset} any more: its jobs were adopted before`);
+  });
+
+  it('says of a sorted set that does not exist which one was perhaps meant, exit 3, and changes nothing', async () => {
+    const foreign = fresh();
+    const { name, zset, hash } = foreign;
+    await put(foreign, 'a', 4_000_000_000, '1');
+    for (const dryRun of [[], ['--dry-run']]) {
+      const { code, stdout, stderr } = await delayq(['adopt', ...dryRun, '--zset', `${zset}e`, '--hash', hash, name]);
+      expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
+      expect(stderr).toMatch(
+        /^delayq: there is no key "later:.*"\n {2}why: .*\n {2}next: did you mean "later:.*"\?\n$/,
+      );
+    }
+    expect(await keysLike(`delayq:{${name}}*`)).toEqual([]);
+    expect(await admin.hlen(hash)).toBe(1);
   });
 
   it('reads milliseconds when told to', async () => {
