@@ -142,7 +142,7 @@ function faultOf(fields: readonly string[]): string {
 /** croner's words for a fault. It numbers the fields from 0, seconds first, and names days and months by numbers. */
 function reasonOf(cause: unknown): string {
   const text = (cause as Error).message.replace(/^CronPattern: (Syntax error, )?/, '');
-  return text.replace(/^configuration entry \d+ \(.*\) contains/, 'it contains');
+  return text.replace(/^configuration entry .*/, 'it cannot be read; days are sun to sat, months jan to dec');
 }
 
 /** The first field that cannot be read, as it was written, and why; undefined: it is none alone. */
