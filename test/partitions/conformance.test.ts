@@ -285,7 +285,7 @@ function randomOf(seed: number): () => number {
 }
 
 /** Walks of each instance. */
-const WALKS = LONG ? 50 : 1;
+const WALKS = LONG ? 20 : 1;
 /** At the same time: while one waits for Redis, another goes on. */
 const LANES = 4;
 

@@ -151,12 +151,12 @@ it('that is due, and nobody drains, is told by inspect and check', async () => {
   const queue = freshName();
   await delayq(['every', '1h', '--id', 'tick', queue, '7']);
   await admin.zadd(key(queue, 'occurs'), Date.now() - 400_000, 'tick');
-  const says = 'never drained: a recurring job has been due for 6m';
-  expect((await delayq(['inspect', queue])).stdout).toContain(says);
-  expect((await delayq(['inspect'])).stdout).toContain(says);
+  const says = /never drained: a recurring job has been due for \d+m/;
+  expect((await delayq(['inspect', queue])).stdout).toMatch(says);
+  expect((await delayq(['inspect'])).stdout).toMatch(says);
   expect(await delayq(['check', queue])).toMatchObject({
     code: 2,
-    stdout: expect.stringContaining('a recurring job is 6m'),
+    stdout: expect.stringMatching(/a recurring job is \d+m/),
   });
   await delayq(['drain', queue, '--', 'true']);
   expect((await delayq(['check', queue])).code).toBe(0);
