@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Authority } from '../support/certificates.js';
-import { begin, delayq, type Running } from '../support/cli.js';
+import { begin, delayq, GAVE_BACK, type Running } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';
 import { limitedUrl, refusals } from '../support/limited-user.js';
 import { Load } from '../support/load.js';
@@ -58,7 +58,7 @@ async function watching(cluster: Cluster, url: string, ca?: string): Promise<Run
 
 async function stopped(running: Running): Promise<void> {
   running.child.kill('SIGTERM');
-  expect(await running.ended).toMatchObject({ code: 0, stderr: '' });
+  expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringMatching(GAVE_BACK) });
 }
 
 describe.concurrent('a TLS cluster whose nodes have a certificate each, for their own addresses', () => {

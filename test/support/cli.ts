@@ -222,6 +222,9 @@ export async function onTerminal(
   return (progress ? stdout : stdout.replace(PROGRESS, '')).replaceAll('\r', '');
 }
 
+/** What a drain says at a stop when somebody may have read what comes again: who started it has its stdout. */
+export const GAVE_BACK = /^delayq: gave back [\d,]+ jobs? that the reader may have read: .*\n$/;
+
 /** The lines of an output. */
 export function linesOf(text: string): string[] {
   return text === '' ? [] : text.replace(/\n$/, '').split('\n');

@@ -184,10 +184,14 @@ class PipeReader implements Reader {
     const found = all.filter(({ pid }) => !isWatcher(pid, target));
     this.#isWatched = this.#fd !== undefined && found.length < all.length;
     this.#writers = found.filter(({ writes }) => writes);
-    const readers = found.filter(({ reads }) => reads);
-    const pids = new Set(readers.map(({ pid }) => pid));
+    // A child may have ended during the search.
+    const readers = found.flatMap((one) => {
+      const stat = one.reads ? statOf(one.pid) : undefined;
+      return stat ? [{ one, parent: stat.parent }] : [];
+    });
+    const pids = new Set(readers.map(({ one }) => one.pid));
     // If none is found, keep the last ones: their end is what has to be noticed.
-    if (readers.length > 0) this.#readers = readers.filter(({ pid }) => !pids.has(statOf(pid)?.parent ?? 0));
+    if (readers.length > 0) this.#readers = readers.filter(({ parent }) => !pids.has(parent)).map(({ one }) => one);
     return readers.length > 0;
   }
 

@@ -244,7 +244,7 @@ class StdoutSink {
       waiting: () => report.waiting(NO_END),
       graceOver: over.signal,
     });
-    if (again > 0) report.waiting(`gave back ${many(again, 'job')} that the reader had read: ${AGAIN}`);
+    if (again > 0) report.waiting(`gave back ${many(again, 'job')} that the reader may have read: ${AGAIN}`);
   }
 }
 

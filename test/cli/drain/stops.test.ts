@@ -13,7 +13,7 @@ const READERS = {
   sh: 'while read -r line; do until [ -e "$GATE" ]; do sleep 0.01; done; echo "$line" >> "$LOG"; done',
   awk: `awk '{ while (system("[ -e $GATE ]")) system("sleep 0.01"); print >> ENVIRON["LOG"]; fflush() }'`,
   perl: `perl -ne 'select undef, undef, undef, 0.01 until -e $ENV{GATE}; open L, ">>$ENV{LOG}"; print L; close L'`,
-  xargs: `xargs -n 1 sh -c 'until [ -e "$GATE" ]; do sleep 0.01; done; echo "$1" >> "$LOG"' handler`,
+  xargs: `xargs -r -n 1 sh -c 'until [ -e "$GATE" ]; do sleep 0.01; done; echo "$1" >> "$LOG"' handler`,
   jq: 'jq --unbuffered . >> "$LOG"',
   python: `python3 -c '
 import os, sys, time
@@ -22,12 +22,14 @@ for line in sys.stdin:
   print(line, end="", file=open(os.environ["LOG"], "a"))'`,
   php: `php -r '
 while (($line = fgets(STDIN)) !== false) {
+  echo "read";
   while (!file_exists(getenv("GATE"))) { clearstatcache(); usleep(10000); }
   file_put_contents(getenv("LOG"), $line, FILE_APPEND);
 }'`,
   node: `node -e '
 const { appendFileSync, existsSync } = require("node:fs");
 process.stdin.on("data", (text) => {
+  console.log("read");
   const wait = () => existsSync(process.env.GATE) ? appendFileSync(process.env.LOG, text) : setTimeout(wait, 10);
   wait();
 });'`,
@@ -87,7 +89,7 @@ describe.concurrent('a signal that reaches the drain alone', () => {
       const again = await rest(stage);
       expect([...new Set([...stage.log(), ...again])].sort()).toEqual(JOBS);
       expect((await stage.running.ended).stderr).toMatch(
-        /^delayq: gave back \d jobs? that the reader had read: .*--for 55s.*timeout 55\n$/,
+        /^delayq: gave back \d jobs? that the reader may have read: .*--for 55s.*timeout 55\n$/,
       );
     },
   );

@@ -151,8 +151,9 @@ describe.concurrent('the variables of a place', () => {
       expect(stderr).toMatch(
         new RegExp(`^delayq: ${name} is no variable of delayq\n {2}why: .*\n {2}next: set DELAYQ_REDIS_URL`),
       );
-      expect(await delayq(['inspect'], { env: { ...guessed, REDIS_URL: redisUrl } })).toMatchObject({ code: 0 });
-      expect(await delayq(['inspect', '--redis', redisUrl], { env: guessed })).toMatchObject({ code: 0 });
+      const enqueue = ['enqueue', freshName(), '1'];
+      expect(await delayq(enqueue, { env: { ...guessed, REDIS_URL: redisUrl } })).toMatchObject({ code: 0 });
+      expect(await delayq([...enqueue, '--redis', redisUrl], { env: guessed })).toMatchObject({ code: 0 });
     },
   );
 
