@@ -83,6 +83,7 @@ describe.concurrent('a signal that reaches the drain alone', () => {
     '%s may be ending by it: what it has read comes again, and is told',
     async (name) => {
       const stage = await scene(READERS[name]);
+      await until(() => stage.running.stdout.startsWith('read'));
       process.kill(await pidOfDrain(stage.queue), 'SIGTERM');
       await until(() => stage.running.stderr.includes('gave back'));
       stage.openGate();
