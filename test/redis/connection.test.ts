@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, beginSh, delayq, linesOf } from '../support/cli.js';
-import { commands } from '../support/commands.js';
+import { unwaiting } from '../support/commands.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, connection, freshName, freshQueue, key, redisTargets, redisUrl, timePasses } from '../support/redis.js';
 import { freePort, Server } from '../support/server.js';
@@ -184,7 +184,7 @@ describe('a call that Redis does not understand', () => {
 describe.concurrent('Redis that is down', () => {
   it('is reported by every command: exit 69, address, cause and what to do (failures 28)', async () => {
     const port = await freePort();
-    for (const args of commands()) {
+    for (const args of unwaiting()) {
       const { code, stdout, stderr } = await delayq(args, via(`redis://:secret@127.0.0.1:${port}`));
       expect({ args, code, stdout }).toEqual({ args, code: 69, stdout: '' });
       expect(stderr).toMatch(
@@ -197,7 +197,7 @@ describe.concurrent('Redis that is down', () => {
 
   it('or accepts connections and never answers ends every command within its time limit (failures 21)', async () => {
     const url = `redis://${await silent()}`;
-    const ended = await Promise.all(commands().map((args) => delayq(args, via(url))));
+    const ended = await Promise.all(unwaiting().map((args) => delayq(args, via(url))));
     for (const { code, stderr } of ended) {
       expect({ code, stderr }).toEqual({ code: 69, stderr: expect.stringContaining('no answer within 5 s') });
     }
