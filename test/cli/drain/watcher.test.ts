@@ -130,9 +130,8 @@ describe.concurrent('a drain whose pipe others can write into, too, ends when it
   it('a watcher that is killed loses nothing: the jobs come again when their leases expire', async () => {
     const queue = await queueOf(3, '5000');
     const { env, openGate } = scene();
-    const running = beginSh(`{ delayq drain ${queue.name}; ${WAITS}; } | ${READER}`, { env });
-    await until(() => watchersOf(env).length === 1);
-    await until(async () => (await queue.counts()).active === 3);
+    const running = beginSh(`{ delayq drain ${queue.name}; echo ended >&2; ${WAITS}; } | ${READER}`, { env });
+    await until(() => running.stderr === 'ended\n');
     for (const pid of watchersOf(env)) process.kill(pid, 'SIGKILL');
     const again = new Set<string>();
     await until(async () => {
