@@ -47,7 +47,7 @@ export async function measure(rig) {
 /** Lets `n` drains take jobs that are all due. */
 async function limited(rig, start, n, seconds) {
   await rig.flush();
-  await rig.delayq(['config', 'bench', `rate=${RATE}/s`]);
+  await rig.delayq(['config', '--create', 'bench', `rate=${RATE}/s`]);
   await rig.act('delayq', 'fill', { n: RATE * (seconds + 40), at: Date.now() });
   const consumers = Array.from({ length: n }, start);
   for (const { lines } of consumers) lines.on('line', () => {});

@@ -96,7 +96,8 @@ abstract class Client {
     const answer = await ask(asking);
     // Why it was no better is in the body.
     const { status, body } = typeof answer === 'string' ? { status: answer, body: '' } : answer;
-    books.count(Number(status) >= 500 ? `${status} ${body}` : String(status));
+    const what = path.includes(',') ? 'several queues: ' : '';
+    books.count(Number(status) >= 500 ? `${status} ${what}${body}` : String(status));
     if (answer === 'silent' && isDirect) books.bug(`${method} ${path} was not answered within ${timeoutMs / 1_000} s`);
     return answer;
   }

@@ -146,9 +146,10 @@ export class Sentinels {
       const primary = await this.primary().catch(() => undefined);
       if (!primary?.isAwake) return false;
       const replicas = this.servers.filter((server) => server !== primary && server.isAwake);
-      if (!/^role:master/m.test(await primary.admin.info('replication'))) return false;
-      for (const { admin } of replicas)
-        if (!/^master_link_status:up/m.test(await admin.info('replication'))) return false;
+      // One that has just woken up may still be slow.
+      const roleOf = ({ admin }: Server) => admin.info('replication').catch(() => '');
+      if (!/^role:master/m.test(await roleOf(primary))) return false;
+      for (const replica of replicas) if (!/^master_link_status:up/m.test(await roleOf(replica))) return false;
       const views = await Promise.all(this.#awake.map((sentinel) => this.#isSettled(sentinel, replicas)));
       return views.every((view) => view);
     }, ms);

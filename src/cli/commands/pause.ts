@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { formatDuration, formatTime, Operator, type Paused, queueWord } from '../../internal.js';
 import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
-import { addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
+import { addCreate, type CreateOption, requireOrCreate, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say } from '../terminal/output.js';
 
@@ -22,7 +22,9 @@ export function pauseCommand(context: Context): Command {
     .option('-q, --quiet', 'print nothing')
     .option('--json', 'print one JSON document')
     .action((queues: string[], options: Options) =>
-      each(context, queues, options, (operator, queue) => operator.pause(queue, { forMs: options.for })),
+      each(context, queues, options, requireOrCreate, (operator, queue) =>
+        operator.pause(queue, { forMs: options.for }),
+      ),
     );
   details(command, [
     'Jobs delivered before are not affected, and enqueue, ack, nack and renew work',
@@ -45,7 +47,7 @@ export function resumeCommand(context: Context): Command {
     .option('-q, --quiet', 'print nothing')
     .option('--json', 'print one JSON document')
     .action((queues: string[], options: Options) =>
-      each(context, queues, options, (operator, queue) => operator.resume(queue)),
+      each(context, queues, options, requireQueue, (operator, queue) => operator.resume(queue)),
     );
   examples(command, ['delayq resume order-close', 'delayq resume order-close refund']);
   return addGlobals(command);
@@ -55,6 +57,7 @@ async function each(
   context: Context,
   queues: readonly string[],
   options: Options,
+  require: typeof requireOrCreate,
   act: (operator: Operator, queue: string) => Promise<Paused>,
 ): Promise<void> {
   const zone = context.zone(options);
@@ -62,7 +65,7 @@ async function each(
   const prefix = context.prefix(options);
   const operator = new Operator(redis, { prefix });
   // A mistyped name must not leave half of the queues paused.
-  for (const queue of queues) await requireOrCreate(redis, prefix, queue, options);
+  for (const queue of queues) await require(redis, prefix, queue, options);
   const results: object[] = [];
   for (const queue of queues) {
     const { was, until } = await act(operator, queue);

@@ -156,11 +156,12 @@ export class Confirmer {
     const isWhole = complete && !this.#gone.signal.aborted;
     if (isWhole && !stop.aborted) await this.#readToTheEnd(ending, stop);
     if (!stop.aborted || this.#unconfirmed.size === 0) return 0;
+    // Begins before anything is taken out: a reader must not end meanwhile because it finds the pipe empty.
+    const isStopped = this.#reader.isStoppedBy(stop.reason);
     // A service is stopped as a whole: its reader may be ending, too, and would not handle what it has not read.
     const unread = this.#reader.takeOut((bytes) => this.#unconfirmed.restOfPartlyRead(bytes));
     if (unread !== undefined) await this.#leases.release(this.#unconfirmed.takeUnread(unread));
-    if (isWhole && this.#unconfirmed.size > 0 && !(await this.#reader.isStoppedBy(stop.reason)))
-      await this.#readToTheEnd(ending, ending.graceOver);
+    if (isWhole && this.#unconfirmed.size > 0 && !(await isStopped)) await this.#readToTheEnd(ending, ending.graceOver);
     return this.#unconfirmed.size;
   }
 

@@ -34,7 +34,7 @@ export interface Handover {
 }
 
 /** The descriptor of the pipe in a watcher. */
-export const PIPE = 3;
+const PIPE = 3;
 
 /** What a watcher answers when it holds the leases. */
 export const TAKEN = 'taken\n';

@@ -50,7 +50,10 @@ export interface Reader {
   close(): Promise<boolean>;
   /** After the reader's end: how many bytes it has not read; undefined if unknown. They are gone then. */
   left(): number | undefined;
-  /** Whether the reader has got `signal` too, or may have: then it is ending, and may not handle what it has read. */
+  /**
+   * Whether the reader has got `signal` too, or may have: then it is ending, and may not handle what it has read. Until
+   * this resolves, it does not get the end of its input.
+   */
   isStoppedBy(signal: NodeJS.Signals): Promise<boolean>;
   /** What a watcher needs to go on in the place of this process (watcher.ts); undefined: nobody can. */
   handOver(): Pipe | undefined;
@@ -112,7 +115,7 @@ export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
 
 /** Returns the reader of a pipe that another process has written into. Closes our descriptor of it, if we can write. */
 export function readerOfPipe({ descriptor, ...pipe }: Pipe): Reader {
-  const readEnd = descriptor === undefined ? undefined : readEndOf(descriptor);
+  const readEnd = descriptor === undefined ? undefined : opened(descriptor, constants.O_RDONLY);
   if (descriptor !== undefined) closeSync(descriptor);
   return new PipeReader(undefined, { ...pipe, readEnd });
 }
@@ -236,7 +239,7 @@ class PipeReader implements Reader {
     const fd = this.#fd;
     // Who can write is known of processes of this user only: whether all are, the read end tells.
     if (fd === undefined) return this.#readEnd !== undefined;
-    this.#readEnd = readEndOf(fd);
+    this.#readEnd = opened(fd, constants.O_RDONLY);
     if (this.#readEnd === undefined) return false;
     this.#fd = undefined;
     replace(fd);
@@ -262,9 +265,14 @@ class PipeReader implements Reader {
         const isHere = isStillOpen(reader, this.#target as string);
         return !isHere || signalState(reader.pid, signal) !== 'none';
       });
-    for (const end = performance.now() + DEATH_MS; performance.now() < end; await sleep(DEATH_MS / 10))
-      if (isStopped()) return true;
-    return isStopped();
+    const writeEnd = this.#readEnd === undefined ? undefined : opened(this.#readEnd, constants.O_WRONLY);
+    try {
+      for (const end = performance.now() + DEATH_MS; performance.now() < end; await sleep(DEATH_MS / 10))
+        if (isStopped()) return true;
+      return isStopped();
+    } finally {
+      if (writeEnd !== undefined) closeSync(writeEnd);
+    }
   }
 
   handOver(): Pipe | undefined {
@@ -281,10 +289,10 @@ function isWatcher(pid: number, target: string): boolean {
   return command === WATCHER && of === target;
 }
 
-/** Opens the read end of a pipe whose write end is `fd`. Undefined if another user has made it. */
-function readEndOf(fd: number): number | undefined {
+/** Opens an end of the pipe that `fd` refers to. Undefined if another user has made it. */
+function opened(fd: number, flags: number): number | undefined {
   try {
-    return openSync(`/proc/self/fd/${fd}`, constants.O_RDONLY | constants.O_NONBLOCK);
+    return openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK);
   } catch {
     return undefined;
   }

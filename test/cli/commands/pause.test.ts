@@ -104,6 +104,8 @@ describe('delayq pause', () => {
     const queue = freshQueue();
     const refused = await delayq(['pause', queue.name]);
     expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('to make it, add --create') });
+    const { code, stderr } = await delayq(['resume', queue.name]);
+    expect({ code, advice: stderr.includes('--create') }).toEqual({ code: 3, advice: false });
     expect(await delayq(['pause', '--create', queue.name])).toMatchObject({ code: 0 });
     await queue.enqueue({ payload: 1 });
     expect(await delayq(['drain', queue.name])).toMatchObject({ code: 0, stdout: '' });

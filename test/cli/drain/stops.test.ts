@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Queue } from '../../../src/index.js';
@@ -38,12 +38,12 @@ process.stdin.on("data", (text) => {
 const JOBS = upTo(5).map(String);
 
 /** A drain that has written all jobs, and its reader, which holds some of them. */
-async function scene(reader: string, wrapper = '') {
+async function scene(reader: string, wrapper = '', watch = '--watch') {
   const directory = temporaryDirectory();
   const env = { LOG: join(directory, 'log'), GATE: join(directory, 'gate') };
   const queue = freshQueue();
   await queue.enqueue(JOBS.map((payload) => ({ payload: Number(payload) })));
-  const running = beginSh(`${wrapper} delayq drain --watch ${queue.name} | ${reader}`, { env, detached: true });
+  const running = beginSh(`${wrapper} delayq drain ${watch} ${queue.name} | ${reader}`, { env, detached: true });
   await until(async () => (await queue.counts()).active === JOBS.length);
   return {
     queue,
@@ -92,6 +92,19 @@ describe.concurrent('a signal that reaches the drain alone', () => {
       expect((await stage.running.ended).stderr).toMatch(
         /^delayq: gave back \d jobs? that the reader may have read: .*--for 55s.*timeout 55\n$/,
       );
+    },
+  );
+
+  it.each([['sh'], ['perl'], ['python']] as const)(
+    '%s that has got its end reads on: what it has got is done, and the rest comes once',
+    async (name) => {
+      const stage = await scene(READERS[name], '', '');
+      const drain = await pidOfDrain(stage.queue);
+      await until(() => readlinkSync(`/proc/${drain}/fd/1`) === '/dev/null');
+      process.kill(drain, 'SIGTERM');
+      stage.openGate();
+      const again = await rest(stage);
+      expect([...stage.log(), ...again].sort()).toEqual(JOBS);
     },
   );
 
