@@ -56,6 +56,8 @@ export class Confirmer {
   #firstCheck: Promise<void> | undefined;
   #checkedAt = 0;
   #readCheckedAt = 0;
+  /** The reader has got the end of its input. */
+  #isClosed = false;
   /** How many jobs were written, but their leases were lost before they were confirmed. */
   lost = 0;
 
@@ -171,15 +173,15 @@ export class Confirmer {
     const presence = await this.#reader.check();
     if (presence === 'gone') return;
     ending.lastWords();
-    const isClosed = await this.#reader.close();
+    this.#isClosed = await this.#reader.close();
     clearInterval(this.#checks);
     // One who is not seen is not waited for: it may live for ever.
-    if (!(isClosed && presence === 'reads') && (await ending.handOver())) {
+    if (!(this.#isClosed && presence === 'reads') && (await ending.handOver())) {
       this.#leases.forget(this.#unconfirmed.takeFollowedBy(0));
       return;
     }
-    const hint = isClosed ? undefined : setTimeout(() => ending.waiting(), HINT_MS);
-    await this.untilRead(until, isClosed).finally(() => clearTimeout(hint));
+    const hint = this.#isClosed ? undefined : setTimeout(() => ending.waiting(), HINT_MS);
+    await this.untilRead(until, this.#isClosed).finally(() => clearTimeout(hint));
   }
 
   /**
