@@ -163,7 +163,11 @@ export class Confirmer {
     // A service is stopped as a whole: its reader may be ending, too, and would not handle what it has not read.
     const unread = this.#reader.takeOut((bytes) => this.#unconfirmed.restOfPartlyRead(bytes));
     if (unread !== undefined) await this.#leases.release(this.#unconfirmed.takeUnread(unread));
-    if (isWhole && this.#unconfirmed.size > 0 && !(await isStopped)) await this.#readToTheEnd(ending, ending.graceOver);
+    if (isWhole && this.#unconfirmed.size > 0 && !(await isStopped)) {
+      // A reader that has got its end may end at any moment from now on.
+      if (this.#isClosed) await this.untilRead(ending.graceOver);
+      else await this.#readToTheEnd(ending, ending.graceOver);
+    }
     return this.#unconfirmed.size;
   }
 
@@ -181,23 +185,23 @@ export class Confirmer {
       return;
     }
     const hint = this.#isClosed ? undefined : setTimeout(() => ending.waiting(), HINT_MS);
-    await this.untilRead(until, this.#isClosed).finally(() => clearTimeout(hint));
+    await this.untilRead(until).finally(() => clearTimeout(hint));
   }
 
   /**
    * Waits until the reader has ended, all lines are confirmed, or `until` aborts. A reader that read everything before it
    * ended has handled it all; if it left something unread, it may not have handled what it had read ahead either.
    */
-  async untilRead(until: AbortSignal, isClosed = false): Promise<void> {
+  async untilRead(until: AbortSignal): Promise<void> {
     for (let pauseMs: number = ENDING_MS[0]; this.#unconfirmed.size > 0 && !until.aborted; ) {
-      isClosed ||= await this.#reader.close();
+      this.#isClosed ||= await this.#reader.close();
       const presence = await this.#reader.check();
       if (until.aborted) return;
       if (presence === 'gone') {
         if (this.#reader.left() === 0) this.#confirm(this.#unconfirmed.takeFollowedBy(0));
         return;
       }
-      if (isClosed) this.#confirmRead();
+      if (this.#isClosed) this.#confirmRead();
       // Others may write into the pipe: what was read of ours cannot be determined.
       else this.#confirm(this.#unconfirmed.takeAcceptedALeaseAgo());
       await sleep(pauseMs, undefined, { signal: until }).catch(() => {});
