@@ -39,14 +39,14 @@ export class UnconfirmedLines {
     return Math.max(this.#leaseMs / 4, 250);
   }
 
-  /** Adds lines that stdout accepted `agoMs` ago, with their lengths in bytes, line end included. */
-  add(lines: readonly { readonly job: Job; readonly bytes: number }[], leaseMs: number, agoMs = 0): void {
-    const accepted = performance.now() - agoMs;
+  /** Adds lines that stdout accepted `agoMs` ago (default: now), with their lengths in bytes, line end included. */
+  add(lines: readonly { readonly job: Job; readonly bytes: number; readonly agoMs?: number }[], leaseMs: number): void {
+    const now = performance.now();
     this.#leaseMs = Math.max(this.#leaseMs, leaseMs);
-    const added = lines.map(({ job, bytes }): WrittenLine => {
+    const added = lines.map(({ job, bytes, agoMs = 0 }): WrittenLine => {
       const start = this.#written;
       this.#written += bytes;
-      return { job, start, end: this.#written, accepted };
+      return { job, start, end: this.#written, accepted: now - agoMs };
     });
     this.#lines = this.#lines.concat(added);
   }

@@ -128,8 +128,8 @@ class Watcher {
     for (const [name, queue] of queues)
       leases.hold({ queue, jobs: written.filter((line) => line.queue === name).map(({ job }) => job), since, leaseMs });
     await leases.fresh(written.map(({ job }) => job));
-    for (const { job, bytes, agoMs } of written)
-      if (leases.holds(job)) confirmer.lines.add([{ job, bytes }], leaseMs, agoMs);
+    const held = written.filter(({ job }) => leases.holds(job));
+    confirmer.lines.add(held, leaseMs);
     const running = this.#watch(confirmer, leases).finally(() => this.#running.delete(running));
     this.#running.add(running);
     return true;
