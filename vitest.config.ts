@@ -18,8 +18,6 @@ export default defineConfig({
     isolate: false,
     // Real processes on few cores may be slow. Tests wait for conditions, never for a fixed time.
     testTimeout: 120_000,
-    // In CI a test that fails is run once more, and named at the end: RETRIED. The aim is that there is none.
-    retry: report ? 1 : 0,
     // Tests spend most of their time waiting for processes.
     maxWorkers: 5,
     sequence: { sequencer: longestFirst(...LONG) },

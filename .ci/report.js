@@ -1,5 +1,5 @@
-// Prints what a JSON report of vitest counts: passed, failed, skipped. Then each test that failed, or passed only when it
-// was run again, with its messages: .ci/report.js [--complete] FILE. With --complete, a test that was skipped without one of the reasons below has failed.
+// Prints what a JSON report of vitest counts: passed, failed, skipped. Then each test that failed, with its messages:
+// .ci/report.js [--complete] FILE. With --complete, a test that was skipped without one of the reasons below has failed.
 import { readFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
@@ -18,7 +18,6 @@ const args = process.argv.slice(2);
 const isComplete = args[0] === '--complete';
 const report = JSON.parse(readFileSync(args.at(-1), 'utf8'));
 const failed = [];
-const retried = [];
 let skipped = 0;
 for (const { name, status, message, assertionResults } of report.testResults) {
   const file = relative(process.cwd(), name);
@@ -26,8 +25,6 @@ for (const { name, status, message, assertionResults } of report.testResults) {
   for (const { ancestorTitles, title, status: outcome, failureMessages } of assertionResults) {
     const test = [file, ...ancestorTitles, title].join(' > ');
     if (outcome === 'failed') failed.push([test, failureMessages]);
-    // Messages of its first run.
-    else if (failureMessages.length > 0) retried.push([test, failureMessages]);
     if (outcome === 'passed' || outcome === 'failed') continue;
     skipped += 1;
     if (isComplete && !Object.keys(EXPECTED).some((begin) => test.startsWith(begin)))
@@ -37,15 +34,9 @@ for (const { name, status, message, assertionResults } of report.testResults) {
   if (status === 'failed' && failed.length === before) failed.push([file, [message]]);
 }
 console.log(report.numPassedTests, failed.length, skipped);
-print('FAILED', failed);
-print('RETRIED', retried);
-
-/** Prints tests with their messages, each once: a test that was run twice has two. */
-function print(what, tests) {
-  for (const [test, messages] of tests) {
-    const texts = new Set(messages.length > 0 ? messages.map(textOf) : [textOf('')]);
-    console.log([`${what} ${test}`, ...texts].join('\n      '));
-  }
+for (const [test, messages] of failed) {
+  const texts = messages.length > 0 ? messages.map(textOf) : [textOf('')];
+  console.log([`FAILED ${test}`, ...texts].join('\n      '));
 }
 
 /** The first lines of a message, without where it was thrown. */

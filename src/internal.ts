@@ -19,11 +19,11 @@ export {
 } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
-export { courseOf, problems, STEADY } from './health/problems.js';
+export { courseOf, growthInWords, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
-export { idOf, idWord } from './model/id.js';
+export { idKey, idOf, idWord } from './model/id.js';
 export { MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
 export {
@@ -60,6 +60,7 @@ export {
 export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
+export { OWN_FIELDS } from './partitions/partitions.js';
 export { sum } from './partitions/sum.js';
 export { upcoming } from './recurring/recurring.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';

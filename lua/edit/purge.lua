@@ -2,9 +2,11 @@
 -- of jobs that were done stays.
 -- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one, perhaps 3 'due': only
 --        jobs whose time has come; only with p alone
--- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
+-- Reply  how many were removed: pending, active, dead; 1 if there is more to remove. What a growth is moving counts in its
+--        new partition.
 -- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
 -- include lib/prelude
+-- include lib/transferred
 -- in a partition: -- include lib/freed
 if not atLeast(1, ARGV[2]) then return BAD end
 -- The states whose jobs are removed one by one, even if all jobs are to be removed.
@@ -21,12 +23,14 @@ for _, letter in ipairs(all and slow or { 'a', 'd', 'p' }) do
     local leases = letter == 'a' and #ids > 0 and call('HMGET', lease, unpack(ids))
     -- First write: it frees memory, so a full server also accepts the rest.
     if #ids > 0 then call('ZREMRANGEBYRANK', sets[letter], 0, #ids - 1) end
+    local elsewhere = 0
     for i, id in ipairs(ids) do
       gone[#gone + 1] = id
       if leases then supersede(id, leases[i]) end
+      if leases and isTransferred(leases[i]) then elsewhere = elsewhere + 1 end
     end
     -- in a partition: if letter == 'd' then remember(ids) end
-    removed[letter], left = #ids, left - #ids
+    removed[letter], left = #ids - elsewhere, left - #ids
   end
 end
 drop(gone)

@@ -54,7 +54,8 @@ local function faultOf(where, id, p, a, d)
     return not (d and read(call('HGET', meta, id)).reason == 'orphaned') and 'o' or nil
   end
   local n = tonumber(p or a or d)
-  local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or n > 0 and n < EARLIEST and 'e') or nil
+  local isEarly = n < EARLIEST and (n > 0 or n == -math.huge)
+  local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or isEarly and 'e') or nil
   if not fault and not isId(id) then return p and 'b' or nil end -- In other sets it is already dead, or will be pending again.
   return fault or not (#id <= 256 and string.find(id, '^[!-,.-~][!-~]*$')) and 'i' or nil
 end

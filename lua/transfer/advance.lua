@@ -10,5 +10,7 @@ if not string.find(ARGV[1], '^2 0/1$') and (call('HGET', config, 'rate') or call
 end
 -- First write: it frees memory, so a full server also accepts the rest.
 call('HDEL', config, 'returned')
+-- What counts until the growth is done.
+if not string.find(ARGV[1], ' from ', 1, true) then call('HDEL', config, 'growing', 'carried') end
 call('HSET', config, 'layout', ARGV[1], 'partitions', ARGV[2])
 return { 1 }

@@ -29,5 +29,6 @@ for i, id in ipairs(ids) do
 end
 drop(gone)
 count('moved', #gone - transferred)
+if transferred > 0 then try('HINCRBY', config, 'carried', transferred) end
 wake(soonest)
 return { now, table.concat(letters) }

@@ -7,6 +7,7 @@ import { wordOf } from '../net/errors.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
 import { tagFor } from '../partitions/tags.js';
+import { forgetMarks } from '../partitions/transfer.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
 import { Sweep } from './sweep.js';
@@ -22,6 +23,9 @@ const PATIENCE_MS = 10_000;
 
 /** How often is said how far it is, ms. */
 const TICK_MS = 100;
+
+/** How often the queue notes that its growth goes on, ms. */
+const NOTE_MS = 5_000;
 
 /** Partitions at once. */
 const AT_ONCE = 4;
@@ -164,6 +168,10 @@ async function* finish(
     return { from, to: map.count, moved: all, active, moves, done };
   };
   const stop = new AbortController();
+  // Trouble is the work's to tell.
+  const note = () => noteAlive(parts).catch(() => {});
+  await note();
+  let notedAt = performance.now();
   try {
     const work = ridesOut(
       () => closeUp(parts, map, sweeps, { lookMs, signal: stop.signal }),
@@ -171,18 +179,32 @@ async function* finish(
       patienceMs,
     );
     try {
-      for await (const _ of ticks(work)) yield state();
+      for await (const _ of ticks(work)) {
+        if (performance.now() - notedAt >= NOTE_MS) {
+          notedAt = performance.now();
+          note();
+        }
+        yield state();
+      }
     } finally {
       // The caller may have enough. What was begun is ended.
       stop.abort();
       await work.catch(() => {});
     }
+    // Else doctor does, when they are a day old.
+    await each(upTo(map.count), (i) => forgetMarks(parts.redis, parts.keys(i), map.count)).catch(() => {});
     yield state(true);
   } catch (error) {
     // Another process has finished it.
     if (wordOf(error) !== 'LAYOUT' || (await parts.look()).from !== undefined) throw error;
   }
   return state().moved;
+}
+
+/** Writes the time down, by which others see that somebody carries the growth on. It goes with the growth. */
+async function noteAlive(parts: Partitions): Promise<void> {
+  const { config } = parts.keys();
+  await parts.redis.call('HSET', config, 'growing', await parts.redis.now(config));
 }
 
 /** Repeats `work` while its errors pass: a failover is over in some seconds. Throws the last one if nothing moves for long. */

@@ -5,6 +5,7 @@ import { lifetime, type State } from '../model/job.js';
 import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
+import { movementOf } from '../partitions/movement.js';
 import { ranked, spreadOver } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere, forgetAll } from '../partitions/settings.js';
@@ -134,18 +135,19 @@ export class Operator {
       throw new DelayqError('usage', 'only pending jobs are due', { why: 'other states are given', next });
     }
     const parts = this.#parts(queue);
-    for (let again = true; again; ) {
-      let removed = 0;
-      // In this order no growth moves a job past it, except one that it is moving right now.
+    for (let before = parts.count > 1 ? await movementOf(parts) : undefined; ; ) {
       for (let i = 0; i < parts.count; i++) {
         for (let more = true; more; ) {
           const purged = await parts.at(i, (keys) => acts.purge(this.#redis, keys, states, SLICE, due));
           more = purged.more;
-          removed += purged.pending + purged.active + purged.dead;
           yield { ...purged, more: more || i + 1 < parts.count };
         }
       }
-      again = parts.map.from !== undefined && removed > 0;
+      // A growth that began meanwhile is known by now: the calls were refused.
+      if (parts.count === 1) return;
+      const after = await movementOf(parts);
+      if (after !== undefined && after === before) return;
+      before = after;
     }
   }
 

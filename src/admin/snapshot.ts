@@ -66,6 +66,26 @@ export function partitionsOf({ config }: Snapshot): { readonly count: number; re
   return { count, from };
 }
 
+/** After so long without a sign of life, ms, the process that grows a queue counts as dead: it rides out a failover. */
+const STANDS_MS = 30_000;
+
+/** A growth that nobody carries on. */
+interface StoppedGrowth {
+  readonly count: number;
+  readonly from: number;
+  /** For how long, ms; undefined: nobody knows. */
+  readonly ms: number | undefined;
+}
+
+/** The growth of a queue, if its process has died, or was stopped. */
+export function stoppedGrowth(snapshot: Snapshot): StoppedGrowth | undefined {
+  const { count, from } = partitionsOf(snapshot);
+  if (from === undefined) return undefined;
+  const { growing } = snapshot.config;
+  const ms = growing === undefined ? undefined : snapshot.now - Number(growing);
+  return ms === undefined || ms >= STANDS_MS ? { count, from, ms } : undefined;
+}
+
 /** The limits of a queue that are set. `burst` is the one that applies. */
 export function limitsOf({ config }: Snapshot) {
   const { rate, burst, maxActive } = readSettings(config);

@@ -1,5 +1,6 @@
 import { exists } from '../admin/snapshot.js';
 import { isDelayqError, isPassing } from '../model/errors.js';
+import { idOf, idWord } from '../model/id.js';
 import { many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import { Partitions } from '../partitions/partitions.js';
@@ -11,7 +12,7 @@ import { type Letter, PLACES } from '../scripts/repair.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
-import { type AuditOptions, checkOptions, IdAudit, type Tally } from './id-audit.js';
+import { type AuditOptions, checkOptions, IdAudit, SAMPLES, type Tally } from './id-audit.js';
 import { Mender } from './mender.js';
 import { checkPartitions, checkRemembered, checkStrays, growthOf, inPartition } from './partitions.js';
 import { problems } from './problems.js';
@@ -59,7 +60,10 @@ export class Auditor {
       await run('unlisted', () => this.#checkList(queue, mender));
       add(mender.refusal);
       await run('bad-counter', () => each((keys) => this.#checkCounters(keys)));
-      const others = problems(queue, await inspectAll(parts, 0)).filter(({ check }) => check !== 'orphans');
+      if (sizes.remembered > 0) await run('endless-id', () => each((keys) => this.#checkWindows(queue, keys)));
+      const others = problems(queue, await inspectAll(parts, 0)).filter(
+        ({ check }) => !['orphans', 'growth'].includes(check),
+      );
       return [...found, ...others.map(({ urgent, ...finding }) => finding)];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
@@ -141,6 +145,20 @@ export class Auditor {
     return mender.mend(finding, 1, 'added to the list of queues', () => this.#redis.call('SADD', list, queue));
   }
 
+  /** Ids that are never free again: other software wrote inf. */
+  async #checkWindows(queue: string, { done }: QueueKeys): Promise<Finding[]> {
+    const [count, sample] = (await Promise.all([
+      this.#redis.call('ZCOUNT', done, `(${LAST_END_MS}`, '+inf'),
+      this.#redis.call('ZRANGEBYSCORE', done, `(${LAST_END_MS}`, '+inf', 'LIMIT', 0, SAMPLES),
+    ])) as [number, Buffer[]];
+    if (count === 0) return [];
+    const samples = sample.map((id) => idWord(idOf(id)));
+    const what = `${many(count, 'remembered id')} whose ${count === 1 ? 'window never closes' : 'windows never close'}`;
+    const why = 'no job with such an id can be enqueued any more';
+    const cure = `delayq cancel ${queueWord(queue)} ${samples[0]}  # its id is free again`;
+    return [{ ...bad('warn', 'endless-id', what, why, cure), count, samples }];
+  }
+
   async #checkCounters(keys: QueueKeys): Promise<Finding[]> {
     const stats = (await this.#redis.call('HGETALL', keys.stats)) as Reply[];
     const broken = stats
@@ -158,6 +176,9 @@ export class Auditor {
     });
   }
 }
+
+/** The last end of a window that the scripts write, ms. */
+const LAST_END_MS = 1e15;
 
 /** Names the partition in what was found in it. */
 function said(parts: Partitions, i: number, findings: readonly Finding[]): Finding[] {

@@ -1,9 +1,9 @@
-import { drainAge, heldBackBy, LATE_MS, lag } from '../admin/snapshot.js';
+import { drainAge, heldBackBy, LATE_MS, lag, partitionsOf } from '../admin/snapshot.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../scripts/inspect.js';
-import { noDrainFor, pauseOf } from './problems.js';
+import { growthInWords, noDrainFor, pauseOf } from './problems.js';
 
 /** The highest values that are in order. Durations are ms. A value that is left out has no limit. */
 export interface Limits {
@@ -41,7 +41,7 @@ export interface Checked {
 
 /**
  * Checks a queue, by the snapshot that {@link Inspector.inspect} returned, against limits. A paused queue is at
- * least a warning.
+ * least a warning, and so is one whose growth has stopped.
  */
 export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
   const { warn, max } = checkThresholds(thresholds);
@@ -70,6 +70,8 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
     const limit = (critical.some((measure) => measure.name === name) ? max : warn)[name] as number;
     return `${says} (limit ${name === 'dead' || name === 'pending' ? grouped(limit) : formatDuration(limit)})`;
   });
+  const growth = growthInWords(snapshot);
+  if (growth !== undefined) faults.unshift(`${growth}: repeat config partitions=${partitionsOf(snapshot).count}`);
   const pause = pauseOf(snapshot);
   if (pause !== undefined) faults.unshift(pause);
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);

@@ -37,7 +37,7 @@ const MAX_SUSPECTS = 10_000;
 const GRACE_MS = 100;
 
 /** The most ids reported of a kind of fault. */
-const SAMPLES = 3;
+export const SAMPLES = 3;
 
 export interface Tally {
   count: number;

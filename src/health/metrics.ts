@@ -1,4 +1,4 @@
-import { lag, limitsOf, pausedUntil } from '../admin/snapshot.js';
+import { lag, limitsOf, pausedUntil, stoppedGrowth } from '../admin/snapshot.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../scripts/inspect.js';
 
@@ -77,6 +77,9 @@ const METRICS: readonly Metric[] = [
   gauge('delayq_lag_seconds', 'How long the oldest due job has been due; 0 if none is due.', (one) => lag(one) / 1_000),
   gauge('delayq_paused', 'Whether the queue is paused (1) or not (0).', (one) =>
     Number(pausedUntil(one) !== undefined),
+  ),
+  gauge('delayq_growth_stopped', 'Whether a growth of the partitions was not finished (1) or not (0).', (one) =>
+    Number(stoppedGrowth(one) !== undefined),
   ),
   gauge('delayq_limit_jobs_per_second', 'The rate of the queue, if set.', (one) => limitsOf(one).perSecond),
   gauge('delayq_limit_burst_jobs', 'The burst of the queue, if it has a rate.', (one) => limitsOf(one).burst),

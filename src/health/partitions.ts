@@ -10,10 +10,9 @@ import { tagFor } from '../partitions/tags.js';
 import { transfer } from '../partitions/transfer.js';
 import { config } from '../scripts/edit.js';
 import { bad, type Finding, fine } from './finding.js';
+import { SAMPLES } from './id-audit.js';
 import { type Mender, mendedFinding } from './mender.js';
-
-/** The most ids that are shown. */
-const SAMPLES = 3;
+import { growthLine } from './problems.js';
 
 /** How long a change of settings takes to be everywhere, ms. */
 const GRACE_MS = 100;
@@ -24,7 +23,7 @@ export function inPartition(parts: Partitions, i: number, what: string): string 
 }
 
 /** The command that finishes an open growth. */
-export const growthOf = ({ queue, map }: Partitions) => `delayq config ${queueWord(queue)} partitions=${map.count}`;
+export const growthOf = ({ queue, map }: Partitions) => growthLine(queue, map.count);
 
 /** Checks the growth of a queue, and that its partitions agree on what it is. */
 export async function checkPartitions(parts: Partitions, mender: Mender): Promise<Finding[]> {
@@ -110,7 +109,7 @@ export async function checkStrays(
   const { map, queue, redis } = parts;
   if (map.count === 1 || map.from !== undefined) return [];
   const keys = parts.keys(i, map);
-  let [count, moved] = [0, 0];
+  let [count, moved, active] = [0, 0, 0];
   const samples: Id[] = [];
   for (const set of ['pending', 'active', 'dead'] as const) {
     for await (const ids of idsWhere(redis, keys[set], (id) => map.ownerOf(id) !== i)) {
@@ -120,6 +119,7 @@ export async function checkStrays(
         const way = { queue, from: keys, to: parts.keys(owner, map), index: owner };
         const answers = await mender.try(() => transfer(redis, way, some, true));
         moved += (answers ?? []).filter((one) => !STAYS.includes(one)).length;
+        active += (answers ?? []).filter((one) => one === 'active').length;
       }
       if (signal?.aborted) break;
     }
@@ -134,8 +134,11 @@ export async function checkStrays(
   }
   const why = 'calls by id do not find them; drains deliver them all the same';
   const left = `${moved > 0 ? `${many(moved, 'job')} moved there; ` : ''}`;
-  const finding = bad('fail', 'stray', `${left}${which}`, why, `delayq doctor --fix ${queueWord(queue)}`);
-  return [{ ...finding, ...more }];
+  const fix = `delayq doctor --fix ${queueWord(queue)}`;
+  // A repeat would find the same: they are moved, or gone, once they are answered for.
+  const isWaiting = active > 0 && moved + active === count;
+  const next = isWaiting ? `when no handler has ${active === 1 ? 'it' : 'them'} any more: ${fix}` : fix;
+  return [{ ...bad('fail', 'stray', `${left}${which}`, why, next), ...more }];
 }
 
 /** Finds remembered ids where they do not belong: of jobs that other software has put there, or left by a failover. */

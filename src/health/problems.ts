@@ -1,4 +1,13 @@
-import { heldBackBy, LATE_MS, lag, orphans, pausedUntil, stalled } from '../admin/snapshot.js';
+import {
+  heldBackBy,
+  LATE_MS,
+  lag,
+  orphans,
+  partitionsOf,
+  pausedUntil,
+  stalled,
+  stoppedGrowth,
+} from '../admin/snapshot.js';
 import type { Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
 import { grouped, many, queueWord } from '../model/text.js';
@@ -8,7 +17,16 @@ import { bad, type Finding } from './finding.js';
 
 /** Something that is wrong with a queue, or about to be. */
 export interface Problem extends Finding {
-  readonly check: 'no-drain' | 'paused' | 'failing' | 'lag' | 'recurring' | 'dead' | 'bad-setting' | 'orphans';
+  readonly check:
+    | 'no-drain'
+    | 'paused'
+    | 'failing'
+    | 'lag'
+    | 'recurring'
+    | 'dead'
+    | 'growth'
+    | 'bad-setting'
+    | 'orphans';
   /** An operator should act now. Otherwise it is only worth knowing. */
   readonly urgent: boolean;
 }
@@ -32,6 +50,7 @@ export function problems(queue: string, snapshot: Snapshot, known: Known = {}): 
     failing(known.trend),
     stopped ? undefined : lagging(queue, snapshot, known.trend),
     dead(queue, snapshot),
+    growth(queue, snapshot),
     ...settings(queue, snapshot),
     ...withoutOther(queue, snapshot),
   ];
@@ -50,6 +69,17 @@ export function pauseOf(snapshot: Snapshot, until?: Known['until']): string | un
   if (end === Number.POSITIVE_INFINITY) return 'paused until resumed';
   return `paused ${until?.(end) ?? `for another ${formatDuration(end - snapshot.now)}`}`;
 }
+
+/** A growth that nobody carries on, in words; undefined: there is none. */
+export function growthInWords(snapshot: Snapshot): string | undefined {
+  const stopped = stoppedGrowth(snapshot);
+  if (!stopped) return undefined;
+  const { from, count, ms } = stopped;
+  return `its growth from ${from} to ${count} partitions has stopped${ms === undefined ? '' : ` ${formatDuration(ms)} ago`}`;
+}
+
+/** The command that carries a growth on. */
+export const growthLine = (queue: string, count: number) => `delayq config ${queueWord(queue)} partitions=${count}`;
 
 /** A lag that changes by less than this (ms per ms) counts as steady. */
 export const STEADY = 0.05;
@@ -138,6 +168,13 @@ function dead(queue: string, snapshot: Snapshot): Problem | undefined {
   const why = 'they failed or were lost too often, or were set aside, and are not retried';
   const next = `delayq list --dead ${queueWord(queue)}; then delayq requeue or delayq cancel`;
   return problem('dead', false, many(snapshot.dead, 'dead job'), why, next, snapshot.dead);
+}
+
+function growth(queue: string, snapshot: Snapshot): Problem | undefined {
+  const what = growthInWords(snapshot);
+  if (what === undefined) return undefined;
+  const why = 'the command that ran it has ended; until it is repeated, calls by id take longer';
+  return problem('growth', true, what, why, growthLine(queue, partitionsOf(snapshot).count));
 }
 
 function settings(queue: string, snapshot: Snapshot): Problem[] {

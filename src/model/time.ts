@@ -229,13 +229,16 @@ function onlyInstant(text: string, wall: number, zone: string): number {
   throw bad('a clock change repeats it there that day', `add the offset: ${choices}`);
 }
 
-/** Returns the result of `call`; undefined if there is none within `ms`. With 0 only if there is one already. */
+/**
+ * Returns the result of `call`; undefined if there is none within `ms`. With 0 only if there is one already. In a process
+ * that has stood still, what has come meanwhile is read first.
+ */
 export async function within<T>(ms: number, call: Promise<T>): Promise<T | undefined> {
   if (ms === Number.POSITIVE_INFINITY) return call;
   if (ms === 0) return Promise.race([call, undefined]);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), ms);
+    timer = setTimeout(() => setImmediate(() => resolve(undefined)), ms);
   });
   return Promise.race([call, late]).finally(() => clearTimeout(timer));
 }

@@ -44,6 +44,8 @@ export interface Destination {
   /** Who holds jobs for a move to it: `move:` and its name. */
   readonly holder: string;
   restore(jobs: readonly moves.Parcel[], tokens: readonly string[]): Promise<moves.Restored[]>;
+  /** How its tokens begin. */
+  readonly mark?: string;
   /** Removes tokens that `restore` has stored. */
   forget(jobs: readonly HeldJob[]): Promise<void>;
   /** Takes over what the source remembers of ids that are no jobs. Default: it stays there. */
@@ -65,7 +67,7 @@ export async function moveSome(
   ids: readonly Id[],
   states: readonly ('pending' | 'dead')[],
 ): Promise<Moved[]> {
-  const receipt = randomWord(12);
+  const receipt = (to.mark ?? '') + randomWord(12);
   const { keys, redis, step = (write) => write(redis) } = source;
   const how = { states, receipt, by: to.holder };
   const { holds, remembered } = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));

@@ -188,7 +188,7 @@ export class Partitions {
   /** The settings and the pause that partition `i` has: names and values in turn. */
   async settings(i: number, map = this.#map): Promise<string[]> {
     const fields = ((await this.redis.call('HGETALL', this.keys(i, map).config)) as Reply[]).map(text);
-    return fields.filter((_, n) => !OWN.has(fields[n - (n % 2)] as string));
+    return fields.filter((_, n) => !OWN_FIELDS.has(fields[n - (n % 2)] as string));
   }
 
   /** What partition `i` says of its queue; its tag is that in `map`. */
@@ -213,5 +213,5 @@ function disagreeing(queue: string, cause: DelayqError): DelayqError {
 /** What lua/lib/layout.lua replies. */
 const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: (.*)$/;
 
-/** The fields of config that each partition has for itself. */
-const OWN = new Set(['layout', 'partitions', 'returned']);
+/** The fields of config that are no settings: each partition has them for itself. */
+export const OWN_FIELDS: ReadonlySet<string> = new Set(['layout', 'partitions', 'returned', 'growing', 'carried']);

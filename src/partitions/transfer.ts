@@ -1,7 +1,8 @@
 import { DelayqError, partly } from '../model/errors.js';
 import type { Id } from '../model/id.js';
-import type { Connection } from '../redis/connection.js';
+import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
+import { text } from '../redis/replies.js';
 import * as moves from '../scripts/transfer.js';
 import { type Moved, moveSome } from './move.js';
 import { replicasAt, replicated } from './replicated.js';
@@ -24,8 +25,10 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
   const at = (keys: QueueKeys) => {
     return <T>(write: Parameters<typeof replicated<T>>[3]) => replicated(redis, keys.pending, must, write);
   };
+  const [, growsTo] = /^2 \d+\/(\d+) from /.exec(way.to.layout ?? '') ?? [];
   const destination = {
     holder: `move:${way.queue}/${way.index}`,
+    ...(growsTo && { mark: markOf(growsTo) }),
     restore: async (jobs: readonly moves.Parcel[], tokens: readonly string[]) => {
       let isCopied = false;
       const put = await at(way.to)(async (caller) => {
@@ -37,7 +40,7 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
         throw isCopied ? partly(error) : error;
       });
       // In a growth, whatever is there is newer: it can only be there because a failover brought the other one back.
-      return / from /.test(way.to.layout ?? '') ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
+      return growsTo ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
     },
     remember: (ids: readonly moves.Remembered[]) => bringRemembered(redis, way, ids, must),
     forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, way.to, jobs),
@@ -49,6 +52,26 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
     moved.push(...(await moveSome(source, destination, ids.slice(moved.length), ['pending', 'dead'])));
   }
   return moved;
+}
+
+/** How the tokens of a growth to so many partitions begin. */
+const markOf = (count: number | string) => `~${count}~`;
+
+/**
+ * Removes the tokens that transfers have left in a partition whose callers were killed. Only when the growth to `count` is
+ * done: nobody can use them any more, and those of the next growth begin in another way.
+ */
+export async function forgetMarks(redis: Connection, { lease }: QueueKeys, count: number): Promise<void> {
+  let cursor = '0';
+  do {
+    const [next, found] = (await redis.call('HSCAN', lease, cursor, 'MATCH', `${markOf(count)}*`, 'COUNT', 500)) as [
+      Reply,
+      Buffer[],
+    ];
+    cursor = text(next);
+    const fields = found.filter((_, n) => n % 2 === 0);
+    if (fields.length > 0) await redis.call('HDEL', lease, ...fields);
+  } while (cursor !== '0');
 }
 
 /**

@@ -167,6 +167,7 @@ export class Queue {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     if (by !== undefined) checkConsumer(by);
     const known = this.#parts.count;
+    if (this.#parts.map.from !== undefined) await (await import('../partitions/carry-on.js')).carryOn(this.#parts);
     return this.#parts.at(i, async (keys) => {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
       // It has partitions, as has turned out: others may have older jobs.

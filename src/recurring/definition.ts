@@ -12,8 +12,10 @@ export type Missed = 'once' | 'skip' | 'all';
 export interface NewRecurring extends Pick<NewJob, 'payload' | 'tries' | 'maxLost' | 'ttl' | 'onceFor' | 'attributes'> {
   /** Names it in its queue: its jobs have the ids `ID@2026-11-23T08:00:00Z`. */
   readonly id: string;
-  /** A cron expression such as `0 9 * * 1-5`, or an interval such as `15m`, counted from when it was put. */
+  /** A cron expression such as `0 9 * * 1-5`, or an interval such as `15m`. */
   readonly when: string;
+  /** Where an interval counts from, ms since 1970; default: when it is put. */
+  readonly from?: number | undefined;
   /** The time zone of the expression, an IANA name; default: UTC. */
   readonly tz?: string | undefined;
   /**
@@ -29,6 +31,7 @@ const checkRecurring = keysOf<NewRecurring>('a recurring job', {
   id: 'jobId key name',
   when: 'cron every pattern schedule expression interval at in spec',
   payload: 'data body message value args json',
+  from: 'start startDate startsAt anchor',
   tz: 'timezone timeZone zone',
   missed: 'catchup catchUp misfire',
   overlap: 'concurrency concurrencyPolicy',
@@ -77,7 +80,7 @@ export interface Definition extends Header {
  * expression never comes.
  */
 export async function definitionOf(job: NewRecurring, now: number): Promise<Definition> {
-  const { id, when, tz = 'UTC', missed = 'once', overlap = 'allow' } = checkRecurring(job);
+  const { id, when, from, tz = 'UTC', missed = 'once', overlap = 'allow' } = checkRecurring(job);
   if (checkId(id, ID_ADVICE).length > MAX_ID) {
     throw new DelayqError('usage', 'the id of a recurring job is too long', {
       why: `it has ${id.length} characters; the ids of its jobs are longer by the time`,
@@ -100,7 +103,12 @@ export async function definitionOf(job: NewRecurring, now: number): Promise<Defi
   const record = recordOf(job);
   const payload = Buffer.from(jsonOf(job.payload).text);
   const zone = isInterval(spec) ? '' : tz;
-  const made = { rev: randomWord(12), spec, tz: zone, missed, overlap, paused: false, created: now, record };
+  if (from !== undefined && !(isInterval(spec) && Number.isSafeInteger(from) && from >= 0)) {
+    const why = isInterval(spec) ? 'it is no whole number of ms' : 'a cron expression says when by itself';
+    throw new DelayqError('usage', `${when} cannot count from ${from}`, { why, next: 'leave from out' });
+  }
+  const created = from ?? now;
+  const made = { rev: randomWord(12), spec, tz: zone, missed, overlap, paused: false, created, record };
   if ((await occurrencesIn(made)).after(now) === undefined) {
     throw new DelayqError('usage', `${JSON.stringify(spec)} never comes`, {
       why: 'no date matches all its fields',

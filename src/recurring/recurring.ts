@@ -103,9 +103,10 @@ export class Recurring {
     const put = await this.#change(queue, job.id, async ({ now, rev, next, definition: old }) => {
       const made = await definitionOf(job, now);
       changes = old ? changesFrom(old, made) : [];
+      if (old && job.from !== undefined && old.created !== job.from) changes = ['from', ...changes];
       outcome = rev === '' ? 'created' : 'replaced';
       if (!old) return { definition: made, next: await nextOf(made, now) };
-      const isMoved = changes.includes('when') || changes.includes('tz');
+      const isMoved = (['when', 'from', 'tz'] as const).some((name) => changes.includes(name));
       const { paused, last, created } = old;
       const definition = startedBy({ ...made, paused, last, created: isMoved ? made.created : created }, now);
       const first = await nextOf(definition, now);

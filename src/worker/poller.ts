@@ -37,6 +37,9 @@ const PATIENCE_MS = POLL_MS / 4;
 /** The same while another queue is late, ms: they may be many, on the same server. Long enough for one that is near. */
 const SHORT_PATIENCE_MS = 25;
 
+/** The same if all queues are on one server, ms: those after it would hardly get their answers sooner. */
+const SHARED_PATIENCE_MS = 2_000;
+
 /**
  * The most jobs of one call to one of several partitions: they come before older ones of the others. With 50, a job costs
  * Redis half as much again as in a queue without partitions; with 100, less than a quarter.
@@ -54,9 +57,9 @@ const EARLY_MS = PART_POLL_MS / 2;
  * In place of a queue come its partitions, as soon as they are known: first all are asked when their next jobs are due,
  * all at once; then jobs are taken from that whose next job has been due for longest.
  *
- * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}; further ones meanwhile for
- * {@link SHORT_PATIENCE_MS}. Its answer is taken when it comes. Until it is well again, it is asked for one job at a
- * time: what a call may bring counts against the limit.
+ * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}, or if all are on that server
+ * for {@link SHARED_PATIENCE_MS}; further ones meanwhile for {@link SHORT_PATIENCE_MS}. Its answer is taken when it
+ * comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
  *
  * With `watch`, errors that pass are waited out; the last one is thrown if the time ends before it has passed. A queue
  * that fails with another error, or without `watch` with any, is left out and, with `watch`, tried again later. Its
@@ -87,7 +90,11 @@ export async function* poll(
   const patienceWith = (queue: Queue, call: DrainCall) => {
     if (isAlone(queue)) return Number.POSITIVE_INFINITY;
     if (outages.isInTrouble(queue)) return 0;
-    const ms = [...inFlight.values()].some(([call]) => call?.isLate) ? SHORT_PATIENCE_MS : PATIENCE_MS;
+    const ms = [...inFlight.values()].some(([call]) => call?.isLate)
+      ? SHORT_PATIENCE_MS
+      : queues.every(({ redis }) => redis === queue.redis && !redis.sharded)
+        ? SHARED_PATIENCE_MS
+        : PATIENCE_MS;
     // Partitions are asked all at once.
     return call.isLook ? Math.max(0, call.sentAt + ms - performance.now()) : ms;
   };

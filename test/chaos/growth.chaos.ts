@@ -9,6 +9,7 @@ import { until } from '../support/until.js';
 import { cluster, oneServer } from './deployments.js';
 import { GrowthStorm, type GrowthWeather } from './growth.js';
 import { jobs, minutes, seed } from './options.js';
+import { Random } from './random.js';
 
 const begin = async (weather: Omit<GrowthWeather, 'seed'>) => during(GrowthStorm.begin({ seed, ...weather }));
 
@@ -76,6 +77,83 @@ async function movedOf({ admin }: Server): Promise<number> {
   const counts = await Promise.all(others.map((tag) => admin.zcard(key(tag, 'pending'))));
   return counts.reduce((sum, n) => sum + n, 0);
 }
+
+describe(`a queue whose grower is killed (seed ${seed})`, () => {
+  const ids = Array.from({ length: 10_000 }, (_, i) => `job-${i}`).sort();
+
+  /** A queue of these jobs, and what grows it and is killed soon. */
+  async function filled() {
+    const server = await during(Server.start());
+    const env = { DELAYQ_REDIS_URL: server.url };
+    const input = ids.map((id) => `{"id":"${id}","payload":1}\n`).join('');
+    expect(await binary(['enqueue', '-q', '--jobs', 'q', '-'], { input, env })).toMatchObject({ code: 0 });
+    const random = new Random(seed);
+    const grow = async (count: number) => {
+      const growing = beginCommand(['config', 'q', `partitions=${count}`], { env });
+      await sleep(random.whole(200, 900));
+      growing.child.kill('SIGKILL');
+      await growing.ended;
+    };
+    return { server, env, random, grow };
+  }
+
+  it('delivers each job once, although nobody repeats its command', async () => {
+    const { server, env, grow } = await filled();
+    await grow(16);
+    let all: string[] = [];
+    await until(async () => {
+      const { code, stdout } = await binary(['drain', '-q', '--envelope', 'q'], { env });
+      expect(code).toBe(0);
+      all = [...all, ...linesOf(stdout).map((line) => JSON.parse(line).id as string)];
+      // Also what it had copied, and was about to remove.
+      return (await placesOf(server.admin, 'q')).size === 0;
+    }, 90_000);
+    expect(all.sort()).toEqual(ids);
+  });
+
+  // Each act waits up to 15 s for what a dead grower holds.
+  it.runIf(minutes >= 1)(
+    'acts on all that a filter means, and lists and exports them, or says that it may not have',
+    async () => {
+      const { server, env, random, grow } = await filled();
+      let count = 1;
+      /** Runs a command while the queue grows. A grower that died holds jobs for 15 s, and the command waits for that. */
+      const whileGrowing = async (...words: string[]) => {
+        count += 2;
+        const [, ended] = await Promise.all([
+          sleep(random.whole(0, 300)).then(() => grow(count)),
+          binary([...words, 'q'], { env }),
+        ]);
+        return ended;
+      };
+      /** The states of all jobs; a growth leaves each in one place. */
+      const statesOf = async () => {
+        const places = await placesOf(server.admin, 'q');
+        expect([...places.keys()].sort()).toEqual(ids);
+        expect([...places].filter(([, all]) => all.length > 1)).toEqual([]);
+        return new Set([...places.values()].map(([place]) => place?.split(' ')[1]));
+      };
+      const shown = async (stdout: string, code: number | null, idOf: (line: string) => string) => {
+        if (code === 0) expect(linesOf(stdout).map(idOf).sort()).toEqual(ids);
+        else expect(code).toBe(1);
+      };
+      expect(await whileGrowing('bury', '--all', '--yes')).toMatchObject({ code: 0 });
+      expect(await statesOf()).toEqual(new Set(['dead']));
+      const listed = await whileGrowing('list', '--dead', '--ids', '-n', '30000');
+      await shown(listed.stdout, listed.code, (line) => line);
+      expect(await whileGrowing('requeue', '--all', '--yes')).toMatchObject({ code: 0 });
+      expect(await statesOf()).toEqual(new Set(['pending']));
+      const exported = await whileGrowing('export');
+      await shown(exported.stdout, exported.code, (line) => JSON.parse(line).id);
+      const rescheduled = await whileGrowing('reschedule', '--all', '--in', '1h', '--yes');
+      expect(rescheduled).toMatchObject({ code: 0 });
+      expect(await binary(['drain', 'q'], { env }), rescheduled.stderr).toMatchObject({ code: 0, stdout: '' });
+      expect(await statesOf()).toEqual(new Set(['pending']));
+      expect(await whileGrowing('cancel', '--all', '--yes')).toMatchObject({ code: 0 });
+      expect((await placesOf(server.admin, 'q')).size).toBe(0);
+    },
+  );
+});
 
 it('jobs that other software writes into the first partition are delivered, before and after a growth', async () => {
   const server = await during(Server.start());

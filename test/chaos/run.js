@@ -138,7 +138,18 @@ function mutate() {
   for (const patch of readdirSync(MUTATIONS).filter((file) => file.endsWith('.patch'))) {
     const copy = mkdtempSync(join(tmpdir(), 'delayq-mutation-'));
     try {
-      const parts = ['bin', 'lua', 'scripts', 'src', 'test', 'package.json', 'tsconfig.json', 'tsconfig.build.json'];
+      // All that the build reads.
+      const parts = [
+        'bin',
+        'docs',
+        'lua',
+        'scripts',
+        'src',
+        'test',
+        'package.json',
+        'tsconfig.json',
+        'tsconfig.build.json',
+      ];
       for (const part of parts) cpSync(join(ROOT, part), join(copy, part), { recursive: true });
       symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
       must(copy, 'git', ['apply', join(MUTATIONS, patch)]);

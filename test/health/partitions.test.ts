@@ -170,6 +170,18 @@ describe('the audit of a queue with partitions', () => {
     expect(await admin.hget(at(1, 'payload'), id)).not.toBe('"another"');
   });
 
+  it('does not advise to mend once more what waits for its handler', async () => {
+    const { name, at, idOf } = await parted();
+    const id = idOf(2);
+    const end = Date.now() + 3_600_000;
+    await admin.hset(at(3, 'payload'), id, '1');
+    await admin.zadd(at(3, 'active'), end, id);
+    await admin.hset(at(3, 'lease'), id, `R ${end} ${Date.now()} host:1`);
+    expect(await found(name)).toMatchObject([{ check: 'stray', next: `delayq doctor --fix ${name}` }]);
+    const next = `when no handler has it any more: delayq doctor --fix ${name}`;
+    expect(await found(name, true)).toMatchObject([{ check: 'stray', level: 'fail', next }]);
+  });
+
   it('tells of what an unfinished transfer holds, and mends it', async () => {
     const { name, at, map, idOf } = await parted();
     const held = idOf(3);

@@ -5,6 +5,7 @@ import { LONG, SEED } from '../support/property.js';
 import { onCluster } from '../support/redis.js';
 import { Protocol } from './growth-protocol.js';
 import type { Job, Op } from './one-id.js';
+import { bury, cancel, hold, keep, moved, putBack, replace, requeue, restore, show } from './operations.js';
 import { RealActor, RealQueue, SteppedConnection } from './real.js';
 import { type Edge, type Instance, Search } from './search.js';
 import type { Actor, Partition, World } from './world.js';
@@ -14,17 +15,7 @@ import type { Actor, Partition, World } from './world.js';
  * after each step the keys are what the model says, and so is each answer.
  */
 
-const keep: Op = { do: 'keep', version: 'v1' };
-const replace: Op = { do: 'replace', version: 'v2' };
-const cancel: Op = { do: 'cancel', states: ['pending', 'active', 'dead'] };
 const cancelWaiting: Op = { do: 'cancel', states: ['pending', 'dead'] };
-const requeue: Op = { do: 'requeue' };
-const bury: Op = { do: 'bury' };
-const show: Op = { do: 'show' };
-const hold: Op = { do: 'hold', receipt: '', by: 'move' };
-const moved: Op = { do: 'finish', receipt: '', how: 'moved' };
-const putBack: Op = { do: 'finish', receipt: '', how: 'back' };
-const restore: Op = { do: 'restore', version: 'v0', set: 'pending', token: 'M' };
 
 type Small = Omit<Instance, 'apart'>;
 const ONE = [keep, replace, cancel, cancelWaiting, requeue, bury, show, restore].map((op) => [op]);
@@ -115,6 +106,8 @@ class Walk {
   readonly #trace: string[] = [];
   readonly #p: number;
   #world: World;
+  /** Who has learned a layout between the two steps of a move. */
+  readonly #learned = new Set<RealActor>();
 
   readonly #compared: Map<string, number>;
 
@@ -195,8 +188,10 @@ class Walk {
       const { part, op, answer } = consumes;
       const state = before.parts[part] as World['parts'][0];
       expect(await this.#queue.consume(part, state, op)).toBe(answer);
-    } else if (learns) await (real as RealActor).learn();
-    else if (events.did !== undefined) {
+    } else if (learns) {
+      await (real as RealActor).learn();
+      if (was.todo[0]?.do === 'finish') this.#learned.add(real as RealActor);
+    } else if (events.did !== undefined) {
       if (!(await this.#step(real as RealActor, edge, was, is))) return false;
     }
     this.#world = world;
@@ -245,9 +240,10 @@ class Walk {
 
   async #answer(real: RealActor, { did, answers }: Edge['events'], op: Op | null, is: Actor): Promise<boolean> {
     if (is.kind === 'grower') return true;
+    // A move that the layout refuses at its end holds its job anew, or leaves it to a repeat, whatever it has learned since
+    // it held it: the model tries to end it.
+    if (op?.do === 'finish' && (answers === undefined || this.#learned.has(real))) return false;
     if (answers === undefined) {
-      // A move that the layout refuses at its end holds its job anew, or leaves it to a repeat: the model tries to end it.
-      if (op?.do === 'finish') return false;
       // Refused, because no id may be freed now: the caller tries again.
       if (!real.isRunning && /GROWING/.test(String((real.error as { why?: string })?.why))) real.begin(op as Op);
       else if (!real.isRunning) expect(real.error ?? real.result, `${did} goes on`).toBe(undefined);
@@ -284,6 +280,25 @@ function randomOf(seed: number): () => number {
   };
 }
 
+/** Ways of the model that lead past each kind of step but those of `planned`, and adds theirs to them. */
+function toursOf(instance: Instance, planned: Set<string>): { instance: Instance; way: readonly number[] }[] {
+  const search = new Search(instance);
+  const ways = [...search.ways((before, edge) => (isDoctors(edge) ? undefined : kindOf(before, edge)))];
+  const found: { instance: Instance; way: readonly number[] }[] = [];
+  // The longest ways come first: they lead past others.
+  for (const [kind, way] of ways.sort(([, a], [, b]) => b.length - a.length)) {
+    if (planned.has(kind)) continue;
+    found.push({ instance, way });
+    let world = search.first();
+    for (const step of way) {
+      const edge = [...search.successors(world)][step] as Edge;
+      planned.add(kindOf(world, edge));
+      world = edge.world;
+    }
+  }
+  return found;
+}
+
 /** Walks of each instance. */
 const WALKS = LONG ? 20 : 1;
 /** At the same time: while one waits for Redis, another goes on. */
@@ -308,16 +323,13 @@ async function inLanes(
 it.skipIf(onCluster)(
   'the code takes each kind of step that the model has, and each leaves and answers the same',
   async () => {
-    const counts = new Map<string, number>();
-    await inLanes(TOURS.length, async (i, connections) => {
-      for (const apart of LONG ? [false, true] : [i % 2 === 0]) {
-        const instance = { ...(TOURS[i] as Small), apart };
-        // The longest ways come first: they lead past others.
-        const ways = [
-          ...new Search(instance).ways((before, edge) => (isDoctors(edge) ? undefined : kindOf(before, edge))),
-        ].sort(([, a], [, b]) => b.length - a.length);
-        for (const [kind, way] of ways) if (!counts.has(kind)) await new Walk(instance, connections, counts).go(way);
-      }
+    const [counts, planned] = [new Map<string, number>(), new Set<string>()];
+    const walks = TOURS.flatMap((tour, i) =>
+      (LONG ? [false, true] : [i % 2 === 0]).map((apart) => toursOf({ ...tour, apart }, planned)),
+    ).flat();
+    await inLanes(walks.length, async (i, connections) => {
+      const { instance, way } = walks[i] as (typeof walks)[0];
+      await new Walk(instance, connections, counts).go(way);
     });
     const steps = new Set(
       [...counts.keys()].map((kind) => /(?:.*, )?\S+ (.*) to /.exec(kind)?.[1] ?? kind.split(':')[0]),
@@ -385,6 +397,7 @@ describe.skipIf(onCluster)('each script leaves and answers what the model says',
       ),
     );
     await inLanes(cells.length, async (i) => {
+      if (!LONG && i % 3 !== SEED % 3) return;
       const { part, state } = cells[i] as (typeof cells)[0];
       // Only a growth makes q, and transfers.
       if (level === 0 && (part === 1 || state.job?.lease?.by === 'transfer')) return;

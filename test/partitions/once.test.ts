@@ -117,6 +117,20 @@ describe('the growth of a queue that remembers ids', () => {
 });
 
 describe('doctor', () => {
+  it('names ids that are never free again', async () => {
+    const queue = new Queue(connection, freshName());
+    await queue.enqueue([job('a')]);
+    await doAll(queue);
+    await admin.zadd(key(queue.name, 'done'), 'inf', 'b');
+    const auditor = new Auditor(connection);
+    const what = '1 remembered id whose window never closes';
+    const next = `delayq cancel ${queue.name} b  # its id is free again`;
+    const expected = { check: 'endless-id', level: 'warn', what, next, count: 1, samples: ['b'] };
+    expect(await auditor.examine(queue.name)).toContainEqual(expect.objectContaining(expected));
+    await operator.cancel(queue.name, ['b'], ['pending', 'dead']);
+    expect((await auditor.examine(queue.name)).map(({ check }) => check)).not.toContain('endless-id');
+  });
+
   it('finds ids that are remembered where they do not belong, and moves them', async () => {
     const queue = new Queue(connection, freshName());
     await grow(queue.name, 4);

@@ -284,20 +284,19 @@ const LOOK = `
 
 /** A connection whose calls wait for their turn. */
 export class SteppedConnection extends Connection {
-  /** Called before each call. `isPinned`: on one connection, on which WAIT covers it. */
-  before: (command: string, args: readonly Arg[], pin?: Pin) => Promise<void> = async () => {};
-  ended: () => void = () => {};
+  /** Called before each call, with a pin if it is on one connection, on which WAIT covers it. Returns what ends it. */
+  before: (command: string, args: readonly Arg[], pin?: Pin) => Promise<() => void> = async () => () => {};
 
   constructor() {
     super(redisUrl);
   }
 
   override async call(command: string, ...args: Arg[]): Promise<Reply> {
-    await this.before(command, args);
+    const ended = await this.before(command, args);
     try {
       return await super.call(command, ...args);
     } finally {
-      this.ended();
+      ended();
     }
   }
 
@@ -305,11 +304,11 @@ export class SteppedConnection extends Connection {
     return super.pinned(name, (caller) => {
       const pin: Pin = { name, wrote: false };
       const call = async (command: string, ...args: Arg[]) => {
-        await this.before(command, args, pin);
+        const ended = await this.before(command, args, pin);
         try {
           return await caller.call(command, ...args);
         } finally {
-          this.ended();
+          ended();
         }
       };
       return act({ address: caller.address, sharded: caller.sharded ?? false, call });
@@ -348,10 +347,6 @@ export class RealActor {
     this.#redis = redis;
     this.#parts = Partitions.of(redis, 'delayq', queue.name);
     this.#isGrower = isGrower;
-    redis.ended = () => {
-      this.#inFlight -= 1;
-      this.#changed();
-    };
     redis.before = (command, args, pin) => this.#turn(command, args, pin);
   }
 
@@ -359,7 +354,8 @@ export class RealActor {
     return this.#running;
   }
 
-  async #turn(command: string, args: readonly Arg[], pin: Pin | undefined): Promise<void> {
+  /** Growers of earlier walks may still use the connection: so what ends a call belongs to whose turn it was. */
+  async #turn(command: string, args: readonly Arg[], pin: Pin | undefined): Promise<() => void> {
     const named = this.#labelOf(command, args);
     if (command === 'ROLE' && pin?.wrote && this.#queue.partOf(pin.name) >= 0)
       this.waited = this.#queue.partOf(pin.name);
@@ -371,6 +367,10 @@ export class RealActor {
       });
     }
     this.#inFlight += 1;
+    return () => {
+      this.#inFlight -= 1;
+      this.#changed();
+    };
   }
 
   /** What a call does, in the words of the model; undefined: it need not wait for its turn. */

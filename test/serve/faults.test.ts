@@ -13,6 +13,7 @@ import { request, Wire } from '../support/wire.js';
 
 const MIB = 1024 * 1024;
 const HOST = 'Host: localhost';
+const CHUNKED = 'Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n';
 
 let redis: Awaited<ReturnType<typeof ownRedis>>;
 let connection: Connection;
@@ -241,7 +242,7 @@ describe('a body that is too large', () => {
     for (const _ of upTo(3)) {
       const head = request(`PUT ${fresh()}`, [HOST, `Content-Length: ${MIB}`]);
       const all = await wires(6, own, head, Buffer.alloc(MIB - 1));
-      await until(async () => (await figure(own, 'body_bytes')) === 6 * (MIB - 1));
+      await until(async () => (await figure(own, 'body_bytes')) >= 6 * (MIB - 1));
       for (const wire of all) wire.close();
       await until(async () => (await figure(own, 'body_bytes')) === 0);
     }
@@ -459,18 +460,59 @@ describe('many connections', () => {
     expect({ count, isFew: count > 100 && count <= 100 * 64 }).toEqual({ count, isFew: true });
   });
 
-  it('a client that closes its half while it polls takes no job', async () => {
+  it('a body of one-byte chunks takes no more memory than its bytes', async () => {
     const path = fresh();
+    const chunks = Buffer.from('1\r\nx\r\n'.repeat(100_000));
+    const all = await wires(4, alone, request(`PUT ${path}`, [HOST, 'Transfer-Encoding: chunked']));
+    const before = memory();
+    for (const wire of all) for (const _ of upTo(2)) wire.write(chunks);
+    // All of it is parsed.
+    await until(async () => (await figure(alone, 'body_bytes')) >= 4 * 200_000);
+    expect(memory() - before).toBeLessThan(100);
+    for (const wire of all) expect((await wire.ask('0\r\n\r\n')).status).toBe(201);
+    expect(await dueIn(path)).toBe(4);
+  });
+
+  /** Sends all that it has to say, shuts its side, and returns what comes until the server shuts the other one. */
+  async function saidTo(all: string | Buffer): Promise<string> {
     const { hostname, port } = new URL(served.api);
     const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+    afterwards(() => socket.destroy());
+    let said = '';
     let hasEnded = false;
+    socket.on('data', (data) => {
+      said += data;
+    });
     socket.on('end', () => {
       hasEnded = true;
     });
-    socket.resume().end(request(`GET ${path}?timeout=60`, [HOST]));
+    socket.end(all);
     await until(() => hasEnded);
+    return said;
+  }
+  const statusesIn = (said: string) => [...said.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+
+  it('a client that shuts its side of the connection gets its answers', async () => {
+    const path = fresh();
+    const put = `PUT ${path} HTTP/1.1\r\n${HOST}\r\nContent-Length: 2\r\n\r\nhi`;
+    const all = await Promise.all(upTo(50).map(() => saidTo(put)));
+    expect(all.flatMap(statusesIn)).toEqual(Array(50).fill(201));
+    const peek = request(`GET ${path}/peek`, [HOST]);
+    expect(statusesIn(await saidTo(put + peek + peek))).toEqual([201, 200, 200]);
+    expect(await dueIn(path)).toBe(51);
+    // Half a request is none.
+    expect(statusesIn(await saidTo(put.slice(0, -1)))).toEqual([400]);
+  });
+
+  it('but no job: it may have gone', async () => {
+    const path = fresh();
+    expect(statusesIn(await saidTo(request(`GET ${path}?timeout=60`, [HOST])))).toEqual([404]);
     await takesNothing(path);
-    socket.destroy();
+    const put = `PUT ${path} HTTP/1.1\r\n${HOST}\r\nContent-Length: 2\r\n\r\nhi`;
+    expect(statusesIn(await saidTo(request(`GET ${path}?timeout=60`, [HOST]) + put))).toEqual([404, 201]);
+    expect(await dueIn(path)).toBe(1);
+    expect(statusesIn(await saidTo(request(`GET ${path}`, [HOST])))).toEqual([404]);
+    expect(await served.call('GET', path)).toMatchObject({ status: 200, json: { remain_tries: expect.any(Number) } });
   });
 });
 
@@ -505,6 +547,9 @@ describe('other forms of HTTP', () => {
     [`GET /healthz HTTP/1.1\r\nhost: localhost\r\nHOST: localhost\r\n\r\n`, 400, 'invalid host'],
     ['GET /healthz HTTP/1.1\r\n\r\n', 400, 'invalid host'],
     ['GET /healthz\r\n\r\n', 400, 'invalid host'],
+    [`GET /healthz HTTP/2.0\r\n${HOST}\r\n\r\n`, 400, 'invalid HTTP version'],
+    [`PUT /api/shop/q HTTP/1.0\r\n${HOST}\r\n${CHUNKED}`, 400, 'invalid transfer encoding'],
+    [`PUT /api/shop/q HTTP/1.1\r\n${HOST}\r\n${CHUNKED.replace(': ', ': gzip, ')}`, 400, 'invalid transfer encoding'],
   ])('%j is %i', async (bytes, status, error) => {
     const wire = await Wire.to(served.api);
     const answer = await wire.ask(bytes);

@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
-import { ownTime } from '../support/own-time.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { key, timePasses } from '../support/redis.js';
 import { scriptHash } from '../support/scripts.js';
@@ -17,6 +16,16 @@ const PATH = '/api/shop/mail';
 
 /** How long an answer may take while Redis hangs, ms: a call has 5 s, some are repeated, and some follow another. */
 const DEADLINE_MS = 20_000;
+
+/** A clock, ms, which stands still while a busy machine does not let this process run. */
+function ownTime(): () => number {
+  let ms = 0;
+  const ticks = setInterval(() => {
+    ms += 10;
+  }, 10);
+  afterwards(() => clearInterval(ticks));
+  return () => ms;
+}
 
 const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
 

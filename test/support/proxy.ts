@@ -5,7 +5,7 @@ import { within } from './until.js';
 /**
  * Faults of a connection.
  *
- * - `cut`: Redis runs the call, and the connection is closed before the reply
+ * - `cut`: Redis runs the call (with the script's text, if it does not know the script), and the connection is closed before the reply
  * - `refuse`: the connection is closed before the request arrives
  * - `silent`: requests arrive, but no replies come back; the connection stays open
  * - `deaf`: requests do not arrive; the connection stays open
@@ -42,13 +42,16 @@ export class FaultyProxy {
   fault: Fault | undefined;
   /** How many calls were affected. */
   struck = 0;
+  /** How many of them came before the server knew the script: they come again with its text. */
+  #spared = 0;
 
   private constructor(targets: readonly Target[]) {
     this.#targets = targets;
     this.#servers = targets.map((_, n) =>
       createServer((client) => {
         const strikes = (data: Buffer) => this.#strikes(data);
-        const link = new Link(client, this.#targets[n] as Target, strikes, (data) => this.#translated(data));
+        const spares = () => this.#spares();
+        const link = new Link(client, this.#targets[n] as Target, strikes, spares, (data) => this.#translated(data));
         this.#links.add(link);
         link.closed.then(() => this.#links.delete(link));
       }),
@@ -89,13 +92,27 @@ export class FaultyProxy {
 
   #strikes(data: Buffer): FaultKind | undefined {
     const { fault } = this;
-    if (!fault || fault.times <= 0 || !data.includes(fault.word)) return undefined;
+    if (!fault || fault.times <= 0) return undefined;
+    if (this.#spared > 0 && data.includes('\r\nEVAL\r\n')) {
+      this.#spared -= 1;
+      fault.times -= 1;
+      return 'cut';
+    }
+    if (!data.includes(fault.word)) return undefined;
     fault.after = (fault.after ?? 0) - 1;
     if (fault.after >= 0) return undefined;
     fault.times -= 1;
     this.struck += 1;
     fault.before?.();
     return fault.kind === 'pass' ? undefined : fault.kind;
+  }
+
+  /** A call that was to be cut has not run: its script's text is struck instead. Returns whether there is a fault. */
+  #spares(): boolean {
+    if (!this.fault) return false;
+    this.fault.times += 1;
+    this.#spared += 1;
+    return true;
   }
 
   /** Applies a fault to the open connections that `which` selects (default: all). Returns how many. */
@@ -126,6 +143,9 @@ export class FaultyProxy {
   }
 }
 
+/** How a server replies that does not know the script of a call. */
+const NO_SCRIPT = '-NOSCRIPT ';
+
 /** One connection through the proxy. */
 class Link {
   readonly #client: Socket;
@@ -140,6 +160,7 @@ class Link {
     client: Socket,
     target: Target,
     strikes: (data: Buffer) => FaultKind | undefined,
+    spares: () => boolean,
     translated: (data: Buffer) => Buffer,
   ) {
     this.#client = client;
@@ -157,6 +178,7 @@ class Link {
       if (!this.#has('deaf', 'half-open')) this.#redis.write(data);
     });
     this.#redis.on('data', (data: Buffer) => {
+      if (this.#has('cut') && data.includes(NO_SCRIPT) && spares()) this.#struck.delete('cut');
       if (this.#has('cut')) this.#end();
       else if (!this.#has('silent', 'half-open')) client.write(translated(data));
     });

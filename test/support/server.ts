@@ -1,7 +1,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,7 +68,8 @@ export class Server {
     this.#command = [
       ...[...within, binary, ...(config === undefined ? [] : [join(directory, CONFIG)])],
       ...['--port', String(port), '--bind', host, '--unixsocket', this.socket],
-      ...['--dir', directory, '--save', '', '--loglevel', 'warning', '--protected-mode', 'no'],
+      ...['--dir', directory, '--save', '', '--loglevel', 'warning', '--logfile', this.#log],
+      ...['--protected-mode', 'no'],
       // Otherwise a new replica waits five seconds for others that may come.
       ...['--repl-diskless-sync-delay', '0'],
       ...(password === undefined || options.user !== undefined
@@ -97,6 +98,10 @@ export class Server {
 
   get socket(): string {
     return join(this.directory, 'redis.sock');
+  }
+
+  get #log(): string {
+    return join(this.directory, 'log');
   }
 
   /** Whether its process runs and is not frozen. */
@@ -131,7 +136,9 @@ export class Server {
     if (!wait) return;
     // On a busy machine, loading the AOF takes a while.
     await until(async () => !this.#isRunning || /PONG|NOAUTH/.test(await ping(this.socket)), 90_000);
-    if (!this.#isRunning) throw new Error(`${this.#command.join(' ')} ended while it started`);
+    if (this.#isRunning) return;
+    const said = await readFile(this.#log, 'utf8').catch(() => 'nothing');
+    throw new Error(`${this.#command.join(' ')} ended while it started, and said: ${said}`);
   }
 
   /**

@@ -46,6 +46,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     // Newer Nodes compile npm and tsc into it.
     rmSync(join(tmpdir(), 'node-compile-cache'), { recursive: true, force: true });
     if (programs) rmSync(programs, { recursive: true });
+    if (process.env.DELAYQ_TEST_KILLS) removeTemporary();
     const left = await leftovers.end();
     // vitest prints what is thrown here, and exits 0.
     if (refused.length + left.length > 0) process.exitCode = 1;
@@ -68,6 +69,12 @@ function linksTo(program: string | undefined): string | undefined {
     if (existsSync(beside)) symlinkSync(beside, join(directory, `redis-${name}`));
   }
   return directory;
+}
+
+/** Removes what commands that were killed have left: their own temporary files, nothing else. */
+function removeTemporary(): void {
+  for (const name of readdirSync(tmpdir()))
+    if (name.startsWith('delayq-')) rmSync(join(tmpdir(), name), { recursive: true, force: true });
 }
 
 /** Removes the compiled code that bin/start.js has cached for the runs of the tests. */

@@ -1,5 +1,14 @@
 import type { Command } from 'commander';
-import { DelayqError, type Filter, type Id, Inspector, Operator, type State, type StoredJob } from '../../internal.js';
+import {
+  DelayqError,
+  type Filter,
+  type Id,
+  Inspector,
+  idKey,
+  Operator,
+  type State,
+  type StoredJob,
+} from '../../internal.js';
 import { addFilters, type FilterOptions, filterOf, isFiltered } from '../args/filters.js';
 import { idsOf } from '../args/ids.js';
 import { requireQueue } from '../args/queues.js';
@@ -61,7 +70,7 @@ interface Run<R extends string> {
 interface Selection {
   readonly ids: AsyncIterable<readonly Id[]> | Iterable<readonly Id[]>;
   /** How many they are, if that is known. */
-  readonly total?: number;
+  readonly total?: number | undefined;
   readonly states: readonly State[];
 }
 
@@ -198,25 +207,57 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
     if ((!options.yes || options.dryRun) && !(await preview(run, { count, samples, filter, now }))) return undefined;
   }
   // At most as many as were counted: a job that dies again in the meantime must not be requeued for ever.
-  const chunks = ids ?? inspector.ids(queue, { ...filter, limit: count });
-  return { ids: chunks, total: count, states: filter.states };
+  let limit = count;
+  let left = filter.limit ?? Number.POSITIVE_INFINITY;
+  let { to } = filter;
+  const list = async function* () {
+    for await (const some of inspector.ids(queue, { ...filter, to, limit: Math.min(limit, left) })) {
+      left -= some.length;
+      yield some;
+    }
+    // For what a growth has kept from this list.
+    limit = Number.POSITIVE_INFINITY;
+    if (filter.states.every((state) => state === 'dead')) to = Math.min(to ?? now, now);
+  };
+  // What a growth is moving is not counted.
+  const total = ids || count > 0 ? count : undefined;
+  return { ids: ids ?? inspector.again(queue, list, stop), total, states: filter.states };
 }
 
-async function find<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter) {
-  const { queue, collect } = edit;
+async function find<R extends string>(run: Run<R>, filter: Filter) {
+  const { edit, inspector, stop } = run;
+  const { queue } = edit;
   const samples: StoredJob[] = [];
   const limit = Math.min(SAMPLES, filter.limit ?? SAMPLES);
   for await (const job of inspector.list(queue, { ...filter, limit })) samples.push(brief(job, WIDTH));
-  const counted = collect ? undefined : await inspector.count(queue, filter);
+  if (edit.collect) {
+    const ids = await collect(run, filter);
+    return { count: ids[0]?.length ?? 0, samples, ids };
+  }
+  const counted = await inspector.count(queue, filter);
   if (counted !== undefined) return { count: counted, samples, ids: undefined };
-  const ids: Id[][] | undefined = collect ? [] : undefined;
   let count = 0;
   for await (const some of inspector.ids(queue, filter)) {
     count += some.length;
-    ids?.push(some);
     if (stop.aborted) break;
   }
-  return { count, samples, ids };
+  return { count, samples, ids: undefined };
+}
+
+/** All ids that a filter finds, in the order of their times. */
+async function collect<R extends string>({ edit, inspector, stop }: Run<R>, filter: Filter): Promise<Id[][]> {
+  const found = new Map<string, Id>();
+  let lists = 0;
+  const list = () => {
+    lists += 1;
+    return inspector.ids(edit.queue, filter);
+  };
+  for await (const some of inspector.again(edit.queue, list, stop)) {
+    for (const id of some) found.set(idKey(id), id);
+    if (stop.aborted) break;
+  }
+  const ids = [...found.values()];
+  return [lists === 1 ? ids : (await inspector.inOrder(edit.queue, ids)).slice(0, filter.limit)];
 }
 
 /** Shows some of the jobs and, unless this is a dry run, asks. Returns whether to go on. */

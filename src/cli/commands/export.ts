@@ -3,6 +3,7 @@ import { Inspector, Recurring, SETTING_NAMES, Transfer } from '../../internal.js
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
+import { warnerOfGrowth } from '../bulk/growth.js';
 import type { Context } from '../host/context.js';
 import { everyLine, exportLine, headOf } from '../lines/export-line.js';
 import { many, say, shownId, writeJson } from '../terminal/output.js';
@@ -46,6 +47,7 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
   const redis = context.redis(options);
   const prefix = context.prefix(options);
   const transfer = new Transfer(redis, { prefix });
+  const inspector = new Inspector(redis, { prefix });
   await requireQueue(redis, prefix, queue);
   const filter = filterOf(context, options, { states: STATES, now: await redis.now() });
   const write = (chunk: string) => writeJson(context, chunk);
@@ -54,11 +56,12 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
   let held = 0;
   let text = '';
   if (options.config) {
-    const { config } = await new Inspector(redis, { prefix }).inspect(queue);
+    const { config } = await inspector.inspect(queue);
     const set = SETTING_NAMES.flatMap((name) => (config[name] === undefined ? [] : [[name, config[name]]]));
     text = `${headOf(queue, Object.fromEntries(set))}\n`;
     for (const job of await new Recurring(redis, { prefix }).list(queue)) text += `${everyLine(queue, job)}\n`;
   }
+  const warn = await warnerOfGrowth(context, inspector, queue);
   for await (const slice of transfer.export(queue, filter)) {
     for (const job of slice.jobs) {
       if (job.held === 'consumer') held += 1;
@@ -79,4 +82,5 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
   meter.end();
   if (held > 0) say(context, `${many(held, 'active job')} exported as pending`);
   if (orphans > 0) context.outcomes.add('incomplete');
+  await warn();
 }

@@ -3,6 +3,7 @@ import { DelayqError, type Id, Inspector, idWord, type StoredJob } from '../../i
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
+import { warnerOfGrowth } from '../bulk/growth.js';
 import type { Context } from '../host/context.js';
 import { colours, many, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { brief, jobJson, jobTable } from '../views/jobs.js';
@@ -56,7 +57,11 @@ async function list(context: Context, queue: string, options: Options): Promise<
   await requireQueue(redis, prefix, queue);
   const now = await redis.now();
   const filter = filterOf(context, options, { states: STATES, now });
-  if (options.ids) return listIds(context, inspector.ids(queue, filter));
+  const warn = await warnerOfGrowth(context, inspector, queue);
+  if (options.ids) {
+    await listIds(context, inspector.ids(queue, filter));
+    return warn();
+  }
   const { states, text, from, to } = filter;
   const { width: columns, height } = sizeOf(context, context.stdout);
   const width = options.json || options.full ? undefined : columns;
@@ -95,6 +100,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const isNarrow = [text, from, to].some((part) => part !== undefined);
   const kind = isNarrow ? 'such ' : states.length < STATES.length ? `${states.join(' or ')} ` : '';
   if (shown === 0 && !options.json) say(context, `${queue} has no ${kind}jobs`);
+  await warn();
 }
 
 async function listIds(context: Context, slices: AsyncIterable<Id[]>): Promise<void> {

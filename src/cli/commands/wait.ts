@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import {
   formatDuration,
+  growthInWords,
   Inspector,
   LONGEST_TIMER_MS,
   pausedUntil,
@@ -79,16 +80,16 @@ function leftOf(queue: string, snapshot: Snapshot) {
   const { active, due, runOut } = snapshot;
   const paused = pausedUntil(snapshot) !== undefined;
   const idle = paused ? active <= runOut : active + due === 0;
-  return { queue, active, due, leasesRunOut: runOut, paused, idle };
+  return { queue, active, due, leasesRunOut: runOut, paused, idle, growth: growthInWords(snapshot) ?? null };
 }
 
 /** As in "order-close (2 active, 40 due)". */
 function inWords(left: readonly ReturnType<typeof leftOf>[]): string {
   return left
     .filter(({ idle }) => !idle)
-    .map(({ queue, active, due, leasesRunOut, paused }) => {
+    .map(({ queue, active, due, leasesRunOut, paused, growth }) => {
       const ranOut = leasesRunOut > 0 ? `, ${grouped(leasesRunOut)} of them with an expired lease` : '';
-      return `${queue} (${grouped(active)} active${ranOut}${paused ? ', paused' : `, ${grouped(due)} due`})`;
+      return `${queue} (${grouped(active)} active${ranOut}${paused ? ', paused' : `, ${grouped(due)} due`}${growth ? `; ${growth}` : ''})`;
     })
     .join(', ');
 }

@@ -83,6 +83,9 @@ const AGAIN_MS = 100;
 /** How long a process may live on after a signal that ends it, ms. */
 const DEATH_MS = 300;
 
+/** The signals that stop a drain. */
+const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
 /** Pauses between searches for a reader never seen, which may belong to another user or container, ms. */
 const SEARCH_MS = [1_000, 60_000] as const;
 
@@ -142,6 +145,8 @@ class PipeReader implements Reader {
   #checking: Promise<Presence> | undefined;
   #searchAt = 0;
   #searchMs: number = SEARCH_MS[0];
+  /** The signals that a reader was seen to catch: a program that ends because of one may let go of it before (Python). */
+  readonly #caught = new Set<NodeJS.Signals>();
 
   constructor(
     fd: number | undefined,
@@ -156,6 +161,8 @@ class PipeReader implements Reader {
   check(): Promise<Presence> {
     this.#checking ??= this.#check().finally(() => {
       this.#checking = undefined;
+      for (const signal of STOPS)
+        if (this.#readers.some(({ pid }) => signalState(pid, signal) === 'caught')) this.#caught.add(signal);
     });
     return this.#checking;
   }
@@ -258,7 +265,7 @@ class PipeReader implements Reader {
 
   async isStoppedBy(signal: NodeJS.Signals): Promise<boolean> {
     const readers = this.#readers;
-    if (readers.length === 0) return true;
+    if (readers.length === 0 || this.#caught.has(signal)) return true;
     const isStopped = () =>
       readers.some((reader) => {
         // One that ignores the signal goes on; one that handles it may end because of it.

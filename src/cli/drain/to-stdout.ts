@@ -226,7 +226,9 @@ class StdoutSink {
    */
   async end(complete: boolean): Promise<void> {
     try {
-      if (this.#open && !this.#context.outputClosed) await this.#confirm(complete);
+      if (this.#open && !this.#context.outputClosed) this.#sayAgain(await this.#confirm(complete));
+      // The reader was stopped while lines were written.
+      else if (this.#drain.stop.aborted) this.#sayAgain(this.#confirmer.lines.size);
       await this.#confirmer.settled();
     } finally {
       this.#confirmer.close();
@@ -234,17 +236,22 @@ class StdoutSink {
     }
   }
 
-  async #confirm(complete: boolean): Promise<void> {
+  /** Says how many jobs come again although their reader has read them, because of a stop. */
+  #sayAgain(jobs: number): void {
+    if (jobs > 0) this.#drain.report.waiting(`gave back ${many(jobs, 'job')} that the reader may have read: ${AGAIN}`);
+  }
+
+  /** See {@link Confirmer.end}. */
+  async #confirm(complete: boolean): Promise<number> {
     const { report, globals, graceOver } = this.#drain;
     const over = new AbortController();
     graceOver.then(() => over.abort());
-    const again = await this.#confirmer.end(complete, {
+    return this.#confirmer.end(complete, {
       lastWords: () => report.end(),
       handOver: () => handOver(this.#context, globals, this.#reader, this.#leases, this.#confirmer.lines),
       waiting: () => report.waiting(NO_END),
       graceOver: over.signal,
     });
-    if (again > 0) report.waiting(`gave back ${many(again, 'job')} that the reader may have read: ${AGAIN}`);
   }
 }
 

@@ -32,6 +32,13 @@ export type RunOutcome =
   | ReturnType<typeof worst>
   | Checked['state'];
 
+/**
+ * A signal that comes so soon after the first belongs to the same stop, ms. systemd sends SIGTERM to all processes of a
+ * service, and again to those that are left as soon as the shell before them has ended; timeout passes on what its group
+ * got already.
+ */
+const SAME_STOP_MS = 500;
+
 /** How long a stopped process waits for the reader of its stderr, ms. */
 const FLUSH_MS = 1_000;
 
@@ -230,13 +237,15 @@ export class Context {
       .then(() => over.abort());
   }
 
-  /** A signal that aborts at the first SIGINT, SIGTERM or SIGHUP; the second ends the process. */
+  /** A signal that aborts at the first SIGINT, SIGTERM or SIGHUP; the second, after {@link SAME_STOP_MS}, ends the process. */
   stopSignal(): AbortSignal {
     const controller = new AbortController();
+    let since = 0;
     this.#stop = controller.signal;
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
       this.#host.events.on(name, () => {
-        if (controller.signal.aborted) this.#abort();
+        if (!controller.signal.aborted) since = performance.now();
+        else if (performance.now() - since >= SAME_STOP_MS) this.#abort();
         controller.abort(name);
       });
     }

@@ -40,7 +40,8 @@ function writeAll(fd: number, text: Buffer): void {
 
 /** Whether an error from a write means that nobody reads any more. */
 export function readerGone(error: NodeJS.ErrnoException): boolean {
-  return error.code === 'EPIPE' || error.code === 'ECONNRESET';
+  // ECANCELED: of a write that waited when another failed, since Node 22.
+  return error.code === 'EPIPE' || error.code === 'ECONNRESET' || error.code === 'ECANCELED';
 }
 
 export function cannotWrite(cause: Error): DelayqError {

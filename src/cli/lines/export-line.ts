@@ -87,8 +87,9 @@ export function headOf(queue: string, settings: Readonly<Record<string, string>>
 
 /** The line of a recurring job. */
 export function everyLine(queue: string, job: RecurringJob): string {
-  const { id, when, tz, missed, overlap, paused, tries, maxLost, ttl, onceFor, attributes, payload } = job;
-  const rest = { when, tz, missed, overlap, ...(paused && { paused }), tries, maxLost, ttl, onceFor };
+  const { id, when, tz, created, missed, overlap, paused, tries, maxLost, ttl, onceFor, attributes, payload } = job;
+  const from = tz === undefined ? created : undefined;
+  const rest = { when, from, tz, missed, overlap, ...(paused && { paused }), tries, maxLost, ttl, onceFor };
   const head = JSON.stringify({ delayq: 'every', schema: 1, queue, id, ...rest, attributes });
   return `${head.slice(0, -1)},"payload":${payload.toString('utf8')}}`;
 }

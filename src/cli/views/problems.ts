@@ -16,7 +16,7 @@ export const NONE = '–';
 
 type Problem = ReturnType<typeof problems>[number];
 
-const SIGNS = ['no-drain', 'paused', 'failing', 'lag', 'orphans'];
+const SIGNS = ['no-drain', 'paused', 'failing', 'lag', 'growth', 'orphans'];
 
 /** The problems of a queue that are shown at the top. Times are shown in `zone`. */
 export function signsOf({ queue, snapshot, trend }: Row, zone: string): Problem[] {

@@ -5,6 +5,7 @@ import {
   heldBackBy,
   lag,
   limitsOf,
+  OWN_FIELDS,
   partitionsOf,
   pausedUntil,
   queueWord,
@@ -141,12 +142,9 @@ function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
   );
 }
 
-/** What is no setting, but says how the queue is stored. */
-const OWN = new Set(['layout', 'partitions', 'returned']);
-
 function settingsOf(snapshot: Snapshot, zone: string): [string, string][] {
   const settings = readSettings(snapshot.config);
-  const given = Object.entries(snapshot.config).filter(([name]) => !OWN.has(name));
+  const given = Object.entries(snapshot.config).filter(([name]) => !OWN_FIELDS.has(name));
   return given.map(([name, text]) => {
     if (name === 'paused' && text !== '') return [name, pauseInWords(snapshot, text, zone)];
     const value = settings[name as keyof Settings];

@@ -6,6 +6,20 @@ export function isLoopback(address: string): boolean {
   return address === '::1' || /^(::ffff:)?127\.\d+\.\d+\.\d+$/.test(address);
 }
 
+/** Headers that only proxies add, besides X-Forwarded-…: RFC 9110 and 7239, nginx, Apache, and well-known services. */
+const OF_PROXIES: ReadonlySet<string> = new Set([
+  ...[
+    'via',
+    'forwarded',
+    'x-real-ip',
+    'x-client-ip',
+    'x-cluster-client-ip',
+    'x-original-forwarded-for',
+    'x-original-host',
+  ],
+  ...['true-client-ip', 'cf-connecting-ip', 'fastly-client-ip', 'fly-client-ip', 'x-envoy-external-address'],
+]);
+
 /** Where requests come from, as far as it can be told. */
 export class Origin {
   readonly #hosts: ReadonlySet<string>;
@@ -34,15 +48,17 @@ export class Origin {
 
   /** Whether a proxy says that it passes the request on. */
   isForwarded({ request: { headers } }: Exchange): boolean {
-    return headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined;
+    return Object.keys(headers).some((name) => OF_PROXIES.has(name) || name.startsWith('x-forwarded-'));
   }
 
   /** Whether a program on this machine asks directly, and by a name that it may use: no proxy, no other site's DNS. */
   isLocal(exchange: Exchange): boolean {
-    const { headers, socket } = exchange.request;
+    const { headers, socket, url = '' } = exchange.request;
     if (this.isForwarded(exchange)) return false;
+    const named = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1];
     // Without a Host (HTTP/1.0) it is no browser, which another site's DNS could lead here.
-    return isLoopback(socket.remoteAddress ?? '') && (headers.host === undefined || this.#isAllowed(headers.host));
+    const names = [headers.host, named].filter((name) => name !== undefined);
+    return isLoopback(socket.remoteAddress ?? '') && names.every((name) => this.#isAllowed(name));
   }
 
   #isAllowed(header: string): boolean {

@@ -38,6 +38,7 @@ export function consume(call: Call): void {
     (error) => exchange.refuse(error),
   );
   exchange.onEnd(() => request.leave());
+  exchange.onShut(() => request.leave());
 }
 
 /** What the request says. Throws a refusal (400). */
@@ -56,10 +57,6 @@ function pollOf({ exchange, params, pool }: Call): Poll {
 
 /** Answers with what a poll got. */
 function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: readonly Taken[]): void {
-  if (taken.length === 0) {
-    exchange.answer(404, '{"msg":"no job available"}', JSON_TYPE);
-    return;
-  }
   // Without their payloads: idle connections must not keep those.
   const held = taken.map(({ queue, jobs }) => ({ queue, jobs: jobs.map(({ id, receipt }) => ({ id, receipt })) }));
   let isReleased = false;
@@ -68,6 +65,11 @@ function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: re
     isReleased = true;
     for (const { queue, jobs } of held) queues[queue]?.release(jobs, wanted.leaseMs);
   };
+  if (exchange.isShut) release();
+  if (exchange.isShut || taken.length === 0) {
+    exchange.answer(404, '{"msg":"no job available"}', JSON_TYPE);
+    return;
+  }
   exchange.onEnd((delivered) => {
     if (!delivered) release();
   });

@@ -14,6 +14,11 @@ const MOST_DROPPED = 16 * 1024 * 1024;
 /** Answers that are larger, bytes, are sent only while there is memory for them. */
 const LARGE = 16 * 1024;
 
+const NOTHING = Buffer.alloc(0);
+
+/** The least room for a body that comes in several chunks, bytes. */
+const LEAST = 4 * 1024;
+
 /** The header of an answer that is JSON as text already. */
 export const JSON_TYPE = ['Content-Type', 'application/json; charset=utf-8'];
 
@@ -71,6 +76,9 @@ export class Exchange {
   /** Another answer was sent than the one that was given. */
   #isReplaced = false;
   #watchers: ((delivered: boolean) => void)[] | undefined;
+  /** The client has shut its side of the connection: it may wait for its answer, or have gone. */
+  isShut = false;
+  #onShut: (() => void) | undefined;
 
   constructor(request: IncomingMessage, response: ServerResponse, host: Host, connection: Connection) {
     this.request = request;
@@ -134,6 +142,24 @@ export class Exchange {
     this.#end('gone');
   }
 
+  /** Called by the listener when the client has shut its side. */
+  shut(): void {
+    this.isShut = true;
+    if (!this.#onShut) return;
+    this.#onShut();
+    this.closed();
+  }
+
+  /**
+   * Calls `act` when the client has shut its side, and then counts it as gone: for answers that only those may get who are
+   * there for sure. One that has gone looks the same until it is written to. `act` answers nevertheless: what the client
+   * has sent behind the request waits for that.
+   */
+  onShut(act: () => void): void {
+    this.#onShut = act;
+    if (this.isShut) this.shut();
+  }
+
   /**
    * Calls `act` if the connection is reset soon, and before the next request: the client had left, but its end of the
    * connection was not yet read when the answer was written.
@@ -185,19 +211,29 @@ export class Exchange {
     const { request } = this;
     if (this.#length > most) throw tooLarge();
     this.#goOn();
+    const whole = Number.isNaN(this.#length) ? most : this.#length;
     return new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
+      // A buffer that grows, not a list: thousands of small chunks would take many times their bytes.
+      let bytes: Buffer = NOTHING;
       let length = 0;
       let isWhole = false;
       // To reject what is resolved costs a call out of JavaScript.
       this.onEnd(() => isWhole || reject(GONE));
       const take = (chunk: Buffer) => {
+        const before = length;
         length += chunk.length;
         try {
           if (length > most) throw tooLarge();
-          this.#host.memory.reserve(chunk.length);
-          this.#held += chunk.length;
-          chunks.push(chunk);
+          if (length > bytes.length) {
+            // Most bodies come as one chunk.
+            const size = before === 0 ? length : Math.min(whole, Math.max(LEAST, 2 * length));
+            this.#host.memory.reserve(size - bytes.length);
+            this.#held += size - bytes.length;
+            const old = bytes;
+            bytes = before === 0 ? chunk : Buffer.allocUnsafeSlow(size);
+            old.copy(bytes, 0, 0, before);
+          }
+          if (before > 0) chunk.copy(bytes, before);
         } catch (error) {
           request.off('data', take);
           reject(error);
@@ -206,7 +242,7 @@ export class Exchange {
       request.on('data', take);
       request.on('end', () => {
         isWhole = true;
-        resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, length));
+        resolve(bytes.subarray(0, length));
       });
     });
   }
@@ -236,7 +272,11 @@ export class Exchange {
 
   /** Answers with what was thrown. */
   refuse(error: unknown): void {
-    if (error === GONE) return;
+    if (error === GONE) {
+      // Node may know no more than that its client sends nothing any more.
+      this.request.socket.destroy();
+      return;
+    }
     this.onFailure?.(error);
     const refusal = refusalOf(error);
     this.cause = refusal.cause;

@@ -121,20 +121,18 @@ export class Listener {
       // Arrays that are as long as they must be: one that grows has room for 17 more.
       open.exchanges = open.exchanges.length > 0 ? [...open.exchanges, exchange] : [exchange];
       this.#onReset.delete(socket);
-      handle(exchange, refusal ?? (hasGoodHost(request) ? undefined : new Refusal(400, 'invalid host', CLOSE)));
+      handle(exchange, refusal ?? faultOf(request));
     };
-    const closeAll = (socket: Socket) => {
-      for (const exchange of this.#open.get(socket)?.exchanges ?? NONE) exchange.closed();
-    };
+    const exchangesOf = (socket: Socket) => this.#open.get(socket)?.exchanges ?? NONE;
     const closed = (socket: Socket, isReset: boolean) => {
-      closeAll(socket);
+      for (const exchange of exchangesOf(socket)) exchange.closed();
       this.#open.delete(socket);
       const reset = this.#onReset.get(socket);
       if (isReset && reset && clock.now() - reset.since < RESET_MS) reset.act();
     };
     // The same functions for all connections.
     const onEnd = function (this: Socket) {
-      closeAll(this);
+      for (const exchange of exchangesOf(this)) exchange.shut();
     };
     const onClose = function (this: Socket, isReset: boolean) {
       closed(this, isReset);
@@ -145,13 +143,14 @@ export class Listener {
     this.#server.on('checkExpectation', (request, response) =>
       serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
     );
+    // RFC 9112, 9.6: who has shut his side may still wait for his answer, after which Node closes the connection.
+    (this.#server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
     this.#server.maxConnections = maxConnections;
     this.#server.on('drop', (data) => dropped(data?.remoteAddress ?? 'an unknown address'));
     // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {
       this.#open.set(socket, { exchanges: NONE, isAdmitted: false, isClosing: false });
-      // Node answers nobody who has closed his half: nothing may be taken for him any more.
       socket.on('end', onEnd);
       socket.on('close', onClose);
     });
@@ -260,6 +259,20 @@ export class Listener {
     this.#stopWatching();
     this.#server.closeAllConnections();
   }
+}
+
+/** What Node's parser lets through, but a proxy before it may read in another way. */
+function faultOf(request: IncomingMessage): Refusal | undefined {
+  const { httpVersion, headers } = request;
+  const coding = headers['transfer-encoding'];
+  const fault = !hasGoodHost(request)
+    ? 'invalid host'
+    : httpVersion !== '1.1' && httpVersion !== '1.0'
+      ? 'invalid HTTP version'
+      : coding !== undefined && (httpVersion === '1.0' || coding.toLowerCase() !== 'chunked')
+        ? 'invalid transfer encoding'
+        : undefined;
+  return fault === undefined ? undefined : new Refusal(400, fault, CLOSE);
 }
 
 /** RFC 9112, 3.2: exactly one in HTTP/1.1, and never two, of which a proxy may have looked at the other. */

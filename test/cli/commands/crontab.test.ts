@@ -85,7 +85,7 @@ describe('delayq crontab', () => {
     });
     const line = linesOf(stdout).at(-1);
     expect(line).toMatch(
-      /^\* \* \* \* \* {2}cd \/ && PATH=\S+ DELAYQ_REDIS_URL=unix:\S+ \/\S*node \/\S*delayq drain -q /,
+      /^\* \* \* \* \* {2}cd \/ && PATH=\S+ DELAYQ_REDIS_URL=\w+:\S+ \/\S*node \/\S*delayq drain -q /,
     );
     expect(line).toMatch(/ drain -q --prefix mine --for 59s a,b:c -- \/\S*bin\/cat -$/);
   });

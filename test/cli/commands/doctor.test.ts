@@ -146,6 +146,13 @@ const DAMAGES: {
     is: ['dead', 'bad due'],
   },
   {
+    check: 'early-due',
+    level: 'fail',
+    harm: (name) => put(name, 'pending', 'x', '-inf'),
+    after: async (name) => [await state(name, 'x'), await reason(name, 'x')],
+    is: ['dead', 'bad due'],
+  },
+  {
     check: 'endless-lease',
     level: 'fail',
     harm: async (name) => {

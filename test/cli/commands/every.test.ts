@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
+import { Recurring } from '../../../src/index.js';
 import { during } from '../../support/afterwards.js';
 import { delayq } from '../../support/cli.js';
-import { admin, freshName, key } from '../../support/redis.js';
+import { admin, connection, freshName, key } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
 
 const put = (queue: string, ...more: string[]) =>
@@ -103,6 +104,26 @@ it('export --config and import --config carry it', async () => {
   const of = (text = '') => ({ ...JSON.parse(text).jobs[0], queue: '', created: 0 });
   expect(of(after?.stdout)).toEqual(of(before?.stdout));
   expect(await admin.hget(key(other, 'every'), 'daily')).toMatch(/\n{"big":12345678901234567890}$/);
+});
+
+it('an export keeps when an interval comes, also into a queue that has it at other times', async () => {
+  const [queue, other] = [freshName(), freshName()];
+  const recurring = new Recurring(connection);
+  // As if it had been put seven hours ago.
+  const from = Math.floor(Date.now() / 1_000) * 1_000 - 7 * 3_600_000;
+  const { job } = await recurring.put(queue, { id: 'pulse', when: '10h', from, payload: 1 });
+  expect(job.next).toBe(from + 10 * 3_600_000);
+  const { stdout } = await delayq(['export', '--config', queue]);
+  await delayq(['every', '10h', '--id', 'pulse', other, '1']);
+  for (let n = 0; n < 2; n++) {
+    expect((await delayq(['import', '--config', other], { input: stdout })).code).toBe(0);
+    expect(await recurring.list(other)).toMatchObject([{ id: 'pulse', created: from, next: job.next }]);
+  }
+  const bad = stdout.replace(`"from":${from}`, '"from":"yesterday"');
+  expect(await delayq(['import', '--config', other], { input: bad })).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('10h cannot count from yesterday'),
+  });
 });
 
 it('that is damaged is told by show and doctor; what doctor says removes it, also with an odd id', async () => {

@@ -172,7 +172,7 @@ describe('delayq wait', () => {
       schema: 1,
       idle: true,
       waitedMs: expect.any(Number),
-      queues: [{ queue: 'q', active: 0, due: 0, leasesRunOut: 0, paused: false, idle: true }],
+      queues: [{ queue: 'q', active: 0, due: 0, leasesRunOut: 0, paused: false, idle: true, growth: null }],
     });
   });
 

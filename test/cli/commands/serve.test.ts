@@ -264,7 +264,10 @@ describe.concurrent('a stop', () => {
     await halfSent(served);
     served.running.child.kill('SIGINT');
     await until(() => served.running.stderr.includes('stopping'));
-    served.running.child.kill('SIGINT');
+    await until(() => {
+      served.running.child.kill('SIGINT');
+      return served.running.child.exitCode !== null;
+    });
     expect(await served.running.ended).toMatchObject({ code: 130 });
   });
 });

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Queue } from '../../../src/index.js';
-import { beginSh, delayq, linesOf, type Running } from '../../support/cli.js';
+import { beginSh, delayq, GAVE_BACK, linesOf, type Running } from '../../support/cli.js';
 import { upTo } from '../../support/jobs.js';
 import { admin, freshQueue, key } from '../../support/redis.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 
 /** Programs that write down each line that they have handled: the first when the gate is open. */
 const READERS = {
-  sh: 'while read -r line; do until [ -e "$GATE" ]; do sleep 0.01; done; echo "$line" >> "$LOG"; done',
+  sh: 'while read -r line; do : > "$LOG.read"; until [ -e "$GATE" ]; do sleep 0.01; done; echo "$line" >> "$LOG"; done',
   awk: `awk '{ while (system("[ -e $GATE ]")) system("sleep 0.01"); print >> ENVIRON["LOG"]; fflush() }'`,
   perl: `perl -ne 'select undef, undef, undef, 0.01 until -e $ENV{GATE}; open L, ">>$ENV{LOG}"; print L; close L'`,
   xargs: `xargs -r -n 1 sh -c 'until [ -e "$GATE" ]; do sleep 0.01; done; echo "$1" >> "$LOG"' handler`,
@@ -50,6 +50,10 @@ async function scene(reader: string, wrapper = '', watch = '--watch') {
     running,
     log: () => (existsSync(env.LOG) ? linesOf(readFileSync(env.LOG, 'utf8')) : []),
     openGate: () => writeFileSync(env.GATE, ''),
+    /** Whether the reader in sh has read a line. */
+    hasRead: () => existsSync(`${env.LOG}.read`),
+    /** What a drain has said whose stderr is redirected to `$LOG.said`. */
+    said: () => readFileSync(`${env.LOG}.said`, 'utf8'),
   };
 }
 
@@ -138,6 +142,17 @@ describe.concurrent('a signal that reaches drain and reader', () => {
     process.kill(-(stage.running.child.pid as number), signal);
     const again = await rest(stage);
     expect([...new Set([...stage.log(), ...again])].sort()).toEqual(JOBS);
+  });
+
+  it('and comes to drain twice, as from systemd and from timeout, stops it once: all is given back', async () => {
+    const stage = await scene(READERS.sh, '2> "$LOG.said"');
+    const drain = await pidOfDrain(stage.queue);
+    await until(stage.hasRead);
+    process.kill(-(stage.running.child.pid as number), 'SIGTERM');
+    process.kill(drain, 'SIGHUP');
+    expect(await rest(stage)).toEqual(JOBS);
+    // The shell has gone before it.
+    await until(() => GAVE_BACK.test(stage.said()));
   });
 
   it('and their wrapper loses nothing', async () => {

@@ -61,6 +61,8 @@ describe('without any token', () => {
     ['a browser that says nearly so', { 'Sec-Fetch-Site': 'same-site' }],
     ['a proxy', { 'X-Forwarded-For': '127.0.0.1' }],
     ['another proxy', { Forwarded: 'for=127.0.0.1' }],
+    ['a proxy that tells only its own name', { Via: '1.1 cache' }],
+    ['a bare nginx with X-Real-IP', { 'X-Real-IP': '127.0.0.1' }],
   ])('a request from %s is refused, and stores nothing', async (_, headers) => {
     const sizes = async () => (await served.call('GET', '/api/shop/q/peek')).status;
     const before = await sizes();

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { isLoopback, Origin } from '../../../src/serve/access/origin.js';
 import type { Exchange } from '../../../src/serve/http/exchange.js';
 
-const from = (remoteAddress: string, headers: Record<string, string> = {}) =>
-  ({ request: { headers, socket: { remoteAddress } } }) as unknown as Exchange;
+const from = (remoteAddress: string, headers: Record<string, string> = {}, url = '/') =>
+  ({ request: { headers, url, socket: { remoteAddress } } }) as unknown as Exchange;
 
 describe('the address of a client', () => {
   it.each([
@@ -40,9 +40,23 @@ describe('a request', () => {
     [true, 'without a Host, as no browser makes it', '127.0.0.1', {}],
     [false, 'by the name of another site', '127.0.0.1', { host: 'evil.example' }],
     [false, 'that a proxy passes on', '127.0.0.1', { host: 'localhost', forwarded: 'for=10.0.0.1' }],
+    [false, 'that nginx passes on', '127.0.0.1', { host: 'localhost', 'x-real-ip': '10.0.0.1' }],
+    [false, 'that another proxy passes on', '127.0.0.1', { host: 'localhost', via: '1.1 cache' }],
+    [false, 'whose first host a proxy tells', '127.0.0.1', { host: 'localhost', 'x-forwarded-host': 'localhost' }],
     [false, 'from another machine', '10.0.0.1', { host: 'localhost' }],
   ])('is local: %s, %s', (isLocal, _, address, headers) => {
     expect(new Origin(['queues.internal'], false).isLocal(from(address, headers))).toBe(isLocal);
+  });
+
+  it.each<[boolean, string]>([
+    [true, 'http://localhost:7777/api/shop/q'],
+    [true, 'http://queues.internal/api/shop/q'],
+    [false, 'http://evil.example/api/shop/q'],
+    [false, 'HTTPS://evil.example?q'],
+    [false, 'http://localhost@evil.example/'],
+  ])('is local: %s, for the whole URL %s', (isLocal, url) => {
+    const origin = new Origin(['queues.internal'], false);
+    expect(origin.isLocal(from('127.0.0.1', { host: 'localhost' }, url))).toBe(isLocal);
   });
 });
 

@@ -314,7 +314,7 @@ describe('DELETE /api/:ns/:queue', () => {
     // Redis knows the script from now on.
     expect((await own.call('DELETE', `${path}other`)).status).toBe(204);
     const wire = await Wire.to(own.api);
-    proxy.fault = { word: scriptHash('purge'), kind: 'pass', times: 1, after: 2, before: () => wire.close() };
+    proxy.fault = { word: scriptHash('purge'), kind: 'pass', times: 1, after: 2, before: () => wire.reset() };
     wire.write(request(`DELETE ${path}`, ['Host: localhost']));
     await until(async () => proxy.struck === 1 && (await figure(own, 'running_requests')) === 1);
     // What is under way when it goes is done, and nothing after that.
