@@ -57,6 +57,8 @@ export class Cluster {
   readonly #proxies: ReadonlyMap<Server, FaultyProxy>;
   readonly #ids = new Map<Server, string>();
   #admin: Client | undefined;
+  /** Ends with the last MIGRATE. */
+  #moved: Promise<void> = Promise.resolve();
 
   private constructor(made: readonly Made[], masters: number, options: ClusterOptions) {
     this.nodes = made.map(({ node }) => node);
@@ -231,8 +233,13 @@ export class Cluster {
       },
       move: async (most = 100, keys) => {
         const some = keys ?? ((await from.admin.call('CLUSTER', 'GETKEYSINSLOT', slot, most)) as string[]);
-        if (some.length > 0)
-          await from.admin.call('MIGRATE', to.host, to.port, '', 0, 60_000, ...login, 'KEYS', ...some);
+        // Two nodes that migrate to each other at once wait for each other until both time out.
+        const moving = this.#moved.then(async () => {
+          if (some.length > 0)
+            await from.admin.call('MIGRATE', to.host, to.port, '', 0, 60_000, ...login, 'KEYS', ...some);
+        });
+        this.#moved = moving.catch(() => {});
+        await moving;
         return [...some];
       },
       finish: async () => {
