@@ -3,7 +3,7 @@
 -- Letters  t in two sets, o no payload, e due before 1973, n never due, u unreadable lease, h a lease that never
 --          expires, v held by an unfinished move, b an id that no handler can receive, i an id that delayq would not
 --          accept, f a payload without a job, m a record without a job, r an unreadable record, l a lease of a job that
---          is not active, s a superseded lease whose holder never asked
+--          is not active, s a superseded lease whose holder never asked, k a job's token of a move that never ended
 -- Times written in seconds look like 1970, those in microseconds are after the year 9999, which is also used for never.
 -- 0 is allowed, because many producers use it for now.
 local EARLIEST, LATEST, MINUTE, DAY = 100000000000, 253402300799999, 60000, 86400000
@@ -19,9 +19,9 @@ local function holder(held)
 end
 
 local function faultOfLease(id, held, inActive)
-  -- 'receipt id' → when it was superseded. After a day its holder must have died.
-  local superseded = string.find(id, ' ', 1, true) and tonumber(held)
-  if superseded then return superseded < now - DAY and 's' or nil end
+  -- 'receipt id' → when it was superseded, or brought here by a move. After a day the holder, or the move, must have died.
+  local since, moved = string.match(string.find(id, ' ', 1, true) and held or '', '^(%d+) ?(%l*)$')
+  if since then return tonumber(since) < now - DAY and (moved == 'moved' and 'k' or 's') or nil end
   return held and not inActive and 'l' or nil
 end
 

@@ -53,7 +53,7 @@ local mends = {
   l = function(id) if hasPayload(id) then retire(id) else call('HDEL', lease, id) end end,
   s = function(id) call('HDEL', lease, id) end,
 }
-mends.n = mends.e
+mends.n, mends.k = mends.e, mends.s
 
 -- First write: it frees memory, so a full server also accepts the rest.
 call('HDEL', lease, '')

@@ -65,7 +65,9 @@ for i, id in ipairs(ids) do
     if ARGV[at + 3] ~= '' then records[#records + 1], records[#records + 2] = id, ARGV[at + 3] end
     if times == pendings then soonest = math.min(soonest, tonumber(score)) end
   end
-  if (letters[i] == 'c' or letters[i] == 'k') and mark ~= ' ' .. id then marks[#marks + 1], marks[#marks + 2] = mark, now end
+  if (letters[i] == 'c' or letters[i] == 'k') and mark ~= ' ' .. id then
+    marks[#marks + 1], marks[#marks + 2] = mark, string.format('%.0f moved', now)
+  end
 end
 
 if #payloads > 0 then

@@ -55,7 +55,7 @@ export async function restoreInto(
       // As the script marks it: so a repeat does not bring it again when it is done.
       for (const [i, marked] of groupsOf(kept, ({ parcel }) => parts.map.ownerOf(parcel.id))) {
         const now = await redis.now();
-        const marks = marked.flatMap((one) => [markOf(one), now]);
+        const marks = marked.flatMap((one) => [markOf(one), `${now} moved`]);
         await redis.call('HSET', parts.keys(i).lease, ...marks);
       }
       return answers;

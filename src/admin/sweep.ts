@@ -130,8 +130,8 @@ export class Sweep {
       const marks: [field: Buffer, value: Buffer][] = [];
       for (let n = 0; n < found.length; n += 2) {
         const [field, value] = [found[n] as Buffer, found[n + 1] as Buffer];
-        // A lease has several words, a mark is a time.
-        if (field.includes(' ') && /^\d+$/.test(text(value))) marks.push([field, value]);
+        // A mark begins with a time, a lease with a receipt.
+        if (field.includes(' ') && /^\d+( moved)?$/.test(text(value))) marks.push([field, value]);
       }
       const ownerOf = (field: Buffer) => this.#map.ownerOf(field.subarray(field.indexOf(' ') + 1));
       for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field))) {

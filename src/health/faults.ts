@@ -105,6 +105,13 @@ export const FAULTS: Readonly<Record<Letter, Fault>> = {
     why: 'the note for the handler uses memory',
     mended: 'had this note removed',
   },
+  k: {
+    check: 'old-move',
+    level: 'warn',
+    what: 'brought over a day ago by a move that was killed',
+    why: 'the note for its repeat uses memory',
+    mended: 'had this note removed',
+  },
   i: {
     check: 'odd-id',
     level: 'warn',

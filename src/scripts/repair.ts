@@ -8,7 +8,7 @@ export const PLACES = ['pending', 'active', 'dead', 'payload', 'meta', 'lease'] 
 export type Place = (typeof PLACES)[number];
 
 /** A fault, as lua/lib/faults.lua names it. */
-export type Letter = 'o' | 'f' | 't' | 'n' | 'e' | 'b' | 'h' | 'u' | 'v' | 'l' | 'm' | 'r' | 's' | 'i';
+export type Letter = 'o' | 'f' | 't' | 'n' | 'e' | 'b' | 'h' | 'u' | 'v' | 'l' | 'm' | 'r' | 's' | 'k' | 'i';
 
 /** An id with a fault. It is bytes, because other software may use any bytes as an id. */
 export interface Suspect {

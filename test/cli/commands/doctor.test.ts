@@ -201,6 +201,17 @@ const DAMAGES: {
     is: ['young x'],
   },
   {
+    check: 'old-move',
+    level: 'warn',
+    harm: (name) =>
+      admin.hset(
+        key(name, 'lease'),
+        ...['old x', `${Date.now() - 90_000_000} moved`, 'young x', `${Date.now() - 3_600_000} moved`],
+      ),
+    after: (name) => admin.hkeys(key(name, 'lease')),
+    is: ['young x'],
+  },
+  {
     check: 'stray-record',
     level: 'warn',
     harm: (name) => admin.hset(key(name, 'meta'), 'gone', '{"failures":2}'),

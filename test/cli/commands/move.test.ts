@@ -219,6 +219,8 @@ describe('a move that was killed', () => {
     expect(after.meta).toEqual(before.meta);
     // Only tokens may be left, and only of jobs that the killed move has held: it might have slept, and come back.
     expect(Object.keys(lease).length).toBeLessThanOrEqual(100);
+    // Doctor tells them from what becomes of a cancelled job.
+    for (const value of Object.values(lease)) expect(value).toMatch(/^\d+ moved$/);
     if (step === 'hold' && kind === 'deaf') expect(lease).toEqual({});
     expect(await statsOf(to)).toEqual({ restored: '350' });
   });
