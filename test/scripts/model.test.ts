@@ -615,7 +615,7 @@ async function contents(name: string) {
     lease: Object.entries(lease)
       .map(([field, value]) => {
         const [receipt, due] = value.split(' ');
-        return due === undefined ? field : `${field} ${receipt} ${Number(due)}`;
+        return due === undefined || due === 'moved' ? field : `${field} ${receipt} ${Number(due)}`;
       })
       .sort(),
     every: Object.fromEntries(

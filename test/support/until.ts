@@ -13,11 +13,11 @@ export async function within<T>(ms: number, what: string, awaited: T | Promise<T
 
 /** Waits until `condition` is true, and checks often. Fails after `ms`, also if `condition` itself does not end. */
 export async function until(condition: () => unknown, ms = 30_000): Promise<void> {
-  const end = performance.now() + ms;
-  for (let asked = performance.now(); !(await within(ms, String(condition), condition())); asked = performance.now()) {
+  const since = performance.now();
+  for (let asked = since; !(await within(ms, String(condition), condition())); asked = performance.now()) {
     const now = performance.now();
-    if (now > end) throw new Error(`did not come true within ${ms} ms: ${condition}`);
-    // Whoever reads a long log must not keep a slow machine busy.
-    await sleep(Math.min(50, Math.max(5, now - asked)));
+    if (now - since > ms) throw new Error(`did not come true within ${ms} ms: ${condition}`);
+    // Whoever waits long, or reads a long log, must not keep a slow machine busy.
+    await sleep(Math.min(50, Math.max(5, now - asked, (now - since) / 10)));
   }
 }
