@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { TestContext } from 'vitest';
+import type { RunnerTask, TestContext } from 'vitest';
 
 type CleanUp = () => unknown;
 
@@ -25,11 +25,16 @@ let ofFile: CleanUp[] = [];
 export async function cleanedUp(run: () => Promise<void>, { task }: Pick<TestContext, 'task'>): Promise<void> {
   const test: Running = { cleanUps: [], isOver: false };
   try {
-    await (task.concurrent ? runTogether(test, run) : runAlone(test, run));
+    await (mayBeTogether(task) ? runTogether(test, run) : runAlone(test, run));
   } finally {
     test.isOver = true;
     await all(test.cleanUps);
   }
+}
+
+/** Whether other tests may run at the same time: also beside a sequential one, if its suite is concurrent. */
+function mayBeTogether(task: Pick<RunnerTask, 'concurrent' | 'suite'>): boolean {
+  return task.concurrent === true || (task.suite !== undefined && mayBeTogether(task.suite));
 }
 
 async function runAlone(test: Running, run: () => Promise<void>): Promise<void> {
