@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
 import { Inspector, type StoredJob } from '../src/index.js';
@@ -123,6 +123,87 @@ describe.skipIf(onCluster)('the guide takes over jobs', () => {
     expect(jobs['01']).toMatchObject({ due: at * 1_000, deliveries: 3 });
     expect((jobs['01']?.ttl ?? 0) / 1_000).toBeCloseTo(100, -1);
     expect(jobs['02']?.ttl).toBeUndefined();
+  });
+});
+
+describe.skipIf(onCluster)('sorted-set.sh', () => {
+  const script = fileURLToPath(new URL('../examples/migrate/sorted-set.sh', import.meta.url));
+  const move = (args: string, before = '') =>
+    sh(
+      `${before}export TMPDIR=${temporaryDirectory()} REDIS_CLI='redis-cli -s ${inject('redisSocket')}'; exec sh ${script} ${args}`,
+    );
+  const stored = async (queue: string) => {
+    const jobs = [];
+    for await (const job of new Inspector(connection).list(queue, { states: ['pending'] })) jobs.push(job);
+    return jobs.map(({ due, payload }) => [payload?.toString(), due]).sort();
+  };
+
+  it.each(['s', 'ms'])('moves members of any text, with times in %s, and leaves what cannot be a job', async (unit) => {
+    const [set, queue] = [freshName(), freshName()];
+    const at = await inSeconds(900);
+    const score = (seconds: number) => (unit === 's' ? seconds : seconds * 1_000);
+    await admin.zadd(
+      set,
+      score(at),
+      'order:42',
+      score(at + 0.0014),
+      '{"a": "é\\n"}',
+      score(at),
+      '01',
+      score(at),
+      '"😀"',
+    );
+    const odd = [Buffer.from([0x62, 0xff]), Buffer.from([0xed, 0xa0, 0x80]), 'never', 'other unit'];
+    await admin.zadd(set, score(at), odd[0] ?? '', score(at), odd[1] ?? '', 'inf', 'never');
+    await admin.zadd(set, unit === 's' ? at * 1_000 : at, 'other unit');
+    const looked = await move(`--dry-run ${set} ${unit} ${queue}`);
+    expect(looked).toMatchObject({ code: 1, stdout: `4 would be moved to ${queue}, 4 left in ${set}\n`, stderr: '' });
+    expect([await admin.zcard(set), await stored(queue)]).toEqual([8, []]);
+    expect(await move(`${set} ${unit} ${queue}`)).toMatchObject({
+      code: 1,
+      stdout: `4 moved to ${queue}, 4 left in ${set}\n`,
+    });
+    const expected = [
+      ['"01"', at * 1_000],
+      ['"order:42"', at * 1_000],
+      ['"😀"', at * 1_000],
+      ['{"a": "é\\n"}', at * 1_000 + 2],
+    ];
+    expect(await stored(queue)).toEqual(expected);
+    expect((await admin.zrangeBuffer(set, 0, -1)).map(String).sort()).toEqual(odd.map(String).sort());
+    expect(await move(`${set} ${unit} ${queue}`)).toMatchObject({ stdout: `0 moved to ${queue}, 4 left in ${set}\n` });
+    expect(await stored(queue)).toEqual(expected);
+  });
+
+  it('loses nothing if it is killed at any step, or enqueue fails, while a producer writes', async () => {
+    const [set, queue] = [freshName(), freshName()];
+    const at = await inSeconds(900);
+    const write = (from: number, to: number) =>
+      admin.zadd(set, ...Array.from({ length: to - from }, (_, i) => [at, `m${from + i}`]).flat());
+    await write(0, 6_000);
+    const path = temporaryDirectory();
+    // A delayq that enqueues, and then fails, or its script is killed; one that fails at once.
+    const broken = [`delayq "$@"; exit 75`, `delayq "$@"; kill -9 $PPID; sleep 0.2`, 'exit 69', 'kill -9 $PPID'];
+    for (const [i, line] of broken.entries()) {
+      writeFileSync(`${path}/delayq`, `#!/bin/sh\nPATH=\${PATH#*:}\n${line}\n`, { mode: 0o755 });
+      expect((await move(`${set} s ${queue}`, `export PATH=${path}:"$PATH"; `)).code).not.toBe(0);
+      await write(6_000 + 10 * i, 6_010 + 10 * i);
+    }
+    expect(await move(`${set} s ${queue}`)).toMatchObject({ code: 0, stderr: '' });
+    expect(await admin.exists(set, `{${set}}:delayq-move`)).toBe(0);
+    expect((await stored(queue)).map(([payload]) => payload)).toEqual(
+      Array.from({ length: 6_040 }, (_, i) => `"m${i}"`).sort(),
+    );
+  });
+
+  it('stops at an error of Redis, and says how it is called', async () => {
+    const set = freshName();
+    await admin.set(set, 'text');
+    expect(await move(`${set} s ${freshName()}`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('WRONGTYPE'),
+    });
+    expect(await move(set)).toMatchObject({ code: 64, stderr: expect.stringContaining('usage: ') });
   });
 });
 

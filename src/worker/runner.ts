@@ -54,7 +54,7 @@ export class Runner {
   readonly #clock: Clock;
   readonly #running = new Set<Call>();
 
-  /** `onEnd` is called once per call; `error` is what the handler threw, or undefined. */
+  /** `onEnd` is called once per call; `error` is why the handler failed, or undefined. */
   constructor(
     handler: (tasks: Task[]) => unknown,
     { timeoutMs, abandonMs }: { timeoutMs?: number | undefined; abandonMs: number },
@@ -106,15 +106,16 @@ export class Runner {
   }
 
   async #run(call: Call): Promise<void> {
+    let returned: unknown;
     try {
-      await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
+      returned = await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
     } catch (error) {
       // A turn later: handlers that throw at once would otherwise start each other recursively.
       await undefined;
       this.#end(call, readable(error) ?? new Error('the handler threw nothing'));
       return;
     }
-    this.#end(call, undefined);
+    this.#end(call, returned === false ? new Error('the handler returned false') : undefined);
   }
 
   #abort(call: Call, cause: AbortCause, message: string): void {

@@ -18,11 +18,11 @@ export interface Settlement extends GiveBack {
   readonly action: Action;
   /** How long the handler ran, ms. */
   readonly ms: number;
-  /** What the handler threw, if it failed. */
+  /** Why the handler failed, if it did: what it threw. */
   readonly thrown: unknown;
 }
 
-/** What to do with the jobs of a call that threw `error`; undefined: the handler succeeded. */
+/** What to do with the jobs of a call that failed with `error`; undefined: the handler succeeded. */
 export function actionOf(call: Call, error: unknown): Action {
   if (error === undefined) return 'ack';
   if (call.cause === 'timeout') return 'retry';

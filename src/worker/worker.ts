@@ -33,8 +33,9 @@ export interface Summary extends Readonly<Record<TaskOutcome, number>> {
  * Drains queues into a handler that is called with up to `batch` jobs of one queue and decides for all of them. Fetches
  * only the jobs that can start now or next, and renews their leases for as long as the handler runs.
  *
- * If the handler returns, its jobs are done. If it throws, they have failed, unless it throws {@link Dead},
- * {@link Retry} or {@link Release}.
+ * If the handler returns, or its promise is fulfilled, its jobs are done. If it throws or rejects, they have failed,
+ * unless it throws {@link Dead}, {@link Retry} or {@link Release}. They have also failed if it returns `false`, as
+ * handlers of other libraries do; any other value that it returns is not used.
  */
 export class BatchWorker {
   readonly #queues: readonly Queue[];

@@ -263,6 +263,25 @@ describe.concurrent('a worker', () => {
     expect(delays).toEqual([1_000, 2_000, 3_000]);
   });
 
+  it('counts a handler that returns false, or a promise of it, as failed, and no other value', async () => {
+    for (const [value, failed] of [
+      [false, 1],
+      [0, 0],
+      ['', 0],
+      [null, 0],
+      [undefined, 0],
+      [{ ok: false }, 0],
+    ] as const)
+      for (const handler of [() => value, async () => value]) {
+        const queue = freshQueue();
+        await queue.enqueue({ payload: 1, id: 'a', tries: 1 });
+        const { results } = await workOff(queue, handler);
+        expect(results.map(({ outcome }) => outcome)).toEqual([failed ? 'dead' : 'acked']);
+        const [job] = await inspector.show(queue.name, ['a']);
+        expect(job?.error).toBe(failed ? 'the handler returned false' : undefined);
+      }
+  });
+
   it('survives a backoff that throws or returns no delay, and a handler that throws anything', async () => {
     const backoffs = [() => Number.NaN, () => 'soon' as never, () => JSON.parse('{')];
     const thrown = [Object.create(null), undefined, null, Symbol('s'), Object.assign(new Error('x'), { message: 7 })];

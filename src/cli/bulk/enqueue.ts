@@ -36,6 +36,7 @@ export interface EnqueueOptions extends Globals {
   readonly text?: boolean;
   readonly jobs?: boolean;
   readonly atomic?: boolean;
+  readonly failIfEmpty?: boolean;
   readonly durable?: boolean;
   readonly replicas?: number;
   readonly quiet?: boolean;
@@ -266,6 +267,11 @@ class Sender {
     for (const [from, to] of this.#missed) say(this.#context, `lines ${from} to ${to}: not enqueued`);
     if (this.#more && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
     if (this.#failure) throw this.#whole(this.#failure);
+    // A producer that has failed in front of the pipe must not look like one that had nothing to do.
+    if (this.#last === 0 && refused === 0 && !interrupted) {
+      if (!this.#options.quiet) say(this.#context, 'stdin had no line: nothing was enqueued');
+      if (this.#options.failIfEmpty) this.#context.outcomes.add('empty');
+    }
     if (interrupted) this.#context.outcomes.add('interrupted');
   }
 }

@@ -40,6 +40,7 @@ export function enqueueCommand(context: Context): Command {
     .option('--text', 'store any text as a JSON string')
     .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
     .option('--atomic', 'with -: check all lines first; enqueue none if one is bad')
+    .option('--fail-if-empty', 'with -: exit 3 if stdin has no line')
     .option('--durable', 'wait until the job is on the disk of Redis')
     .option('--replicas <n>', 'wait until n replicas have the job', count)
     .option('-q, --quiet', 'print no ids')
@@ -75,7 +76,13 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const bad = (what: string, next: string) => new DelayqError('usage', what, { next });
   if (options.in !== undefined && options.at !== undefined)
     throw bad('--in and --at exclude each other', 'give one of them');
-  const forLines = options.jobs ? '--jobs' : options.atomic ? '--atomic' : undefined;
+  const forLines = options.jobs
+    ? '--jobs'
+    : options.atomic
+      ? '--atomic'
+      : options.failIfEmpty
+        ? '--fail-if-empty'
+        : undefined;
   if (payload !== '-' && forLines)
     throw bad(
       `${forLines} needs lines on stdin`,

@@ -234,6 +234,28 @@ describe('delayq enqueue -', () => {
     });
   });
 
+  it('says that stdin had no line, and exits 3 if asked to', async () => {
+    const name = freshName();
+    const none = 'delayq: stdin had no line: nothing was enqueued\n';
+    for (const more of [[], ['--atomic'], ['--jobs']]) {
+      const args = ['enqueue', ...more, name, '-'];
+      expect(await delayq(args, { input: '' })).toMatchObject({ code: 0, stdout: '', stderr: none });
+      expect(await delayq([...args, '--fail-if-empty'], { input: '' })).toMatchObject({ code: 3, stderr: none });
+    }
+    expect(await delayq(['enqueue', '-q', name, '-'], { input: '' })).toMatchObject({ code: 0, stderr: '' });
+    expect((await delayq(['enqueue', '--fail-if-empty', name, '-'], { input: 'x\n' })).code).toBe(1);
+    expect(await delayq(['enqueue', '--fail-if-empty', name, '-'], { input: '1\n' })).toMatchObject({
+      code: 0,
+      stderr: '',
+    });
+    const refused = await delayq(['enqueue', '--fail-if-empty', name, '1']);
+    expect(refused).toMatchObject({
+      code: 64,
+      stderr: expect.stringContaining('--fail-if-empty needs lines on stdin'),
+    });
+    expect(await counts(name)).toMatchObject({ pending: 1 });
+  });
+
   it('with --atomic enqueues none if one line is bad', async () => {
     const name = freshName();
     const bad = await delayq(['enqueue', '--atomic', name, '-'], { input: '1\n2\n{3\n' });
