@@ -170,7 +170,7 @@ describe.skipIf(onCluster)('sorted-set.sh', () => {
       ['{"a": "é\\n"}', at * 1_000 + 2],
     ];
     expect(await stored(queue)).toEqual(expected);
-    expect((await admin.zrangeBuffer(set, 0, -1)).map(String).sort()).toEqual(odd.map(String).sort());
+    expect((await admin.zrangeBuffer(set, 0, '-1')).map(String).sort()).toEqual(odd.map(String).sort());
     expect(await move(`${set} ${unit} ${queue}`)).toMatchObject({ stdout: `0 moved to ${queue}, 4 left in ${set}\n` });
     expect(await stored(queue)).toEqual(expected);
   });
@@ -179,7 +179,7 @@ describe.skipIf(onCluster)('sorted-set.sh', () => {
     const [set, queue] = [freshName(), freshName()];
     const at = await inSeconds(900);
     const write = (from: number, to: number) =>
-      admin.zadd(set, ...Array.from({ length: to - from }, (_, i) => [at, `m${from + i}`]).flat());
+      admin.zadd(set, ...Array.from({ length: to - from }, (_, i) => [String(at), `m${from + i}`]).flat());
     await write(0, 6_000);
     const path = temporaryDirectory();
     // A delayq that enqueues, and then fails, or its script is killed; one that fails at once.

@@ -196,7 +196,10 @@ describe.concurrent('a worker', () => {
     await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
     let n = 0;
     // Longer than a worker that watches would keep the second job.
-    const { summary } = await workOff(queue, () => n++ === 0 && new Promise((resolve) => setTimeout(resolve, 1_600)));
+    const { summary } = await workOff(
+      queue,
+      () => new Promise((resolve) => setTimeout(resolve, n++ === 0 ? 1_600 : 0)),
+    );
     expect(summary).toMatchObject({ acked: 2 });
     expect((await queue.counts()).stats.delivered).toBe(2);
   });
