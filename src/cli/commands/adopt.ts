@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander';
 import { DelayqError, type LeftReason, queueWord, Transfer } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
+import { addGlobals, count, details, examples } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
@@ -10,6 +10,7 @@ interface Options extends Globals {
   readonly hash?: string;
   readonly unit: 's' | 'ms';
   readonly wrap?: boolean;
+  readonly expect?: number;
   readonly dryRun?: boolean;
   readonly quiet?: boolean;
 }
@@ -35,6 +36,7 @@ export function adoptCommand(context: Context): Command {
     .option('--hash <key>', 'the hash')
     .addOption(new Option('--unit <unit>', 'unit of the times in the sorted set').choices(['s', 'ms']).default('s'))
     .option('--wrap', 'store values that are not JSON as JSON strings, instead of leaving them')
+    .option('--expect <n>', 'change nothing unless the sorted set has exactly n members', count)
     .option('--dry-run', 'show what would be adopted, change nothing')
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document')
@@ -43,18 +45,20 @@ export function adoptCommand(context: Context): Command {
     'Producers may keep writing meanwhile; each job moves as a whole. Run adopt,',
     'switch the producers to delayq, and run adopt again. It can be interrupted and',
     'repeated at any time. Jobs whose time has passed are due at once, in their',
-    'order. Exit status 1: some jobs were left, and are reported.',
+    'order. Exit status 1: some jobs were left, and are reported; or the sorted set',
+    'has not as many members as --expect says, and nothing was changed.',
   ]);
   examples(command, [
     'delayq adopt --zset orders:due --hash orders:data --dry-run order-close',
     'delayq adopt --zset orders:due --hash orders:data order-close',
+    'delayq adopt --zset orders:due --hash orders:data --expect 1204 order-close',
     'delayq adopt --zset later --hash bodies --unit ms --wrap mails',
   ]);
   return addGlobals(command);
 }
 
 async function adopt(context: Context, queue: string, options: Options): Promise<void> {
-  const { zset, hash, unit, wrap, dryRun } = options;
+  const { zset, hash, unit, wrap, expect, dryRun } = options;
   if (!zset || !hash) {
     throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is given`, {
       next: `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}`,
@@ -64,6 +68,11 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   const redis = context.redis(options);
   const transfer = new Transfer(redis, { prefix: context.prefix(options) });
   const before = await transfer.foreignRest({ zset, hash, unit });
+  if (expect !== undefined && before.members !== expect) {
+    say(context, `${zset} has ${many(before.members, 'member')}, not ${grouped(expect)}: nothing was changed`);
+    context.outcomes.add('incomplete');
+    return;
+  }
   const meter = new Meter(context, dryRun ? 'seen' : 'adopted', !options.quiet);
   const counts = { adopted: 0, kept: 0 };
   let left = new Map<LeftReason, { count: number; some: string[] }>();
@@ -87,9 +96,9 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   meter.clear();
   if (before.members === 0 && counts.adopted + counts.kept === 0 && !options.quiet)
     say(context, `there is no key ${zset} any more: its jobs were adopted before, or this is not its name`);
-  for (const { count, some } of left.values()) {
+  for (const { count: found, some } of left.values()) {
     for (const text of some) say(context, text);
-    if (count > some.length) say(context, `… and ${grouped(count - some.length)} more like it`);
+    if (found > some.length) say(context, `… and ${grouped(found - some.length)} more like it`);
   }
   const rest = await transfer.foreignRest({ zset, hash, unit });
   await summary(context, queue, options, { ...counts, left, rest, stopped: stop.aborted });
@@ -114,7 +123,7 @@ async function summary(
   const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
   if (options.json) {
     const reasons = Object.fromEntries(Object.keys(REASONS).map((reason) => [reason, 0]));
-    for (const [reason, { count }] of left) reasons[reason] = count;
+    for (const [reason, found] of left) reasons[reason] = found.count;
     const leftOver = { members: rest.members, fields: rest.fields, fieldsWithoutMember: rest.strays };
     await context.write(document({ queue, dryRun: dryRun || undefined, adopted, kept, left: reasons, rest: leftOver }));
     return;
@@ -123,7 +132,7 @@ async function summary(
   say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
   if (kept > 0)
     say(context, `${many(kept, 'job')} already in ${queue}, ${dryRun ? 'would be removed' : 'removed'} from ${zset}`);
-  const total = [...left.values()].reduce((sum, { count }) => sum + count, 0);
+  const total = [...left.values()].reduce((sum, found) => sum + found.count, 0);
   if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
   if (rest.strays.length > 0 && !dryRun) {
     const names = rest.strays.slice(0, 3).map(shownId).join(', ');

@@ -77,6 +77,21 @@ describe('delayq adopt', () => {
     expect((await server.admin.keys('*')).sort()).toEqual(['orders', 'orders:due']);
   });
 
+  it('changes nothing if the sorted set has not as many members as expected', async () => {
+    const foreign = fresh();
+    const { name, zset, hash, args } = foreign;
+    for (const n of [1, 2]) await put(foreign, `j${n}`, 4e9, '1');
+    for (const n of ['1', '3']) {
+      const { code, stdout, stderr } = await delayq([...args, '--expect', n, name]);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      expect(stderr).toBe(`delayq: ${zset} has 2 members, not ${n}: nothing was changed\n`);
+    }
+    expect([await admin.zcard(zset), await admin.hlen(hash), await pending(name)]).toEqual([2, 2, []]);
+    expect(await delayq([...args, '--expect', '0', name])).toMatchObject({ code: 64 });
+    expect(await delayq([...args, '--expect', '2', name])).toMatchObject({ code: 0 });
+    expect(await pending(name)).toHaveLength(4);
+  });
+
   it('reads milliseconds when told to', async () => {
     const foreign = fresh();
     await put(foreign, 'a', 4_000_000_000_123.4, '1');
