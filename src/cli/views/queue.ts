@@ -35,6 +35,7 @@ const WHO = 40;
 export function detail(row: Row, { zone, paint, room }: { zone: string; paint: Paint; room: Room }): string[] {
   const { queue, snapshot, trend, rates } = row;
   const { now, pending, due, active, runOut, dead, stats, upcoming, recurring, remembered } = snapshot;
+  const { payload, lease, meta } = snapshot;
   const { drained, ...totals } = stats;
   const { count, from } = partitionsOf(snapshot);
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
@@ -69,6 +70,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   );
   const below = [
     ...line('dead', bad(dead, paint)),
+    ...line('stored', [many(payload, 'payload'), many(lease, 'lease'), many(meta, 'record')].join(', ')),
     ...(recurring ? line('recurring', recurringText(recurring, at)) : []),
     ...(remembered > 0 ? line('remembered', `${many(remembered, 'id')} of jobs that have ended`) : []),
     ...line('config', list(settingsOf(snapshot, zone)) || 'defaults'),

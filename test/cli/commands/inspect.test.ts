@@ -360,9 +360,16 @@ describe('delayq inspect', () => {
     expect(ahead.day[23]).toMatchObject({ from: now + 23 * 3_600_000, to: now + 24 * 3_600_000 });
     const shown = await onTerminal(`delayq inspect ${queue.name}`, { NO_COLOR: '1' });
     expect(shown).toContain('due in the next hour: 4 jobs, up to 2 in 5 minutes');
-    expect(shown).toMatch(/^ {2}█████ █████ _____ (_____ ){8}█████$/m);
+    expect(shown).toMatch(/^ {2}█████ ▄▄▄▄▄ _____ (_____ ){8}▄▄▄▄▄$/m);
     expect(shown).toContain('due in the next day: 6 jobs, up to 4 in an hour');
     for (const line of linesOf(shown)) expect(line.length).toBeLessThanOrEqual(80);
+  });
+
+  it('of one queue counts what is stored for its jobs, as --json does', async () => {
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2, tries: 3 }, { payload: 3 }]);
+    await queue.drain({ limit: 1 });
+    expect((await delayq(['inspect', queue.name])).stdout).toMatch(/^ {2}stored +3 payloads, 1 lease, 1 record$/m);
   });
 
   it('of one queue tells who holds leases, and since when', async () => {
