@@ -22,8 +22,9 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
   return redis;
 }
 
-export type { AdoptedSlice, AdoptOptions, ForeignQueue } from './admin/adopt.js';
+export type { AdoptedSlice, AdoptOptions } from './admin/adopt.js';
 export type { ExportSlice } from './admin/export.js';
+export type { ForeignQueue } from './admin/foreign.js';
 export type { Growth, Partitioning } from './admin/grow.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';

@@ -1,10 +1,12 @@
 -- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
 -- KEYS   after those of the queue: the sorted set (id → time), the hash (id → value)
--- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself)
--- Reply  now, a letter for each job: c adopted, k removed there because the same job is here, e left there because
---        another job with this id is here, x it has changed
+-- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then perhaps 'replace'
+-- Reply  now, a letter for each job: c adopted, r adopted in place of another job with this id, k removed there because the
+--        same job is here, e left there because another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 -- include lib/prelude
+-- in a partition: -- include lib/freed
+local replace = #ARGV % 5 == 1 and table.remove(ARGV) == 'replace'
 local set, hash = KEYS[#KEYS - 1], KEYS[#KEYS]
 for i, want in ipairs({ 'zset', 'hash' }) do
   local key = i == 1 and set or hash
@@ -23,6 +25,7 @@ local inPending = call('ZMSCORE', pending, unpack(ids))
 local inActive = call('ZMSCORE', active, unpack(ids))
 local inDead = call('ZMSCORE', dead, unpack(ids))
 local letters, gone, times, payloads, soonest, seen = {}, {}, {}, {}, math.huge, {}
+local old, superseded = {}, {}
 for i, id in ipairs(ids) do
   local at = 5 * i - 4
   local due, body = ARGV[at + 3], ARGV[at + 4] ~= '' and ARGV[at + 4] or ARGV[at + 2]
@@ -30,15 +33,21 @@ for i, id in ipairs(ids) do
     letters[i] = 'x'
   elseif inPending[i] or inActive[i] or inDead[i] then
     local same = tonumber(inPending[i] or 'inf') == tonumber(due) and call('HGET', payload, id) == body
-    letters[i] = same and 'k' or 'e'
+    -- What an unfinished move holds may be completed elsewhere already.
+    local isMoving = inActive[i] == 'inf' and string.find(call('HGET', lease, id) or '', ' move:', 1, true)
+    letters[i] = same and 'k' or replace and not isMoving and 'r' or 'e'
+    if letters[i] == 'r' then old[#old + 1] = id end
+    if letters[i] == 'r' and inActive[i] then superseded[#superseded + 1] = id end
   else
     letters[i] = 'c'
+  end
+  if letters[i] == 'c' or letters[i] == 'r' then
     times[#times + 1], times[#times + 2] = due, id
     payloads[#payloads + 1], payloads[#payloads + 2] = id, body
     soonest = math.min(soonest, tonumber(due))
   end
   seen[id] = true
-  if letters[i] == 'c' or letters[i] == 'k' then gone[#gone + 1] = id end
+  if string.find('crk', letters[i], 1, true) then gone[#gone + 1] = id end
 end
 if #gone > 0 then
   -- A permission that is missing is told before the type of a key. So nothing is removed that could not be added.
@@ -50,9 +59,17 @@ if #gone > 0 then
   call('HDEL', hash, unpack(gone))
 end
 if #times > 0 then
+  if #old > 0 then
+    for _, from in ipairs({ active, dead }) do call('ZREM', from, unpack(old)) end
+    call('HDEL', meta, unpack(old))
+    for _, id in ipairs(superseded) do supersede(id, call('HGET', lease, id)) end
+  end
   call('ZADD', pending, unpack(times))
   call('HSET', payload, unpack(payloads))
 end
-count('adopted', #times / 2)
+-- Also 0: by this counter the next run knows that there was something to adopt.
+if #gone > 0 then try('HINCRBY', stats, 'adopted', string.format('%d', #times / 2 - #old)) end
+count('replaced', #old)
+-- in a partition: freed(#superseded)
 wake(soonest)
 return { now, table.concat(letters) }

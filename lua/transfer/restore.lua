@@ -1,17 +1,21 @@
--- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs.
+-- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs, unless told to replace them.
 -- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
---        then the counter of these jobs (none: restored; transferred: not counted, they come from another partition)
--- Reply  now, a letter for each job: c created, k kept (it exists with the same payload and attributes, or this move has
---        already brought it), x kept but dead, while the given one is pending, d differs (it exists with others), h an
---        unfinished move holds one with this id, e its id is remembered (only without a token)
+--        then perhaps 'replace', and the counter of these jobs (none: restored; transferred: not counted, they come from
+--        another partition)
+-- Reply  now, a letter for each job: c created, r replaced, k kept (it exists with the same payload and attributes, and
+--        is due at the same time if others are replaced; or this move has already brought it), x kept but dead, while the
+--        given one is pending, d differs (it exists with others), h an unfinished move holds one with this id, e its id is
+--        remembered (only without a token)
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
 -- in a partition: local remembered = call('ZCARD', done)
 -- in a partition: -- include lib/done
-local counter = #ARGV % 6 == 1 and table.remove(ARGV) or 'restored'
+-- in a partition: -- include lib/freed
+local counter = #ARGV % 6 > 0 and table.remove(ARGV) or 'restored'
+local replace = #ARGV % 6 > 0 and table.remove(ARGV) == 'replace'
 local ids = {}
 for i = 1, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
@@ -34,11 +38,19 @@ local inActive = call('ZMSCORE', active, unpack(ids))
 local inDead = call('ZMSCORE', dead, unpack(ids))
 
 local letters, chosen, old, superseded, marks = {}, {}, {}, {}, {}
-local pendings, deads, payloads, records, soonest = {}, {}, {}, {}, math.huge
+local pendings, deads, payloads, records, soonest, replaced = {}, {}, {}, {}, math.huge, 0
 for i, id in ipairs(ids) do
   local at = 6 * i - 5
   local score, body, mark = ARGV[at + 2], ARGV[at + 4], ARGV[at + 5] .. ' ' .. id
   local there = inPending[i] or inActive[i] or inDead[i]
+  local letter = 'c'
+  if there and call('HEXISTS', payload, id) == 1 then
+    -- Compare lengths first, to read few payloads that differ.
+    local same = call('HSTRLEN', payload, id) == #body and call('HGET', payload, id) == body
+      and attributesOf(call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
+    letter = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
+    if replace and not (same and tonumber(inPending[i]) == tonumber(score)) then letter = 'r' end
+  end
   if mark ~= ' ' .. id and call('HEXISTS', lease, mark) == 1 then
     letters[i] = 'k'
   elseif chosen[id] then
@@ -48,14 +60,12 @@ for i, id in ipairs(ids) do
   elseif inActive[i] == 'inf' and string.find(call('HGET', lease, id) or '', ' move:%S+ [pd] %S+$') then
     -- That job may already be completed elsewhere, and will then be removed: do not take it for this one.
     letters[i] = 'h'
-  elseif there and call('HEXISTS', payload, id) == 1 then
-    -- Compare lengths first, to read few payloads that differ.
-    local same = call('HSTRLEN', payload, id) == #body and call('HGET', payload, id) == body
-      and attributesOf(call('HGET', meta, id)) == attributesOf(ARGV[at + 3])
-    letters[i] = not same and 'd' or inDead[i] and ARGV[at + 1] == 'p' and 'x' or 'k'
+  elseif letter ~= 'c' and letter ~= 'r' then
+    letters[i] = letter
   -- in a partition: elseif ARGV[at + 5] == '' and isRemembered(id) then letters[i] = 'e'
   else
-    letters[i], chosen[id] = 'c', i
+    letters[i], chosen[id] = letter, i
+    if letter == 'r' then replaced = replaced + 1 end
     -- An id without a payload is not a job: restoring it repairs it.
     if there then old[#old + 1] = id end
     if inActive[i] then superseded[#superseded + 1] = id end
@@ -65,7 +75,7 @@ for i, id in ipairs(ids) do
     if ARGV[at + 3] ~= '' then records[#records + 1], records[#records + 2] = id, ARGV[at + 3] end
     if times == pendings then soonest = math.min(soonest, tonumber(score)) end
   end
-  if (letters[i] == 'c' or letters[i] == 'k') and mark ~= ' ' .. id then
+  if string.find('crk', letters[i], 1, true) and mark ~= ' ' .. id then
     marks[#marks + 1], marks[#marks + 2] = mark, string.format('%.0f moved', now)
   end
 end
@@ -77,11 +87,15 @@ if #payloads > 0 then
     call('HDEL', meta, unpack(old))
   end
   for _, id in ipairs(superseded) do supersede(id, call('HGET', lease, id)) end
+  -- in a partition: freed(#superseded)
   if #pendings > 0 then call('ZADD', pending, unpack(pendings)) end
   if #deads > 0 then call('ZADD', dead, unpack(deads)) end
   if #records > 0 then call('HSET', meta, unpack(records)) end
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
-if counter ~= 'transferred' then count(counter, #payloads / 2) end
+-- Also 0, as in adopt.lua.
+if counter == 'adopted' and #marks > 0 then try('HINCRBY', stats, counter, '0') end
+if counter ~= 'transferred' then count(counter, #payloads / 2 - replaced) end
+count('replaced', replaced)
 wake(soonest)
 return { now, table.concat(letters) }

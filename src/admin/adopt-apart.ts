@@ -4,6 +4,7 @@ import { randomWord } from '../model/id.js';
 import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
 import * as moves from '../scripts/transfer.js';
+import type { Values } from './foreign.js';
 import { forgetTokens, isBrought, restoreInto } from './move.js';
 
 /*
@@ -12,7 +13,7 @@ import { forgetTokens, isBrought, restoreInto } from './move.js';
  *   1. claim: remove a job from the sorted set and note it beside it, atomically. No other consumer sees it then.
  *   2. look whether its producer has written it again meanwhile. Then the claim is dropped, or the job put back.
  *   3. put a copy into the queue, with a token: while it is there, the job cannot be put there again.
- *   4. remove the value from the hash, if it is still the copied one.
+ *   4. remove its value, if it is still the copied one.
  *   5. drop the claim, and then the token, unless another run has taken over the claim.
  *
  * If a run ends in between, its claims remain. The next run takes them over and goes on at 2.
@@ -22,7 +23,9 @@ import { forgetTokens, isBrought, restoreInto } from './move.js';
 type PayloadOf = (value: Buffer) => string | Buffer | undefined;
 
 interface Foreign extends moves.ClaimKeys {
-  readonly hash: string;
+  readonly values: Values;
+  /** Copy jobs in place of others with their ids. */
+  readonly replace: boolean;
 }
 
 const shaOf = (value: Buffer) => createHash('sha1').update(value).digest('hex');
@@ -55,6 +58,13 @@ export async function resumeApart(parts: Partitions, foreign: Foreign, payloadOf
   return finish(parts, foreign, claims, owner, payloadOf);
 }
 
+/** What a restore means for a job of other software; any other answer: another job is here. */
+const BECOME: Partial<Record<moves.Replacing, moves.Adopted>> = {
+  created: 'adopted',
+  replaced: 'replaced',
+  kept: 'kept',
+};
+
 async function finish(
   parts: Partitions,
   foreign: Foreign,
@@ -67,7 +77,7 @@ async function finish(
   const ids = claims.map(({ id }) => id);
   const [scores, values] = (await Promise.all([
     redis.call('ZMSCORE', foreign.zset, ...ids),
-    redis.call('HMGET', foreign.hash, ...ids),
+    foreign.values.get(ids),
   ])) as [Reply[], (Buffer | null)[]];
   const answers = new Map<string, moves.Adopted>();
   const ends: { id: string; back: boolean; token: string }[] = [];
@@ -87,11 +97,11 @@ async function finish(
     ends.push({ id, token, back: Boolean(value) && scores[i] === null && !copied });
     answers.set(id, copied ? 'adopted' : 'changed');
   }
-  let restored: moves.Restored[] = [];
+  let restored: moves.Replacing[] = [];
   if (ready.length > 0) {
     const [parcels, tokens] = [ready.map(({ parcel }) => parcel), ready.map(({ claim }) => claim.token)];
     try {
-      restored = await restoreInto(parts, parcels, tokens, 'adopted');
+      restored = await restoreInto(parts, parcels, tokens, { counter: 'adopted', replace: foreign.replace });
     } catch (error) {
       // Nothing was copied, so put the jobs back, except those that an earlier run may have copied.
       const own = ready.flatMap(({ claim: { id, token } }) => (token === owner ? [{ id, back: true }] : []));
@@ -99,15 +109,13 @@ async function finish(
       throw error;
     }
   }
-  const isHere = (i: number) => restored[i] === 'created' || restored[i] === 'kept';
-  await moves.erase(
-    redis,
-    foreign.hash,
-    ready.filter((_, i) => isHere(i)).map(({ claim: { id }, value }) => ({ id, value })),
-  );
+  const become = restored.map((answer) => BECOME[answer] ?? 'exists');
+  const isHere = (i: number) => become[i] !== 'exists';
+  const copied = ready.filter((_, i) => isHere(i));
+  await foreign.values.erase(copied.map(({ claim: { id }, value }) => ({ id, value })));
   for (const [i, { claim }] of ready.entries()) {
     ends.push({ id: claim.id, token: claim.token, back: !isHere(i) });
-    answers.set(claim.id, restored[i] === 'created' ? 'adopted' : isHere(i) ? 'kept' : 'exists');
+    answers.set(claim.id, become[i] as moves.Adopted);
   }
   const ended = await moves.unclaim(redis, foreign, ends, owner);
   // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.

@@ -12,26 +12,27 @@ import { MAX_BYTES, SLICE } from '../redis/script.js';
 import { slotOfKey } from '../redis/slots.js';
 import { raw } from '../scripts/stored.js';
 import * as moves from '../scripts/transfer.js';
-
-/** The keys in which other software keeps its jobs. */
-export interface ForeignQueue {
-  /** Key of a sorted set: id → due time. */
-  readonly zset: string;
-  /** Key of a hash: id → value. */
-  readonly hash: string;
-  /** Unit of the times in the sorted set, since 1970. */
-  readonly unit: 's' | 'ms';
-}
+import { type ForeignQueue, type Values, valuesOf } from './foreign.js';
 
 /** What to adopt, and how. */
 export interface AdoptOptions extends ForeignQueue {
   /** Turn values that are not JSON into JSON strings; default: leave them where they are. */
   readonly wrap?: boolean | undefined;
+  /** If the queue has another job with the same id: `keep` it (default), or `replace` it, also if it is active. */
+  readonly ifExists?: 'keep' | 'replace' | undefined;
   /** Change nothing, and only report what would become of the jobs. */
   readonly dryRun?: boolean | undefined;
 }
 
-const checkOptions = keysOf<AdoptOptions>('adopt', { zset: '', hash: '', unit: 'units', wrap: 'text', dryRun: '' });
+const checkOptions = keysOf<AdoptOptions>('adopt', {
+  zset: '',
+  hash: '',
+  stringKeys: 'strings keys key pattern',
+  unit: 'units',
+  wrap: 'text',
+  ifExists: 'onConflict replace overwrite',
+  dryRun: '',
+});
 
 /**
  * Why a job was left where it is: it has no value (perhaps not yet), its id, time or value is not valid for a job
@@ -45,6 +46,8 @@ export interface AdoptedSlice {
   readonly pass: number;
   /** How many jobs were taken over. */
   readonly adopted: number;
+  /** How many of other jobs with their ids were replaced by jobs that were taken over; not in `adopted`. */
+  readonly replaced: number;
   /** How many were removed from the other software's keys because the same job was already in the queue. */
   readonly kept: number;
   /** Jobs that were left where they are. */
@@ -69,14 +72,16 @@ export async function* adoptJobs(
   claims: string | undefined,
   options: AdoptOptions,
 ): AsyncGenerator<AdoptedSlice> {
-  const { zset, hash, unit, dryRun } = checkOptions(options);
+  const { zset, unit, ifExists = 'keep', dryRun } = checkOptions(options);
   checkWord(unit, ['s', 'ms'], 'unit');
+  checkWord(ifExists, ['keep', 'replace'], 'ifExists');
   const { redis } = parts;
+  const values = valuesOf(redis, options);
   await parts.look();
   checkKeys(parts, options);
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);
-  const adopt = adopter(parts, claims, options);
+  const adopt = adopter(parts, values, claims, options);
   const resumed = dryRun ? [] : await adopt.resume();
   if (resumed.length > 0) yield sliceOf(1, resumed, []);
   else await checkThere(parts, zset);
@@ -89,11 +94,11 @@ export async function* adoptJobs(
       const members = (await redis.call('ZRANGE', zset, passed, passed + SLICE - 1, 'WITHSCORES')) as Buffer[];
       if (members.length === 0) break;
       const listed = members.filter((_, i) => i % 2 === 0);
-      const ids = await firstThatFit(redis, hash, listed);
-      const values = (await redis.call('HMGET', hash, ...ids)) as Reply[];
-      const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, values[i] as Buffer | null, options));
+      const ids = await firstThatFit(values, listed);
+      const found = await values.get(ids);
+      const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, found[i] ?? null, options));
       const valid = read.filter((job) => 'value' in job);
-      const answers = dryRun ? await predict(parts, valid) : valid.length > 0 ? await adopt.some(valid) : [];
+      const answers = dryRun ? await predict(parts, valid, ifExists) : valid.length > 0 ? await adopt.some(valid) : [];
       const left: AdoptedSlice['left'][number][] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
         if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
@@ -109,23 +114,31 @@ export async function* adoptJobs(
 
 function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedSlice['left']): AdoptedSlice {
   const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
-  return { pass, adopted: count('adopted'), kept: count('kept'), left };
+  return { pass, adopted: count('adopted'), replaced: count('replaced'), kept: count('kept'), left };
 }
 
-/** Adopts with one script; if the queue has partitions, or, on a cluster, the keys several slots, in several steps. */
-function adopter(parts: Partitions, claims: string | undefined, options: AdoptOptions) {
-  const { zset, hash, wrap } = options;
+/**
+ * Adopts with one script; in several steps if the values are in string keys, if the queue has partitions, or, on a cluster,
+ * if the keys are in several slots.
+ */
+function adopter(parts: Partitions, values: Values, claims: string | undefined, options: AdoptOptions) {
+  const { zset, hash, wrap, ifExists = 'keep' } = options;
   const { redis } = parts;
-  const slots = new Set([parts.keys().pending, zset, hash].map(slotOfKey));
-  let isApart = redis.sharded && slots.size > 1;
+  const replace = ifExists === 'replace';
+  const slots = new Set([parts.keys().pending, zset, hash ?? zset].map(slotOfKey));
+  let isApart = hash === undefined || (redis.sharded && slots.size > 1);
   const apart = async () => {
     if (claims === undefined) throw unclaimable(zset);
-    return { ...(await import('./adopt-apart.js')), foreign: { zset, hash, claims } };
+    return { ...(await import('./adopt-apart.js')), foreign: { zset, values, claims, replace } };
   };
   return {
     /** Finishes what earlier runs have left. */
     resume: async (): Promise<moves.Adopted[]> => {
-      if ((slots.size === 1 && parts.count === 1) || claims === undefined || !(await redis.call('EXISTS', claims)))
+      if (
+        (hash !== undefined && slots.size === 1 && parts.count === 1) ||
+        claims === undefined ||
+        !(await redis.call('EXISTS', claims))
+      )
         return [];
       const { resumeApart, foreign } = await apart();
       return resumeApart(parts, foreign, (value) => {
@@ -139,14 +152,15 @@ function adopter(parts: Partitions, claims: string | undefined, options: AdoptOp
     },
     some: async (jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> => {
       try {
-        if (!isApart && parts.count === 1) return await moves.adopt(redis, parts.keys(), { zset, hash }, jobs);
+        if (!isApart && hash !== undefined && parts.count === 1)
+          return await moves.adopt(redis, parts.keys(), { zset, hash }, jobs, replace);
       } catch (error) {
         // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
         if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) isApart = true;
         else await parts.learnFrom(PartitionMap.NONE, error, 1);
       }
       const { adoptApart, foreign } = await apart();
-      const likely = await predict(parts, jobs);
+      const likely = await predict(parts, jobs, ifExists);
       const chosen = jobs.filter((_, i) => likely[i] !== 'exists');
       const answers = chosen.length > 0 ? await adoptApart(parts, foreign, chosen) : [];
       return likely.map((answer) => (answer === 'exists' ? answer : (answers.shift() as moves.Adopted)));
@@ -155,11 +169,11 @@ function adopter(parts: Partitions, claims: string | undefined, options: AdoptOp
 }
 
 /** The first of `ids` whose values have {@link MAX_BYTES} together; at least one. */
-async function firstThatFit(redis: Connection, hash: string, ids: readonly Buffer[]): Promise<readonly Buffer[]> {
-  const sizes = await Promise.all(ids.map((id) => redis.call('HSTRLEN', hash, id)));
+async function firstThatFit(values: Values, ids: readonly Buffer[]): Promise<readonly Buffer[]> {
+  const sizes = await values.sizes(ids);
   let bytes = 0;
   const full = sizes.findIndex((size, i) => {
-    bytes += Number(size);
+    bytes += size;
     return i > 0 && bytes > MAX_BYTES;
   });
   return full < 0 ? ids : ids.slice(0, full);
@@ -168,8 +182,10 @@ async function firstThatFit(redis: Connection, hash: string, ids: readonly Buffe
 /** What is left of a sorted set and a hash: their sizes, and some fields of the hash that are not in the set. */
 export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
   const { zset, hash } = foreign;
+  valuesOf(redis, foreign);
   await checkTypes(redis, foreign);
   const members = Number(await redis.call('ZCARD', zset));
+  if (hash === undefined) return { members, strays: [] };
   const fields = Number(await redis.call('HLEN', hash));
   if (fields === 0) return { members, fields, strays: [] };
   const some = (await redis.call('HRANDFIELD', hash, 20)) as Buffer[];
@@ -179,7 +195,12 @@ export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
 }
 
 /** What adopting these jobs would do, as their queue is now. */
-async function predict(parts: Partitions, jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
+async function predict(
+  parts: Partitions,
+  jobs: readonly moves.Foreign[],
+  ifExists: 'keep' | 'replace',
+): Promise<moves.Adopted[]> {
+  const other = ifExists === 'replace' ? 'replaced' : 'exists';
   return byId<moves.Foreign, moves.Adopted>(parts, jobs, {
     idOf: ({ id }) => id,
     reads: true,
@@ -193,7 +214,7 @@ async function predict(parts: Partitions, jobs: readonly moves.Foreign[]): Promi
         const { due, value, payload = value } = some[i] as moves.Foreign;
         const same = text(row.state) === 'p' && Number(text(row.score)) === due;
         const equal = same && Buffer.from(payload as string).equals((row.payload as Buffer | null) ?? Buffer.of());
-        return text(row.state) === '' ? 'adopted' : equal ? 'kept' : 'exists';
+        return text(row.state) === '' ? 'adopted' : equal ? 'kept' : other;
       });
     },
     isMissing: (answer) => answer === 'adopted',
@@ -208,16 +229,16 @@ function readJob(
   { unit, wrap }: AdoptOptions,
 ): moves.Foreign | { id: string; reason: LeftReason; why?: string | undefined } {
   const id = idWord(idOf(member));
-  if (!value) return { id, reason: 'no-value' };
-  const time = Number(score);
-  const due = Math.round(unit === 's' ? time * 1000 : time);
-  if (looksLikeOther(time, unit) || !(Math.abs(due) <= 8.64e15)) return { id, reason: 'time', why: text(score) };
   try {
     checkId(member.toString('utf8'));
   } catch (error) {
     if (!isDelayqError(error)) throw error;
     return { id, reason: 'id' };
   }
+  if (!value) return { id, reason: 'no-value' };
+  const time = Number(score);
+  const due = Math.round(unit === 's' ? time * 1000 : time);
+  if (looksLikeOther(time, unit) || !(Math.abs(due) <= 8.64e15)) return { id, reason: 'time', why: text(score) };
   try {
     return { id, score, value, due, payload: payloadOf(value, wrap) };
   } catch (error) {
@@ -247,14 +268,14 @@ const looksLikeOther = (time: number, unit: 's' | 'ms') =>
 
 function checkKeys(parts: Partitions, { zset, hash }: ForeignQueue): void {
   const keys = Array.from({ length: parts.count }, (_, i) => Object.values(parts.keys(i))).flat();
-  const own = [zset, hash].find((name) => keys.includes(name));
+  const own = [zset, hash].find((name) => name !== undefined && keys.includes(name));
   if (own === undefined) return;
   const next = 'name the keys of the other software';
   throw new DelayqError('usage', `${printable(own)} is a key of the queue itself`, { next });
 }
 
 async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Promise<void> {
-  for (const [want, name] of Object.entries({ zset, hash })) {
+  for (const [want, name] of Object.entries(hash === undefined ? { zset } : { zset, hash })) {
     const type = text(await redis.call('TYPE', name));
     if (type === want || type === 'none') continue;
     throw new DelayqError('usage', `${printable(name)} is not a ${want === 'zset' ? 'sorted set' : want}`, {

@@ -24,22 +24,35 @@ const markOf = ({ parcel: { id }, token }: Brought) => Buffer.concat([Buffer.fro
  * Puts jobs into a queue as they are, each into the partition of its id; see moves.restore. Throws `unknown` if some are
  * there when it fails: others must not put them back where they were.
  */
+export function restoreInto(
+  parts: Partitions,
+  jobs: readonly moves.Parcel[],
+  tokens?: readonly string[],
+): Promise<moves.Restored[]>;
+export function restoreInto(
+  parts: Partitions,
+  jobs: readonly moves.Parcel[],
+  tokens: readonly string[],
+  how: { readonly counter: 'adopted'; readonly replace: boolean },
+): Promise<moves.Replacing[]>;
 export async function restoreInto(
   parts: Partitions,
   jobs: readonly moves.Parcel[],
   tokens: readonly string[] = [],
-  counter: 'restored' | 'adopted' = 'restored',
-): Promise<moves.Restored[]> {
+  { counter, replace }: { counter?: 'adopted'; replace?: boolean } = {},
+): Promise<moves.Replacing[]> {
   const { redis } = parts;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
   if (parts.map === PartitionMap.NONE && jobs.some(({ record = '' }) => hasWindow(record))) await parts.toLayout2();
   let isAnyHere = false;
-  const restoring = byId<Brought, moves.Restored>(parts, items, {
+  const restoring = byId<Brought, moves.Replacing>(parts, items, {
     idOf: ({ parcel }) => parcel.id,
     act: async (keys, some) => {
       const [parcels, words] = [some.map(({ parcel }) => parcel), some.map(({ token }) => token)];
-      const restored = await moves.restore(redis, keys, parcels, words, counter);
-      isAnyHere ||= restored.includes('created');
+      const restored = await (replace
+        ? moves.replace(redis, keys, parcels, words)
+        : moves.restore(redis, keys, parcels, words, counter));
+      isAnyHere ||= restored.some((answer) => answer === 'created' || answer === 'replaced');
       return restored;
     },
     // Brought before the growth, and perhaps done since.
@@ -50,7 +63,11 @@ export async function restoreInto(
     onActive: async (keys, some) => {
       const ids = some.map(({ parcel }) => parcel.id);
       const rows = await raw(redis, keys, ids);
-      const answers = rows.map((row, i) => answerOnActive(row, (some[i] as Brought).parcel));
+      const answers = rows.map((row, i) => {
+        const answer = answerOnActive(row, (some[i] as Brought).parcel);
+        // It is replaced once the growth is done: only then can that be one step.
+        return answer && replace ? 'held' : answer;
+      });
       const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
       // As the script marks it: so a repeat does not bring it again when it is done.
       for (const [i, marked] of groupsOf(kept, ({ parcel }) => parts.map.ownerOf(parcel.id))) {

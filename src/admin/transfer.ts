@@ -9,8 +9,9 @@ import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queuesKey } fro
 import { repeatIfLost } from '../redis/retry.js';
 import { MAX_BYTES, SLICE } from '../redis/script.js';
 import type * as moves from '../scripts/transfer.js';
-import { type AdoptedSlice, type AdoptOptions, adoptJobs, type ForeignQueue, foreignRest } from './adopt.js';
+import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
+import type { ForeignQueue } from './foreign.js';
 import { checkFilter, type Filter } from './inspector.js';
 import { destinationIn, restoreInto, unfinishedMoves } from './move.js';
 
@@ -110,24 +111,24 @@ export class Transfer {
   }
 
   /**
-   * Takes over the jobs of a sorted set and a hash of other software, earliest first, while their producers write. A job
-   * is taken over whole, and only if it is still as it was read. Yields what became of the jobs, in slices. Throws a
+   * Takes over the jobs of a sorted set, and a hash or string keys, of other software, earliest first, while their
+   * producers write. A job is taken over whole, and only if it is still as it was read. Yields what became of the jobs, in slices. Throws a
    * `usage` error, before anything is changed, if a key has the wrong type or most times seem to be in the other unit;
    * `missing` if there is no such sorted set, and the queue has never adopted a job.
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
     const claims = claimsKey(this.#prefix, queue, options.zset);
     for await (const slice of adoptJobs(this.#parts(queue), claims, options)) {
-      if (slice.adopted > 0 && !options.dryRun) this.#list(queue);
+      if (slice.adopted + slice.replaced > 0 && !options.dryRun) this.#list(queue);
       yield slice;
     }
   }
 
   /**
    * Returns what is left of a sorted set and a hash of other software: the number of members and of fields, and some
-   * fields that are not members.
+   * fields that are not members. Of string keys only the members are counted.
    */
-  async foreignRest(foreign: ForeignQueue): Promise<{ members: number; fields: number; strays: string[] }> {
+  async foreignRest(foreign: ForeignQueue): Promise<{ members: number; fields?: number; strays: string[] }> {
     return foreignRest(this.#redis, foreign);
   }
 }

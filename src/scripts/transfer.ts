@@ -24,6 +24,9 @@ export interface Parcel {
  */
 export type Restored = 'created' | 'kept' | 'kept-dead' | 'kept-done' | 'differs' | 'held';
 
+/** The result of a restore that may replace jobs: with `replaced`, the job took the place of another one of its id. */
+export type Replacing = Restored | 'replaced';
+
 /**
  * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
  * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
@@ -32,16 +35,34 @@ export async function restore(
   redis: Caller,
   keys: QueueKeys,
   jobs: readonly Parcel[],
-  tokens: readonly string[] = [],
-  counter: 'restored' | 'adopted' | 'transferred' = 'restored',
+  tokens?: readonly string[],
+  counter?: 'restored' | 'adopted' | 'transferred',
 ): Promise<Restored[]> {
+  return (await put(redis, keys, jobs, tokens, counter)) as Restored[];
+}
+
+/** As {@link restore}, but in place of other jobs with these ids, which are superseded if they are active. */
+export const replace = (redis: Caller, keys: QueueKeys, jobs: readonly Parcel[], tokens: readonly string[]) =>
+  put(redis, keys, jobs, tokens, 'adopted', ['replace']);
+
+async function put(
+  redis: Caller,
+  keys: QueueKeys,
+  jobs: readonly Parcel[],
+  tokens: readonly string[] = [],
+  counter = 'restored',
+  mode: readonly 'replace'[] = [],
+): Promise<Replacing[]> {
   const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
     return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
   });
-  const reply = await run(redis, 'transfer/restore', keys, [...args, counter]);
-  return answered<Restored>(reply, { c: 'created', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' })
-    .answers;
+  const reply = await run(redis, 'transfer/restore', keys, [...args, ...mode, counter]);
+  return answered<Replacing>(reply, RESTORED).answers;
 }
+
+const RESTORED: Readonly<Record<string, Replacing>> = {
+  ...{ c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
+};
 
 /** Removes the tokens that {@link restore} stored. */
 export async function forgetTokens(
@@ -114,21 +135,25 @@ export interface Foreign {
 }
 
 /**
- * The result of an adopt: the job was moved here, or an equal one was here (`kept`), or another with this id
- * (`exists`), or it has `changed` since it was read.
+ * The result of an adopt: the job was moved here, perhaps in place of another with this id (`replaced`), or an equal one
+ * was here (`kept`), or another with this id (`exists`), or it has `changed` since it was read.
  */
-export type Adopted = 'adopted' | 'kept' | 'exists' | 'changed';
+export type Adopted = 'adopted' | 'replaced' | 'kept' | 'exists' | 'changed';
 
-/** Moves jobs here from the sorted set and the hash of other software. At most {@link MAX_CALL}. */
+/**
+ * Moves jobs here from the sorted set and the hash of other software; with `replace` also in place of other jobs with
+ * their ids. At most {@link MAX_CALL}.
+ */
 export async function adopt(
   redis: Connection,
   keys: QueueKeys,
   { zset, hash }: { zset: string; hash: string },
   jobs: readonly Foreign[],
+  replace = false,
 ): Promise<Adopted[]> {
   const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
-  const reply = await run(redis, 'transfer/adopt', keys, args, [zset, hash]);
-  return answered<Adopted>(reply, { c: 'adopted', k: 'kept', e: 'exists', x: 'changed' }).answers;
+  const reply = await run(redis, 'transfer/adopt', keys, [...args, ...(replace ? ['replace'] : [])], [zset, hash]);
+  return answered<Adopted>(reply, { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' }).answers;
 }
 
 /**
@@ -199,7 +224,7 @@ export async function unclaim(
   return [...text(letters)].map((letter) => letter === 'h');
 }
 
-/** Removes values of other software that have not changed since they were read. */
+/** Removes values of other software, fields of a hash, that have not changed since they were read. */
 export async function erase(
   redis: Connection,
   hash: string,
@@ -208,4 +233,9 @@ export async function erase(
   if (jobs.length === 0) return;
   const args = jobs.flatMap(({ id, value }) => [id, value]);
   await run<Reply>(redis, 'transfer/erase', undefined, args, [hash]);
+}
+
+/** Removes a value of other software, a string key, if it has not changed since it was read. */
+export async function eraseKey(redis: Connection, key: string, value: Buffer): Promise<void> {
+  await run<Reply>(redis, 'transfer/erase', undefined, ['', value], [key]);
 }

@@ -61,26 +61,35 @@ class Full extends Connection {
   }
 }
 
-/** Keys of other software, each on another node than the queue. */
-async function apart() {
+/** Where values are: in a hash, or each in a string key, whose name is that of the hash and the id. */
+type Kind = 'hash' | 'strings';
+
+/** Keys of other software, each on another node than the queue; string keys are everywhere. */
+async function apart(kind: Kind = 'hash') {
   for (;;) {
     const name = freshName();
     const [zset, hash] = [`later:${name}`, `data:${name}`];
     const owners = new Set(await Promise.all([zset, hash, key(name, 'pending')].map((one) => cluster.ownerOf(one))));
-    if (owners.size === 3) return { name, zset, hash, queue: new Queue(redis, name) };
+    if (owners.size === 3) return { name, zset, hash, kind, queue: new Queue(redis, name) };
   }
 }
 
 type Apart = Awaited<ReturnType<typeof apart>>;
 
-async function put({ zset, hash }: Apart, id: string, time: number, value: string): Promise<void> {
-  await cluster.admin.hset(hash, id, value);
+async function put({ zset, hash, kind }: Apart, id: string, time: number, value: string): Promise<void> {
+  await (kind === 'hash' ? cluster.admin.hset(hash, id, value) : cluster.admin.set(`${hash}:${id}`, value));
   await cluster.admin.zadd(zset, String(time), id);
 }
 
-async function adopt({ name, zset, hash }: Apart, over: Connection): Promise<AdoptedSlice[]> {
+async function adopt(
+  { name, zset, hash, kind }: Apart,
+  over: Connection,
+  ifExists?: 'replace',
+): Promise<AdoptedSlice[]> {
+  const values = kind === 'hash' ? { hash } : { stringKeys: `${hash}:{id}` };
+  const options = { zset, ...values, unit: 'ms', ifExists } as const;
   const slices: AdoptedSlice[] = [];
-  for await (const slice of new Transfer(over).adopt(name, { zset, hash, unit: 'ms' })) slices.push(slice);
+  for await (const slice of new Transfer(over).adopt(name, options)) slices.push(slice);
   return slices;
 }
 
@@ -91,9 +100,10 @@ async function drained({ queue }: Apart): Promise<string[]> {
   return jobs.map(({ id, payload }) => `${id} ${payload}`);
 }
 
-async function there({ zset, hash }: Apart): Promise<string[]> {
+async function there({ zset, hash, kind }: Apart): Promise<string[]> {
   const ids = await cluster.admin.zrange(zset, '0', '-1');
-  return Promise.all(ids.map(async (id) => `${id} ${await cluster.admin.hget(hash, id)}`));
+  const heldBy = (id: string) => (kind === 'hash' ? cluster.admin.hget(hash, id) : cluster.admin.get(`${hash}:${id}`));
+  return Promise.all(ids.map(async (id) => `${id} ${await heldBy(id)}`));
 }
 
 /** What is left of an adopt: claims, and tokens. */
@@ -109,12 +119,14 @@ async function traces({ name, zset, hash }: Apart): Promise<unknown> {
 async function killedBeforeEach(
   ids: readonly string[],
   then: (all: Apart, told: string) => Promise<unknown>,
+  { kind, before }: { kind?: Kind; before?: (all: Apart) => Promise<unknown> } = {},
 ): Promise<number> {
   for (let at = 0; ; at++) {
-    const all = await apart();
+    const all = await apart(kind);
     for (const id of ids) await put(all, id, 1_700_000_000_000, '"old"');
+    await before?.(all);
     const dying = new Killed(cluster.url, at);
-    const over = await adopt(all, dying).then(
+    const over = await adopt(all, dying, before && 'replace').then(
       () => true,
       (error: Error) => {
         expect(error.message).toContain('killed');
@@ -167,17 +179,42 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
     expect(await traces(all)).toEqual({ claims: {}, hash: { other: '3' }, lease: 0 });
   });
 
-  it('loses nothing and doubles nothing when it is killed before any of its calls, and repeated', async () => {
-    const calls = await killedBeforeEach(['a', 'b'], async (all, told) => {
-      // What has arrived is done before the repeat: it must not come again.
-      const before = await drained(all);
-      await adopt(all, redis);
-      expect([...before, ...(await drained(all))].sort(), told).toEqual(['a "old"', 'b "old"']);
+  it.each(['hash', 'strings'] as const)(
+    'loses and doubles nothing when it is killed before any of its calls, and repeated (%s)',
+    async (kind) => {
+      const then = async (all: Apart, told: string) => {
+        // What has arrived is done before the repeat: it must not come again.
+        const before = await drained(all);
+        await adopt(all, redis);
+        expect([...before, ...(await drained(all))].sort(), told).toEqual(['a "old"', 'b "old"']);
+        expect(await there(all)).toEqual([]);
+        expect(await traces(all)).toMatchObject({ claims: {}, hash: {} });
+        expect(await cluster.admin.exists(`${all.hash}:a`)).toBe(0);
+        expect((await all.queue.counts()).stats).toMatchObject({ adopted: 2, acked: 2 });
+      };
+      expect(await killedBeforeEach(['a', 'b'], then, { kind })).toBeGreaterThan(10);
+    },
+  );
+
+  it('replaces other jobs with its ids once, whenever it is killed, and repeated', async () => {
+    const before = async ({ queue }: Apart) => {
+      const at = 4_000_000_000_000;
+      await queue.enqueue(['a', 'b'].map((id) => ({ id, payload: `before ${id}`, at })));
+    };
+    const then = async (all: Apart, told: string) => {
+      const arrived = await drained(all);
+      const slices = await adopt(all, redis, 'replace');
+      expect(slices.flatMap(({ left }) => left)).toEqual([]);
+      expect([...arrived, ...(await drained(all))].sort(), told).toEqual(['a "old"', 'b "old"']);
       expect(await there(all)).toEqual([]);
-      expect(await traces(all)).toMatchObject({ claims: {}, hash: {} });
-      expect((await all.queue.counts()).stats).toMatchObject({ adopted: 2, acked: 2 });
-    });
-    expect(calls).toBeGreaterThan(10);
+      const { pending, payload, stats } = await all.queue.counts();
+      expect({ pending, payload, stats }, told).toMatchObject({
+        pending: 0,
+        payload: 0,
+        stats: { replaced: 2, acked: 2 },
+      });
+    };
+    expect(await killedBeforeEach(['a', 'b'], then, { before })).toBeGreaterThan(10);
   });
 
   it.each([

@@ -66,6 +66,10 @@ export function statuses(text: string): ReadonlySet<number> {
   });
 }
 
+/** What becomes of a job whose id exists. */
+export const ifExists = () =>
+  new Option('--if-exists <choice>', 'what to do if the id exists (default: keep)').choices(['keep', 'replace']);
+
 export function addDueTime(command: Command): Command {
   return command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)

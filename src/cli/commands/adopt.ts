@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander';
 import { DelayqError, type LeftReason, queueWord, Transfer } from '../../internal.js';
-import { addGlobals, count, details, examples } from '../args/options.js';
+import { addGlobals, count, details, examples, ifExists } from '../args/options.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
@@ -8,8 +8,10 @@ import { Meter } from '../terminal/progress.js';
 interface Options extends Globals {
   readonly zset?: string;
   readonly hash?: string;
+  readonly stringKeys?: string;
   readonly unit: 's' | 'ms';
   readonly wrap?: boolean;
+  readonly ifExists?: 'keep' | 'replace';
   readonly expect?: number;
   readonly dryRun?: boolean;
   readonly quiet?: boolean;
@@ -17,7 +19,7 @@ interface Options extends Globals {
 
 /** Why jobs were left; `isPassing` if a second run may adopt them. */
 const REASONS: Record<LeftReason, { text: string; isPassing?: boolean }> = {
-  'no-value': { text: 'has no field in the hash: half-written, or long gone', isPassing: true },
+  'no-value': { text: 'has no value: half-written, or long gone', isPassing: true },
   changed: { text: 'kept changing', isPassing: true },
   exists: { text: 'is in the queue already, with another time or payload' },
   id: { text: 'is not a valid id: printable ASCII without spaces, 1 to 256 characters' },
@@ -30,12 +32,16 @@ const REPORTED = 20;
 
 export function adoptCommand(context: Context): Command {
   const command = new Command('adopt')
-    .description('Move the jobs of other software from a sorted set (id, time) and a hash (id, payload) to a queue.')
+    .description(
+      'Move the jobs of other software from a sorted set (id, time) and a hash or string keys (payloads) to a queue.',
+    )
     .argument('<queue>', 'name of the queue to move them to')
     .option('--zset <key>', 'the sorted set')
     .option('--hash <key>', 'the hash')
+    .option('--string-keys <name>', 'in place of --hash: the names of string keys, such as job:{id}')
     .addOption(new Option('--unit <unit>', 'unit of the times in the sorted set').choices(['s', 'ms']).default('s'))
     .option('--wrap', 'store values that are not JSON as JSON strings, instead of leaving them')
+    .addOption(ifExists())
     .option('--expect <n>', 'change nothing unless the sorted set has exactly n members', count)
     .option('--dry-run', 'show what would be adopted, change nothing')
     .option('-q, --quiet', 'print no summary')
@@ -53,35 +59,38 @@ export function adoptCommand(context: Context): Command {
     'delayq adopt --zset orders:due --hash orders:data order-close',
     'delayq adopt --zset orders:due --hash orders:data --expect 1204 order-close',
     'delayq adopt --zset later --hash bodies --unit ms --wrap mails',
+    "delayq adopt --zset later --string-keys 'job:{id}' order-close",
   ]);
   return addGlobals(command);
 }
 
 async function adopt(context: Context, queue: string, options: Options): Promise<void> {
-  const { zset, hash, unit, wrap, expect, dryRun } = options;
-  if (!zset || !hash) {
+  const { zset, hash, stringKeys, unit, wrap, expect, dryRun } = options;
+  if (!zset || !(hash || stringKeys)) {
     throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is given`, {
-      next: `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}`,
+      next: `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}; or --string-keys in place of --hash`,
     });
   }
+  const foreign = { zset, hash, stringKeys, unit };
   const stop = context.stopSignal();
   const redis = context.redis(options);
   const transfer = new Transfer(redis, { prefix: context.prefix(options) });
-  const before = await transfer.foreignRest({ zset, hash, unit });
+  const before = await transfer.foreignRest(foreign);
   if (expect !== undefined && before.members !== expect) {
     say(context, `${zset} has ${many(before.members, 'member')}, not ${grouped(expect)}: nothing was changed`);
     context.outcomes.add('incomplete');
     return;
   }
   const meter = new Meter(context, dryRun ? 'seen' : 'adopted', !options.quiet);
-  const counts = { adopted: 0, kept: 0 };
+  const counts = { adopted: 0, replaced: 0, kept: 0 };
   let left = new Map<LeftReason, { count: number; some: string[] }>();
   let pass = 0;
-  for await (const slice of transfer.adopt(queue, { zset, hash, unit, wrap, dryRun })) {
+  for await (const slice of transfer.adopt(queue, { ...foreign, wrap, ifExists: options.ifExists, dryRun })) {
     // Each pass sees again what the one before has left.
     if (slice.pass > pass) left = new Map();
     pass = slice.pass;
     counts.adopted += slice.adopted;
+    counts.replaced += slice.replaced;
     counts.kept += slice.kept;
     for (const { id, reason, why } of slice.left) {
       const found = left.get(reason) ?? { count: 0, some: [] };
@@ -90,17 +99,17 @@ async function adopt(context: Context, queue: string, options: Options): Promise
       if (found.some.length < REPORTED)
         found.some.push(`${shownId(id)} ${REASONS[reason].text}${why ? ` (${why})` : ''}`);
     }
-    meter.add(slice.adopted);
+    meter.add(slice.adopted + slice.replaced);
     if (stop.aborted) break;
   }
   meter.clear();
-  if (before.members === 0 && counts.adopted + counts.kept === 0 && !options.quiet)
+  if (before.members === 0 && counts.adopted + counts.replaced + counts.kept === 0 && !options.quiet)
     say(context, `there is no key ${zset} any more: its jobs were adopted before, or this is not its name`);
   for (const { count: found, some } of left.values()) {
     for (const text of some) say(context, text);
     if (found > some.length) say(context, `… and ${grouped(found - some.length)} more like it`);
   }
-  const rest = await transfer.foreignRest({ zset, hash, unit });
+  const rest = await transfer.foreignRest(foreign);
   await summary(context, queue, options, { ...counts, left, rest, stopped: stop.aborted });
   if (left.size > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
@@ -112,24 +121,30 @@ async function summary(
   options: Options,
   found: {
     adopted: number;
+    replaced: number;
     kept: number;
     left: Map<LeftReason, { count: number }>;
-    rest: { members: number; fields: number; strays: string[] };
+    rest: { members: number; fields?: number; strays: string[] };
     stopped: boolean;
   },
 ): Promise<void> {
-  const { adopted, kept, left, rest, stopped } = found;
+  const { adopted, replaced, kept, left, rest, stopped } = found;
   const { zset = '', hash = '', dryRun } = options;
   const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
   if (options.json) {
     const reasons = Object.fromEntries(Object.keys(REASONS).map((reason) => [reason, 0]));
     for (const [reason, found] of left) reasons[reason] = found.count;
-    const leftOver = { members: rest.members, fields: rest.fields, fieldsWithoutMember: rest.strays };
-    await context.write(document({ queue, dryRun: dryRun || undefined, adopted, kept, left: reasons, rest: leftOver }));
+    const inHash = rest.fields === undefined ? {} : { fields: rest.fields, fieldsWithoutMember: rest.strays };
+    const leftOver = { members: rest.members, ...inHash };
+    await context.write(
+      document({ queue, dryRun: dryRun || undefined, adopted, replaced, kept, left: reasons, rest: leftOver }),
+    );
     return;
   }
   if (options.quiet) return;
   say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
+  if (replaced > 0)
+    say(context, `${many(replaced, 'other job')} of ${queue} ${dryRun ? 'would be replaced' : 'replaced'} by them`);
   if (kept > 0)
     say(context, `${many(kept, 'job')} already in ${queue}, ${dryRun ? 'would be removed' : 'removed'} from ${zset}`);
   const total = [...left.values()].reduce((sum, found) => sum + found.count, 0);

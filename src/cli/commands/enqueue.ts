@@ -10,6 +10,7 @@ import {
   dueText,
   duration,
   examples,
+  ifExists,
   positiveDuration,
   readAt,
 } from '../args/options.js';
@@ -27,7 +28,7 @@ export function enqueueCommand(context: Context): Command {
   )
     .option('--tz <zone>', 'time zone of --at (env DELAYQ_TZ, TZ)')
     .option('--id <id>', 'your own id: enqueuing it again adds no second job')
-    .option('--if-exists <keep|replace>', 'what to do if the id exists (default: keep)', keepOrReplace)
+    .addOption(ifExists())
     .option('--tries <n>', 'failures after which the job is dead', count)
     .option('--deliveries <n>', 'failures and losses after which the job is dead', count)
     .option(
@@ -65,11 +66,6 @@ export function enqueueCommand(context: Context): Command {
     'delayq enqueue --jobs order-close - < jobs.jsonl',
   ]);
   return addGlobals(command);
-}
-
-function keepOrReplace(text: string): string {
-  if (text === 'keep' || text === 'replace') return text;
-  throw new DelayqError('usage', `${JSON.stringify(text)} is not a choice`, { next: 'write keep or replace' });
 }
 
 async function enqueue(context: Context, name: string, payload: string, options: EnqueueOptions): Promise<void> {

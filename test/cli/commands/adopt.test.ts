@@ -1,12 +1,14 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { describe, expect, inject, it } from 'vitest';
-import { Queue } from '../../../src/index.js';
+import { type Job, Queue } from '../../../src/index.js';
 import { queueKeys } from '../../../src/redis/keys.js';
 import { adopt } from '../../../src/scripts/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, key, keysLike, newClient, onCluster } from '../../support/redis.js';
 import { Server } from '../../support/server.js';
+
+const hasRedisPy = spawnSync('/usr/bin/python3', ['-c', 'import redis']).status === 0;
 
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 
@@ -130,7 +132,7 @@ describe('delayq adopt', () => {
       'serialized has a value that is not a valid payload (the payload is not JSON: ',
       '"two words" is not a valid id',
       'never has an invalid time (inf)',
-      'half has no field in the hash',
+      'half has no value: half-written, or long gone',
       '1 job adopted',
       '4 jobs stayed',
       `without a member in ${zset}: stray`,
@@ -145,7 +147,7 @@ describe('delayq adopt', () => {
     const wrapped = await delayq([...args, '--wrap', '--json', name]);
     expect(wrapped.code).toBe(1);
     expect(JSON.parse(wrapped.stdout)).toEqual({
-      ...{ schema: 1, queue: name, adopted: 1, kept: 0 },
+      ...{ schema: 1, queue: name, adopted: 1, replaced: 0, kept: 0 },
       left: { 'no-value': 1, changed: 0, exists: 0, id: 1, time: 1, payload: 0 },
       rest: { members: 3, fields: 3, fieldsWithoutMember: ['stray'] },
     });
@@ -202,6 +204,98 @@ describe('delayq adopt', () => {
     expect(await admin.zcard(foreign.zset)).toBe(250);
     expect(await keysLike(key(foreign.name, '*'))).toEqual([]);
   });
+
+  it('takes over string keys, one for each job, and leaves what has none or one of another type', async () => {
+    const { name, zset } = fresh();
+    const strings = (id: string) => `job:{${name}}:${id}`;
+    const args = ['adopt', '--zset', zset, '--string-keys', `job:{${name}}:{id}`];
+    await admin.zadd(zset, 4e9, 'a', 4e9 + 1, 'b', 4e9 + 2, 'text', 1, 'gone', 2, 'odd');
+    for (const [id, value] of Object.entries({ a: ' {"a":1}', b: '2', text: 'order 7', other: '3' }))
+      await admin.set(strings(id), value);
+    await admin.hset(strings('odd'), 'a', '1');
+    const dry = await delayq([...args, '--dry-run', '--json', name]);
+    expect(JSON.parse(dry.stdout)).toMatchObject({ adopted: 2, left: { 'no-value': 2, payload: 1 } });
+    const { code, stderr } = await delayq([...args, name]);
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toEqual([
+      'delayq: gone has no value: half-written, or long gone',
+      'delayq: odd has no value: half-written, or long gone',
+      'delayq: text has a value that is not a valid payload (the payload is not JSON: it is not a JSON value)',
+      `delayq: 2 jobs adopted into ${name}`,
+      `delayq: 3 jobs stayed in ${zset}`,
+      'delayq: --wrap stores values that are not JSON as JSON strings',
+      'delayq: run it again when the producers write to delayq: half-written jobs are complete by then',
+    ]);
+    const wrapped = await delayq([...args, '--wrap', '--json', name]);
+    expect(JSON.parse(wrapped.stdout)).toMatchObject({ adopted: 1, rest: { members: 2 } });
+    expect(await payloads(name)).toEqual({ a: '{"a":1}', b: '2', text: '"order 7"' });
+    expect(await pending(name)).toEqual(['a', '4000000000000', 'b', '4000000001000', 'text', '4000000002000']);
+    expect(await Promise.all(['a', 'b', 'text', 'other', 'odd'].map((id) => admin.exists(strings(id))))).toEqual([
+      ...[0, 0, 0, 1, 1],
+    ]);
+    expect(await admin.hgetall(key(name, 'lease'))).toEqual({});
+    expect(await keysLike(`delayq:adopt:{${name}}*`)).toEqual([]);
+  });
+
+  it.each([
+    ['neither', [], 'no hash is given'],
+    ['both', ['--hash', 'h', '--string-keys', 'k:{id}'], 'both a hash and string keys are given'],
+    ['string keys without {id}', ['--string-keys', 'k'], '"k" does not name string keys'],
+    ['string keys with two', ['--string-keys', '{id}:{id}'], 'does not name string keys'],
+  ])('refuses %s, and changes nothing', async (_, values, said) => {
+    const { name, zset } = fresh();
+    await admin.zadd(zset, 4e9, 'a');
+    const { code, stderr } = await delayq(['adopt', '--zset', zset, ...values, name]);
+    expect({ code, stderr }).toMatchObject({ code: 64, stderr: expect.stringContaining(said) });
+    expect(await admin.zcard(zset)).toBe(1);
+  });
+
+  it.each(['a hash', 'string keys', 'a hash, into partitions'])(
+    'with --if-exists replace puts jobs of %s in place of others',
+    async (kind) => {
+      const foreign = fresh();
+      const { name, zset, hash } = foreign;
+      const ids = ['new', 'same', 'later', 'other', 'dead', 'active'];
+      const isHash = kind !== 'string keys';
+      const args = ['adopt', '--if-exists', 'replace', '--zset', zset];
+      args.push(...(isHash ? ['--hash', hash] : ['--string-keys', `${hash}:{id}`]));
+      if (kind.endsWith('partitions')) await delayq(['config', '--create', name, 'partitions=2']);
+      const queue = new Queue(connection, name);
+      await queue.enqueue(['dead', 'active'].map((id) => ({ id, payload: 0, tries: 9 })));
+      const held: Job[] = [];
+      while (held.length < 2) held.push(...(await queue.drain()).jobs);
+      const [active] = held.filter(({ id }) => id === 'active') as [Job];
+      await queue.nack(
+        held.filter(({ id }) => id === 'dead'),
+        { mode: 'dead' },
+      );
+      for (const [id, at, payload] of [
+        ['same', 4e12, 1],
+        ['later', 4e12 + 1, 1],
+        ['other', 4e12, 2],
+      ] as const)
+        await queue.enqueue({ id, payload, at, tries: 7 });
+      for (const id of ids) {
+        await admin.zadd(zset, 4e9, id);
+        await (isHash ? admin.hset(hash, id, '1') : admin.set(`${hash}:${id}`, '1'));
+      }
+      const dry = await delayq([...args, '--dry-run', '--json', name]);
+      const wet = await delayq([...args, '--json', name]);
+      const told = { adopted: 1, replaced: 4, kept: 1, left: { exists: 0 } };
+      expect({ ...JSON.parse(dry.stdout), code: dry.code }).toMatchObject({ ...told, code: 0 });
+      expect({ ...JSON.parse(wet.stdout), code: wet.code }).toMatchObject({ ...told, code: 0 });
+      expect(await admin.exists(zset, hash, `${hash}:dead`)).toBe(0);
+      const lines = linesOf((await delayq(['export', name])).stdout).map((line) => JSON.parse(line));
+      expect(lines.sort((a, b) => a.id.localeCompare(b.id))).toEqual(
+        [...ids]
+          .sort()
+          .map((id) => ({ id, at: '@4000000000.000', ...(id === 'same' ? { tries: 7 } : {}), payload: 1 })),
+      );
+      expect(await queue.ack([active])).toEqual(['superseded']);
+      expect((await queue.counts()).stats).toMatchObject({ enqueued: 5, adopted: 1, replaced: 4 });
+      expect((await delayq(['doctor', '-q', name])).stdout).not.toContain(name);
+    },
+  );
 
   it('refuses keys that are missing, of another kind, or of the queue itself', async () => {
     const { name, zset, hash } = fresh();
@@ -281,8 +375,15 @@ describe('delayq adopt', () => {
 describe('while its producers go on writing, delayq adopt brings every job once, whole', () => {
   const JOBS = 5_000;
 
-  /** Adopts until the producer is done; a consumer takes what is due from the first moment. */
-  async function check(foreign: ReturnType<typeof fresh>, over: Promise<unknown>): Promise<void> {
+  /**
+   * Adopts until the producer is done; a consumer takes what is due from the first moment. `there`: what the consumer of
+   * the other software has handled.
+   */
+  async function check(
+    foreign: ReturnType<typeof fresh>,
+    over: Promise<unknown>,
+    there: Promise<string[]> = Promise.resolve([]),
+  ): Promise<void> {
     const { name, zset, hash, args } = foreign;
     let working = true;
     const handled: string[] = [];
@@ -302,8 +403,9 @@ describe('while its producers go on writing, delayq adopt brings every job once,
     expect(runs.at(-1)).toMatchObject({ code: 0 });
     const rest = await pending(name);
     const bodies = await payloads(name);
+    const elsewhere = await there;
     const all = [
-      ...handled,
+      ...[...elsewhere, ...handled],
       ...upTo(rest.length / 2).map((i) => `${rest[2 * i]} ${rest[2 * i + 1]} ${bodies[rest[2 * i] as string]}`),
     ];
     // Every payload names its id and the ms at which it is due: a job is whole when they agree.
@@ -318,7 +420,7 @@ describe('while its producers go on writing, delayq adopt brings every job once,
     expect(whole.sort((a, b) => a - b)).toEqual(upTo(JOBS));
     expect(handled.length).toBeGreaterThan(0);
     expect(rest.length).toBeGreaterThan(0);
-    expect(await admin.hget(key(name, 'stats'), 'adopted')).toBe(String(JOBS));
+    expect(await admin.hget(key(name, 'stats'), 'adopted')).toBe(String(JOBS - elsewhere.length));
   }
 
   it('from Node, in two commands a job', async () => {
@@ -363,4 +465,43 @@ describe('while its producers go on writing, delayq adopt brings every job once,
     await check(foreign, over);
     expect(await over).toMatchObject({ code: 0, stderr: '' });
   });
+
+  it.runIf(hasRedisPy && !onCluster)(
+    'from Python, with a string key for each job and a consumer that goes on',
+    async () => {
+      const { name, zset } = fresh();
+      const args = ['adopt', '--zset', zset, '--string-keys', `job:${name}:{id}`];
+      const script = `
+import json, os, threading, redis
+r = redis.Redis(unix_socket_path=os.environ["SOCKET"])
+zset, name, jobs = os.environ["ZSET"], os.environ["NAME"], ${JOBS}
+ended = threading.Event()
+def consume():
+    while True:
+        last = ended.is_set()
+        ids = r.zrangebyscore(zset, 0, 1800000000, 0, 1)
+        if not ids and last:
+            return
+        for job in ids:
+            if r.zrem(zset, job):
+                key = b"job:" + name.encode() + b":" + job
+                body = json.loads(r.get(key))
+                print(job.decode(), body["at"], json.dumps(body, separators=(",", ":")), flush=True)
+                r.delete(key)
+consumer = threading.Thread(target=consume)
+consumer.start()
+for n in range(jobs):
+    at = 4000000000000 + n if n % 2 else 1700000000000 + n
+    r.set(f"job:{name}:o{n}", json.dumps({"id": f"o{n}", "at": at, "n": n}, separators=(",", ":")))
+    r.zadd(zset, {f"o{n}": at / 1000})
+ended.set()
+consumer.join()`;
+      const env = { SOCKET: inject('redisSocket'), NAME: name, ZSET: zset, SCRIPT: script };
+      const over = sh('/usr/bin/python3 -c "$SCRIPT"', { env });
+      const handledThere = over.then(({ stdout }) => linesOf(stdout));
+      await check({ name, zset, hash: zset, args }, over, handledThere);
+      expect(await over).toMatchObject({ code: 0, stderr: '' });
+      expect(await keysLike(`job:${name}:*`)).toEqual([]);
+    },
+  );
 });
