@@ -112,17 +112,20 @@ function walked(spec: string, tz: string, year: number): number[] {
     return day !== '*' && weekday !== '*' ? inMonth || inWeek : inMonth && inWeek;
   };
   const isMatch = (wall: number) => {
+    // Without a Date for each minute.
+    if (!minutes.has((wall / 60_000) % 60) || !hours.has(Math.floor(wall / 3_600_000) % 24)) return false;
     const date = new Date(wall);
-    const isTime = minutes.has(date.getUTCMinutes()) && hours.has(date.getUTCHours());
-    return isTime && isDay(date) && months.has(date.getUTCMonth() + 1);
+    return isDay(date) && months.has(date.getUTCMonth() + 1);
   };
   const isStep = /\*|\//.test(hour);
   const found: number[] = [];
   let furthest = Number.NEGATIVE_INFINITY;
-  let offset = 0;
+  const offsetAt = (ms: number) => wallAt(ms) - ms;
+  let [offset, isEven] = [0, false];
   for (let ms = Date.UTC(year, 0, 2); ms < Date.UTC(year, 11, 30); ms += 60_000) {
-    // Offsets change at quarters of an hour at most.
-    if (ms % 900_000 === 0) offset = wallAt(ms) - ms;
+    // Offsets change at quarters of an hour, and not twice a day.
+    if (ms % 86_400_000 === 0) isEven = offsetAt(ms) === offsetAt(ms + 86_400_000);
+    if (ms % (isEven ? 86_400_000 : 900_000) === 0) offset = offsetAt(ms);
     const wall = ms + offset;
     let occurs = isMatch(wall) && (isStep || wall > furthest);
     if (furthest > 0 && hour !== '*')

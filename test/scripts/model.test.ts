@@ -295,7 +295,7 @@ it.each([
           }
         }
       }),
-      slowRuns(numRuns),
+      slowRuns(numRuns, 20),
     );
     expect([...compared].sort()).toEqual(kindsOf(kinds));
   },

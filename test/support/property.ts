@@ -10,8 +10,8 @@ if (LONG) console.log(`DELAYQ_TEST_SEED=${SEED}`);
 /** Checks a property with so many values. If it fails, fast-check names the seed. */
 export const runs = (count = 100): Options<unknown> => ({ numRuns: count, seed: SEED });
 
-/** The same for a property that takes more than half a second: with a tenth of them, unless the run is long. */
-export const slowRuns = (count: number): Options<unknown> => runs(LONG ? count : Math.ceil(count / 10));
+/** The same for a property that takes more than half a second: with one of `of` of them, unless the run is long. */
+export const slowRuns = (count: number, of = 10): Options<unknown> => runs(LONG ? count : Math.ceil(count / of));
 
 /** Any character, for `fc.string({ unit })`: fast-check's own `binary` takes half a second to be made. */
 export const codePoint = fc
