@@ -9,21 +9,35 @@ import { temporaryDirectory } from './support/temporary.js';
 
 const has = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
 
-/** Runs the commands of a page of the guide on the queue `old`, and returns what `queue` has then, by id. */
-async function migrated(page: string, replace: Record<string, string>, queue: string) {
+const SCRIPTS = fileURLToPath(new URL('../examples/migrate/', import.meta.url));
+const REDIS_CLI = `redis-cli -s ${inject('redisSocket')}`;
+
+/** Runs the commands of a step of a page of the guide. */
+function follow(step: 'Step 4' | 'Steps 5 and 6', page: string, replace: Record<string, string>, directory: string) {
   const guide = readFileSync(new URL(`../docs/guide/migrate/${page}.md`, import.meta.url), 'utf8');
-  const [, block = ''] = /^Step 4(?:.|\n)*?```sh\n(.*?)```/ms.exec(guide) ?? [];
-  let commands = block;
+  let [, commands = ''] = new RegExp(`^${step}(?:.|\\n)*?\`\`\`sh\\n(.*?)\`\`\``, 'ms').exec(guide) ?? [];
   for (const [from, to] of Object.entries(replace)) {
-    expect(commands).toContain(from);
+    expect(guide).toContain(from);
     commands = commands.replaceAll(from, to);
   }
-  const scripts = fileURLToPath(new URL('../examples/migrate/', import.meta.url));
   commands = commands
-    .replace(/cat (\w+\.lua)/g, `cat ${scripts}$1`)
-    .replaceAll('redis-cli', `redis-cli -s ${inject('redisSocket')}`);
-  const run = await sh(`set -e; cd ${temporaryDirectory()}\n${commands}`);
-  expect(run).toMatchObject({ code: 0, stderr: '' });
+    .replace(/cat ([\w-]+\.lua)/g, `cat ${SCRIPTS}$1`)
+    .replaceAll('sh delete.sh', `sh ${SCRIPTS}delete.sh`)
+    .replaceAll('redis-cli', REDIS_CLI);
+  return sh(`set -e; cd ${directory}; export TMPDIR=$PWD REDIS_CLI='${REDIS_CLI}'\n${commands}`);
+}
+
+const deleteCopied = (args: string, directory: string, before = '') =>
+  sh(`cd ${directory}; export TMPDIR=$PWD REDIS_CLI='${REDIS_CLI}'; ${before}exec sh ${SCRIPTS}delete.sh ${args}`);
+
+/** Copies a queue by the commands of a page of the guide, and returns what `queue` has then, by id. */
+async function migrated(
+  page: string,
+  replace: Record<string, string>,
+  queue: string,
+  directory = temporaryDirectory(),
+) {
+  expect(await follow('Step 4', page, replace, directory)).toMatchObject({ code: 0, stderr: '' });
   const jobs: Record<string, StoredJob> = {};
   for await (const job of new Inspector(connection).list(queue, { states: ['pending'] })) jobs[job.id] = job;
   return jobs;
@@ -37,7 +51,7 @@ const inSeconds = async (seconds: number) => Math.floor((await connection.now())
 
 // Its commands for redis-cli are for one server, as the keys of other libraries are in several slots.
 describe.skipIf(onCluster)('the guide takes over jobs', () => {
-  it('of BullMQ: delayed, prioritized and waiting ones, but not the next run of a scheduler', async () => {
+  it('of BullMQ: delayed, prioritized and waiting ones, but neither the next run of a scheduler nor flows', async () => {
     const old = `bull:${freshName()}`;
     const queue = freshName();
     const due = (await inSeconds(900)) * 1_000 + 7;
@@ -49,9 +63,12 @@ describe.skipIf(onCluster)('the guide takes over jobs', () => {
     await admin.hset(`${old}:3`, { name: 'close', data: '3', opts: '{"priority":3}' });
     await admin.hset(`${old}:4`, { name: 'other', data: '4', opts: '{}' });
     await admin.hset(`${old}:${repeated}`, { name: 'close', data: '5', opts: '{}' });
+    await admin.hset(`${old}:child`, { name: 'close', data: '6', opts: '{}', parentKey: 'bull:other:7' });
+    await admin.hset(`${old}:parent`, { name: 'close', data: '8', opts: '{}' });
+    await admin.hset(`${old}:parent:processed`, 'bull:other:9', '1');
     await admin.zadd(`${old}:delayed`, due * 4_096 + 1, '1', due * 4_096, repeated);
     await admin.zadd(`${old}:prioritized`, 3, '3');
-    await admin.lpush(`${old}:wait`, '4', 'order-2');
+    await admin.lpush(`${old}:wait`, '4', 'order-2', 'child', 'parent');
     const jobs = await migrated('bullmq', { 'bull:order-close': old, 'order-close': queue }, queue);
     expect(payloads(jobs)).toEqual({ 'bullmq:1': data, 'bullmq:order-2': '2', 'bullmq:3': '3' });
     expect(jobs['bullmq:1']).toMatchObject({ due, tries: 2 });
@@ -98,6 +115,60 @@ describe.skipIf(onCluster)('the guide takes over jobs', () => {
     expect(jobs['asynq:c']).toMatchObject({ tries: 1 });
   });
 
+  it.each(['dp:Q', '{dp:Q}'])(
+    'of delayqueue for Go in %s: waiting and held ones, with what is left of them',
+    async (form) => {
+      const [old, queue] = [form.replace('Q', freshName()), freshName()];
+      const at = await inSeconds(900);
+      await delayqueueMessage(old, 'a', { payload: '{"orderId":12345678901234567890}', at });
+      await delayqueueMessage(old, 'b', { payload: 'plain "text"', at: at - 1_000, retries: 0, ttl: 0 });
+      await delayqueueMessage(old, 'c', { list: 'ready', retries: 2 });
+      await delayqueueMessage(old, 'd', { list: 'retry', retries: 0 });
+      await delayqueueMessage(old, 'e', { set: 'unack', at, retries: 1 });
+      await delayqueueMessage(old, 'f', { set: 'unack', at: at - 1_000, retries: 0 });
+      // Intercepted while a worker held it: its count is gone.
+      await delayqueueMessage(old, 'g', { set: 'unack', at });
+      await admin.hdel(`${old}:retry:cnt`, 'g');
+      // Its deadline passed, and then its callback failed: it is in two places.
+      await delayqueueMessage(old, 'd', { set: 'unack', at, retries: 0 });
+      await delayqueueMessage(old, 'h', { at });
+      await admin.del(`${old}:msg:h`);
+      await delayqueueMessage(old, 'i', { at, ttl: -100 });
+      const renamed = { 'dp:order-close': `'${old}'`, 'order-close': queue };
+      const directory = temporaryDirectory();
+      const jobs = await migrated('delayqueue-go', renamed, queue, directory);
+      expect(Object.fromEntries(Object.entries(jobs).map(([id, { tries }]) => [id, tries]))).toEqual({
+        'delayqueue:a': 4,
+        'delayqueue:b': 1,
+        'delayqueue:c': 3,
+        'delayqueue:d': 1,
+        'delayqueue:e': 1,
+      });
+      expect(payloads(jobs)).toMatchObject({
+        'delayqueue:a': '{"orderId":12345678901234567890}',
+        'delayqueue:b': '"plain \\"text\\""',
+      });
+      expect([jobs['delayqueue:a']?.due, jobs['delayqueue:e']?.due]).toEqual([at * 1_000, at * 1_000]);
+      expect((jobs['delayqueue:a']?.ttl ?? 0) / 1_000).toBeCloseTo(3_600, -2);
+      expect(jobs['delayqueue:b']?.ttl).toBeUndefined();
+      const { stdout } = await follow('Step 4', 'delayqueue-go', renamed, directory);
+      expect(stdout).toMatch(/^5 to copy\n2 expired\n2 without a retry left\n/);
+    },
+  );
+
+  it('of delayqueue for Go with a prefix of its own, whose payloads are under dp:', async () => {
+    const [name, queue] = [freshName(), freshName()];
+    const messages = `dp:${name}`;
+    await delayqueueMessage(`shop:${name}`, 'a', { list: 'ready', payload: '1', messages });
+    const keys = `2 shop:${name} ${messages}`;
+    const directory = temporaryDirectory();
+    const renamed = { '1 dp:order-close': keys, 'order-close': queue };
+    expect(payloads(await migrated('delayqueue-go', renamed, queue, directory))).toEqual({ 'delayqueue:a': '1' });
+    const run = await deleteCopied(`${queue} jobs.jsonl delayqueue shop:${name} ${messages}`, directory);
+    expect(run).toMatchObject({ code: 0, stdout: `1 of 1 jobs deleted from shop:${name}\n` });
+    expect(await admin.exists(`shop:${name}:ready`, `shop:${name}:retry:cnt`, `${messages}:msg:a`)).toBe(0);
+  });
+
   it('of lmstfy: delayed and ready ones, with what is left of their time to live', async () => {
     const [queue, namespace, timer] = [freshName(), freshName(), freshName()];
     const at = await inSeconds(900);
@@ -123,6 +194,213 @@ describe.skipIf(onCluster)('the guide takes over jobs', () => {
     expect(jobs['01']).toMatchObject({ due: at * 1_000, deliveries: 3 });
     expect((jobs['01']?.ttl ?? 0) / 1_000).toBeCloseTo(100, -1);
     expect(jobs['02']?.ttl).toBeUndefined();
+  });
+});
+
+interface Old {
+  readonly page: string;
+  /** How the names on the page become those of the test. */
+  readonly names: (old: string, queue: string) => Record<string, string>;
+  /** What delete.sh is given. */
+  readonly key: (old: string, queue: string) => string;
+  /** Adds a waiting job, not due yet or due, as the other system does. */
+  readonly add: (old: string, id: string, payload: string | Buffer, at?: number) => Promise<unknown>;
+  /** What a job leaves when it is gone. */
+  readonly gone: (old: string, id: string) => string[];
+  readonly id: (id: string) => string;
+}
+
+const delayqueue: Old = {
+  page: 'delayqueue-go',
+  names: (old, queue) => ({ 'dp:order-close': `dp:${old}`, 'order-close': queue }),
+  key: (old) => `dp:${old}`,
+  add: (old, id, payload, at) => delayqueueMessage(`dp:${old}`, id, at ? { payload, at } : { payload, list: 'ready' }),
+  gone: (old, id) => [`dp:${old}:msg:${id}`],
+  id: (id) => `delayqueue:${id}`,
+};
+
+const olds: Old[] = [
+  {
+    page: 'asynq',
+    names: (old, queue) => ({ 'asynq:{default}': `asynq:{${old}}`, 'order-close': queue }),
+    key: (old) => `asynq:{${old}}`,
+    add: async (old, id, payload, at) => {
+      const key = `asynq:{${old}}`;
+      await asynqTask(key, id, { payload, retry: 5 }, at);
+      await admin.hset(`${key}:t:${id}`, 'unique_key', `${key}:unique:${id}`);
+      await admin.set(`${key}:unique:${id}`, id);
+    },
+    gone: (old, id) => [`asynq:{${old}}:t:${id}`, `asynq:{${old}}:unique:${id}`],
+    id: (id) => `asynq:${id}`,
+  },
+  {
+    page: 'bullmq',
+    names: (old, queue) => ({ 'bull:order-close': `bull:${old}`, 'order-close': queue }),
+    key: (old) => `bull:${old}`,
+    add: async (old, id, data, at) => {
+      await admin.hset(`bull:${old}:${id}`, { name: 'close', data, opts: '{}', deid: `once-${id}` });
+      await admin.set(`bull:${old}:de:once-${id}`, id);
+      if (at) await admin.zadd(`bull:${old}:delayed`, at * 1_000 * 4_096, id);
+      else await admin.lpush(`bull:${old}:wait`, id);
+    },
+    gone: (old, id) => [`bull:${old}:${id}`, `bull:${old}:de:once-${id}`],
+    id: (id) => `bullmq:${id}`,
+  },
+  delayqueue,
+  {
+    page: 'lmstfy',
+    names: (old, queue) => ({
+      'timer_set shop': `timer-${old} ${old}`,
+      'shop.order-close': queue,
+      'shop/order-close': `${old}/${queue}`,
+      'order-close': queue,
+    }),
+    key: (old, queue) => `${old}/${queue}`,
+    add: async (old, id, body, at) => {
+      const [queue = ''] = id.split('!');
+      await admin.set(`j/${old}/${queue}/${id}`, body);
+      const member = Buffer.concat([counted(old), counted(queue), uint16(3), counted(id)]);
+      if (at) await admin.zadd(`timer-${old}`, at, member);
+      else await admin.lpush(`q/${old}/${queue}`, Buffer.concat([uint16(2), counted(id)]));
+    },
+    gone: (old, id) => [`j/${old}/${id.split('!')[0]}/${id}`],
+    id: (id) => id,
+  },
+  {
+    page: 'sidekiq',
+    names: (old, queue) => ({
+      'in schedule retry': `in ${old}:schedule ${old}:retry`,
+      'queue:default': `${old}:queue:default`,
+      'close-order': queue,
+    }),
+    key: (old) => `${old}:queue:default`,
+    add: async (old, jid, payload, at) => {
+      const job = JSON.stringify({ class: 'CloseOrder', args: [JSON.parse(String(payload))], jid, queue: 'default' });
+      if (at) await admin.zadd(`${old}:schedule`, at, job);
+      else await admin.lpush(`${old}:queue:default`, job);
+    },
+    gone: () => [],
+    id: (id) => id,
+  },
+];
+
+/** A queue of another system with four jobs, and a copy of it. */
+async function copied({ page, names, key: keyOf, add }: Old) {
+  const [old, queue, directory, at] = [freshName(), freshName(), temporaryDirectory(), await inSeconds(900)];
+  const [replace, key] = [names(old, queue), keyOf(old, queue)];
+  // The ids name the queue for lmstfy.
+  const put = (name: string, payload: string | Buffer, due?: number) => add(old, `${queue}!${name}`, payload, due);
+  const [file, copy] = [`${directory}/jobs.jsonl`, () => follow('Step 4', page, replace, directory)];
+  await put('a', '1', at);
+  await put('b', '2', at);
+  await put('c', '3');
+  await put('d', '4');
+  expect(await copy()).toMatchObject({ code: 0, stderr: '' });
+  /** The ids that are left: those that another copy has. */
+  const left = async () => {
+    const again = temporaryDirectory();
+    await follow('Step 4', page, replace, again);
+    const lines = readFileSync(`${again}/jobs.jsonl`, 'utf8').split('\n').filter(Boolean);
+    return lines.map((line) => JSON.parse(line).id.replace(/^.*!/, '')).sort();
+  };
+  const run = (flag = '', before = '', to = queue) =>
+    deleteCopied(`${flag} ${to} jobs.jsonl ${page.replace('-go', '')} '${key}'`, directory, before);
+  return { old, queue, directory, at, file, copy, key, replace, put, left, run };
+}
+
+describe.skipIf(onCluster || !has('jq', '--version')).concurrent('delete.sh', () => {
+  it.each(olds)('deletes what was copied from $page, and not what a producer adds meanwhile', async (system) => {
+    const { old, queue, directory, at, key, replace, put, left } = await copied(system);
+    await put('late', '5', at);
+    await put('later', '6');
+    const follows = () => follow('Steps 5 and 6', system.page, replace, directory);
+    expect(await follows()).toMatchObject({
+      code: 0,
+      stderr: '',
+      stdout: `4 of 4 jobs would be deleted from ${key}\n4 of 4 jobs deleted from ${key}\n`,
+    });
+    const rest = ['a', 'c'].flatMap((name) => system.gone(old, `${queue}!${name}`));
+    if (rest.length > 0) expect(await admin.exists(...rest)).toBe(0);
+    expect(await left()).toEqual(['late', 'later']);
+    expect(await follows()).toMatchObject({
+      code: 0,
+      stdout: `0 of 4 jobs would be deleted from ${key}\n0 of 4 jobs deleted from ${key}\n`,
+    });
+  });
+
+  it.each(olds)('deletes nothing of $page that the queue does not have', async (system) => {
+    const { queue, file, key, put, left, run } = await copied(system);
+    await put('e', '5');
+    const id = system.id(`${queue}!e`);
+    writeFileSync(file, `${readFileSync(file, 'utf8')}{"id":"${id}","payload":5}\n`);
+    const refused = {
+      code: 1,
+      stdout: '',
+      stderr: `1 of 5 jobs are not in ${queue}, such as ${id}: nothing was deleted\n`,
+    };
+    expect(await run('--dry-run')).toMatchObject(refused);
+    expect(await run()).toMatchObject(refused);
+    expect(await left()).toEqual(['a', 'b', 'c', 'd', 'e']);
+    // The copy for "left" has enqueued it.
+    expect(await run()).toMatchObject({ code: 0, stdout: `5 of 5 jobs deleted from ${key}\n` });
+  });
+
+  it('keeps a message that enqueue refuses, until its line is taken out of the file', async () => {
+    const { queue, directory, file, copy, key, put, run } = await copied(delayqueue);
+    await put('e', Buffer.from([0xff]));
+    expect(await copy()).toMatchObject({ code: 1, stderr: expect.stringContaining('line 5') });
+    expect(await run()).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('1 of 5 jobs are not') });
+    await sh(`cd ${directory} && sed -i '$d' jobs.jsonl`);
+    expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(4);
+    expect(await run()).toMatchObject({ code: 0, stdout: `4 of 4 jobs deleted from ${key}\n` });
+    expect(await admin.lrange(`${key}:ready`, 0, -1)).toEqual([`${queue}!e`]);
+  });
+
+  it('deletes nothing if the file or the queue is not what it should be', async () => {
+    const { file, key, left, run } = await copied(delayqueue);
+    const good = readFileSync(file, 'utf8');
+    // Enqueue got nothing: there is no such queue.
+    expect(await run('', '', freshName())).toMatchObject({ code: 3, stdout: '' });
+    for (const [text, stderr] of [
+      ['', 'jobs.jsonl has no jobs: nothing was deleted\n'],
+      [`${good}{"payload":1}\n`, 'a line without an id'],
+      [`${good}(error) ERR\n`, 'parse error'],
+    ] as const) {
+      writeFileSync(file, text);
+      const { code, ...output } = await run();
+      expect(code).not.toBe(0);
+      expect(output).toMatchObject({ stdout: '', stderr: expect.stringContaining(stderr) });
+    }
+    writeFileSync(file, good);
+    expect(await run('', 'export REDIS_CLI="redis-cli -s /nowhere"; ')).toMatchObject({ code: 1, stdout: '' });
+    expect(await left()).toEqual(['a', 'b', 'c', 'd']);
+    writeFileSync(file, `${good}${good}`);
+    expect(await run()).toMatchObject({ code: 0, stdout: `4 of 4 jobs deleted from ${key}\n` });
+  });
+
+  it('can be killed at any step, while a producer writes', async () => {
+    const { copy, key, put, left, run } = await copied(delayqueue);
+    const many = Array.from({ length: 5_500 }, (_, i) => `m${i}`);
+    await Promise.all(many.map((name) => put(name, '1')));
+    await copy();
+    // Kills the script before and after each of its programs.
+    for (const [i, program] of ['jq', 'delayq', 'split', 'redis-cli'].entries()) {
+      for (const line of ['kill -9 $PPID', `${program} "$@"; kill -9 $PPID`]) {
+        const path = temporaryDirectory();
+        writeFileSync(`${path}/${program}`, `#!/bin/sh\nPATH=\${PATH#*:}\n${line}\n`, { mode: 0o755 });
+        expect((await run('', `export PATH=${path}:"$PATH"; `)).code).not.toBe(0);
+      }
+      await put(`late${i}`, '5');
+    }
+    expect(await run()).toMatchObject({ code: 0, stdout: `504 of 5504 jobs deleted from ${key}\n` });
+    expect(await left()).toEqual(['late0', 'late1', 'late2', 'late3']);
+  });
+
+  it('says how it is called', async () => {
+    for (const args of ['', 'q f asynq', 'q f celery k', 'q f asynq k more', '--force q f asynq k']) {
+      const run = await sh(`sh ${SCRIPTS}delete.sh ${args}`);
+      expect(run).toMatchObject({ code: 64, stderr: expect.stringContaining('usage: ') });
+    }
   });
 });
 
@@ -255,6 +533,13 @@ describe.skipIf(onCluster)('text that is nearly JSON', () => {
     expect(parsed(await migrated('lmstfy', renamed, queue))).toEqual(expected);
   });
 
+  it('of delayqueue for Go becomes a string, and JSON stays what it is', async () => {
+    const [old, queue] = [`dp:${freshName()}`, freshName()];
+    for (const [i, payload] of bodies.entries()) await delayqueueMessage(old, String(i), { list: 'ready', payload });
+    const renamed = { 'dp:order-close': old, 'order-close': queue };
+    expect(parsed(await migrated('delayqueue-go', renamed, queue))).toEqual(expected);
+  });
+
   it('of asynq becomes a string, and JSON stays what it is', async () => {
     const [old, queue] = [`asynq:{${freshName()}}`, freshName()];
     for (const [i, payload] of bodies.entries()) if (payload) await asynqTask(old, String(i), { payload, retry: 5 });
@@ -270,13 +555,13 @@ const counted = (text: string) => Buffer.concat([uint16(text.length), Buffer.fro
 async function asynqTask(
   queue: string,
   id: string,
-  { type = 'order:close', payload = '', retry = 0, retried = 0 },
+  { type = 'order:close', payload = '' as string | Buffer, retry = 0, retried = 0 },
   at?: number,
   set = 'scheduled',
 ) {
   const varint = (n: number): number[] => (n < 128 ? [n] : [(n % 128) + 128, ...varint(Math.floor(n / 128))]);
-  const bytes = (field: number, text: string) => {
-    const value = Buffer.from(text);
+  const bytes = (field: number, text: string | Buffer) => {
+    const value = Buffer.from(text as string);
     return value.length > 0 ? [...varint(field * 8 + 2), ...varint(value.length), ...value] : [];
   };
   const number = (field: number, value: number) => (value > 0 ? [...varint(field * 8), ...varint(value)] : []);
@@ -285,4 +570,18 @@ async function asynqTask(
   await admin.hset(`${queue}:t:${id}`, { msg: Buffer.from(message.flat()), state: at ? set : 'pending' });
   if (at) await admin.zadd(`${queue}:${set}`, at, id);
   else await admin.lpush(`${queue}:pending`, id);
+}
+
+/** Writes a message as delayqueue for Go does. Its key expires a time after it is due; `ttl` 0: not at all. */
+async function delayqueueMessage(
+  queue: string,
+  id: string,
+  { payload = '1' as string | Buffer, retries = 3, at = 0, set = 'pending', list = '', ttl = 3_600, messages = queue },
+) {
+  const wait = at ? Math.max(0, at * 1_000 - (await connection.now())) : 0;
+  const left = Math.round(wait + ttl * 1_000);
+  await (ttl ? admin.set(`${messages}:msg:${id}`, payload, 'PX', left) : admin.set(`${messages}:msg:${id}`, payload));
+  await admin.hset(`${queue}:retry:cnt`, id, retries);
+  if (list) await admin.lpush(`${queue}:${list}`, id);
+  else await admin.zadd(`${queue}:${set}`, at, id);
 }

@@ -4,9 +4,12 @@ local queue, name = KEYS[1], ARGV[1]
 local lines = {}
 
 local function add(id, ms)
-  local job = redis.call('HMGET', queue .. ':' .. id, 'name', 'data', 'opts', 'atm')
+  local key = queue .. ':' .. id
+  local job = redis.call('HMGET', key, 'name', 'data', 'opts', 'atm', 'parentKey')
   -- The next run of a job scheduler is no job to copy: the scheduler would make it again.
   if not job[2] or id:find('^repeat:') or (name and job[1] ~= name) then return end
+  -- A job of a flow stays: its parent waits for it, or it for the results of its children.
+  if job[5] or redis.call('EXISTS', key .. ':processed', key .. ':dependencies') > 0 then return end
   -- BullMQ tries a job once unless "attempts" says more; "atm" counts the attempts made.
   local attempts = tonumber(cjson.decode(job[3] or '{}').attempts) or 1
   local tries = math.max(1, attempts - (tonumber(job[4]) or 0))
