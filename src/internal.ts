@@ -24,7 +24,7 @@ export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { idKey, idOf, idWord } from './model/id.js';
-export { MAX_ERROR, recordOf, type State } from './model/job.js';
+export { GIVEN, MAX_ERROR, recordOf, type State } from './model/job.js';
 export { decodeUtf8, tooLarge } from './model/payload.js';
 export {
   DEFAULT_SETTINGS,
@@ -61,6 +61,7 @@ export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
 export { OWN_FIELDS } from './partitions/partitions.js';
+export { isOfTexts } from './partitions/settings.js';
 export { sum } from './partitions/sum.js';
 export { upcoming } from './recurring/recurring.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';

@@ -5,9 +5,9 @@
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), counts
 --        expired and taken back, ids moved to dead, each with its reason, the queue's tries, lease ms, then for each job
 --        id, due, counts (1: first attempt; otherwise attempt, failures and tries as text; in a list with the record, if
---        it has attributes, deliveries, ttl or created, or the lease is 0), payload; at the end 1, only if the queue has
---        limits.
---        For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload
+--        it has attributes, deliveries, ttl or created, or the lease is 0), payload; at the end, if the queue has limits,
+--        texts or both: 1, 2 or 3.
+--        For one plain job only: now, next ms, the queue's tries, lease ms, id, due, payload, 1 if it has texts
 --        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/open
@@ -17,7 +17,7 @@ if not (limit and limit >= 1 and budget and budget >= 1 and (leaseMs or 0) >= 0)
   return redis.error_reply('ARGUMENT an argument of the script is not a number, or too small')
 end
 local maxLost, tries, queueTtl = 20, 5, nil
--- in a partition: local limits, onceFor
+-- in a partition: local limits, onceFor, texts
 if known ~= '1' or call('HLEN', config) > 0 then
   -- include parts/drain-settings
 end
@@ -50,6 +50,8 @@ if body and not call('HGET', meta, id) then
   local soonest = second and now or tonumber(call('ZRANGE', pending, '0', '0', 'WITHSCORES')[2]) or math.huge
   -- in a partition: if second then soonest = tonumber(call('ZSCORE', pending, second)) end
   -- in a partition: soonest = math.min(soonest, occurred)
-  return { now, math.ceil(math.min(soonest, back, now + leaseMs)), tries, leaseMs, id, due, body }
+  return { now, math.ceil(math.min(soonest, back, now + leaseMs)), tries, leaseMs, id, due, body
+    -- in a partition: , texts
+  }
 end
 -- include parts/drain-batch

@@ -17,5 +17,5 @@ if most then
   if tokens and (n > 0 or held or bucketAt > now) then
     call('HSET', stats, 'bucket', string.format('%.9f %d %.0f', tokens, now, ticket))
   end
-  reply[#reply + 1] = 1
+  traits = traits + 1
 end

@@ -80,6 +80,9 @@ const checkJob = keysOf<NewJob>('a job', {
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 
+/** What a person wrote as the payload of a single job. A queue of texts stores it in place of the JSON that it is. */
+export const GIVEN = Symbol('given');
+
 /** A checked job, ready to be sent: a copy, because callers may change theirs. Durations and times are ms. */
 export interface ReadyJob {
   readonly id: string;
@@ -91,6 +94,7 @@ export interface ReadyJob {
   readonly at: number | undefined;
   /** Its record; '' if it needs none. */
   readonly record: string | Buffer;
+  readonly [GIVEN]?: string;
 }
 
 /**

@@ -53,7 +53,7 @@ export class JsonText {
     } catch (cause) {
       throw new DelayqError('data', 'the payload is not JSON', {
         why: jsonFault(text, cause),
-        next: 'quote it as JSON, or store any text as a JSON string: --text, in a program JsonText.from',
+        next: 'to store any text: --text, or delayq config QUEUE text=on; in a program JsonText.from',
       });
     }
     return JsonText.#kept(text);

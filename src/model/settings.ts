@@ -30,6 +30,8 @@ export interface Settings {
   readonly maxActive: number | undefined;
   /** How long the id of a job stays taken after the job has ended. Undefined: not at all. */
   readonly onceFor: number | undefined;
+  /** Payloads are texts: `enqueue` takes any text, and handlers get it byte for byte. Only the command line reads it. */
+  readonly text: boolean;
 }
 
 /** Settings to change. `null` removes one, so that delayq's own default applies again. */
@@ -45,6 +47,7 @@ const checkSettings = keysOf<SettingsChange>('a queue', {
   burst: 'bucket',
   maxActive: 'concurrency globalConcurrency',
   onceFor: 'once uniqueFor unique deduplication',
+  text: 'texts plain string raw',
 });
 
 /** The defaults of a queue without settings. The Lua scripts repeat these values. */
@@ -58,6 +61,7 @@ export const DEFAULT_SETTINGS: Settings = {
   burst: undefined,
   maxActive: undefined,
   onceFor: undefined,
+  text: false,
 };
 
 /** How people write and read a setting (parse, format), and how Redis stores it (pack, unpack). */
@@ -78,6 +82,7 @@ const KINDS: { readonly [K in keyof Settings]-?: Kind<Settings[K]> } = {
   burst: optional(count('burst'), 'a tenth of a second'),
   maxActive: optional(count('max-active')),
   onceFor: optional(span('once-for', 1)),
+  text: toggle('text'),
 };
 
 function optional<T extends object | number>(kind: Kind<T>, otherwise = 'none'): Kind<T | undefined> {
@@ -155,6 +160,25 @@ function lifetime() {
   return { ...kind, pack: (ms: number) => (ms === 0 ? '' : kind.pack(ms)) };
 }
 
+/** What is on or off; off is stored as nothing. */
+function toggle(name: string) {
+  const wrong = (given: string) =>
+    new DelayqError('usage', `${name} cannot be ${printable(given)}`, { next: `write ${name}=on or ${name}=off` });
+  return {
+    parse: (text: string) => {
+      if (/^(on|yes|true|1)$/i.test(text)) return true;
+      if (/^(off|no|false|0)$/i.test(text)) return false;
+      throw wrong(text);
+    },
+    format: (on: boolean) => (on ? 'on' : 'off'),
+    pack: (on: boolean) => {
+      if (typeof on !== 'boolean') throw wrong(String(on));
+      return on ? '1' : '';
+    },
+    unpack: (text: string) => text === '1' || undefined,
+  };
+}
+
 function numberOf(text: string): number | undefined {
   return Number.isFinite(Number(text)) && text.trim() !== '' ? Number(text) : undefined;
 }
@@ -162,13 +186,14 @@ function numberOf(text: string): number | undefined {
 export const SETTING_NAMES = Object.keys(DEFAULT_SETTINGS) as (keyof Settings)[];
 
 /** Settings that only a queue of layout 2 can have. */
-const OF_LAYOUT_2: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive', 'onceFor'];
+const OF_LAYOUT_2: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive', 'onceFor', 'text'];
 
 /** Settings that a queue with several partitions cannot have. Must match lua/edit/config.lua. */
 export const LIMITS: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive'];
 
 /** Whether a change turns on what only a queue of layout 2 can have. */
-export const needsLayout2 = (change: SettingsChange) => OF_LAYOUT_2.some((name) => change[name] != null);
+export const needsLayout2 = (change: SettingsChange) =>
+  OF_LAYOUT_2.some((name) => change[name] != null && change[name] !== false);
 
 /** The name of a setting as people write and read it: `max-active`. */
 export const settingWord = (name: keyof Settings) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

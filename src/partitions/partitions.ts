@@ -24,6 +24,7 @@ export class Partitions {
   readonly prefix: string;
   readonly queue: string;
   #map = PartitionMap.NONE;
+  #texts = false;
   readonly #keys = new WeakMap<PartitionMap, QueueKeys[]>();
 
   /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
@@ -47,6 +48,11 @@ export class Partitions {
 
   get map(): PartitionMap {
     return this.#map;
+  }
+
+  /** The payloads of the queue are texts: learned with the map, which is that of a plain queue before. */
+  get texts(): boolean {
+    return this.#texts;
   }
 
   get count(): number {
@@ -134,9 +140,10 @@ export class Partitions {
   /** Learns from the error of a call that believed `map`. Throws the error if there is nothing to learn. */
   async learnFrom(map: PartitionMap, error: unknown, turn: number): Promise<void> {
     if (wordOf(error) !== 'LAYOUT' || turn > MAX_TURNS) throw error;
-    const [, layout = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
+    const [, layout = '', believed = '', tags = '', texts] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
     if (!seen) throw layout.startsWith('2 ') ? disagreeing(this.queue, error as DelayqError) : error;
+    if (PartitionMap.indexIn(believed) === 0) this.#texts = texts !== undefined;
     if (seen.isNewerThan(this.#map)) this.#map = seen;
     else if (this.#map.isNewerThan(seen)) {
       const [known, i] = [this.#map, PartitionMap.indexIn(believed)];
@@ -194,8 +201,9 @@ export class Partitions {
   /** What partition `i` says of its queue; its tag is that in `map`. */
   async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
     const { config } = this.keys(i, map);
-    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
+    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions', 'text')) as Reply[];
     const layout = found[0] === null ? '1' : text(found[0]);
+    if (i === 0) this.#texts = text(found[2] ?? undefined) === '1';
     return { layout, map: PartitionMap.parse(layout, text(found[1] ?? undefined)) };
   }
 }
@@ -211,7 +219,7 @@ function disagreeing(queue: string, cause: DelayqError): DelayqError {
 }
 
 /** What lua/lib/layout.lua replies. */
-const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: (.*)$/;
+const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: ([^;]*)(; texts)?$/;
 
 /** The fields of config that are no settings: each partition has them for itself. */
 export const OWN_FIELDS: ReadonlySet<string> = new Set(['layout', 'partitions', 'returned', 'growing', 'carried']);

@@ -1,8 +1,10 @@
 import { DelayqError, isPassing } from '../model/errors.js';
 import { many } from '../model/text.js';
+import { checkName } from '../model/validate.js';
+import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../redis/keys.js';
 import { forget } from '../scripts/edit.js';
-import type { Partitions } from './partitions.js';
+import { Partitions } from './partitions.js';
 
 /** The most partitions that an error names. */
 const NAMED = 8;
@@ -16,6 +18,13 @@ export async function changeEverywhere<T>(parts: Partitions, act: (keys: QueueKe
   const changed = await parts.at(0, act);
   if (parts.count > 1) await copyEverywhere(parts);
   return changed;
+}
+
+/** Whether the payloads of a queue are texts (its setting `text`). Throws `usage` for an invalid name. */
+export async function isOfTexts(redis: Connection, prefix: string, queue: string): Promise<boolean> {
+  const parts = Partitions.of(redis, prefix, checkName(queue));
+  await parts.look();
+  return parts.texts;
 }
 
 /** Gives all partitions what partition 0 has. If the queue grows meanwhile, the new ones have it from its growth. */

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
-import { type Enqueued, hasWindow, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
+import { type Enqueued, GIVEN, hasWindow, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
+import { JsonText } from '../model/payload.js';
 import { checkMs, checkWord, keysOf } from '../model/validate.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
@@ -76,9 +77,10 @@ export class Enqueuer {
     this.#parts = parts;
   }
 
-  async one(job: NewJob, options: EnqueueOptions): Promise<Enqueued> {
+  async one(job: NewJob & Pick<ReadyJob, typeof GIVEN>, options: EnqueueOptions): Promise<Enqueued> {
     checkOptions(options);
-    const ready = readyJob(job, this.#makeId);
+    const made = readyJob(job, this.#makeId);
+    const ready = job[GIVEN] === undefined ? made : { ...made, [GIVEN]: job[GIVEN] };
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
     if (!requiredBy(options) && options.ifExists !== 'replace' && options.repeatMs === undefined)
       return this.#singlesOf(ready).add(ready, ready.json.length + ready.record.length);
@@ -140,7 +142,7 @@ export class Enqueuer {
     let ready = jobs;
     if (owner !== undefined) {
       try {
-        return await this.#putInto(parts.keys(owner, map), jobs, options);
+        return await this.#putInto(parts.keys(owner, map), this.#asTexts(jobs), options);
       } catch (error) {
         await parts.learnFrom(map, error, 1);
       }
@@ -148,10 +150,16 @@ export class Enqueuer {
       ready = jobs.map((job) => (job.ours ? { ...job, id: this.#makeId() } : job));
     }
     const { putApart } = await import('./put-apart.js');
-    return putApart(parts, ready, {
+    return putApart(parts, this.#asTexts(ready), {
       put: (keys, some) => this.#putInto(keys, some, options),
       onActive: (keys, some) => this.#putActive(keys, some, options),
     });
+  }
+
+  /** In a queue of texts, jobs become the texts that were given. A refusal tells of it: no call asks. */
+  #asTexts(jobs: readonly ReadyJob[]): readonly ReadyJob[] {
+    if (!this.#parts.texts) return jobs;
+    return jobs.map((job) => (job[GIVEN] === undefined ? job : { ...job, json: JsonText.from(job[GIVEN]).text }));
   }
 
   /** Puts jobs into one partition. */

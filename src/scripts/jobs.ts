@@ -117,6 +117,8 @@ export interface Drained {
   readonly leaseMs: number;
   /** The queue has a rate or max-active: take no jobs before they can start. */
   readonly hasLimits: boolean;
+  /** The queue is one of texts (its setting `text`). Only told with jobs. */
+  readonly texts: boolean;
   /** Why jobs of recurring ones that are due could not be made. A later drain makes them. */
   readonly notMade?: DelayqError;
 }
@@ -141,6 +143,7 @@ const NOTHING = {
   died: [],
   leaseMs: 0,
   hasLimits: false,
+  texts: false,
 } as const;
 
 /** What {@link drain} is asked for. */
@@ -172,8 +175,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   if (text(reply[0]) === 'occurs') return { ...NOTHING, jobs: [], now: number(reply[1]), told: toldIn(reply) };
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
-  const hasLimits = reply.length % 4 === 1;
-  if (hasLimits) reply.pop();
+  const traits = reply.length % 4 === 1 ? number(reply.pop()) : 0;
   // Not by rows(): this loop runs more than 100,000 times a second.
   for (let i = 8; i < reply.length; i += 4) {
     const head = reply[i + 2];
@@ -201,7 +203,8 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
       reason: text(reason) as Drained['died'][number]['reason'],
     })),
     leaseMs: number(reply[7]),
-    hasLimits,
+    hasLimits: traits % 2 === 1,
+    texts: traits >= 2,
     jobs,
   };
 }
@@ -212,7 +215,18 @@ function onePlain(reply: readonly Reply[], receipt: string): Drained {
   const [id, due, payload] = [text(reply[4]), time(reply[5]), reply[6] as Bytes];
   const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
   const state = next > now ? 'idle' : 'more';
-  return { state, now, next, jobs: [job], expired: 0, lost: 0, died: [], leaseMs, hasLimits: false };
+  return {
+    state,
+    now,
+    next,
+    jobs: [job],
+    expired: 0,
+    lost: 0,
+    died: [],
+    leaseMs,
+    hasLimits: false,
+    texts: reply.length > 7,
+  };
 }
 
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);

@@ -8,6 +8,8 @@ describe('a setting', () => {
     ['backoff', '30s,1m,10m'],
     ['lease', '1m30s'],
     ['ttl', '2d'],
+    ['text', 'on'],
+    ['text', 'off'],
   ])('%s=%s is formatted as it was given', (name, text) => {
     const [value] = Object.values(parseSetting(name, text));
     expect(formatSetting(name as 'tries', value as never)).toBe(text);
@@ -21,6 +23,8 @@ describe('a setting', () => {
     ['lease', '90'],
     ['ttl', '-1s'],
     ['maxlost', '4'],
+    ['text', '2'],
+    ['text', 'onoff'],
     ['paused', '1'],
   ])('%s=%s is rejected', (name, text) => {
     expect(() => parseSetting(name, text)).toThrow(expect.objectContaining({ code: 'usage' }));

@@ -10,6 +10,7 @@ import {
   type Confirmed,
   DelayqError,
   isDelayqError,
+  isOfTexts,
   JsonText,
   type NewJob,
   type Queue,
@@ -63,11 +64,13 @@ export async function enqueueLines(
   const stop = context.stopSignal();
   // A time of day in a line is relative to the clock of Redis.
   const [now, zone] = options.jobs ? [await queue.redis.now(), context.zone(options)] : [0, ''];
+  const prefix = context.prefix(options);
+  const isText = options.text ?? (!options.jobs && (await isOfTexts(queue.redis, prefix, queue.name)));
   const { in: delay, tries, deliveries, ttl, onceFor, attr: attributes } = options;
   const toJob = options.jobs
     ? (text: string, line: number): Numbered => ({ ...jobOf(text, zone, now), [LINE]: line })
     : (text: string, line: number): Numbered => {
-        const payload = options.text ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
+        const payload = isText ? JsonText.from(text.replace(/\r$/, '')) : JsonText.parse(text);
         return { payload, in: delay, at, tries, deliveries, ttl, onceFor, attributes, [LINE]: line };
       };
   const bad = new BadLines((text) => say(context, text));

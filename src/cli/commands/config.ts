@@ -35,6 +35,7 @@ const MEANINGS: Record<keyof Settings, string> = {
   burst: 'most jobs at once after a quiet time',
   maxActive: 'most jobs active at once, over all drains',
   onceFor: 'time an id stays taken after its job has ended',
+  text: 'payloads are any text: handlers get it byte for byte',
 };
 
 const PARTITIONS = 'slots that share the jobs';
@@ -63,6 +64,9 @@ export function configCommand(context: Context): Command {
     'rate, burst and max-active hold for all drains together. Every job that is taken',
     'counts against the rate. max-active counts leases, so it needs handlers, or',
     'drain --lease with ack. A queue has such limits or partitions, not both.',
+    '',
+    'With text=on, enqueue and every take any text, and drain -- gives it to handlers',
+    'byte for byte, both without --text. Lines of --jobs are JSON as ever.',
     '',
     'partitions=N spreads a queue over N slots of a Redis Cluster, and so over more',
     'than one node. The queue stays in use while its jobs are moved. Active jobs are',

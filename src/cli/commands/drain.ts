@@ -229,6 +229,9 @@ async function drain(
   const report = new DrainReport(context, verbosity, { watch });
   const handled = hasHandler(handler, options);
   const envelope = options.envelope || (options.lease !== undefined && !handled);
+  const form = envelope ? 'envelope' : options.text ? 'text' : 'payload';
+  /** Queues whose last jobs came with word that their payloads are texts. */
+  const ofTexts = new Set<string>();
   const graceMs = options.grace ?? 30_000;
   const drain: Drain = {
     queues,
@@ -239,7 +242,10 @@ async function drain(
       watch,
       forMs: options.for && Math.max(0, options.for - Math.floor(performance.now() - started)),
       onTrouble: report.trouble,
-      onDrained: (queue, drained) => report.drained(queue, drained),
+      onDrained: (queue, drained) => {
+        if (drained.jobs.length > 0) ofTexts[drained.texts ? 'add' : 'delete'](queue.name);
+        report.drained(queue, drained);
+      },
     },
     graceMs,
     stop,
@@ -249,7 +255,7 @@ async function drain(
         report.stopping(graceMs);
       });
     }),
-    form: envelope ? 'envelope' : options.text ? 'text' : 'payload',
+    formOf: (queue) => (form === 'payload' && ofTexts.has(queue) ? 'exact' : form),
     bury: ({ name }, ids, reason) => new Operator(redis, { prefix }).bury(name, ids, { reason }),
     report,
   };
@@ -308,7 +314,7 @@ async function intoHandlers(
   const env = context.handlerEnv();
   const { odd } = drain.report;
   const recipe =
-    pipe === undefined ? execRecipe(handler, drain.form, env, odd) : pipeRecipe(pipe, drain.form, env, odd);
+    pipe === undefined ? execRecipe(handler, drain.formOf, env, odd) : pipeRecipe(pipe, drain.formOf, env, odd);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : options.batch,
@@ -319,7 +325,7 @@ async function intoHandlers(
     ratePerSecond: options.rate,
     maxFailures: options.maxFailures ?? 20,
     backoff: options.backoff,
-    ...(pipe !== undefined && { refuse: (job) => (isLine(drain.form, job) ? undefined : NOT_A_LINE) }),
+    ...(pipe !== undefined && { refuse: (job) => (options.envelope || isLine(job) ? undefined : NOT_A_LINE) }),
   });
 }
 

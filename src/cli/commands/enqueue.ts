@@ -1,5 +1,15 @@
 import { Command } from 'commander';
-import { checkId, DelayqError, type Enqueued, JsonText, Queue, shellWord } from '../../internal.js';
+import {
+  checkId,
+  DelayqError,
+  type Enqueued,
+  GIVEN,
+  isDelayqError,
+  isOfTexts,
+  JsonText,
+  Queue,
+  shellWord,
+} from '../../internal.js';
 import {
   AT_WORDS,
   addDueTime,
@@ -38,7 +48,7 @@ export function enqueueCommand(context: Context): Command {
     )
     .option('--once-for <duration>', 'the id stays taken so long after the job has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
-    .option('--text', 'store any text as a JSON string')
+    .option('--text', 'store any text as a JSON string; not needed with delayq config QUEUE text=on')
     .option('--jobs', 'with -: lines are jobs: {"payload":…,"in":…,"id":…}')
     .option('--atomic', 'with -: check all lines first; enqueue none if one is bad')
     .option('--fail-if-empty', 'with -: exit 3 if stdin has no line')
@@ -116,9 +126,17 @@ async function enqueue(context: Context, name: string, payload: string, options:
   const isFile = payload.startsWith('@');
   const text = isFile ? await readPayload(payload.slice(1)) : payload;
   const { id, in: delay, tries, deliveries, ttl, onceFor, attr: attributes, ifExists, durable, replicas } = options;
-  const stored = options.text ? JsonText.from(text) : isFile ? JsonText.parse(text) : jsonArgument(text);
+  let stored: JsonText;
+  try {
+    stored = options.text ? JsonText.from(text) : isFile ? JsonText.parse(text) : jsonArgument(text);
+  } catch (error) {
+    // Redis is asked only about what is no JSON: of JSON, the call that enqueues it learns whether it is a text there.
+    if (!isDelayqError(error, 'data') || !(await isOfTexts(redis, context.prefix(options), name))) throw error;
+    stored = JsonText.from(text);
+  }
   const job = { payload: stored, id, in: delay, at: await at(), tries, deliveries, ttl, onceFor, attributes };
-  const done = await queue.enqueue(job, { ifExists, durable, replicas });
+  const given = { ...job, [GIVEN]: text };
+  const done = await queue.enqueue(given, { ifExists, durable, replicas });
   await report(context, queue, done, options);
 }
 

@@ -6,6 +6,7 @@ import {
   formatTime,
   type Id,
   Inspector,
+  isOfTexts,
   JsonText,
   type Missed,
   type Put,
@@ -155,8 +156,11 @@ async function put(context: Context, words: readonly string[], options: Options)
   const tz = context.zone(options);
   const source = payload === '-' ? context.stdin : payload.startsWith('@') ? payload.slice(1) : undefined;
   const text = source === undefined ? payload : await readPayload(source);
-  const stored = options.text ? JsonText.from(text) : source === undefined ? jsonArgument(text) : JsonText.parse(text);
-  const recurring = new Recurring(context.redis(options), { prefix: context.prefix(options) });
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  const recurring = new Recurring(redis, { prefix });
+  const isText = options.text || (await isOfTexts(redis, prefix, queue));
+  const stored = isText ? JsonText.from(text) : source === undefined ? jsonArgument(text) : JsonText.parse(text);
   const job = { id, when, tz, payload: stored, missed, overlap, tries, maxLost, ttl, onceFor, attributes };
   await report(context, queue, await recurring.put(queue, job), { ...options, tz });
 }

@@ -1,6 +1,6 @@
 import { type Attributes, NO_ATTRIBUTES, type Task } from '../../internal.js';
 import { ATTRIBUTE_VARIABLE } from '../host/context.js';
-import { type Form, inputOf, LINE_END, lineOf, type OnOdd } from '../lines/drain-line.js';
+import { type FormOf, inputOf, LINE_END, lineOf, type OnOdd } from '../lines/drain-line.js';
 import type { Recipe } from './to-handlers.js';
 
 /** Lines are written to the input file of a handler in pieces of this size, bytes. */
@@ -10,7 +10,7 @@ const CHUNK = 64 * 1024;
  * `drain Q -- command`: a process for each job, without a shell. The payload is on stdin, the rest in DELAYQ_…
  * variables.
  */
-export function execRecipe(command: readonly string[], form: Form, env: NodeJS.ProcessEnv, onOdd: OnOdd): Recipe {
+export function execRecipe(command: readonly string[], formOf: FormOf, env: NodeJS.ProcessEnv, onOdd: OnOdd): Recipe {
   const [file = '', ...args] = command;
   return ([task]) => {
     const { queue, id, attempt, tries, due, receipt, attributes } = task as Task;
@@ -30,7 +30,7 @@ export function execRecipe(command: readonly string[], form: Form, env: NodeJS.P
         DELAYQ_RECEIPT: receipt,
         ...(attributes === NO_ATTRIBUTES ? undefined : variablesOf(attributes)),
       }),
-      input: inputOf(form, queue, task as Task, onOdd),
+      input: inputOf(formOf(queue), queue, task as Task, onOdd),
     };
   };
 }
@@ -44,13 +44,13 @@ function variablesOf(attributes: Attributes): Record<string, string> {
 /**
  * `drain Q --pipe 'command'`: a shell command for each batch. The jobs are lines on its stdin, so no shell parses them.
  */
-export function pipeRecipe(command: string, form: Form, env: NodeJS.ProcessEnv, onOdd: OnOdd): Recipe {
+export function pipeRecipe(command: string, formOf: FormOf, env: NodeJS.ProcessEnv, onOdd: OnOdd): Recipe {
   return (tasks) => ({
     file: '/bin/sh',
     args: ['-c', command],
     env: { ...env, DELAYQ_QUEUE: (tasks[0] as Task).queue },
     // Those that are no lines were refused.
-    input: chunks(tasks, (task) => lineOf(form, task.queue, task, onOdd) as Buffer),
+    input: chunks(tasks, (task) => lineOf(formOf(task.queue), task.queue, task, onOdd) as Buffer),
   });
 }
 

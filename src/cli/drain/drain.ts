@@ -11,7 +11,7 @@ import {
   type WorkerOptions,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { type Form, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
+import { type FormOf, NOT_A_LINE, type OnOdd } from '../lines/drain-line.js';
 import { deaths, REASONS } from '../terminal/deaths.js';
 import type { Flood } from '../terminal/flood.js';
 import { complain, grouped, many, say, sayInParts, shownId } from '../terminal/output.js';
@@ -29,7 +29,7 @@ export interface Drain {
   readonly stop: AbortSignal;
   /** Resolves `graceMs` after a stop. */
   readonly graceOver: Promise<'over'>;
-  readonly form: Form;
+  readonly formOf: FormOf;
   /** Makes pending jobs dead, with `reason` as their error. */
   readonly bury: (queue: Queue, ids: readonly string[], reason: string) => Promise<Buried[]>;
   readonly report: DrainReport;

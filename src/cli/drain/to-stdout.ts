@@ -142,8 +142,9 @@ class StdoutSink {
     await this.#confirmer.watchReader();
     let rest: JobLine[] = [];
     const noLines: Job[] = [];
+    const form = this.#drain.formOf(queue.name);
     for (const job of jobs) {
-      const line = lineOf(this.#drain.form, queue.name, job, this.#drain.report.odd);
+      const line = lineOf(form, queue.name, job, this.#drain.report.odd);
       if (line) rest.push({ job, line });
       else noLines.push(job);
     }

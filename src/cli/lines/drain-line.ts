@@ -1,8 +1,14 @@
 import { isUtf8 } from 'node:buffer';
 import { type Job, NO_ATTRIBUTES } from '../../internal.js';
 
-/** What is printed of a job: its payload, the text of a payload that is a JSON string, or an envelope with all fields. */
-export type Form = 'payload' | 'text' | 'envelope';
+/**
+ * What is printed of a job: its payload, the text of a payload that is a JSON string, or an envelope with all fields.
+ * `exact`: as `text`, but a handler of one job gets only what is stored, without a line end.
+ */
+export type Form = 'payload' | 'text' | 'exact' | 'envelope';
+
+/** The form of the jobs of a queue. */
+export type FormOf = (queue: string) => Form;
 
 const LF = 10;
 const CR = 13;
@@ -14,13 +20,13 @@ export type OnOdd = (queue: string, id: string, what: string) => void;
 /** Why a job dies whose payload cannot be a line: it would break the lines of others, or its reader would get another. */
 export const NOT_A_LINE = 'not a line: the payload is not JSON, and has line breaks or is not text';
 
-/** Whether a job can be a line of this form. */
-export const isLine = (form: Form, { payload }: Job): boolean => form === 'envelope' || oneLine(payload) !== undefined;
+/** Whether a job can be a line that is no envelope. */
+export const isLine = ({ payload }: Job): boolean => oneLine(payload) !== undefined;
 
 /** The line of a job, without a line break; undefined: {@link NOT_A_LINE}. */
 export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer | undefined {
   if (form === 'payload') return oneLine(job.payload);
-  if (form === 'text') {
+  if (form === 'text' || form === 'exact') {
     const value = jsonIn(job.payload);
     if (typeof value !== 'string') return oneLine(job.payload);
     if (!/[\r\n]/.test(value)) return Buffer.from(value);
@@ -33,11 +39,12 @@ export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffe
 }
 
 /**
- * What a handler of one job reads: as its line, with an end, but a text keeps its line breaks, and what is not JSON is
- * given byte for byte.
+ * What a handler of one job reads: as its line, with an end, but a text keeps its line breaks, and what is not JSON, or in
+ * a queue of texts, is given byte for byte.
  */
 export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer[] {
   const value = form === 'envelope' ? null : jsonIn(job.payload);
+  if (form === 'exact') return [typeof value === 'string' ? Buffer.from(value) : job.payload];
   if (value === undefined) return [job.payload];
   if (form === 'text' && typeof value === 'string') return [Buffer.from(value.endsWith('\n') ? value : `${value}\n`)];
   return [lineOf(form, queue, job, onOdd) as Buffer, LINE_END];

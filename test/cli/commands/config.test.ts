@@ -43,6 +43,7 @@ describe('delayq config', () => {
       burst: null,
       maxActive: null,
       onceFor: null,
+      text: false,
       partitions: 1,
       growth: null,
       set: ['backoff', 'ttl'],
@@ -53,6 +54,33 @@ describe('delayq config', () => {
     expect(text).toMatch(/ttl +none +default/);
     expect(text).toMatch(/partitions +1 +default/);
     expect((await delayq(['inspect', '--json', queue.name])).code).toBe(0);
+  });
+
+  it('turns text on and off by any word for it, which needs layout 2, and shows it as on or off', async () => {
+    const queue = freshQueue();
+    await delayq(['config', '--create', queue.name, 'text=off', 'tries=5']);
+    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ tries: '5' });
+    for (const [on, off] of [
+      ['on', 'off'],
+      ['1', '0'],
+      ['yes', 'no'],
+      ['TRUE', 'false'],
+      ['on', ''],
+    ]) {
+      expect((await delayq(['config', queue.name, `text=${on}`])).stdout).toMatch(/^text +on +payloads are any text/m);
+      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual(['2 0/1', '1']);
+      expect((await delayq(['config', queue.name, `text=${off}`])).stdout).toMatch(/^text +off +default/m);
+    }
+    await delayq(['config', queue.name, 'text=on']);
+    expect(JSON.parse((await delayq(['config', '--json', queue.name])).stdout)).toMatchObject({
+      text: true,
+      set: ['tries', 'text'],
+    });
+    expect((await delayq(['inspect', queue.name])).stdout).toMatch(/config .*text on/);
+    expect(await delayq(['config', queue.name, 'text=maybe'])).toMatchObject({
+      code: 64,
+      stderr: expect.stringMatching(/text cannot be "?maybe"?\n {2}next: write text=on or text=off\n/),
+    });
   });
 
   it('changes nothing when one of the settings is wrong', async () => {
