@@ -62,7 +62,7 @@ describe('completion offers', () => {
     [['list', 'q', '--tz', 'Europe/Berl'], ['Europe/Berlin']],
     [
       ['config', 'q', 't'],
-      ['tries=', 'ttl='],
+      ['tries=', 'ttl=', 'text='],
     ],
     [['config', 'q', 'tries=4', 'back'], ['backoff=']],
     [

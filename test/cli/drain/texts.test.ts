@@ -50,9 +50,9 @@ async function handled(queue: Queue, ...options: string[]): Promise<Record<strin
 const each = <T>(value: (text: string) => T) => Object.fromEntries(TEXTS.map((text, i) => [`t${i}`, value(text)]));
 
 describe.concurrent('a queue of texts', () => {
-  it.each([['text=1'], ['text=on', 'partitions=4'], ['text=on', 'rate=1000/s']])(
-    'stores any text as a JSON string, and handlers get it byte for byte: %s',
-    async (...settings) => {
+  it.each([[['text=1']], [['partitions=4']], [['rate=1000/s']]])(
+    'stores any text as a JSON string, and handlers get it byte for byte: %j',
+    async (settings) => {
       const queue = await freshTexts(...settings);
       for (const [i, text] of TEXTS.entries())
         expect(await delayq(['enqueue', '--id', `t${i}`, queue.name, text]), text).toMatchObject({
