@@ -50,7 +50,7 @@ export class Partitions {
     return this.#map;
   }
 
-  /** The payloads of the queue are texts: learned with the map, which is that of a plain queue before. */
+  /** Whether the payloads of the queue are texts, learned with the map: a plain queue has none. */
   get texts(): boolean {
     return this.#texts;
   }
@@ -203,7 +203,7 @@ export class Partitions {
     const { config } = this.keys(i, map);
     const found = (await this.redis.call('HMGET', config, 'layout', 'partitions', 'text')) as Reply[];
     const layout = found[0] === null ? '1' : text(found[0]);
-    if (i === 0) this.#texts = text(found[2] ?? undefined) === '1';
+    if (i === 0) this.#texts = layout !== '1' && text(found[2] ?? undefined) === '1';
     return { layout, map: PartitionMap.parse(layout, text(found[1] ?? undefined)) };
   }
 }

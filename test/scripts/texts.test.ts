@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type NewJob, Operator, type SettingsChange } from '../../src/index.js';
+import { isOfTexts, type NewJob, Operator, type SettingsChange } from '../../src/internal.js';
 import { admin, connection, freshQueue, key } from '../support/redis.js';
 
 const operator = new Operator(connection);
@@ -58,8 +58,11 @@ describe('a take from a queue of texts', () => {
     await queue.enqueue({ payload: 'a' });
     await admin.hset(key(queue.name, 'config'), 'text', '1');
     expect(await queue.drain()).toMatchObject({ texts: false, jobs: [{ attempt: 1 }] });
+    expect(await isOfTexts(connection, 'delayq', queue.name)).toBe(false);
     await operator.configure(queue.name, { text: true });
+    expect(await isOfTexts(connection, 'delayq', queue.name)).toBe(true);
     await admin.hset(key(queue.name, 'config'), 'text', 'on');
+    expect(await isOfTexts(connection, 'delayq', queue.name)).toBe(false);
     await queue.enqueue({ payload: 'a' });
     expect(await queue.drain()).toMatchObject({ texts: false, jobs: [{ attempt: 1 }] });
   });
