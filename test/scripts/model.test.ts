@@ -357,6 +357,7 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
           ...told,
         })),
       ).toEqual(expected);
+      if (expected.length > 0) expect(drained.texts).toBe(model.config.text === 1);
       expect(drained.leaseMs).toBe(leaseMs ?? model.config.lease ?? 60_000);
       if (leaseMs !== 0) receipts.push(...expected.map(({ id }) => ({ id, receipt })));
       return;
@@ -470,8 +471,9 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
       return;
     case 'limit': {
       const { rate, burst, maxActive, onceFor } = one;
-      const settings = { rate: rate && `${rate.jobs} ${rate.perMs}`, burst, maxActive, onceFor };
-      Object.assign(model.config, { rate, burst, maxActive, onceFor });
+      const text = burst === 3 ? 1 : undefined;
+      const settings = { rate: rate && `${rate.jobs} ${rate.perMs}`, burst, maxActive, onceFor, text };
+      Object.assign(model.config, { rate, burst, maxActive, onceFor, text });
       await acts.config(
         connection,
         keys,
@@ -535,9 +537,9 @@ async function play({ name, keys, model, receipts }: Played, one: Step, n: numbe
     case 'configure': {
       const { tries, maxLost, ttl, backoff, lease } = one;
       const config = JSON.parse(JSON.stringify({ tries, maxLost, ttl, backoff, lease }));
-      const { rate, burst, maxActive, onceFor } = model.config;
+      const { rate, burst, maxActive, onceFor, text } = model.config;
       const unset = ['tries', 'maxLost', 'ttl', 'backoff', 'lease'].filter((name) => !(name in config));
-      model.config = { ...config, rate, burst, maxActive, onceFor };
+      model.config = { ...config, rate, burst, maxActive, onceFor, text };
       if (unset.length > 0) await admin.hdel(key(name, 'config'), ...unset);
       for (const [field, value] of Object.entries(config)) await admin.hset(key(name, 'config'), field, String(value));
     }

@@ -139,6 +139,7 @@ export class Model {
     burst?: number;
     maxActive?: number;
     onceFor?: number;
+    text?: 1;
   } = {};
   /** Until when the queue is paused, ms. */
   pausedUntil: number | undefined;
