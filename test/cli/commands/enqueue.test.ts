@@ -147,7 +147,7 @@ describe('delayq enqueue', () => {
     [['enqueue', '--deliveries', '0', 'q', '1'], 64, 'from 1'],
     [['enqueue', '--max-deliveries', '1', 'q', '1'], 64, '--deliveries'],
     [['enqueue', '--jobs', '--deliveries', '1', 'q', '-'], 64, 'from its lines'],
-    [['enqueue', '--if-exists', 'append', 'q', '1'], 64, 'keep or replace'],
+    [['enqueue', '--if-exists', 'append', 'q', '1'], 64, 'choices are keep, replace'],
     [['enqueue', '--attr', 'tenant', 'q', '1'], 64, '"tenant" is not an attribute'],
     [['enqueue', '--attr', 'Tenant=7', 'q', '1'], 64, '"Tenant" cannot name an attribute'],
     [['enqueue', '--attr', '=7', 'q', '1'], 64, '"" cannot name an attribute'],
