@@ -243,7 +243,7 @@ function readJob(
     return { id, score, value, due, payload: payloadOf(value, wrap) };
   } catch (error) {
     if (!isDelayqError(error)) throw error;
-    return { id, reason: 'payload', why: `${error.message}${error.why ? `: ${error.why}` : ''}` };
+    return { id, reason: 'payload', why: `${error.what}${error.why ? `: ${error.why}` : ''}` };
   }
 }
 

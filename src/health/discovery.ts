@@ -25,7 +25,7 @@ export async function findQueues(redis: Connection, prefix: string, signal?: Abo
       await names();
     } catch (error) {
       if (!isDelayqError(error, ...passable)) throw error;
-      hidden = error.why ?? error.message;
+      hidden = error.why ?? error.what;
     }
   };
   await collect(async () => {

@@ -21,11 +21,15 @@ export type ErrorCode =
   | 'output'
   | 'internal';
 
-/** An error in three parts: what failed (`message`), why, and what to do next. */
+/** An error in three parts: what failed, why, and what to do next. Its `message` has all of them, in one line. */
 export class DelayqError extends Error {
   override readonly name = 'DelayqError';
   readonly code: ErrorCode;
+  /** What failed. */
+  readonly what: string;
+  /** Why it failed; may have several lines. */
   readonly why: string | undefined;
+  /** What to do next. */
   readonly next: string | undefined;
   /** With `unknown`: the ids of the jobs in doubt. Enqueuing them again with the same ids is safe. */
   readonly ids: readonly string[];
@@ -37,12 +41,17 @@ export class DelayqError extends Error {
     what: string,
     more: Partial<Pick<DelayqError, 'why' | 'next' | 'ids' | 'stored' | 'cause'>> = {},
   ) {
-    super(what, more.cause === undefined ? undefined : { cause: more.cause });
+    const { why, next, cause, ids = [], stored = false } = more;
+    const reason = why ? `${what}: ${why.replaceAll('\n', '; ')}` : what;
+    super(next ? `${reason}; ${next}` : reason, cause === undefined ? undefined : { cause });
     this.code = code;
-    this.why = more.why;
-    this.next = more.next;
-    this.ids = more.ids ?? [];
-    this.stored = more.stored ?? false;
+    this.what = what;
+    this.why = why;
+    this.next = next;
+    this.ids = ids;
+    this.stored = stored;
+    // The message has them: console.error() need not print them again.
+    for (const part of ['what', 'why', 'next']) Object.defineProperty(this, part, { enumerable: false });
   }
 }
 
@@ -58,7 +67,7 @@ export function isPassing(error: unknown): error is DelayqError {
 
 /** The error for a call that was carried out in part when `error` ended it. */
 export function partly(error: DelayqError): DelayqError {
-  return new DelayqError('unknown', error.message, { why: error.why, next: error.next, cause: error });
+  return new DelayqError('unknown', error.what, { why: error.why, next: error.next, cause: error });
 }
 
 /** The error for jobs that were sent when no reply arrived. */

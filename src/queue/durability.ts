@@ -83,7 +83,7 @@ export async function confirm(pinned: Caller, required: Durability): Promise<Con
 
 /** The doubt about jobs that were sent when `error` prevented their confirmation. `before` precedes its reason. */
 export function doubtOf(error: DelayqError, before = ''): Doubt {
-  const { message, why = message, next } = error;
+  const { what, why = what, next } = error;
   return { doubt: `${before}${why}`, next: isPassing(error) ? undefined : next };
 }
 

@@ -101,7 +101,7 @@ export class Enqueuer {
     const i = this.#parts.map.ownerOf(id);
     this.#singles[i] ??= new Coalescer<ReadyJob, Enqueued>(
       (items) => this.#put(items, {}),
-      (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.message) : error),
+      (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.what) : error),
     );
     return this.#singles[i];
   }

@@ -45,6 +45,6 @@ export async function putApart(
     const isForAll = error.code === 'unknown' ? error.ids.length === jobs.length : stored.size === 0;
     if (isForAll) throw error;
     const rest = jobs.filter((job) => !stored.has(job)).map(({ id }) => id);
-    throw unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.message}`);
+    throw unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.what}`);
   }
 }

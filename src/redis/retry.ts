@@ -23,7 +23,7 @@ export async function repeatIfLost<T>(
       first ??= error as DelayqError;
       const pause = pausesMs[attempt];
       if (pause === undefined || performance.now() > until || !isPassing(error)) {
-        throw new DelayqError('unknown', first.message, { why: first.why, next: first.next, cause: error });
+        throw new DelayqError('unknown', first.what, { why: first.why, next: first.next, cause: error });
       }
       if (pause > 0) await sleep(pause);
     }

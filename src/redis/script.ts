@@ -140,7 +140,7 @@ export async function run<R extends Reply = Reply[]>(
     if (keys && isDelayqError(error, 'config') && /^(LIMITED|CONFLICT)/.test(replyIn(error))) {
       const [prefix = ''] = keys.pending.split(':{');
       const next = error.next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
-      throw new DelayqError(error.code, error.message, { why: error.why, next, cause: error.cause });
+      throw new DelayqError(error.code, error.what, { why: error.why, next, cause: error.cause });
     }
     throw error;
   }

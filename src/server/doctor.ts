@@ -141,7 +141,7 @@ export class Doctor {
 
   #silent({ address }: { address: string }, error: unknown, only: boolean): Finding {
     if (only || !isPassing(error)) throw error;
-    const what = `cannot be asked: ${error.why ?? error.message}`;
+    const what = `cannot be asked: ${error.why ?? error.what}`;
     const next = 'see whether it runs, and what its log says';
     return { ...bad('fail', 'unreachable', what, 'its queues cannot be used', next), nodes: [address] };
   }

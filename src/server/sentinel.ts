@@ -42,7 +42,7 @@ export function askSentinels(name: string, nodes: readonly Caller[]): Promise<Sa
 
 function reasonOf(error: unknown): string {
   if (!isDelayqError(error)) throw error;
-  return error.why ?? error.message;
+  return error.why ?? error.what;
 }
 
 function record(fields: readonly Reply[]): Record<string, string> {

@@ -232,7 +232,7 @@ export class Leases {
     } catch (error) {
       if (!isPassing(error)) throw error;
       const what = `could not settle ${many(this.#held.size, 'job')}: delivered again when their leases expire`;
-      throw new DelayqError('temporary', what, { why: error.why ?? error.message, next: error.next, cause: error });
+      throw new DelayqError('temporary', what, { why: error.why ?? error.what, next: error.next, cause: error });
     }
   }
 

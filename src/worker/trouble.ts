@@ -29,12 +29,12 @@ export function troubleTeller(
     const since = began.get(where);
     const queue = typeof where === 'object' ? where : undefined;
     const what = queue && (queue.partitions.length > 1 ? `partitions of ${queue.name}` : queue.name);
-    if (error && queue && !watch) tell(`going on without ${what}: ${error.why ?? error.message}`);
+    if (error && queue && !watch) tell(`going on without ${what}: ${error.why ?? error.what}`);
     else if (error && since === undefined) {
       began.set(where, clock.now());
-      if (where === 'handlers') tell(`${error.message}: ${error.next}`);
+      if (where === 'handlers') tell(`${error.what}: ${error.next}`);
       else {
-        tell(error.message, error);
+        tell(error.what, error);
         tell(what ? `going on without ${what}, retrying every second` : 'still trying');
       }
     } else if (!error && since !== undefined) {

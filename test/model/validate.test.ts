@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkId, checkName } from '../../src/internal.js';
+import { checkId, checkName, type DelayqError } from '../../src/internal.js';
 import { keysOf } from '../../src/model/validate.js';
 
 describe('a name (failures 31)', () => {
@@ -14,12 +14,12 @@ describe('a name (failures 31)', () => {
         try {
           checkName(name);
         } catch (error) {
-          return error as Error;
+          return error as DelayqError;
         }
         return undefined;
       })();
       expect(error).toMatchObject({ code: 'usage' });
-      expect(error?.message).toMatch(/^[\x20-\x7e]{1,120}$/);
+      expect(error?.what).toMatch(/^[\x20-\x7e]{1,120}$/);
     },
   );
 });
@@ -67,7 +67,7 @@ describe('an options object', () => {
     expect(() => checkKeys({ [key]: undefined })).toThrow(
       expect.objectContaining({
         code: 'usage',
-        message: `enqueue has no option "${key}"`,
+        what: `enqueue has no option "${key}"`,
         why: 'it knows only in, leaseMs, concurrency',
         next,
       }),

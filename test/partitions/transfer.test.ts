@@ -54,7 +54,7 @@ describe.concurrent('on a cluster with replicas', () => {
     await replica?.stop();
     await expect(grown(redis, 'q')).rejects.toMatchObject({
       code: 'temporary',
-      message: 'partition 1 has too few replicas',
+      what: 'partition 1 has too few replicas',
     });
     expect(await redis.call('ZCARD', 'delayq:{q}:pending')).toBe(20);
   });

@@ -83,7 +83,7 @@ describe('a job with deliveries', () => {
     async (bad) => {
       const queue = freshQueue();
       const jobs = [{ payload: 1 }, { payload: 1, deliveries: bad as number }];
-      await expect(queue.enqueue(jobs)).rejects.toMatchObject({ code: 'usage', message: /^deliveries cannot be/ });
+      await expect(queue.enqueue(jobs)).rejects.toMatchObject({ code: 'usage', what: /^deliveries cannot be/ });
       expect(await queue.counts()).toMatchObject({ pending: 0, meta: 0 });
     },
   );
@@ -171,7 +171,7 @@ describe('the consumer of a drain', () => {
   it.each([[''], ['two words'], ['é'], ['x'.repeat(129)], ['a\n'], [7]])('cannot be named %j', async (by) => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    await expect(queue.drain({ by: by as string })).rejects.toMatchObject({ code: 'usage', message: /a consumer$/ });
+    await expect(queue.drain({ by: by as string })).rejects.toMatchObject({ code: 'usage', what: /a consumer$/ });
     expect(await queue.counts()).toMatchObject({ pending: 1, active: 0 });
   });
 });

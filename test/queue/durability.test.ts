@@ -122,9 +122,9 @@ describe.runIf(binary)('--durable', () => {
     await queue.enqueue({ payload: 0 }, { durable: true });
     await own.admin.config('SET', 'appendonly', 'no');
     const error = await queue.enqueue({ payload: 1, id: 'a' }, { durable: true }).catch((error) => error);
-    expect({ ...error, message: error.message }).toMatchObject({
+    expect(error).toMatchObject({
       code: 'unknown',
-      message: 'job a is enqueued, but its durability is unknown',
+      what: 'job a is enqueued, but its durability is unknown',
       why: expect.stringMatching(/^Redis at .* has no AOF/),
       next: expect.stringMatching(/^turn it on .*; then repeat with the id a until it is confirmed/),
       ids: ['a'],
@@ -322,10 +322,10 @@ describe.concurrent('--replicas', () => {
     await replica.end('SIGKILL');
     through.fault = { word: 'WAIT\r\n$1\r\n1\r\n$4\r\n4000', kind: 'refuse', times: 1 };
     const error = await queue.enqueue({ payload: 1, id: 'a' }, { replicas: 1 }).catch((error) => error);
-    expect({ ...error, message: error.message, struck: through.struck }).toMatchObject({
-      struck: 1,
+    expect(through.struck).toBe(1);
+    expect(error).toMatchObject({
       code: 'unknown',
-      message: 'job a is enqueued, but its durability is unknown',
+      what: 'job a is enqueued, but its durability is unknown',
       why: "Redis's reply was lost, and the repeat failed: 0 of 1 replicas answered within 1 s",
       next: expect.stringMatching(/^repeat with the id a until it is confirmed/),
       ids: ['a'],

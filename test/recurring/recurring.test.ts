@@ -284,7 +284,7 @@ describe('a definition', () => {
 
   it('is not removed by a text in place of a list, nor paused by a list', async () => {
     const { name } = await withDue(0);
-    await expect(recurring.remove(name, 'r' as never)).rejects.toMatchObject({ message: 'ids are not an array' });
+    await expect(recurring.remove(name, 'r' as never)).rejects.toMatchObject({ what: 'ids are not an array' });
     for (const act of ['pause', 'resume'] as const)
       await expect(recurring[act](name, ['r'] as never)).rejects.toMatchObject({ code: 'usage' });
     expect(await recurring.list(name)).toMatchObject([{ id: 'r', paused: false }]);

@@ -174,7 +174,7 @@ describe('a SIGKILL of enqueue (failures 1)', () => {
 describe('a call that Redis does not understand', () => {
   it('is not called a bug of delayq if the caller may have written it', async () => {
     await expect(connection.call('GET')).rejects.toMatchObject({
-      message: expect.stringMatching(/did not understand a call$/),
+      what: expect.stringMatching(/did not understand a call$/),
       why: expect.stringContaining('wrong number of arguments'),
       next: expect.stringMatching(/^check the command, if it is your own/),
     });

@@ -48,7 +48,7 @@ describe.concurrent('a primary with two replicas and three Sentinels', () => {
     if (error === undefined) return;
     expect(error).toMatchObject({
       code: 'temporary',
-      message: expect.stringMatching(/is no primary$/),
+      what: expect.stringMatching(/is no primary$/),
       why: expect.stringContaining('slave'),
     });
   });

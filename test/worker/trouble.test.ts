@@ -72,6 +72,6 @@ it('its own onTrouble replaces that', async () => {
     { watch: false, maxFailures: 1, onResult: () => {}, onTrouble: (error, where) => troubles.push(error, where) },
   );
   expect(await worker.run()).toMatchObject({ retried: 1, circuitOpen: true });
-  expect(troubles).toMatchObject([{ message: '1 failure in a row', why: 'no such host' }, 'handlers']);
+  expect(troubles).toMatchObject([{ what: '1 failure in a row', why: 'no such host' }, 'handlers']);
   expect(told).toEqual([]);
 });

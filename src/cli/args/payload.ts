@@ -39,7 +39,7 @@ export function jsonArgument(text: string): JsonText {
     const isBare =
       /^\s*[[{]/.test(text) && !text.includes('"') && /\p{L}/u.test(text.replace(/\b(true|false|null)\b/g, ''));
     if (!isBare || !isDelayqError(cause, 'data')) throw cause;
-    throw new DelayqError('data', cause.message, {
+    throw new DelayqError('data', cause.what, {
       why: 'it has no double quotes: the shell removes them from an argument without single quotes',
       next: `put the payload into single quotes: '{"a":1}'`,
       cause,

@@ -41,9 +41,9 @@ export async function requireOrCreate(
     // A node that does not answer concerns the command only as far as the command needs it.
     if (isPassing(error)) return;
     if (!isDelayqError(error, 'missing')) throw error;
-    const { message, why, next = '' } = error;
+    const { what, why, next = '' } = error;
     const sentence = next.endsWith('?') ? next : `${next};`;
-    throw new DelayqError('missing', message, { why, next: `${sentence} to make it, add --create` });
+    throw new DelayqError('missing', what, { why, next: `${sentence} to make it, add --create` });
   });
 }
 

@@ -14,9 +14,9 @@ export class BadLines {
     this.#flood = new Flood(say, MOST, (n) => `… and ${many(n, 'more bad line')}`);
   }
 
-  add(line: number, { message, why }: { readonly message: string; readonly why?: string | undefined }): void {
+  add(line: number, { what, why }: { readonly what: string; readonly why?: string | undefined }): void {
     this.count += 1;
-    this.#flood.add(`line ${line}: ${message}${why ? `: ${why}` : ''}`);
+    this.#flood.add(`line ${line}: ${what}${why ? `: ${why}` : ''}`);
   }
 
   /** Reports how many more there were. Call it at the end. */

@@ -163,7 +163,7 @@ async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerato
   const bad = new BadLines((text) => say(context, text));
   try {
     for await (const some of linesUntil(stop, context.stdin)) {
-      for (const { number, error } of some) if (error) bad.add(number, { message: error.message });
+      for (const { number, error } of some) if (error) bad.add(number, { what: error.what });
       yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
     }
   } finally {

@@ -123,8 +123,8 @@ export async function reportUnknown(context: Context, error: unknown): Promise<v
   await line(context, 'UNKNOWN', says, []).catch(() => {});
 }
 
-function sentence({ message, why, next }: DelayqError): string {
-  return [message, why, next].filter((part) => part !== undefined).join('; ');
+function sentence({ what, why, next }: DelayqError): string {
+  return [what, why, next].filter((part) => part !== undefined).join('; ');
 }
 
 /** Prints the line. Performance data follows a |, so the words must not contain one. */

@@ -166,7 +166,7 @@ async function grow(
     }
   } catch (error) {
     if (!isPassing(error)) throw error;
-    const why = error.why ?? error.message;
+    const why = error.why ?? error.what;
     const next = 'repeat the command: it goes on';
     throw new DelayqError('temporary', `the growth of ${queue} is not done`, { why, next, cause: error });
   } finally {

@@ -296,7 +296,7 @@ async function mayBeMissing(context: Context, redis: Connection, name: string, o
   if (options.quiet || !(options.verbose || context.stderr.isTTY)) return;
   // Other errors are those of the drain, which meets them too.
   await requireQueue(redis, context.prefix(options), name).catch((error: unknown) => {
-    if (isDelayqError(error, 'missing')) say(context, `${error.message}; ${error.next}`);
+    if (isDelayqError(error, 'missing')) say(context, `${error.what}; ${error.next}`);
   });
 }
 

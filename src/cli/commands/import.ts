@@ -163,7 +163,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     meter.clear();
     if (!isDelayqError(error)) throw error;
     say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
-    throw new DelayqError(error.code, error.message, {
+    throw new DelayqError(error.code, error.what, {
       why: error.why,
       next: `${error.next ? `${error.next}; then ` : ''}repeat the import: jobs that were imported are kept`,
       cause: error,

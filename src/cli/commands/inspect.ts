@@ -128,7 +128,7 @@ function clock(ms: number, zone: string): string {
 function troubleOf({ since, error }: Trouble, zone: string): string {
   const long = formatDuration(Date.now() - since);
   const what = error.code === 'temporary' ? 'Redis answers no calls' : 'cannot reach Redis';
-  return `${what} since ${clock(since, zone)} (${long}): ${visible(error.why ?? error.message)}`;
+  return `${what} since ${clock(since, zone)} (${long}): ${visible(error.why ?? error.what)}`;
 }
 
 /** Says which partitions cannot be read. */

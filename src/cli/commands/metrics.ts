@@ -65,7 +65,7 @@ async function metrics(context: Context, names: readonly string[], options: Opti
   }
   const [first] = missing;
   if (first && measured.length === 0) throw first;
-  broken.push(...missing.map(({ message, next }) => `${message}; ${next}`));
+  broken.push(...missing.map(({ what, next }) => `${what}; ${next}`));
   for (const line of broken.sort()) say(context, line);
   if (broken.length > 0) context.outcomes.add('incomplete');
   measured.sort((a, b) => (a.queue < b.queue ? -1 : 1));

@@ -129,8 +129,8 @@ async function serve(context: Context, options: Options): Promise<void> {
     })
     .catch((error: DelayqError) => {
       // Of the library in another file: its class is another one.
-      const { name, code, message, why, next } = error;
-      throw name === 'DelayqError' ? new DelayqError(code, message, { why, next, cause: error }) : error;
+      const { name, code, what, why, next } = error;
+      throw name === 'DelayqError' ? new DelayqError(code, what, { why, next, cause: error }) : error;
     });
   if (cut > 0) context.outcomes.add('incomplete');
 }

@@ -88,7 +88,7 @@ export class DrainReport {
     if (!notMade) this.#notMade.delete(name);
     else if (!this.#notMade.has(name)) {
       this.#notMade.add(name);
-      const { code, why = notMade.message, next } = notMade;
+      const { code, why = notMade.what, next } = notMade;
       const what = `the jobs of recurring ones in ${name} cannot be made`;
       complain(this.#context, new DelayqError(code, what, { why, next }));
     }

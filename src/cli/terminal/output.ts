@@ -49,7 +49,7 @@ export function complain(context: Context, error: unknown): void {
         why: error instanceof Error ? (error.stack ?? error.message) : String(error),
         next: 'please report this as a bug',
       });
-  sayInParts(context, known.message, known);
+  sayInParts(context, known.what, known);
 }
 
 /** Writes to stderr what is the case, why, and what happens or is to be done next. */

@@ -95,8 +95,8 @@ export async function lookAt(inspector: Inspector, name: string | undefined, bef
 
 /** Why a queue cannot be read. If its server is in trouble, that includes which one it is. */
 export function reasonOf(error: DelayqError): string {
-  const { message, why } = error;
-  return why === undefined ? message : isPassing(error) ? `${message}: ${why}` : why;
+  const { what, why } = error;
+  return why === undefined ? what : isPassing(error) ? `${what}: ${why}` : why;
 }
 
 /** Which partitions of a queue cannot be read, and why. */

@@ -56,7 +56,7 @@ export class Watch {
       if (this.#down.has(ring) || this.#isStopped) return;
       this.#down.add(ring);
       this.#say(
-        `pool ${name}: ${error.message}${error.why ? ` (${error.why})` : ''}; its requests get ${isPassing(error) ? 503 : 500} until it answers`,
+        `pool ${name}: ${error.what}${error.why ? ` (${error.why})` : ''}; its requests get ${isPassing(error) ? 503 : 500} until it answers`,
       );
     }
   }

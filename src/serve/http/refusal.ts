@@ -34,6 +34,6 @@ export function refusalOf(error: unknown): Refusal {
     const body = { error: 'redis did not answer: the outcome is unknown', ...(ids.length > 0 && { job_ids: ids }) };
     return new Refusal(503, body, { headers: { 'Retry-After': '1' }, cause: error });
   }
-  if (isDelayqError(error, 'usage', 'data')) return new Refusal(400, error.message, { cause: error });
+  if (isDelayqError(error, 'usage', 'data')) return new Refusal(400, error.what, { cause: error });
   return new Refusal(500, 'internal error', { cause: error });
 }

@@ -37,6 +37,6 @@ export async function enqueueAll(queue: Queue, items: readonly Item<NewJob, Enqu
 function errorOf(error: unknown, { id }: NewJob, i: number, count: number): unknown {
   if (!isDelayqError(error, 'unknown')) return error;
   const own = error.ids.length === count ? error.ids[i] : id;
-  const { message, why, next, cause } = error;
-  return new DelayqError('unknown', message, { why, next, cause, ids: own === undefined ? [] : [own] });
+  const { what, why, next, cause } = error;
+  return new DelayqError('unknown', what, { why, next, cause, ids: own === undefined ? [] : [own] });
 }
