@@ -25,7 +25,7 @@ export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attribute
 export { formatBackoff, parseBackoff } from './model/backoff.js';
 export { idKey, idOf, idWord } from './model/id.js';
 export { GIVEN, MAX_ERROR, recordOf, type State } from './model/job.js';
-export { decodeUtf8, tooLarge } from './model/payload.js';
+export { decodeUtf8, TEXT_ADVICE, tooLarge } from './model/payload.js';
 export {
   DEFAULT_SETTINGS,
   formatSetting,
@@ -56,6 +56,7 @@ export {
   parseDuration,
   parseMoment,
   systemZone,
+  ZONE_ADVICE,
 } from './model/time.js';
 export { checkId, checkName } from './model/validate.js';
 export type { SettingNames } from './net/errors.js';
@@ -63,6 +64,7 @@ export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net
 export { OWN_FIELDS } from './partitions/partitions.js';
 export { isOfTexts } from './partitions/settings.js';
 export { sum } from './partitions/sum.js';
+export { ID_ADVICE } from './recurring/definition.js';
 export { upcoming } from './recurring/recurring.js';
 export { DEFAULT_PREFIX } from './redis/keys.js';
 export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';

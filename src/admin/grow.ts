@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
 import { LIMITS, type Settings, settingWord } from '../model/settings.js';
-import { queueWord } from '../model/text.js';
 import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import { PartitionMap } from '../partitions/map.js';
@@ -85,7 +84,7 @@ export function checkGrows(queue: string, has: number, count: number): void {
   if (count >= has) return;
   throw new DelayqError('usage', `${queue} has ${has} partitions, and cannot have fewer`, {
     why: 'a queue can only grow',
-    next: 'move its jobs to a new queue instead (delayq move)',
+    next: 'move its jobs to a new queue instead',
   });
 }
 
@@ -107,13 +106,16 @@ export async function* grow(parts: Partitions, count: number, options: GrowOptio
   }
 }
 
-/** Throws `config` if the queue has limits, or is to have some: they count the jobs of one partition. */
-export function checkNoLimits(queue: string, set: Partial<Record<keyof Settings, unknown>>): void {
-  const names = LIMITS.filter((name) => set[name] != null).map(settingWord);
+/**
+ * Throws `config`, with the advice `next`, if the queue has limits, or is to have some: they count the jobs of one
+ * partition.
+ */
+export function checkNoLimits(queue: string, set: Partial<Record<keyof Settings, unknown>>, next?: string): void {
+  const names = LIMITS.filter((name) => set[name] != null);
   if (names.length === 0) return;
   throw new DelayqError('config', `${queue} has limits, and cannot have partitions`, {
-    why: `${names.join(', ')}: a limit counts the jobs of one partition`,
-    next: `remove them: delayq config ${queueWord(queue)} ${names.map((name) => `${name}=`).join(' ')}`,
+    why: `${names.map(settingWord).join(', ')}: a limit counts the jobs of one partition`,
+    next: next ?? `remove them: configure the queue with ${names.map((name) => `${name}: null`).join(', ')}`,
   });
 }
 

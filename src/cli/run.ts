@@ -60,7 +60,7 @@ async function runCommand(context: Context, host: Host, name: string): Promise<n
 async function failed(context: Context, name: string, thrown: unknown): Promise<number> {
   // commander throws after it has printed a help or the version, too.
   if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
-  const error = thrown instanceof CommanderError ? await usageError(context, name, thrown) : thrown;
+  const error = thrown instanceof CommanderError ? await usageError(context, name, thrown) : await inOptions(thrown);
   if (name === 'check') {
     const { reportUnknown } = await import('./commands/check.js');
     await reportUnknown(context, error);
@@ -68,6 +68,12 @@ async function failed(context: Context, name: string, thrown: unknown): Promise<
   }
   complain(context, error);
   return exitStatus(isDelayqError(error) ? error.code : 'internal');
+}
+
+async function inOptions(thrown: unknown): Promise<unknown> {
+  if (!isDelayqError(thrown, 'usage', 'data')) return thrown;
+  const { withOptions } = await import('./suggest.js');
+  return withOptions(thrown);
 }
 
 async function usageError(context: Context, name: string, error: CommanderError): Promise<DelayqError> {

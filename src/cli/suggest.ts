@@ -1,5 +1,5 @@
 import type { Command, CommanderError } from 'commander';
-import { closest } from '../internal.js';
+import { closest, DelayqError, ID_ADVICE, TEXT_ADVICE, ZONE_ADVICE } from '../internal.js';
 import { COMMANDS } from './registry.js';
 
 /** What other tools call our commands. A word may stand for several. */
@@ -86,6 +86,20 @@ const NO_OPTIONS: readonly (readonly [argument: string, words: string, advice: s
   ],
   ['queue', 'priority', 'make a queue for each priority, and drain high,low'],
 ];
+
+/** What the library advises, and what it is called on the command line. */
+const ADVICE = new Map([
+  [TEXT_ADVICE, 'quote it as JSON; for any text: --text, or delayq config QUEUE text=on'],
+  [ID_ADVICE, 'choose another id, for example daily-report; delayq every --list has those that exist'],
+  [ZONE_ADVICE, 'set --tz (or DELAYQ_TZ, TZ) to a name such as Europe/Berlin or UTC'],
+]);
+
+/** `error` with advice that names options where the library has arguments. */
+export function withOptions(error: DelayqError): DelayqError {
+  const { code, what, why, next = '', cause } = error;
+  const advice = ADVICE.get(next);
+  return advice === undefined ? error : new DelayqError(code, what, { why, next: advice, cause });
+}
 
 /** What to do next after a usage error: what was probably meant, and the help that tells more. */
 export function nextStep({ code, message }: CommanderError, program: Command, name: string): string {

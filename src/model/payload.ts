@@ -31,6 +31,9 @@ const PLAIN = new RegExp(`^${nested(nested(SCALAR))}$`);
 /** The longest text to match, UTF-16 units: on longer ones V8 may run out of backtracking stack. */
 const MAX_PLAIN = 4_096;
 
+/** What to do about text that is not JSON. */
+export const TEXT_ADVICE = 'quote it as JSON, or store any text as a JSON string: JsonText.from(text)';
+
 /** Checked JSON as text: a payload whose big numbers, key order and escapes stay as they are. */
 export class JsonText {
   /** The text to store. */
@@ -53,7 +56,7 @@ export class JsonText {
     } catch (cause) {
       throw new DelayqError('data', 'the payload is not JSON', {
         why: jsonFault(text, cause),
-        next: 'to store any text: --text, or delayq config QUEUE text=on; in a program JsonText.from',
+        next: TEXT_ADVICE,
       });
     }
     return JsonText.#kept(text);

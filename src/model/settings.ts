@@ -98,7 +98,7 @@ export function parseRate(text: string): Rate {
   } catch {}
   throw new DelayqError('usage', `${printable(text)} is not a rate`, {
     why: 'it must be a number above zero and a time',
-    next: 'write it as 10/s, 100/m or 1/30s; to take no jobs at all: delayq pause',
+    next: 'write it as 10/s, 100/m or 1/30s; to take no jobs at all, pause the queue',
   });
 }
 

@@ -95,6 +95,9 @@ export function systemZone(): string {
   return timeZone && timeZone !== 'Etc/Unknown' ? timeZone : 'UTC';
 }
 
+/** What to do about a name that is no time zone. */
+export const ZONE_ADVICE = 'give the name of a time zone, such as Europe/Berlin or UTC';
+
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** Throws `usage` if `zone` is not an IANA time zone: Date would silently use UTC. */
@@ -115,7 +118,7 @@ function zoneFormat(zone: string): Intl.DateTimeFormat {
   } catch (cause) {
     throw new DelayqError('usage', `"${zone}" is not a time zone`, {
       why: 'the IANA time zone database has no such name',
-      next: 'set --tz (or DELAYQ_TZ, TZ) to a name such as Europe/Berlin or UTC',
+      next: ZONE_ADVICE,
       cause,
     });
   }

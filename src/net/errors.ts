@@ -19,6 +19,11 @@ export interface SettingNames {
   readonly server?: string;
   readonly login?: string;
   readonly permissions?: string;
+  /** What to do about limits of QUEUE that exclude its partitions, or a drain without a lease. Default: in a program. */
+  readonly conflict?: string;
+  readonly limited?: string;
+  /** How to choose a prefix. */
+  readonly prefix?: string;
 }
 
 /** The names of the library; the command line has its own. */
@@ -55,7 +60,7 @@ const TEMPORARY: Record<string, string> = {
   OOM: 'Redis is out of memory, nothing was changed: drain or cancel jobs, or raise maxmemory',
   CLUSTERDOWN: 'wait until the cluster serves all its slots again',
   TRYAGAIN: MOVING,
-  GROWING: 'wait until its growth is done, then repeat the command',
+  GROWING: 'wait until its growth is done, then try again',
   MOVED: MOVING,
   ASK: MOVING,
   NOREPLICAS: 'Redis requires more replicas than are connected (min-replicas-to-write)',
@@ -70,15 +75,16 @@ const REFUSED: Record<string, (names: SettingNames) => string> = {
     "grant this user the missing permissions (ACL SETUSER) on the prefix's keys: delayq doctor names them",
   DENIED: () => "Redis runs in protected mode: set a password, or bind it to this client's network",
 };
-const CONFIG: Record<string, string> = {
-  LAYOUT: 'install a newer delayq on this machine',
-  CONFLICT:
-    'use one of both: remove the limits (delayq config QUEUE rate= max-active=), or use a queue without partitions',
-  LIMITED: 'use handlers, or drain --lease and ack, or remove the limit: delayq config QUEUE max-active=',
-  WRONGTYPE: 'other software uses this key: rename it, or choose another prefix',
-  CROSSSLOT:
+const CONFIG: Record<string, (names: SettingNames) => string> = {
+  LAYOUT: () => 'install a newer delayq on this machine',
+  CONFLICT: ({ conflict }) =>
+    conflict ??
+    'use one of both: configure QUEUE with rate: null, burst: null, maxActive: null, or use a queue without partitions',
+  LIMITED: ({ limited }) => limited ?? 'drain with a lease, or remove the limit: configure QUEUE with maxActive: null',
+  WRONGTYPE: () => 'other software uses this key: rename it, or choose another prefix',
+  CROSSSLOT: () =>
     'on a cluster all keys of a call must share a {tag}, as those of a queue do: check the command, if it is your own, or the proxy before Redis',
-  NOPROTO: 'use Redis 6.2 or newer, or Valkey',
+  NOPROTO: () => 'use Redis 6.2 or newer, or Valkey',
 };
 
 /** `error` without the login, which a server quotes that does not know AUTH. A short one may be a part of its words. */
@@ -121,10 +127,11 @@ export function errorFromReply(error: Error, address: string, names: SettingName
   if (/user executing the script|^ACL failure in script/.test(text)) return make('refused', REFUSED.NOPERM?.(names));
   if (/^ERR (invalid password|.*AUTH|operation not permitted)/i.test(text))
     return make('refused', REFUSED.WRONGPASS?.(names));
-  if (CONFIG[word]) return make('config', CONFIG[word]);
+  if (CONFIG[word]) return make('config', CONFIG[word](names));
   if (/DB index/.test(text)) return make('config', 'check the number of the database');
   if (/SELECT is not allowed in cluster mode/.test(text)) {
-    const next = 'omit the number of the database, such as /1; another prefix (--prefix) keeps queues apart as well';
+    const prefix = names.prefix ?? 'another prefix';
+    const next = `omit the number of the database, such as /1; ${prefix} keeps queues apart as well`;
     return make('config', next, `a Redis Cluster has only database 0: ${text}`);
   }
   if (/unknown command|unknown Redis command/i.test(text)) {

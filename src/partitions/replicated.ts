@@ -31,12 +31,12 @@ export function replicated<T>(
       // In a failover on purpose, the new primary has what the old one had.
       if (!must) return result;
       const why = `Redis at ${caller.address} has become a replica`;
-      throw new DelayqError('temporary', 'a write may be lost', { why, next: 'repeat the command' });
+      throw new DelayqError('temporary', 'a write may be lost', { why, next: 'try again' });
     }
     if (must && there < (replicas ?? 0)) {
       throw new DelayqError('temporary', 'too few replicas', {
         why: `${there} of ${replicas} replicas of Redis at ${caller.address} confirmed a write within ${WAIT_MS / 1000} s`,
-        next: 'check the replicas, then repeat the command',
+        next: 'check the replicas, then try again',
       });
     }
     return result;

@@ -40,9 +40,9 @@ async function copyEverywhere(parts: Partitions): Promise<void> {
   const cause = first.error as DelayqError;
   const more = failed.length > NAMED ? ` and ${failed.length - NAMED} more` : '';
   const which = failed.slice(0, NAMED).map(({ i }) => i);
-  const why = `${which.length === 1 ? 'partition' : 'partitions'} ${which.join(', ')}${more}: ${cause.why ?? cause.message}`;
+  const why = `${which.length === 1 ? 'partition' : 'partitions'} ${which.join(', ')}${more}: ${cause.why ?? cause.what}`;
   const what = `${many(failed.length, 'partition')} of ${parts.queue} did not confirm the change`;
-  throw new DelayqError('temporary', what, { why, next: 'repeat the command: it changes the rest', cause });
+  throw new DelayqError('temporary', what, { why, next: 'repeat it: that changes the rest', cause });
 }
 
 /** Removes counters and settings of a queue. Returns false, and removes nothing, if one of its partitions has jobs. */

@@ -93,6 +93,6 @@ async function checkReplicas(redis: Connection, { from, to, index }: Way): Promi
   if ((after as number) >= (before as number)) return;
   throw new DelayqError('temporary', `partition ${index} has too few replicas`, {
     why: `${after} replicas follow its server, and ${before} that where its jobs are now`,
-    next: 'wait until the replicas are back, then repeat the command',
+    next: 'wait until the replicas are back, then try again',
   });
 }

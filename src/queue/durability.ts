@@ -199,7 +199,7 @@ function explained(error: DelayqError, address: string): DelayqError {
     new DelayqError('config', 'this Redis cannot confirm that a job is on its disk', { why, next, cause: error });
   if (/unknown command .?WAITAOF/i.test(said)) {
     const why = `Redis at ${address} has no WAITAOF, which needs Redis 7.2 or newer, or Valkey`;
-    return noDisk(why, 'upgrade it; or omit --durable and set appendfsync always, or use --replicas instead');
+    return noDisk(why, 'upgrade it; or omit durable and set appendfsync always, or use replicas instead');
   }
   if (/appendonly is disabled/.test(said)) {
     const why = `Redis at ${address} has no AOF (appendonly is off)`;

@@ -49,7 +49,7 @@ const JOB_TIME = '@2026-11-23T08:00:00Z';
 const MAX_ID = 256 - JOB_TIME.length;
 
 /** What to do about an id that is not valid. */
-export const ID_ADVICE = 'choose another id, for example daily-report; delayq every --list has those that exist';
+export const ID_ADVICE = 'choose another id, for example daily-report; list() returns those that exist';
 
 /** What is stored about a recurring job, but for its payload. Times are ms. */
 export interface Header {

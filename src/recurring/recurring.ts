@@ -2,7 +2,6 @@ import { type Attributes, readAttributes } from '../model/attributes.js';
 import { DelayqError } from '../model/errors.js';
 import { type Id, idWord, randomWord } from '../model/id.js';
 import type { Bytes } from '../model/payload.js';
-import { queueWord, shellWord } from '../model/text.js';
 import { checkId, checkList, checkName } from '../model/validate.js';
 import { PartitionMap } from '../partitions/map.js';
 import { Partitions } from '../partitions/partitions.js';
@@ -230,7 +229,7 @@ const revIn = (text: Buffer) => /^[^\n]*\n{"rev":"([A-Za-z0-9]+)"[^\n]*\n/.exec(
 function unreadable(queue: string, id: Id): DelayqError {
   return new DelayqError('config', `the recurring job ${idWord(id)} of ${queue} cannot be read`, {
     why: 'a newer delayq, or other software, has written it',
-    next: `install a newer delayq on this machine, or put it again, or delayq every --remove ${queueWord(queue)} ${shellWord(idWord(id))}`,
+    next: 'install a newer delayq on this machine, or put it again, or remove it',
   });
 }
 

@@ -60,6 +60,32 @@ describe('after a usage error', () => {
   });
 });
 
+describe('what the library advises', () => {
+  it.each([
+    [['enqueue', 'q', '{"a"'], 65, 'quote it as JSON, or store any text as a JSON string: --text'],
+    [['every', 'q', '15m', 'hello', '--id', 'x'], 65, 'quote it as JSON, or store any text as a JSON string: --text'],
+    [
+      ['every', 'q', '15m', 'null', '--id', 'a b'],
+      64,
+      'choose another id, for example daily-report; delayq every --list has those that exist',
+    ],
+    [
+      ['enqueue', '--at', '14:00', '--tz', 'Mars/X', 'q', '1'],
+      64,
+      'set --tz (or DELAYQ_TZ, TZ) to a name such as Europe/Berlin or UTC',
+    ],
+    [
+      ['config', '--create', '--', '-q', 'partitions=2', 'rate=1/s'],
+      78,
+      'remove them: delayq config -- -q rate= burst= max-active=',
+    ],
+  ])('is said with options on the command line: %j', async (args, code, next) => {
+    const { stderr, ...done } = await delayq(args);
+    expect(done).toMatchObject({ code, stdout: '' });
+    expect(stderr.endsWith(`\n  next: ${next}\n`), stderr).toBe(true);
+  });
+});
+
 describe('the words of other tools', () => {
   const others = (table: Readonly<Record<string, string>>) => Object.values(table).flatMap((words) => words.split(' '));
 

@@ -26,6 +26,6 @@ it.each([
     await caller.call('SET', 'x', '2');
     await caller.call('REPLICAOF', '127.0.0.1', '1');
   });
-  if (must) await expect(ended).rejects.toMatchObject({ code: 'temporary', next: 'repeat the command' });
+  if (must) await expect(ended).rejects.toMatchObject({ code: 'temporary', next: 'try again' });
   else await ended;
 });

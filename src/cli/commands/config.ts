@@ -14,6 +14,7 @@ import {
   Operator,
   type Partitioning,
   parseSetting,
+  queueWord,
   SETTING_NAMES,
   type Settings,
   type SettingsChange,
@@ -109,7 +110,8 @@ async function config(context: Context, queue: string, words: readonly string[],
   const stop = context.stopSignal();
   // Bad input changes nothing.
   checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
-  if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings });
+  const unlimited = `remove them: delayq config ${queueWord(queue)} rate= burst= max-active=`;
+  if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings }, unlimited);
   const set = await configure();
   await grow(context, operator, { queue, partitions, stop });
   await show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);

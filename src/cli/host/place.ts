@@ -36,6 +36,10 @@ export const NAMES: SettingNames = {
   servername: '--tls-servername or DELAYQ_TLS_SERVERNAME',
   sentinelUser: '--sentinel-user or DELAYQ_SENTINEL_USER',
   sentinelPassword: '--sentinel-password-file or DELAYQ_SENTINEL_PASSWORD_FILE',
+  conflict:
+    'use one of both: remove the limits (delayq config QUEUE rate= max-active=), or use a queue without partitions',
+  limited: 'use handlers, or drain --lease and ack, or remove the limit: delayq config QUEUE max-active=',
+  prefix: 'another prefix (--prefix)',
 };
 
 /** The options that complete a URL, and which setting each is. Those of one part need a URL that has this part. */
