@@ -56,6 +56,7 @@ export type {
   StoredJob,
 } from './model/job.js';
 export { type Bytes, JsonText, MAX_PAYLOAD, RawPayload } from './model/payload.js';
+export type { Schema } from './model/schema.js';
 export type { Rate, Settings, SettingsChange } from './model/settings.js';
 export type { ConnectOptions, SentinelOptions, TlsOptions } from './net/url.js';
 export type { Moved } from './partitions/move.js';
@@ -64,7 +65,7 @@ export type { BatchResult } from './queue/batches.js';
 export type { Durability } from './queue/durability.js';
 export type { EnqueueOptions } from './queue/enqueuer.js';
 export type { FinishOptions } from './queue/finish.js';
-export { Queue } from './queue/queue.js';
+export { Queue, type QueueOptions } from './queue/queue.js';
 export type { AckOptions, NackOptions } from './queue/settle.js';
 export type { Missed, NewRecurring } from './recurring/definition.js';
 export { type Put, Recurring, type RecurringJob } from './recurring/recurring.js';
@@ -77,4 +78,4 @@ export type { Parcel, Restored } from './scripts/transfer.js';
 export { Doctor } from './server/doctor.js';
 export type { BatchWorkerOptions, WorkerOptions } from './worker/options.js';
 export { Dead, Release, Retry, Task, type TaskOutcome, type TaskResult } from './worker/task.js';
-export { BatchWorker, type Summary, Worker } from './worker/worker.js';
+export { BatchWorker, type PayloadOf, type Summary, Worker } from './worker/worker.js';

@@ -43,7 +43,54 @@ queue.enqueue({ payload: 1, delay: '15m' });
 new Worker(queue, () => {}, { concurency: 5 });
 // @ts-expect-error
 new Worker(queue, () => {}, { batch: 5 });`;
-  const modules = { ...esm, 'refused.mts': refused };
+  const typed = `import { BatchWorker, JsonText, type PayloadOf, Queue, RawPayload, type Schema, type Task, Worker } from 'delayq';
+declare const redis: ConstructorParameters<typeof Queue>[0];
+interface Order { orderId: number }
+interface Mail { to: string }
+const orders = new Queue<Order>(redis, 'orders');
+const untyped = new Queue(redis, 'untyped');
+orders.enqueue({ payload: { orderId: 42 } });
+orders.enqueue([{ payload: JsonText.parse('{}') }, { payload: new RawPayload(new Uint8Array()) }]);
+orders.swap('a', { payload: { orderId: 42 } });
+// @ts-expect-error
+orders.enqueue({ payload: { orderId: '42' } });
+// @ts-expect-error
+orders.enqueue([{ payload: {} }]);
+untyped.enqueue({ payload: 'anything' });
+
+declare const schema: Schema<{ to?: string }, Mail>;
+const mails = new Queue(redis, 'mails', { schema });
+mails.enqueue({ payload: {} });
+// @ts-expect-error
+mails.enqueue({ payload: { to: 1 } });
+const to = (job: Task<PayloadOf<typeof mails>>): string => job.json().to;
+
+new Worker(orders, async (job) => job.json().orderId.toFixed());
+new Worker(mails, to);
+new Worker([mails], to, { concurrency: 5 });
+new BatchWorker(orders, (jobs) => jobs.map((job) => job.json().orderId.toFixed()), { batch: 5 });
+new Worker<Order>(orders, (job) => job.json().orderId.toFixed());
+new Worker([orders, mails], (job) => {
+  const either: Order | Mail = job.json();
+  return 'to' in either ? either.to : either.orderId;
+});
+new Worker([orders, untyped], (job) => {
+  const any: unknown = job.json();
+  // @ts-expect-error
+  return job.json().orderId;
+});
+// @ts-expect-error
+new Worker(orders, (job) => job.json().to);
+// @ts-expect-error
+new Worker<Order>(untyped, () => {});
+// @ts-expect-error
+new Worker(untyped, (job) => job.json().orderId);
+new Worker(untyped, async (job) => fetch('http://localhost', { method: 'POST', body: job.payload }));
+const some: Worker = new Worker(orders, () => false);
+const one: Worker<Order> = new Worker(orders, () => {});
+const noted = (queue: Queue): string => queue.name;
+noted(orders);`;
+  const modules = { ...esm, 'refused.mts': refused, 'typed.mts': typed };
   const cjs = { 'required.cts': main(programOf(firstOf('README.md'))) };
 
   const settings: [name: string, options: object, files: Readonly<Record<string, string>>][] = [

@@ -19,7 +19,7 @@
 import { type Attributes, packAttributes } from './attributes.js';
 import { DelayqError } from './errors.js';
 import { newId } from './id.js';
-import { type Bytes, jsonOf, RawPayload } from './payload.js';
+import { type Bytes, type JsonText, jsonOf, RawPayload } from './payload.js';
 import { printable } from './text.js';
 import { LONGEST_MS, parseDuration, parseInstant } from './time.js';
 import { checkCount, checkDue, checkId, checkInstant, keysOf } from './validate.js';
@@ -27,10 +27,10 @@ import { checkCount, checkDue, checkId, checkInstant, keysOf } from './validate.
 /** The longest error text stored with a job, characters: a few lines, little memory compared to the payload. */
 export const MAX_ERROR = 2_000;
 
-/** A job to enqueue. Durations are numbers in ms, or text such as `15m`. */
-export interface NewJob {
+/** A job to enqueue, with a payload of type `T`. Durations are numbers in ms, or text such as `15m`. */
+export interface NewJob<T = unknown> {
   /** Any value that JSON can represent, a {@link JsonText} to keep its exact text, or a {@link RawPayload} of any bytes. */
-  readonly payload: unknown;
+  readonly payload: T | JsonText | RawPayload;
   /** Due this long after Redis receives it. Without `in` and `at` it is due now. */
   readonly in?: number | string | undefined;
   /** Due at this time. A number is ms since 1970; text has a UTC offset or Z: `2026-11-21T14:00:00+01:00`. */

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
+import { DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
 import { type Enqueued, GIVEN, hasWindow, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import { JsonText } from '../model/payload.js';
+import { fitted, type Schema } from '../model/schema.js';
 import { checkMs, checkWord, keysOf } from '../model/validate.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
@@ -65,6 +66,7 @@ export function checkOptions(options: EnqueueOptions): EnqueueOptions {
 export class Enqueuer {
   readonly #redis: Connection;
   readonly #parts: Partitions;
+  readonly #schema: Schema | undefined;
   #listed = false;
   /** The partition for the next jobs whose ids are made here: another one after a full batch of jobs, or a failure. */
   #turn = Math.floor(Math.random() * 1024);
@@ -72,14 +74,24 @@ export class Enqueuer {
   /** Single jobs that are enqueued together share a call; one for each partition, so that each fails on its own. */
   readonly #singles: Coalescer<ReadyJob, Enqueued>[] = [];
 
-  constructor(parts: Partitions) {
+  /** Payloads must fit `schema`, if there is one. */
+  constructor(parts: Partitions, schema?: Schema) {
     this.#redis = parts.redis;
     this.#parts = parts;
+    this.#schema = schema;
+  }
+
+  /** Checks a job, and fills in defaults. Throws `usage` or `data` if a part of it is invalid. */
+  ready(job: NewJob, makeId?: () => string): ReadyJob {
+    const ready = readyJob(job, makeId);
+    // As its handler will read it: JSON has no Date, for example.
+    if (this.#schema) fitted(this.#schema, parsed(ready.json), this.#parts.queue);
+    return ready;
   }
 
   async one(job: NewJob & Pick<ReadyJob, typeof GIVEN>, options: EnqueueOptions): Promise<Enqueued> {
     checkOptions(options);
-    const made = readyJob(job, this.#makeId);
+    const made = this.ready(job, this.#makeId);
     const ready = job[GIVEN] === undefined ? made : { ...made, [GIVEN]: job[GIVEN] };
     // A shared call that fails would leave open which of its jobs was replaced or confirmed.
     if (!requiredBy(options) && options.ifExists !== 'replace' && options.repeatMs === undefined)
@@ -92,7 +104,7 @@ export class Enqueuer {
   async all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     this.#flushSingles();
     return this.#put(
-      jobs.map((job) => readyJob(job, this.#makeId)),
+      jobs.map((job) => this.ready(job, this.#makeId)),
       options,
     );
   }
@@ -281,6 +293,15 @@ export class Enqueuer {
       this.#listed = false;
     });
   }
+}
+
+/** The value of a payload. Throws `data` if it need not be JSON. */
+function parsed(json: string | Buffer): unknown {
+  if (typeof json === 'string') return JSON.parse(json);
+  throw new DelayqError('data', 'a RawPayload fits no schema', {
+    why: 'it is not JSON',
+    next: 'enqueue it to a queue without a schema',
+  });
 }
 
 const isKept = (outcome: Outcome | undefined) => outcome?.startsWith('kept');

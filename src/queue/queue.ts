@@ -1,5 +1,6 @@
 import { consumer, type Id, randomWord } from '../model/id.js';
 import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
+import { checkSchema, type Schema } from '../model/schema.js';
 import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
 import { Partitions } from '../partitions/partitions.js';
 import { inspectAll } from '../partitions/sum.js';
@@ -36,10 +37,28 @@ const checkDrain = keysOf<DrainOptions>('drain', {
   by: 'consumer name worker holder owner',
 });
 
-/** A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator. */
-export class Queue {
+/** An option of a queue in a program. */
+export interface QueueOptions<T = unknown, Input = T> extends PrefixOption {
+  /** Validates payloads, by the interface of https://standardschema.dev: when they are enqueued, and in `json()`. */
+  readonly schema?: Schema<Input, T> | undefined;
+}
+
+const checkQueue = keysOf<QueueOptions>('the constructor', {
+  prefix: 'keyPrefix namespace',
+  schema: 'validator validate type',
+});
+
+/**
+ * A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator.
+ *
+ * `T` is what handlers get from `json()`. Without a `schema` that is what producers promise: nothing checks it. `Input`
+ * is what may be enqueued; it differs from `T` if the schema changes values.
+ */
+export class Queue<T = unknown, Input = T> {
   readonly name: string;
   readonly redis: Connection;
+  /** What payloads must fit. */
+  readonly schema: Schema<Input, T> | undefined;
   readonly #parts: Partitions;
   /** Set for one of several partitions. */
   #index: number | undefined;
@@ -49,13 +68,15 @@ export class Queue {
   /** When something may be due next in each partition, ms by the clock of its server. */
   readonly #heads: number[] = [];
 
-  /** Throws `usage` if `name` or `prefix` is invalid. Sends nothing yet. */
-  constructor(redis: Connection, name: string, options: PrefixOption = {}) {
-    const prefix = prefixOf(redis, options);
+  /** Throws `usage` if `name` or an option is invalid. Sends nothing yet. */
+  constructor(redis: Connection, name: string, options: QueueOptions<T, Input> = {}) {
+    const { schema, ...rest } = checkQueue(options);
+    const prefix = prefixOf(redis, rest);
     this.redis = redis;
     this.name = checkName(name);
+    this.schema = checkSchema(schema);
     this.#parts = Partitions.of(redis, prefix, name);
-    this.#enqueuer = new Enqueuer(this.#parts);
+    this.#enqueuer = new Enqueuer(this.#parts, schema);
   }
 
   /**
@@ -95,34 +116,37 @@ export class Queue {
    * stored completely or not at all, and results come in the order of the jobs.
    *
    * If a reply is lost, the call is repeated with the same ids, which makes no second job. Throws `usage` or `data` for
-   * an invalid job (before any job of its batch is sent), `temporary` if Redis cannot accept jobs now, and `unknown`
-   * with `ids` if no reply arrives.
+   * an invalid job, also for a payload that does not fit the schema (before any job of its batch is sent), `temporary` if
+   * Redis cannot accept jobs now, and `unknown` with `ids` if no reply arrives.
    *
    * With `durable` or `replicas`, returns only when the jobs are on Redis's disk, or on that many replicas. Throws
    * `config` or `temporary` before anything is sent if Redis cannot confirm that, and `unknown` with `ids` (and
    * `stored`) if it has not within 4 s. The wait blocks the connection: give workers a connection of their own.
    */
-  enqueue(job: NewJob, options?: EnqueueOptions): Promise<Enqueued>;
-  enqueue(jobs: readonly NewJob[], options?: EnqueueOptions): Promise<Enqueued[]>;
-  enqueue(jobs: AsyncIterable<NewJob>, options?: EnqueueOptions): AsyncGenerator<Enqueued>;
+  enqueue(job: NewJob<Input>, options?: EnqueueOptions): Promise<Enqueued>;
+  enqueue(jobs: readonly NewJob<Input>[], options?: EnqueueOptions): Promise<Enqueued[]>;
+  enqueue(jobs: AsyncIterable<NewJob<Input>>, options?: EnqueueOptions): AsyncGenerator<Enqueued>;
   enqueue(
-    jobs: NewJob | readonly NewJob[] | AsyncIterable<NewJob>,
+    jobs: NewJob<Input> | readonly NewJob<Input>[] | AsyncIterable<NewJob<Input>>,
     options: EnqueueOptions = {},
   ): Promise<Enqueued | Enqueued[]> | AsyncGenerator<Enqueued> {
     if (Array.isArray(jobs)) return this.#all(jobs, options);
     if (Object(jobs) === jobs && Symbol.asyncIterator in jobs) return this.#each(jobs, options);
-    return this.#enqueuer.one(jobs as NewJob, options);
+    return this.#enqueuer.one(jobs as NewJob<Input>, options);
   }
 
-  async #all(jobs: readonly NewJob[], options: EnqueueOptions): Promise<Enqueued[]> {
+  async #all(jobs: readonly NewJob<Input>[], options: EnqueueOptions): Promise<Enqueued[]> {
     const all: Enqueued[] = [];
     for await (const enqueued of this.#each(jobs, options)) all.push(enqueued);
     return all;
   }
 
-  async *#each(jobs: Iterable<NewJob> | AsyncIterable<NewJob>, options: EnqueueOptions): AsyncGenerator<Enqueued> {
+  async *#each(
+    jobs: Iterable<NewJob<Input>> | AsyncIterable<NewJob<Input>>,
+    options: EnqueueOptions,
+  ): AsyncGenerator<Enqueued> {
     async function* groups() {
-      if (Array.isArray(jobs)) yield jobs as NewJob[];
+      if (Array.isArray(jobs)) yield jobs as NewJob<Input>[];
       else for await (const job of jobs) yield [job];
     }
     for await (const result of this.enqueueBatches(groups(), options)) {
@@ -136,7 +160,7 @@ export class Queue {
    * the result of each batch, in order. A batch that fails does not stop the others: the caller decides whether to go
    * on. Jobs may carry data of the caller under keys that are symbols.
    */
-  async *enqueueBatches<J extends NewJob>(
+  async *enqueueBatches<J extends NewJob<Input>>(
     groups: AsyncIterable<readonly J[]>,
     options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
@@ -250,7 +274,7 @@ export class Queue {
    * happen, or none. The new job gets an id of its own. Throws `usage` or `data` for an invalid job, `temporary` if Redis
    * cannot accept jobs now: the old job is then still there. Throws `unknown` with the new id if no reply arrives.
    */
-  swap(id: Id, job: Omit<NewJob, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
+  swap(id: Id, job: Omit<NewJob<Input>, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
     return swap(this.#parts, this.#enqueuer, id, job, options);
   }
 

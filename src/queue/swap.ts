@@ -1,6 +1,6 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, newId } from '../model/id.js';
-import { type Enqueued, hasWindow, type NewJob, type ReadyJob, readyJob } from '../model/job.js';
+import { type Enqueued, hasWindow, type NewJob, type ReadyJob } from '../model/job.js';
 import { byId } from '../partitions/by-id.js';
 import { PartitionMap } from '../partitions/map.js';
 import type { Partitions } from '../partitions/partitions.js';
@@ -25,7 +25,7 @@ export async function swap(
       next: 'leave out id, or enqueue with the id of the old job and ifExists: replace',
     });
   }
-  const ready = readyJob(job);
+  const ready = enqueuer.ready(job);
   if (parts.map === PartitionMap.NONE && hasWindow(ready.record)) await parts.toLayout2();
   /** Sends it until its id is not that of another job. Undefined: with `active`, the other job is not. */
   const send = async (keys: QueueKeys, states: 'any' | 'active'): Promise<Enqueued | undefined> => {

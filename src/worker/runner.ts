@@ -108,7 +108,7 @@ export class Runner {
   async #run(call: Call): Promise<void> {
     let returned: unknown;
     try {
-      returned = await this.#handler(call.jobs.map((job) => new Task(call.queue.name, job, call)));
+      returned = await this.#handler(call.jobs.map((job) => new Task(call.queue, job, call)));
     } catch (error) {
       // A turn later: handlers that throw at once would otherwise start each other recursively.
       await undefined;

@@ -1,6 +1,7 @@
 import type { Attributes } from '../model/attributes.js';
 import type { Job } from '../model/job.js';
 import type { Bytes } from '../model/payload.js';
+import { fitted, type Schema } from '../model/schema.js';
 import { legible, printable } from '../model/text.js';
 import { formatDuration, parseDuration } from '../model/time.js';
 import { checkMs } from '../model/validate.js';
@@ -46,8 +47,8 @@ function msOf(delay: number | string): number {
   return typeof delay === 'string' ? parseDuration(delay) : checkMs(delay, 'delay');
 }
 
-/** A job as a handler gets it. */
-export class Task implements Job {
+/** A job as a handler gets it, with a payload of type `T`. */
+export class Task<T = unknown> implements Job {
   /** Name of its queue. */
   readonly queue: string;
   readonly id: string;
@@ -61,11 +62,12 @@ export class Task implements Job {
   readonly deliveries: number | undefined;
   readonly created: number | undefined;
   readonly expires: number | undefined;
+  readonly #schema: Schema<unknown, T> | undefined;
   readonly #call: { readonly signal: AbortSignal };
 
   /** Made by the worker. */
-  constructor(queue: string, job: Job, call: { readonly signal: AbortSignal }) {
-    this.queue = queue;
+  constructor({ name, schema }: Queue<T, unknown>, job: Job, call: { readonly signal: AbortSignal }) {
+    this.queue = name;
     this.id = job.id;
     this.due = job.due;
     this.attempt = job.attempt;
@@ -77,12 +79,17 @@ export class Task implements Job {
     this.deliveries = job.deliveries;
     this.created = job.created;
     this.expires = job.expires;
+    this.#schema = schema;
     this.#call = call;
   }
 
-  /** Parses the payload. Throws a SyntaxError if it is not JSON: a {@link RawPayload}, or what other software has stored. */
-  json(): unknown {
-    return JSON.parse(this.payload.toString('utf8'));
+  /**
+   * Parses the payload. If its queue has a schema, returns what that makes of it, and throws `data` if it does not fit.
+   * Throws a SyntaxError if it is not JSON: a {@link RawPayload}, or what other software has stored.
+   */
+  json(): T {
+    const value = JSON.parse(this.payload.toString('utf8'));
+    return this.#schema ? fitted(this.#schema, value, this.queue) : value;
   }
 
   /**

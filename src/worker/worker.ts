@@ -23,6 +23,13 @@ import { Throttle } from './throttle.js';
 /** The most leases a worker holds besides those of running handlers, jobs that are being settled included. */
 const MAX_HELD = 5_000;
 
+/** What `json()` of a job returns, by the type of its queue. */
+export type PayloadOf<Q> = Q extends Queue<infer T, infer _> ? T : never;
+
+/** What a handler returns: with unknown, `const worker = new Worker(queue, () => worker.stop())` would not compile. */
+// biome-ignore lint/suspicious/noExplicitAny: that is why
+type Returned = any;
+
 /** How many jobs had each outcome. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
   /** Whether too many failures in a row (`maxFailures`) ended the run; with `watch`: whether none succeeded after them. */
@@ -36,8 +43,10 @@ export interface Summary extends Readonly<Record<TaskOutcome, number>> {
  * If the handler returns, or its promise is fulfilled, its jobs are done. If it throws or rejects, they have failed,
  * unless it throws {@link Dead}, {@link Retry} or {@link Release}. They have also failed if it returns `false`, as
  * handlers of other libraries do; any other value that it returns is not used.
+ *
+ * The types of the queues tell what `json()` of a job returns; of several, any of theirs.
  */
-export class BatchWorker {
+export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unknown>> {
   readonly #queues: readonly Queue[];
   readonly #options: CheckedOptions;
   readonly #leases: Leases;
@@ -71,8 +80,12 @@ export class BatchWorker {
   #finish: (() => void) | undefined;
 
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
-  constructor(queues: Queue | readonly Queue[], handler: (tasks: Task[]) => unknown, options: BatchWorkerOptions = {}) {
-    this.#queues = Array.isArray(queues) ? queues : [queues as Queue];
+  constructor(
+    queues: Q | readonly Q[],
+    handler: (tasks: Task<PayloadOf<Q>>[]) => Returned,
+    options: BatchWorkerOptions = {},
+  ) {
+    this.#queues = Array.isArray(queues) ? queues : [queues as Q];
     checkParts(this.#queues, handler);
     this.#options = checkOptions(options);
     const { concurrency, batch, ratePerSecond, maxFailures, watch, graceMs, onTrouble } = this.#options;
@@ -88,7 +101,9 @@ export class BatchWorker {
       onReady: () => this.#advance(),
       startedSince: (time) => this.#runner.startedSince(time) + this.#starting,
     });
-    this.#runner = new Runner(handler, this.#options, (call, error) => this.#ended(call, error));
+    this.#runner = new Runner(handler as (tasks: Task[]) => unknown, this.#options, (call, error) =>
+      this.#ended(call, error),
+    );
     this.#leases = new Leases({
       onLost: (job) => this.#runner.leaseLost(job),
       onTrouble,
@@ -353,10 +368,10 @@ export class BatchWorker {
 }
 
 /** A {@link BatchWorker} whose handler is called with one job at a time. */
-export class Worker extends BatchWorker {
+export class Worker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unknown>> extends BatchWorker<T, Q> {
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
-  constructor(queues: Queue | readonly Queue[], handler: (task: Task) => unknown, options: WorkerOptions = {}) {
+  constructor(queues: Q | readonly Q[], handler: (task: Task<PayloadOf<Q>>) => Returned, options: WorkerOptions = {}) {
     checkParts([], handler);
-    super(queues, ([task]) => handler(task as Task), { ...checkSingle(options), batch: 1 });
+    super(queues, ([task]) => handler(task as Task<PayloadOf<Q>>), { ...checkSingle(options), batch: 1 });
   }
 }
