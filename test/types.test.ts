@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -15,7 +15,15 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** A project with delayq, installed from its tarball. */
 const project = temporaryDirectory();
 
-beforeAll(() => installIn(project));
+/** All declarations of the package. */
+let declarations = '';
+
+beforeAll(() => {
+  installIn(project);
+  const lib = join(project, 'node_modules/delayq/dist/lib');
+  const files = readdirSync(lib, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.d.ts'));
+  declarations = files.map((file) => readFileSync(join(lib, file), 'utf8')).join('\n');
+});
 
 describe('the types of the library', () => {
   /** Compiles files of the project. Returns what the compiler says. */
@@ -103,6 +111,26 @@ noted(orders);`;
     it.each(settings)('take all examples of the documents: %s', (_, options, files) => {
       expect(compile(compiler, files, options)).toBe('');
     });
+  });
+
+  it.each([
+    'Connection',
+    'Queue',
+    'Inspector',
+    'Recurring',
+    'Operator',
+    'Transfer',
+    'Doctor',
+    'Auditor',
+    'BatchWorker',
+  ])('show only what the reference has of %s', (name) => {
+    const reference = readFileSync(join(root, 'docs/reference/library.md'), 'utf8');
+    const [, body = ''] =
+      new RegExp(`^export declare class ${name}\\b[^{]*\\{\n(.*?)^\\}`, 'ms').exec(declarations) ?? [];
+    const members = [...body.matchAll(/^ {4}(?:readonly |get |static )?(\w+)[<(:?]/gm)].map(([, member]) => member);
+    expect(members).toContain('constructor');
+    const unknown = members.filter((member) => !new RegExp(`[.\`]${member}\\b`).test(reference));
+    expect(unknown).toEqual(['constructor']);
   });
 
   it('are those that the reference lists', () => {

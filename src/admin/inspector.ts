@@ -141,7 +141,7 @@ export class Inspector {
     }
   }
 
-  /** Returns `ids` without duplicates: pending jobs in the order in which they fall due, then all others. */
+  /** Returns `ids` without duplicates: pending jobs in the order in which they fall due, then all others. @internal */
   async inOrder(queue: string, ids: readonly Id[]): Promise<Id[]> {
     return (await ranked(this.#parts(queue), 'pending', ids)).map(({ id }) => id);
   }
@@ -149,6 +149,8 @@ export class Inspector {
   /**
    * Until when this id stays taken although its job has ended, ms by Redis's clock; undefined if it does not. A job of this
    * id may exist.
+   *
+   * @internal
    */
   async rememberedUntil(queue: string, id: Id): Promise<number | undefined> {
     const [until] = await byId<Id, number | 0>(this.#parts(queue), [id], {
@@ -160,7 +162,7 @@ export class Inspector {
     return until !== undefined && until > (await this.#redis.now()) ? until : undefined;
   }
 
-  /** Whether a payload is stored under this id, with or without a job. */
+  /** Whether a payload is stored under this id, with or without a job. @internal */
   async hasPayload(queue: string, id: Id): Promise<boolean> {
     const [found] = await byId<Id, boolean>(this.#parts(queue), [id], {
       idOf: (id) => id,
@@ -187,6 +189,8 @@ export class Inspector {
   /**
    * Lists by `list` until no growth has moved a job meanwhile: such a job may be missing from a list, or come twice. Yields
    * what each list yields; the jobs of an earlier one come again unless they have changed. `signal` ends it after a list.
+   *
+   * @internal
    */
   async *again<T>(queue: string, list: () => AsyncIterable<T>, signal?: AbortSignal): AsyncGenerator<T> {
     for (let movement = await this.movement(queue); ; ) {
@@ -198,7 +202,7 @@ export class Inspector {
     }
   }
 
-  /** See {@link movementOf}. */
+  /** See {@link movementOf}. @internal */
   movement(queue: string): Promise<string | undefined> {
     return movementOf(this.#parts(queue));
   }

@@ -33,12 +33,12 @@ export class Spread {
     this.#next = at === undefined ? `+${checkMs(inMs ?? 0, 'in')}` : String(at);
   }
 
-  /** Due time of the next job, in the form that the scripts read: `+ms` from now, or ms since 1970. */
+  /** Due time of the next job, in the form that the scripts read: `+ms` from now, or ms since 1970. @internal */
   get next(): string {
     return this.#next;
   }
 
-  /** Continues at `next`, the due time that a script returned for the job after its last one. */
+  /** Continues at `next`, the due time that a script returned for the job after its last one. @internal */
   advance(next: string): void {
     this.#next = next;
   }

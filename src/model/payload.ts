@@ -62,7 +62,11 @@ export class JsonText {
     return JsonText.#kept(text);
   }
 
-  /** Like {@link JsonText.parse}, for a text that is known to be one JSON value, such as a part of parsed JSON. */
+  /**
+   * Like {@link JsonText.parse}, for a text that is known to be one JSON value, such as a part of parsed JSON.
+   *
+   * @internal
+   */
   static part(text: string): JsonText {
     checkSize(text);
     return JsonText.#kept(text);

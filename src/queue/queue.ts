@@ -82,6 +82,8 @@ export class Queue<T = unknown, Input = T> {
   /**
    * What is drained, as far as is known: the queue itself, or its partitions, each as a queue that only takes from this
    * one. Answers may be given to any of them.
+   *
+   * @internal
    */
   get partitions(): readonly Queue[] {
     const { count, prefix } = this.#parts;
@@ -96,17 +98,17 @@ export class Queue<T = unknown, Input = T> {
     return this.#partitions;
   }
 
-  /** The queue that this is a partition of, or itself. */
+  /** The queue that this is a partition of, or itself. @internal */
   get whole(): Queue {
     return this.#whole;
   }
 
-  /** The channel that tells waiting drains of a job that falls due before their next poll. */
+  /** The channel that tells waiting drains of a job that falls due before their next poll. @internal */
   get wakeChannel(): string {
     return this.#parts.wakeChannel(this.#index ?? 0);
   }
 
-  /** The longest time between two polls of a waiting drain, ms. */
+  /** The longest time between two polls of a waiting drain, ms. @internal */
   get pollMs(): number {
     return this.#index === undefined ? POLL_MS : PART_POLL_MS;
   }
@@ -184,6 +186,8 @@ export class Queue<T = unknown, Input = T> {
   /**
    * As {@link Queue.drain}, but from one partition only: this one, or the first; nothing if only the reply tells that
    * there are several.
+   *
+   * @internal
    */
   async take(options: DrainOptions = {}, i = this.#index ?? 0, start?: scripts.Start): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff, by } = checkDrain(options);

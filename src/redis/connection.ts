@@ -49,7 +49,10 @@ export class Connection implements Caller {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** Throws `usage` if `to` is invalid. Does not connect yet. `names` are those of the settings, for errors. */
+  /** Throws `usage` if `to` is invalid. Does not connect yet. */
+  constructor(to?: string | ConnectOptions);
+  /** As above. `names` are those of the settings, for errors. @internal */
+  constructor(to?: string | ConnectOptions, names?: SettingNames);
   constructor(to: string | ConnectOptions = DEFAULT_URL, names: SettingNames = LIBRARY_NAMES) {
     this.#address = addressOf(to, names);
     this.#names = names;
@@ -61,7 +64,7 @@ export class Connection implements Caller {
     return this.#address.shown;
   }
 
-  /** It leads to a cluster, as far as is known. */
+  /** It leads to a cluster, as far as is known. @internal */
   get sharded(): boolean {
     return this.#cluster !== undefined || this.#address.several?.kind === 'cluster';
   }
@@ -221,6 +224,8 @@ export class Connection implements Caller {
    * {@link Connection.call} throws, and `unreachable` after a loss: they never use another connection, on which WAIT
    * would not cover what was written on this one. If the server refuses a call because another one owns the key, `act`
    * runs again on a connection to that one; so what refuses must be its first write.
+   *
+   * @internal
    */
   async pinned<T>(key: string, act: (caller: Caller) => Promise<T>): Promise<T> {
     if (this.#cluster) return this.#cluster.pinned(key, act);
@@ -239,7 +244,11 @@ export class Connection implements Caller {
     }
   }
 
-  /** The primaries: of a cluster, all nodes that own slots; otherwise the one server. For calls that have no key. */
+  /**
+   * The primaries: of a cluster, all nodes that own slots; otherwise the one server. For calls that have no key.
+   *
+   * @internal
+   */
   async nodes(): Promise<readonly Caller[]> {
     const cluster = await this.#look();
     return cluster ? cluster.owners() : [this.#one];
@@ -256,7 +265,7 @@ export class Connection implements Caller {
     return this.#cluster;
   }
 
-  /** The Sentinels that name the primary; undefined without them, or before the first call. */
+  /** The Sentinels that name the primary; undefined without them, or before the first call. @internal */
   get sentinels(): { readonly name: string; readonly nodes: readonly Caller[] } | undefined {
     return this.#sentinels;
   }
@@ -272,6 +281,8 @@ export class Connection implements Caller {
    * Subscribes to channels on connections of their own, until `close()`. `heard` is called with the channel and each
    * message. Best effort: if one of the connections fails, or a channel belongs to another server by now, `alive()`
    * returns false.
+   *
+   * @internal
    */
   listen(channels: readonly string[], heard: Heard): { alive(): boolean; close(): void } {
     const cluster = this.#cluster;

@@ -29,7 +29,7 @@ export class Doctor {
     this.#prefix = prefixOf(redis, options);
   }
 
-  /** Returns a finding if the only server is still loading its data, and so answers nothing else. */
+  /** Returns a finding if the only server is still loading its data, and so answers nothing else. @internal */
   async loading(): Promise<Finding | undefined> {
     const [node, ...others] = await this.#redis.nodes();
     if (!node || others.length > 0) return undefined;
@@ -164,7 +164,11 @@ export class Doctor {
     };
   }
 
-  /** Returns findings for invalid names in the list of queues or in keys, and for names that could not be read. */
+  /**
+   * Returns findings for invalid names in the list of queues or in keys, and for names that could not be read.
+   *
+   * @internal
+   */
   async names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Promise<Finding[]> {
     const cli = odd.length > 0 ? await redisCliFor(this.#redis) : String;
     const found = odd.map((name) => {
