@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import {
   checkName,
   DEFAULT_PREFIX,
@@ -17,9 +17,28 @@ import { type Globals, URL_OPTIONS } from '../host/place.js';
 import { findProgram } from '../host/program.js';
 import { say } from '../terminal/output.js';
 
+type Form = 'job' | 'pipe' | 'lines';
+
 interface Options extends Globals {
   readonly for?: number;
+  readonly form: Form;
 }
+
+/** How safe each form is, and what it runs when nothing is due: for the comments above its line. */
+const PROMISES: Readonly<Record<Form, readonly string[]>> = {
+  job: [
+    'At least once, for each job: a job may come a second time, so the handler must tolerate a repeat.',
+    'Prints nothing if nothing is due. Cron mails errors, jobs that die, and what handlers print (MAILTO).',
+  ],
+  pipe: [
+    'At least once, for each batch: if the handler fails, the whole batch comes a second time. It must tolerate that.',
+    'Prints nothing if nothing is due. Cron mails errors, jobs that die, and what handlers print (MAILTO).',
+  ],
+  lines: [
+    'At least once, unless the handler crashes: what it has read then is lost. The other forms lose nothing.',
+    'It starts every minute, also if nothing is due. Cron mails errors, jobs that die, and what it prints (MAILTO).',
+  ],
+};
 
 const CRON_PATH = ['/usr/bin', '/bin'];
 
@@ -33,10 +52,23 @@ export function crontabCommand(context: Context): Command {
     .argument('<queue>', 'name of the queue, or several as high,low')
     .argument('<command...>', 'after --: the handler and its arguments')
     .option('--for <duration>', 'keep each run waiting for jobs, such as 59s: on time to the second', positiveDuration)
+    .addOption(
+      new Option('--form <form>', 'a process for each job, for each batch (--pipe), or one that reads lines (|)')
+        .choices(['job', 'pipe', 'lines'])
+        .default('job'),
+    )
     .action((queue: string, handler: string[], options: Options, self: Command) =>
       crontab(context, queue, handler, options, self),
     );
   details(command, [
+    'Forms:',
+    '  job    drain Q -- handler: at least once, for each job. The right one, unless',
+    '         you know a reason for another.',
+    "  pipe   drain --pipe 'handler' Q: at least once, for each batch. For jobs that",
+    '         are cheaper together.',
+    '  lines  drain Q | handler: for a program that reads lines. What it has read is',
+    '         lost if it crashes.',
+    '',
     'The line keeps the directory, PATH, Redis, TLS and prefix of this shell, escapes',
     '% for cron. A URL with a password is not printed, because the list of processes',
     'would show it: set DELAYQ_REDIS_URL on a line of its own above. You can add',
@@ -46,6 +78,7 @@ export function crontabCommand(context: Context): Command {
   examples(command, [
     'delayq crontab order-close -- ./close-order',
     'delayq crontab --for 59s order-close -- ./close-order --verbose',
+    'delayq crontab --form lines order-close -- ./close-orders',
     '(crontab -l; delayq crontab order-close -- ./close-order) | crontab -',
   ]);
   return addGlobals(command);
@@ -81,9 +114,12 @@ async function crontab(
   const secret = hasLogin(url ?? '');
   const path = pathOf(context);
   const [node, file] = context.program;
-  const words = [
+  const variables = [
     ...(path.every((directory) => CRON_PATH.includes(directory)) ? [] : [`PATH=${quoted(path.join(delimiter))}`]),
     ...(url === undefined || secret ? [] : [`DELAYQ_REDIS_URL=${quoted(url)}`]),
+  ];
+  const program = [resolve(findProgram(name, path.join(delimiter))), ...rest];
+  const drain = [
     ...[node, resolve(file), 'drain', '-q'].map(quoted),
     ...(prefix === DEFAULT_PREFIX ? [] : ['--prefix', prefix]),
     ...Object.entries(URL_OPTIONS).flatMap(([name, [part, setting]]) => {
@@ -91,9 +127,16 @@ async function crontab(
       return value === undefined ? [] : [`--${name}`, quoted(value)];
     }),
     ...(options.for === undefined ? [] : ['--for', exactDuration(options.for)]),
+    ...(options.form === 'pipe' ? ['--pipe', quoted(program.map(shellWord).join(' '))] : []),
     ...(queues.startsWith('-') ? ['--'] : []),
-    ...[queues, '--', resolve(findProgram(name, path.join(delimiter))), ...rest].map(quoted),
+    quoted(queues),
   ];
+  const words = {
+    job: [...variables, ...drain, '--', ...program.map(quoted)],
+    pipe: [...variables, ...drain],
+    // Before drain they would not reach the other end of the pipe.
+    lines: [...(variables.length > 0 ? ['export', ...variables, '&&'] : []), ...drain, '|', ...program.map(quoted)],
+  }[options.form];
   const steps = [
     `cd ${quoted(process.cwd())}`,
     // Without the variable the line would drain another Redis, or none.
@@ -112,7 +155,7 @@ async function crontab(
   await context.write(
     [
       `# Drains ${queues}. Runs may overlap: no job goes to two of them.`,
-      '# Prints nothing if nothing is due. Cron mails errors, jobs that die, and what handlers print (MAILTO).',
+      ...PROMISES[options.form].map((line) => `# ${line}`),
       ...(secret
         ? ['# Needs a line DELAYQ_REDIS_URL=… above it, with the password: let nobody else read this file.']
         : []),

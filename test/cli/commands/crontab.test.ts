@@ -60,6 +60,52 @@ describe('delayq crontab', () => {
     expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
   });
 
+  const reader = '#!/bin/sh\nwhile read -r line; do printf "<%s>" "$@" "$line" >> told; tool >> told; done\n';
+
+  it.each(['pipe', 'lines'])('prints a line in the form "%s", for handlers that read lines', async (form) => {
+    const directory = place();
+    const queue = freshQueue();
+    await queue.enqueue([{ payload: 1 }, { payload: 2 }]);
+    writeFileSync(join(directory, 'handler'), reader, { mode: 0o755 });
+    const args = `'50%' 'a\\%b\\\\%' "it's" 'two  words' '$HOME' '"' '\\' '-n' '{id}x' '' 'ä#;&|'`;
+    const { code, stdout } = await inPlace(
+      directory,
+      `delayq crontab --form ${form} ${queue.name} -- ./handler ${args}`,
+    );
+    expect(code).toBe(0);
+    const lines = linesOf(stdout);
+    expect(lines.slice(0, -1).every((line) => line.startsWith('# At least once') === (line === lines[1]))).toBe(true);
+    expect(stdout.includes('is lost')).toBe(form === 'lines');
+    const command = commandOf(lines.at(-1) ?? '');
+    expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+    const words = `<50%><a\\%b\\\\%><it's><two  words><$HOME><"><\\><-n><{id}x><><ä#;&|>`;
+    expect(readFileSync(join(directory, 'told'), 'utf8')).toBe(`${words}<1>found by PATH\n${words}<2>found by PATH\n`);
+    expect(await queue.counts()).toMatchObject({ payload: 0 });
+    expect(await asCron(command)).toMatchObject({ code: 0, stdout: '', stderr: '' });
+  });
+
+  it('gives a handler that reads lines the same environment as the others', async () => {
+    const handler = ['sh', '-c', 'cat; echo "$DELAYQ_REDIS_URL $PATH"'];
+    const told = await Promise.all(
+      ['job', 'pipe', 'lines'].map(async (form) => {
+        const queue = freshQueue();
+        await queue.enqueue({ payload: 1 });
+        const { stdout } = await delayq(['crontab', '--for', '100ms', '--form', form, queue.name, '--', ...handler]);
+        return (await asCron(commandOf(linesOf(stdout).at(-1) ?? ''))).stdout;
+      }),
+    );
+    expect(told[0]).toMatch(/^1\n\S+ \S+bin\n$/);
+    expect(new Set(told).size).toBe(1);
+  });
+
+  it('says of a form that does not exist which there are', async () => {
+    expect(await delayq(['crontab', '--form', 'stdin', 'q', '--', 'cat'])).toMatchObject({
+      code: 64,
+      stdout: '',
+      stderr: expect.stringContaining('job, pipe, lines'),
+    });
+  });
+
   it('prints a line of which cron mails each job that dies, and nothing else of delayq', async () => {
     const directory = place();
     const queue = freshQueue();
@@ -119,27 +165,32 @@ describe('delayq crontab', () => {
     expect(linesOf(stdout).at(-1)).toBe(`* * * * *  cd / && ${delayqHere} drain -q q -- /bin/true`);
   });
 
-  it('never prints a password, and makes a line that fails without the URL', async () => {
-    const queue = freshQueue();
-    await queue.enqueue({ payload: 1 });
-    for (const [args, env] of [
-      ['--redis redis://me:s3cret@h/1', {}],
-      ['', { DELAYQ_REDIS_URL: 'rediss://:s3cret@h' }],
-      ['', { DELAYQ_REDIS_URL: undefined, REDIS_URL: 'redis://u:s3cret@h' }],
-    ] as const) {
-      const { code, stdout, stderr } = await sh(`delayq crontab ${args} ${queue.name} -- cat`, { env });
-      expect(code).toBe(0);
-      expect(stdout + stderr).not.toContain('s3cret');
-      expect(stderr).toContain('add a line DELAYQ_REDIS_URL=… above');
-      const command = commandOf(linesOf(stdout).at(-1) ?? '');
-      const without = await asCron(command);
-      expect(without.code).not.toBe(0);
-      expect(without.stderr).toContain('DELAYQ_REDIS_URL');
-      await queue.enqueue({ payload: 1, id: 'again' });
-      expect(await asCron(command, { DELAYQ_REDIS_URL: redisUrl })).toMatchObject({ code: 0, stderr: '' });
-      expect(await queue.counts()).toMatchObject({ payload: 0 });
-    }
-  });
+  it.each(['job', 'pipe', 'lines'])(
+    'never prints a password, and makes a line that fails without: %s',
+    async (form) => {
+      const queue = freshQueue();
+      await queue.enqueue({ payload: 1 });
+      for (const [args, env] of [
+        ['--redis redis://me:s3cret@h/1', {}],
+        ['', { DELAYQ_REDIS_URL: 'rediss://:s3cret@h' }],
+        ['', { DELAYQ_REDIS_URL: undefined, REDIS_URL: 'redis://u:s3cret@h' }],
+      ] as const) {
+        const { code, stdout, stderr } = await sh(`delayq crontab --form ${form} ${args} ${queue.name} -- cat`, {
+          env,
+        });
+        expect(code).toBe(0);
+        expect(stdout + stderr).not.toContain('s3cret');
+        expect(stderr).toContain('add a line DELAYQ_REDIS_URL=… above');
+        const command = commandOf(linesOf(stdout).at(-1) ?? '');
+        const without = await asCron(command);
+        expect(without.code).not.toBe(0);
+        expect(without.stderr).toContain('DELAYQ_REDIS_URL');
+        await queue.enqueue({ payload: 1, id: 'again' });
+        expect(await asCron(command, { DELAYQ_REDIS_URL: redisUrl })).toMatchObject({ code: 0, stderr: '' });
+        expect(await queue.counts()).toMatchObject({ payload: 0 });
+      }
+    },
+  );
 
   it.each([
     [['q', '--', 'no-such-program'], 78, 'it is not in PATH'],
@@ -162,7 +213,8 @@ describe('delayq crontab', () => {
   const checks = spawnSync('crontab', ['-n', '-'], { input: '' }).status === 0;
   it.runIf(checks)('prints what crontab takes', async () => {
     const file = join(temporaryDirectory(), 'crontab');
-    const { code, stderr } = await sh(`delayq crontab q -- cat '50%' > ${file} && crontab -n ${file}`);
+    const forms = ['job', 'pipe', 'lines'].map((form) => `delayq crontab --form ${form} q -- cat '50%'`).join(' && ');
+    const { code, stderr } = await sh(`{ ${forms}; } > ${file} && crontab -n ${file}`);
     expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringMatching(/error|bad/i) });
   });
 });
