@@ -4,11 +4,11 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, inject, it } from 'vitest';
-import { Inspector, Operator, Queue } from '../src/index.js';
+import { describe, expect, it } from 'vitest';
+import { Inspector, Queue } from '../src/index.js';
 import { beginSh, cronEnv, sh } from './support/cli.js';
 import { read } from './support/examples.js';
-import { admin, connection, freshName, freshQueue, onCluster } from './support/redis.js';
+import { admin, connection, freshName, freshQueue } from './support/redis.js';
 import { temporaryDirectory } from './support/temporary.js';
 import { until } from './support/until.js';
 
@@ -296,74 +296,4 @@ describe.concurrent('monitoring', () => {
     );
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining('7 rules found') });
   });
-});
-
-// The examples connect to one server.
-describe.skipIf(onCluster)('a producer in another language', { concurrent: true }, () => {
-  const socket = inject('redisSocket');
-  const produces = async (command: string, more: Record<string, string>) => {
-    const name = freshName();
-    const payload = `{"orderId":42,"note":"it's \\"quoted\\" $(touch x) %"}`;
-    const { code, stdout, stderr } = await sh(`${command} "$QUEUE" "$SECONDS_AHEAD" "$PAYLOAD"`, {
-      env: { ...env, ...more, QUEUE: name, PAYLOAD: payload, SECONDS_AHEAD: '900' },
-    });
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    const queue = new Queue(connection, name);
-    const { pending, payload: payloads, now, upcoming } = await queue.counts(1);
-    expect({ pending, payloads, id: upcoming[0]?.id }).toEqual({ pending: 1, payloads: 1, id: stdout.trim() });
-    expect((upcoming[0]?.due ?? 0) - now).toBeGreaterThan(880_000);
-    expect((upcoming[0]?.due ?? 0) - now).toBeLessThanOrEqual(900_000);
-    expect(await admin.hget(`delayq:{${name}}:payload`, stdout.trim())).toBe(payload);
-    expect(await admin.sismember('delayq:queues', name)).toBe(1);
-  };
-
-  it('such as the shell with redis-cli', () =>
-    produces(path('enqueue-redis-cli.sh'), { REDISCLI_OPTIONS: `-s ${socket}` }));
-  it.runIf(has('php', '-r', 'exit(class_exists("Redis") ? 0 : 1);'))('such as PHP', () =>
-    produces(`php ${path('enqueue.php')}`, { REDIS_SOCKET: socket }),
-  );
-  it.runIf(has('/usr/bin/python3', '-c', 'import redis'))('such as Python', () =>
-    produces(`/usr/bin/python3 ${path('enqueue.py')}`, { REDIS_URL: `unix://${socket}` }),
-  );
-
-  const keeps = async (command: string, more: Record<string, string>) => {
-    const name = freshName();
-    const keep = async (id: string, payload: string) => {
-      const { code, stdout } = await sh(`${command} "$QUEUE" "$ID" 900 "$PAYLOAD"`, {
-        env: { ...env, ...more, QUEUE: name, ID: id, PAYLOAD: payload },
-      });
-      return { code, answer: stdout.trim() };
-    };
-    const [queue, operator] = [new Queue(connection, name), new Operator(connection)];
-    expect(await keep('order:1', '{"n":1}')).toEqual({ code: 0, answer: 'created' });
-    for (const count of [3, 6]) {
-      for await (const _ of operator.partition(name, count));
-      const ids = [...Array.from({ length: 3 }, (_, i) => `order:${count}:${i}`), `r${count}@2026-11-23T08:00:00Z`];
-      const kept = await queue.enqueue({ id: `mine:${count}`, payload: 1, in: '1h' });
-      expect(await keep(kept.id, '2')).toEqual({ code: 0, answer: 'kept' });
-      const created = await Promise.all(ids.map((id) => keep(id, '{}')));
-      expect(created).toEqual(ids.map(() => ({ code: 0, answer: 'created' })));
-      // They are where delayq expects them: partition 0 has only its own.
-      const again = await queue.enqueue(ids.map((id) => ({ id, payload: 2 })));
-      expect(new Set(again.map(({ outcome }) => outcome))).toEqual(new Set(['kept']));
-    }
-    expect(await keep('order:1', '2')).toEqual({ code: 0, answer: 'kept' });
-    expect(await queue.counts()).toMatchObject({ pending: 11, payload: 11 });
-    expect(await new Operator(connection).cancel(name, ['order:1'])).toEqual(['pending']);
-    // A growth does not end while a consumer holds jobs that must be moved, which some of these must.
-    await queue.enqueue(Array.from({ length: 60 }, (_, i) => ({ id: `held:${i}`, payload: i })));
-    while ((await queue.drain()).jobs.length > 0);
-    for await (const _ of operator.partition(name, 7)) break;
-    expect((await operator.partitions(name)).growth).toMatchObject({ from: 6 });
-    expect(await keep('order:9', '1')).toEqual({ code: 1, answer: '' });
-    expect((await queue.counts()).pending).toBe(10);
-  };
-
-  it.runIf(has('php', '-r', 'exit(class_exists("Redis") ? 0 : 1);'))(
-    'keeps a job in the partition of its id: PHP',
-    () => keeps(`php ${path('keep.php')}`, { REDIS_SOCKET: socket }),
-  );
-  it.runIf(has('/usr/bin/python3', '-c', 'import redis'))('keeps a job in the partition of its id: Python', () =>
-    keeps(`/usr/bin/python3 ${path('keep.py')}`, { REDIS_URL: `unix://${socket}` }),
-  );
 });
