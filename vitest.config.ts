@@ -7,6 +7,7 @@ const report = process.env.DELAYQ_TEST_REPORT;
 const LONG = [
   ...['incident', 'partitions/conformance', 'worker/wait', 'redis/sentinel', 'queue/durability', 'cli/drain/frozen'],
   ...['cli/commands/frozen-node', 'cli/commands/demo', 'cli/completion/completion', 'package', 'cli/passwords'],
+  ...['producers'],
 ].map((name) => `test/${name}.test.ts`);
 
 export default defineConfig({

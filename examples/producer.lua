@@ -19,9 +19,9 @@ call('HLEN', payload) call('HLEN', meta)
 if call('ZSCORE', active, id) then return 'active' end
 if call('ZSCORE', dead, id) then return 'dead' end
 if act == 'cancel' then
-  if call('ZREM', pending, id) == 0 then return 'missing' end
-  call('HDEL', payload, id) call('HDEL', meta, id) call('ZREM', done, id)
-  return isJob and 'cancelled' or 'missing'
+  if not isJob then return 'missing' end
+  call('ZREM', pending, id) call('HDEL', payload, id) call('HDEL', meta, id) call('ZREM', done, id)
+  return 'cancelled'
 end
 if isJob and act == 'keep' then return 'kept' end
 if not isJob and ends > now then return 'done' end
