@@ -21,6 +21,7 @@ import redis
 from redis.cluster import ClusterNode, RedisCluster
 from redis.sentinel import Sentinel
 
+USAGE = "usage: enqueue QUEUE SECONDS PAYLOAD, keep|replace QUEUE ID SECONDS PAYLOAD, cancel QUEUE ID"
 SCRIPT = pathlib.Path(__file__).with_name("producer.lua").read_text()
 
 
@@ -60,8 +61,10 @@ def connect(url):
     if not parts:
         raise ValueError("DELAYQ_REDIS_URL has a form that is unknown here")
     scheme, kind, user, password, hosts, rest = parts.groups()
-    tls = {"ssl": True, "ssl_ca_certs": os.environ.get("DELAYQ_TLS_CA")} if scheme == "rediss" else {}
-    how = {"username": urllib.parse.unquote(user or "") or None, "password": urllib.parse.unquote(password or "") or None}
+    tls = {}
+    if scheme == "rediss":
+        tls = {"ssl": True, "ssl_check_hostname": True, "ssl_ca_certs": os.environ.get("DELAYQ_TLS_CA")}
+    how = {name: urllib.parse.unquote(text) for name, text in (("username", user), ("password", password)) if text}
     if scheme == "unix":
         return redis.Redis(unix_socket_path=f"/{rest}", **how)
     places = []
@@ -78,7 +81,7 @@ def connect(url):
 
 def main(what="", queue="", *words):
     if len(words) != {"enqueue": 2, "keep": 3, "replace": 3, "cancel": 1}.get(what):
-        print("usage: enqueue QUEUE SECONDS PAYLOAD, keep|replace QUEUE ID SECONDS PAYLOAD, cancel QUEUE ID", file=sys.stderr)
+        print(USAGE, file=sys.stderr)
         sys.exit(64)
     client = connect(os.environ.get("DELAYQ_REDIS_URL") or "redis://127.0.0.1")
     if what == "enqueue":

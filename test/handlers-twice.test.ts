@@ -45,7 +45,7 @@ async function twice(queue: Queue, job: NewJob, handler: readonly string[], env:
 let postgres: Promise<Postgres> | undefined;
 afterFile(async () => (await postgres)?.stop());
 
-/** The databases that the examples are for: how a handler reaches them, and how the test does. */
+/** The databases that the examples are for: the program that a handler reaches them with, and how the test asks them. */
 const databases = [
   {
     name: 'PostgreSQL',
@@ -53,30 +53,30 @@ const databases = [
     open: async () => {
       postgres ??= Postgres.start();
       const { env } = await postgres;
-      const psql = ['psql', '-qX', '-v', 'ON_ERROR_STOP=1'];
-      const { PATH: _, ...own } = env;
-      return {
-        env: own,
-        words: psql,
-        run: (sql: string) => execFileSync('psql', [...psql.slice(1), '-At', '-c', sql], { env }),
-      };
+      return { env, words: ['psql', '-qX', '-v', 'ON_ERROR_STOP=1'], asking: ['-At', '-c'] };
     },
   },
   {
     name: 'SQLite',
     isThere: has('sqlite3 --version && jq -V'),
-    open: async () => {
-      const words = ['sqlite3', '-bail', '-cmd', '.timeout 5000', file()];
-      return { env: {}, words, run: (sql: string) => execFileSync('sqlite3', [...words.slice(1), sql]) };
-    },
+    open: async () => ({ env: {}, words: ['sqlite3', '-bail', '-cmd', '.timeout 5000', file()], asking: [] }),
   },
 ];
 
 describe.each(databases)('with $name', ({ isThere, open }) => {
+  const opened = async () => {
+    const { env, words, asking } = await open();
+    const [program = '', ...args] = [...words, ...asking];
+    const ask = (sql: string) =>
+      execFileSync(program, [...args, sql], { env: { ...process.env, ...env } })
+        .toString()
+        .trim();
+    return { env, words, ask };
+  };
+
   describe.runIf(isThere)('a job that comes twice', { concurrent: true }, () => {
     it('has one effect', async () => {
-      const { env, words, run } = await open();
-      const ask = (sql: string) => run(sql).toString().trim();
+      const { env, words, ask } = await opened();
       // The statement of the example itself.
       const [, handled = ''] = /^# {3}(CREATE TABLE .*)$/m.exec(readFileSync(example('add-points'), 'utf8')) ?? [];
       ask(`${handled} CREATE TABLE customers (id int, points int); INSERT INTO customers VALUES (7, 0)`);
@@ -118,8 +118,7 @@ describe.each(databases)('with $name', ({ isThere, open }) => {
     });
 
     it('closes an unpaid order once, and no other', async () => {
-      const { env, words, run } = await open();
-      const ask = (sql: string) => run(sql).toString().trim();
+      const { env, words, ask } = await opened();
       ask(`CREATE TABLE items (id int, stock int); INSERT INTO items VALUES (1, 0);
       CREATE TABLE orders (id int, item int, state text, closed_by text);
       INSERT INTO orders VALUES (42, 1, 'unpaid', NULL), (43, 1, 'paid', NULL)`);

@@ -214,22 +214,30 @@ describe('every producer reaches', { concurrent: true }, () => {
     await reaches(`unix://${login}${server.socket}`);
   });
 
-  it('a server with TLS, and none whose certificate is not to be trusted', async () => {
-    const { cert, key } = authority.issue('server');
-    const port = await freePort();
-    const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
-    const args = ['--tls-port', String(port), ...files, '--tls-auth-clients', 'no'];
-    const server = await during(Server.start({ args, user: 'app', password, config }));
-    const url = `rediss://${login}localhost:${port}/3`;
-    await reaches(url, { DELAYQ_TLS_CA: ca });
-    const before = await server.admin.info('keyspace');
-    for (const [, command] of there) {
-      const ended = await run(command, ['enqueue', 'q', '0', '1'], { DELAYQ_REDIS_URL: url });
-      expect(ended).toMatchObject({ code: 1, stdout: '' });
-      expect(ended.stderr).toMatch(/certificate/i);
+  /** Each refuses a server with TLS, and tells nobody the password. */
+  const refuses = async (url: string, env: Record<string, string> = {}) => {
+    for (const [name, command] of there) {
+      const ended = await run(command, ['keep', 'q', 'a', '0', '1'], { DELAYQ_REDIS_URL: url, ...env });
+      expect({ name, ...ended }).toMatchObject({ code: 1, stdout: '' });
       expect(ended.stderr).not.toContain('cret');
     }
-    expect(await server.admin.info('keyspace')).toBe(before);
+  };
+
+  it('a server with TLS, but none whose certificate is of another CA or another host', async () => {
+    const start = async (name: string, san?: string) => {
+      const { cert, key } = authority.issue(name, { san });
+      const port = await freePort();
+      const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
+      const args = ['--tls-port', String(port), ...files, '--tls-auth-clients', 'no'];
+      const server = await during(Server.start({ args, user: 'app', password, config }));
+      return { server, url: `rediss://${login}localhost:${port}` };
+    };
+    const good = await start('server');
+    await reaches(`${good.url}/3`, { DELAYQ_TLS_CA: ca });
+    await refuses(good.url);
+    const other = await start('other', 'DNS:redis.example');
+    await refuses(other.url, { DELAYQ_TLS_CA: ca });
+    for (const { server } of [good, other]) expect(await server.admin.dbsize()).toBe(0);
   });
 
   it('the primary that Sentinels name, also if the first of them is down', async () => {
@@ -245,6 +253,8 @@ describe('every producer reaches', { concurrent: true }, () => {
 
   it('a cluster with TLS', async () => {
     const cluster = await during(Cluster.start({ tls: { ca, ...authority.issue('node') }, password: 's3cret' }));
-    await reaches(cluster.url.replace('rediss:', 'rediss+cluster:'), { DELAYQ_TLS_CA: ca });
+    const url = cluster.url.replace('rediss:', 'rediss+cluster:');
+    await reaches(url, { DELAYQ_TLS_CA: ca });
+    await refuses(url);
   });
 });

@@ -50,7 +50,7 @@ export class Postgres {
       spawn(join(bin, 'postgres'), ['-D', data, ...settings], { ...how, stdio: 'ignore' }),
     );
     const answers = () =>
-      run('psql', ['-c', ''], { env: server.env }).then(
+      run('psql', ['-c', ''], { env: { ...process.env, ...server.env } }).then(
         () => true,
         () => server.#process.exitCode !== null,
       );
@@ -60,7 +60,7 @@ export class Postgres {
 
   /** Where psql finds it. */
   get env(): Record<string, string> {
-    return { PATH: process.env.PATH ?? '', PGHOST: this.#directory, PGUSER: USER, PGDATABASE: 'postgres' };
+    return { PGHOST: this.#directory, PGUSER: USER, PGDATABASE: 'postgres' };
   }
 
   async stop(): Promise<void> {
