@@ -20,30 +20,38 @@ function partitionOf(string $id, int $count): int
     return $crc % $power < $count ? $crc % $power : $crc % intdiv($power, 2);
 }
 
-/** Does `keep`, `replace` or `cancel`. Returns what producer.lua says. */
-function act(object $redis, string $act, string $queue, string $id, int $seconds = 0, string $payload = ''): string
+/** Runs producer.lua in a partition. */
+function call(object $redis, string $tag, string $layout, string ...$words): string|array
 {
     $script = file_get_contents(__DIR__ . '/producer.lua');
+    $names = ['config', 'payload', 'pending', 'active', 'dead', 'meta', 'done'];
+    $keys = array_map(fn ($name) => "delayq:{{$tag}}:$name", $names);
+    $args = [$layout, ...$words];
+    $answer = $redis instanceof Predis\Client
+        ? $redis->eval($script, count($keys), ...$keys, ...$args)
+        : $redis->eval($script, [...$keys, ...$args], count($keys));
+    return $answer ?: throw new RuntimeException($redis->getLastError());
+}
+
+/** Does `enqueue`, `keep`, `replace` or `cancel`. Returns what producer.lua says. */
+function act(object $redis, string $act, string $queue, string $id, int $seconds = 0, string $payload = ''): string
+{
+    $words = [$act, $id, $seconds * 1000, $payload];
     [$layout, $tags] = ['1', [$queue]];
     // If the queue has partitions, the first call learns the layout, and the second one goes to that of the id.
-    for ($calls = 0; $calls < 3 && !str_contains($layout, ' from '); $calls++) {
+    for ($calls = 0; $calls < 3 && preg_match('~^(1|2 \d+/\d+)$~D', $layout); $calls++) {
         $i = partitionOf($id, count($tags));
-        $names = ['config', 'payload', 'pending', 'active', 'dead', 'meta', 'done'];
-        $keys = array_map(fn ($name) => "delayq:{{$tags[$i]}}:$name", $names);
-        $args = [preg_replace('~^2 \d+/~', "2 $i/", $layout), $act, $id, $seconds * 1000, $payload];
-        $answer = $redis instanceof Predis\Client
-            ? $redis->eval($script, count($keys), ...$keys, ...$args)
-            : $redis->eval($script, [...$keys, ...$args], count($keys));
+        $answer = call($redis, $tags[$i], preg_replace('~^2 \d+/~', "2 $i/", $layout), ...$words);
         if (is_string($answer)) {
             return $answer;
-        }
-        if (!$answer) {
-            throw new RuntimeException($redis->getLastError());
         }
         $layout = $answer[0];
         $tags = array_filter(explode(' ', "$queue $answer[1]"), 'strlen');
     }
-    throw new RuntimeException("$queue is getting more partitions: try again later, or use delayq");
+    if ($act === 'enqueue' && str_contains($layout, ' from ')) {
+        return call($redis, $queue, '', ...$words); // a new id may be in any partition
+    }
+    throw new RuntimeException("$queue is getting more partitions, or is of a newer delayq: try later, or use delayq");
 }
 
 /** The parts of a URL: kind ('', sentinel, cluster, unix), TLS, [user, password], [[host, port], …], what follows. */
@@ -118,7 +126,7 @@ function connect(#[SensitiveParameter] string $url): Redis|RedisCluster
 function produce(object $redis, string $act, string $queue, string ...$words): string
 {
     $id = $act === 'enqueue' ? bin2hex(random_bytes(8)) : array_shift($words);
-    $answer = act($redis, $act === 'enqueue' ? 'keep' : $act, $queue, $id, ...$words);
+    $answer = act($redis, $act, $queue, $id, ...$words);
     if ($answer === 'created') {
         $redis->sAdd('delayq:queues', $queue); // lets "delayq inspect" list the queue
     }

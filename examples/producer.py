@@ -36,23 +36,30 @@ def partition_of(job, count):
     return crc % power if crc % power < count else crc % (power // 2)
 
 
+def call(client, tag, layout, *words):
+    """Runs producer.lua in a partition."""
+    names = ("config", "payload", "pending", "active", "dead", "meta", "done")
+    keys = [f"delayq:{{{tag}}}:{name}" for name in names]
+    return client.eval(SCRIPT, len(keys), *keys, layout, *words)
+
+
 def act(client, what, queue, job, seconds=0, payload=""):
-    """Does `keep`, `replace` or `cancel`. Returns what producer.lua says."""
+    """Does `enqueue`, `keep`, `replace` or `cancel`. Returns what producer.lua says."""
+    words = (what, job, int(seconds) * 1000, payload)
     layout, tags = "1", [queue]
     # If the queue has partitions, the first call learns the layout, and the second one goes to that of the id.
     for _ in range(3):
         i = partition_of(job, len(tags))
-        names = ("config", "payload", "pending", "active", "dead", "meta", "done")
-        keys = [f"delayq:{{{tags[i]}}}:{name}" for name in names]
-        mine = re.sub(r"^2 \d+/", f"2 {i}/", layout)
-        answer = client.eval(SCRIPT, len(keys), *keys, mine, what, job, int(seconds) * 1000, payload)
+        answer = call(client, tags[i], re.sub(r"^2 \d+/", f"2 {i}/", layout), *words)
         if isinstance(answer, bytes):
             return answer.decode()
         layout, more = (part.decode() for part in answer)
-        if " from " in layout:
+        if not re.fullmatch(r"1|2 \d+/\d+", layout):
             break
         tags = [queue, *more.split()]
-    raise RuntimeError(f"{queue} is getting more partitions: try again later, or use delayq")
+    if what == "enqueue" and " from " in layout:
+        return call(client, queue, "", *words).decode()  # a new id may be in any partition
+    raise RuntimeError(f"{queue} is getting more partitions, or is of a newer delayq: try later, or use delayq")
 
 
 def connect(url):
@@ -86,7 +93,7 @@ def main(what="", queue="", *words):
     client = connect(os.environ.get("DELAYQ_REDIS_URL") or "redis://127.0.0.1")
     if what == "enqueue":
         words = (secrets.token_hex(8), *words)
-    answer = act(client, "keep" if what == "enqueue" else what, queue, *words)
+    answer = act(client, what, queue, *words)
     if answer == "created":
         client.sadd("delayq:queues", queue)  # lets "delayq inspect" list the queue
     print(words[0] if what == "enqueue" else answer)

@@ -73,19 +73,25 @@ describe.skipIf(onCluster)('a producer without delayq', { concurrent: true }, ()
       await enqueues(await run(command, ['enqueue', name, '900', PAYLOAD]), name);
     });
 
-    it.runIf(isThere)('refuses what is not complete, or not known', async () => {
-      const { name } = freshQueue();
-      for (const words of [
-        ['keep', name, 'a', '900'],
-        ['remove', name, 'a', '0', '1'],
-        ['keep', name, 'a', 'soon', '1'],
-      ]) {
-        const ended = await run(command, words);
-        expect(ended.code).not.toBe(0);
-        expect(ended.stdout + ended.stderr).toMatch(/usage|soon|must be of type int/);
-      }
-      expect(await admin.keys(`*{${name}}*`)).toEqual([]);
-    });
+    it.runIf(isThere)(
+      'refuses words that are not complete or not known, and a layout that it does not know',
+      async () => {
+        const { name } = freshQueue();
+        for (const words of [
+          ['keep', name, 'a', '900'],
+          ['remove', name, 'a', '0', '1'],
+          ['keep', name, 'a', 'soon', '1'],
+        ]) {
+          const ended = await run(command, words);
+          expect(ended.code).not.toBe(0);
+          expect(ended.stdout + ended.stderr).toMatch(/usage|soon|must be of type int/);
+        }
+        expect(await admin.keys(`*{${name}}*`)).toEqual([]);
+        await admin.hset(key(name, 'config'), 'layout', '3 0/1');
+        expect(await run(command, ['enqueue', name, '0', '1'])).toMatchObject({ code: 1, stdout: '' });
+        expect(await admin.keys(`*{${name}}*`)).toEqual([key(name, 'config')]);
+      },
+    );
 
     it.runIf(isThere)(
       'keeps, replaces and cancels a job in the partition of its id, unless the queue is growing',
@@ -109,6 +115,9 @@ describe.skipIf(onCluster)('a producer without delayq', { concurrent: true }, ()
         expect((await operator.partitions(queue.name)).growth).toMatchObject({ from: 6 });
         for (const one of ['keep', 'replace', 'cancel']) expect(await act(one, ['order:1'])).toEqual(['error']);
         expect(await queue.counts()).toMatchObject({ pending: 2 });
+        // Nobody looks for a new id.
+        const { stdout } = await run(command, ['enqueue', queue.name, '900', PAYLOAD]);
+        expect(await show(queue, stdout.trim())).toMatchObject({ state: 'pending' });
       },
     );
   });
