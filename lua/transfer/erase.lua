@@ -7,7 +7,7 @@ local gone = 0
 for i = 1, #ARGV, 2 do
   local id, value = ARGV[i], ARGV[i + 1]
   if id == '' then
-    if redis.call('GET', KEYS[1]) == value then gone = redis.call('DEL', KEYS[1]) end
+    if redis.call('MGET', KEYS[1])[1] == value then gone = redis.call('UNLINK', KEYS[1]) end
   elseif redis.call('HGET', KEYS[1], id) == value then
     gone = gone + redis.call('HDEL', KEYS[1], id)
   end

@@ -89,7 +89,7 @@ const NO_OPTIONS: readonly (readonly [argument: string, words: string, advice: s
 
 /** What the library advises, and what it is called on the command line. */
 const ADVICE = new Map([
-  [TEXT_ADVICE, 'quote it as JSON; for any text: --text, or delayq config QUEUE text=on'],
+  [TEXT_ADVICE, 'to store any text: --text, or delayq config QUEUE text=on'],
   [ID_ADVICE, 'choose another id, for example daily-report; delayq every --list has those that exist'],
   [ZONE_ADVICE, 'set --tz (or DELAYQ_TZ, TZ) to a name such as Europe/Berlin or UTC'],
 ]);

@@ -60,6 +60,8 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
       ['pttl', pending],
       ['persist', `${pending}:${NOBODY}`],
       ['unlink', `${pending}:${NOBODY}`],
+      ['mget', `${pending}:${NOBODY}`],
+      ['strlen', `${pending}:${NOBODY}`],
       // A message on this channel makes drains look once more, and nothing else.
       ['publish', channel, ''],
     ],

@@ -62,8 +62,8 @@ describe('after a usage error', () => {
 
 describe('what the library advises', () => {
   it.each([
-    [['enqueue', 'q', '{"a"'], 65, 'quote it as JSON, or store any text as a JSON string: --text'],
-    [['every', 'q', '15m', 'hello', '--id', 'x'], 65, 'quote it as JSON, or store any text as a JSON string: --text'],
+    [['enqueue', 'q', '{"a"'], 65, 'to store any text: --text, or delayq config QUEUE text=on'],
+    [['every', 'q', '15m', 'hello', '--id', 'x'], 65, 'to store any text: --text, or delayq config QUEUE text=on'],
     [
       ['every', 'q', '15m', 'null', '--id', 'a b'],
       64,

@@ -34,12 +34,12 @@ type Given = Record<string, string>;
 /** Finds in the tree of commands what to offer in place of `current`; `before` are the words between it and delayq. */
 export function candidatesFor(program: Command, before: readonly string[], current: string): Candidates {
   const { command, args, option, dashes, given, flags } = cursorAfter(program, before);
-  if (option) return { ...valuesOf(placeholder(option.flags), current), given };
+  if (option) return { ...valuesFor(option, current), given };
   const assigned = ASSIGNMENT.exec(current);
   if (dashes === undefined && assigned) {
     const [, flag = '', value = ''] = assigned;
     const found = optionOf(command, flag);
-    return found ? { ...prefixed(`${flag}=`, valuesOf(placeholder(found.flags), value)), given } : NOTHING;
+    return found ? { ...prefixed(`${flag}=`, valuesFor(found, value)), given } : NOTHING;
   }
   if (dashes === undefined && current.startsWith('-')) return options(command);
   if (command === program) return commands(program);
@@ -126,6 +126,10 @@ function argumentAt(command: Command, index: number): Argument | undefined {
 /** Returns queue for <queue>, name=value for [name=value...]. */
 function placeholder(flags: string): string {
   return /[<[](.*?)(?:\.{3})?[>\]]/.exec(flags)?.[1] ?? '';
+}
+
+function valuesFor({ argChoices, flags }: Option, current: string): Values {
+  return argChoices ? words(argChoices) : valuesOf(placeholder(flags), current);
 }
 
 function valuesOf(name: string, current: string): Values {
