@@ -1,9 +1,12 @@
 -- Reads and writes leases. Nothing that other software has written there may stop the queue.
 
--- Ends the lease of a job that was replaced or cancelled. The field 'receipt id' tells its holder so.
+-- Ends the lease of a job that was replaced or cancelled. The field 'receipt id' tells its holder so; of a move, whose
+-- process may be dead for long, it says that as well.
 local function supersede(id, held)
   call('HDEL', lease, id)
-  if held then call('HSET', lease, string.match(held, '^%S*') .. ' ' .. id, now) end
+  if not held then return end
+  local isMove = string.find(held, ' move:%S+ [pd] %S+$')
+  call('HSET', lease, string.match(held, '^%S*') .. ' ' .. id, string.format(isMove and '%.0f moved' or '%.0f', now))
 end
 
 -- The due time in a lease; now if there is none, or none that is valid as a score and in a record.

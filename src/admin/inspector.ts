@@ -1,11 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, checkName, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
 import { LISTED, listAll } from '../partitions/list.js';
-import { movementOf } from '../partitions/movement.js';
+import { movementOf, type Still, untilStill } from '../partitions/movement.js';
 import { ranked } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
 import { inspectAll, inspectEach, type Part, sumHolders } from '../partitions/sum.js';
@@ -20,9 +19,6 @@ const LATER = Symbol('later');
 
 /** How many leases are looked at to find out who holds them: about 1 ms of Redis's time. */
 const MAX_LEASES = 250;
-
-/** How long to wait before jobs are listed once more that a growth moves, ms. */
-const AGAIN_MS = 50;
 
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
@@ -186,24 +182,13 @@ export class Inspector {
     }
   }
 
-  /**
-   * Lists by `list` until no growth has moved a job meanwhile: such a job may be missing from a list, or come twice. Yields
-   * what each list yields; the jobs of an earlier one come again unless they have changed. `signal` ends it after a list.
-   *
-   * @internal
-   */
-  async *again<T>(queue: string, list: () => AsyncIterable<T>, signal?: AbortSignal): AsyncGenerator<T> {
-    for (let movement = await this.movement(queue); ; ) {
-      yield* list();
-      const after = await this.movement(queue);
-      if ((after !== undefined && after === movement) || signal?.aborted) return;
-      movement = after;
-      await sleep(AGAIN_MS);
-    }
+  /** See {@link untilStill}. @internal */
+  again<T>(queue: string, list: () => AsyncIterable<T>, how: Still): AsyncGenerator<T> {
+    return untilStill(this.#parts(queue), list, how);
   }
 
   /** See {@link movementOf}. @internal */
-  movement(queue: string): Promise<string | undefined> {
+  movement(queue: string): Promise<string | null> {
     return movementOf(this.#parts(queue));
   }
 

@@ -5,7 +5,7 @@ import { lifetime, type State } from '../model/job.js';
 import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import { byId } from '../partitions/by-id.js';
-import { movementOf } from '../partitions/movement.js';
+import { untilStill } from '../partitions/movement.js';
 import { ranked, spreadOver } from '../partitions/order.js';
 import { Partitions } from '../partitions/partitions.js';
 import { changeEverywhere, forgetAll } from '../partitions/settings.js';
@@ -135,20 +135,19 @@ export class Operator {
       throw new DelayqError('usage', 'only pending jobs are due', { why: 'other states are given', next });
     }
     const parts = this.#parts(queue);
-    for (let before = parts.count > 1 ? await movementOf(parts) : undefined; ; ) {
+    const redis = this.#redis;
+    const each = async function* () {
       for (let i = 0; i < parts.count; i++) {
         for (let more = true; more; ) {
-          const purged = await parts.at(i, (keys) => acts.purge(this.#redis, keys, states, SLICE, due));
+          const purged = await parts.at(i, (keys) => acts.purge(redis, keys, states, SLICE, due));
           more = purged.more;
           yield { ...purged, more: more || i + 1 < parts.count };
         }
       }
-      // A growth that began meanwhile is known by now: the calls were refused.
-      if (parts.count === 1) return;
-      const after = await movementOf(parts);
-      if (after !== undefined && after === before) return;
-      before = after;
-    }
+    };
+    if (parts.count === 1) yield* each();
+    // A growth that has begun is known by now: the calls were refused.
+    if (parts.count > 1) yield* untilStill(parts, each);
   }
 
   /** Removes counters, settings, remembered ids and the name of a queue. Returns false, and changes nothing, if it has jobs. */

@@ -198,6 +198,8 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
   const { context, edit, inspector, stop } = run;
   const { queue, options } = edit;
   const filter = filterOf(context, options, { states: edit.states, now });
+  // Some that are counted now may be missing from the list: they are on their way.
+  const before = await inspector.movement(queue);
   const { count, samples, ids } = await find(run, filter);
   if (!stop.aborted && (count > 0 || options.dryRun)) {
     if (options.dryRun && options.json) {
@@ -221,7 +223,7 @@ async function selectFiltered<R extends string>(run: Run<R>, now: number): Promi
   };
   // What a growth is moving is not counted.
   const total = ids || count > 0 ? count : undefined;
-  return { ids: ids ?? inspector.again(queue, list, stop), total, states: filter.states };
+  return { ids: ids ?? inspector.again(queue, list, { before, signal: stop }), total, states: filter.states };
 }
 
 async function find<R extends string>(run: Run<R>, filter: Filter) {
@@ -252,7 +254,7 @@ async function collect<R extends string>({ edit, inspector, stop }: Run<R>, filt
     lists += 1;
     return inspector.ids(edit.queue, filter);
   };
-  for await (const some of inspector.again(edit.queue, list, stop)) {
+  for await (const some of inspector.again(edit.queue, list, { signal: stop })) {
     for (const id of some) found.set(idKey(id), id);
     if (stop.aborted) break;
   }

@@ -13,7 +13,7 @@ export async function warnerOfGrowth(
 ): Promise<() => Promise<void>> {
   const before = await inspector.movement(queue);
   return async () => {
-    if (before !== undefined && (await inspector.movement(queue)) === before) return;
+    if (before !== null && (await inspector.movement(queue)) === before) return;
     say(
       context,
       `partitions of ${queue} were growing: some jobs may be missing here, or come twice; repeat the command`,
