@@ -108,7 +108,7 @@ export const FAULTS: Readonly<Record<Letter, Fault>> = {
   k: {
     check: 'old-move',
     level: 'warn',
-    what: 'brought over a day ago by a move that was killed',
+    what: 'brought or held over a day ago by a move that was killed',
     why: 'the note for its repeat uses memory',
     mended: 'had this note removed',
   },

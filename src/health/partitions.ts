@@ -49,6 +49,11 @@ async function checkFirst(parts: Partitions, mender: Mender): Promise<Finding[]>
     throw error;
   });
   if (!map?.isNewerThan(parts.map)) return [];
+  if (map.from === parts.map.count && (await isEmpty(parts, map))) {
+    const what = `a growth from 1 to ${map.count} partitions was begun, and is not public`;
+    const why = 'its command has just started, or was killed: the queue works as before';
+    return [bad('warn', 'growth', what, why, growthLine(parts.queue, map.count))];
+  }
   const what = `partition 0 has lost its layout, which says that there are ${map.count} partitions`;
   const why = 'new callers take the queue for one without partitions, and see no other jobs';
   const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${queueWord(parts.queue)}`);
@@ -56,6 +61,13 @@ async function checkFirst(parts: Partitions, mender: Mender): Promise<Finding[]>
     await parts.bringUp(0, map);
     await parts.look();
   });
+}
+
+/** Whether no job is in the partitions that a growth has added. */
+async function isEmpty(parts: Partitions, map: PartitionMap): Promise<boolean> {
+  const added = map.tags.map((_, i) => i).slice(map.from);
+  const sizes = await Promise.all(added.map((i) => parts.redis.call('HLEN', parts.keys(i, map).payload)));
+  return sizes.every((size) => Number(size) === 0);
 }
 
 async function checkLayout(parts: Partitions, map: PartitionMap, i: number, mender: Mender): Promise<Finding[]> {

@@ -70,12 +70,13 @@ export function pauseOf(snapshot: Snapshot, until?: Known['until']): string | un
   return `paused ${until?.(end) ?? `for another ${formatDuration(end - snapshot.now)}`}`;
 }
 
-/** A growth that nobody carries on, in words; undefined: there is none. */
-export function growthInWords(snapshot: Snapshot): string | undefined {
+/** A growth that nobody carries on, in words, with the command that does if its `queue` is given; undefined: there is none. */
+export function growthInWords(snapshot: Snapshot, queue?: string): string | undefined {
   const stopped = stoppedGrowth(snapshot);
   if (!stopped) return undefined;
   const { from, count, ms } = stopped;
-  return `its growth from ${from} to ${count} partitions has stopped${ms === undefined ? '' : ` ${formatDuration(ms)} ago`}`;
+  const since = ms === undefined ? '' : ` ${formatDuration(ms)} ago`;
+  return `its growth from ${from} to ${count} partitions has stopped${since}${queue === undefined ? '' : `: repeat ${growthLine(queue, count)}`}`;
 }
 
 /** The command that carries a growth on. */
@@ -171,7 +172,7 @@ function dead(queue: string, snapshot: Snapshot): Problem | undefined {
 }
 
 function growth(queue: string, snapshot: Snapshot): Problem | undefined {
-  const what = growthInWords(snapshot);
+  const what = growthInWords(snapshot, queue);
   if (what === undefined) return undefined;
   const why = 'the command that ran it has ended; until it is repeated, calls by id take longer';
   return problem('growth', true, what, why, growthLine(queue, partitionsOf(snapshot).count));

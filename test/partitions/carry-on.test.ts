@@ -3,11 +3,14 @@ import { check, Inspector, metricsText, Operator, problems, Queue } from '../../
 import type { Id } from '../../src/model/id.js';
 import { PartitionMap } from '../../src/partitions/map.js';
 import { Partitions } from '../../src/partitions/partitions.js';
-import { hold } from '../../src/scripts/transfer.js';
-import { delayq, linesOf } from '../support/cli.js';
+import { tagFor } from '../../src/partitions/tags.js';
+import { purge } from '../../src/scripts/edit.js';
+import { hold, type Parcel, restore } from '../../src/scripts/transfer.js';
+import { beginSh, delayq, linesOf } from '../support/cli.js';
 import { upTo } from '../support/jobs.js';
 import { openGrowth } from '../support/partitions.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 const inspector = new Inspector(connection);
 const ids = upTo(60).map((n) => `o:${n}`);
@@ -68,6 +71,89 @@ describe('a growth whose process has died', () => {
     expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: 0, payload: 0 });
   });
 
+  it.each(['pending', 'active', 'dead'] as const)('purge of what is %s leaves what it holds', async (state) => {
+    const { name, queue, movers } = await diedGrowing({ agoMs: 0 });
+    const parts = Partitions.of(connection, 'delayq', name);
+    const removed = state === 'pending' ? ids.length - movers.length : 0;
+    expect(await purge(connection, parts.keys(0), [state], 100)).toMatchObject({
+      active: 0,
+      dead: 0,
+      pending: removed,
+    });
+    for await (const _ of new Operator(connection).partition(name, 4));
+    expect(await takeAll(queue)).toEqual([...(removed > 0 ? movers : ids)].sort());
+  });
+
+  it('purge leaves what is on its way to where it will be, and with it the note that it was brought', async () => {
+    const { name, movers } = await diedGrowing({ agoMs: 0 });
+    const parts = Partitions.of(connection, 'delayq', name);
+    const states = ['pending', 'active', 'dead'] as const;
+    const [id] = movers as [string];
+    const owner = parts.map.ownerOf(id as Id);
+    const [receipt, due] = ((await admin.hget(key(name, 'lease'), id)) as string).split(' ') as [string, string];
+    // The grower dies once its copy is there.
+    const copy = {
+      id: Buffer.from(id),
+      state: 'pending',
+      score: due,
+      record: undefined,
+      payload: Buffer.from(`"${id}"`),
+    };
+    await restore(connection, parts.keys(owner), [copy as Parcel], [receipt], 'transferred');
+    for (const i of upTo(4)) await purge(connection, parts.keys(i), states, 100);
+    expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length, payload: movers.length });
+    await admin.hset(key(name, 'lease'), id, `${receipt} ${due} 1 move:${name}/${owner} p ${receipt}`);
+    const { code, stderr } = await delayq(['drain', name]);
+    // Those that the grower may still move stay with it; this one was removed.
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length - 1 });
+  });
+
+  it('an act on a filter finds what was moved between its question and the answer', async () => {
+    const { name, movers } = await diedGrowing({ agoMs: 0 });
+    const line = `script -qec 'delayq cancel --pending ${name}' /dev/null; echo "ended with $?"`;
+    const running = beginSh(line, { input: undefined });
+    await until(() => running.stdout.includes(`cancel ${60 - movers.length} jobs of ${name}?`));
+    for await (const _ of new Operator(connection).partition(name, 4));
+    running.child.stdin?.end('y\n');
+    expect((await running.ended).stdout).toContain(`60 jobs cancelled in ${name}`);
+    expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: 0 });
+  });
+
+  it('wait ends what it holds, also if nobody drains the queue, and says what goes on', async () => {
+    const { name } = await diedGrowing({ agoMs: 20_000 });
+    const after = await delayq(['wait', '--timeout', '0s', name]);
+    expect(after).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('its growth from 1 to 4 partitions has stopped'),
+    });
+    expect(after.stderr).toContain(`repeat delayq config ${name} partitions=4`);
+    await delayq(['pause', name]);
+    expect(await delayq(['wait', '--timeout', '30s', name])).toMatchObject({ code: 0 });
+    expect(await inspector.inspect(name)).toMatchObject({ pending: 60, active: 0 });
+  });
+
+  it('before it was public is named, and goes on first', async () => {
+    const name = freshName();
+    await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: id })));
+    const tags = [1, 2, 3].map((i) => tagFor(name, i));
+    for (const [i, tag] of tags.entries())
+      await admin.hset(key(tag, 'config'), { layout: `2 ${i + 1}/4 from 1`, partitions: tags.join(' ') });
+    for (const how of [[], ['--fix', '--yes']]) {
+      const { stdout, stderr } = await delayq(['doctor', ...how, name]);
+      expect(stderr).toBe('');
+      expect(stdout).toContain('a growth from 1 to 4 partitions was begun, and is not public');
+      expect(stdout).toContain(`delayq config ${name} partitions=4`);
+      expect(stdout).not.toContain('lost its layout');
+    }
+    const { code, stderr } = await delayq(['config', name, 'partitions=2']);
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: expect.stringContaining(`${name}: a growth to 4 partitions was begun before: it goes on first`),
+    });
+    expect(await inspector.inspect(name)).toMatchObject({ pending: 60 });
+  });
+
   it('reschedule --all reaches each job', async () => {
     const { name } = await diedGrowing({ agoMs: 20_000 });
     expect(await delayq(['reschedule', '--all', '--yes', '--in', '1h', name])).toMatchObject({ code: 0 });
@@ -110,8 +196,9 @@ describe('a growth whose process has died', () => {
       state: 'WARNING',
       says: `${what}: repeat config partitions=4`,
     });
+    const line = `delayq config ${name} partitions=4`;
     expect(problems(name, snapshot)).toContainEqual(
-      expect.objectContaining({ check: 'growth', urgent: true, what, next: `delayq config ${name} partitions=4` }),
+      expect.objectContaining({ check: 'growth', urgent: true, what: `${what}: repeat ${line}`, next: line }),
     );
     expect(metricsText([{ queue: name, snapshot }])).toContain(`delayq_growth_stopped{queue="${name}"} 1\n`);
   });

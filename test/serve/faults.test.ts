@@ -186,6 +186,30 @@ describe('a body that is too large', () => {
     await until(() => wire.hasEnded);
   });
 
+  it.each(['Content-Length', 'chunked'])(
+    'is the last request of its connection: none behind it is carried out (%s)',
+    async (how) => {
+      const path = fresh();
+      const body = Buffer.alloc(MIB + 65_536, 'x');
+      const [large, behind] = [`PUT ${fresh()}`, request(`PUT ${path}`, [HOST, 'Content-Length: 2'], 'hi')];
+      const first =
+        how === 'chunked'
+          ? Buffer.concat([
+              request(large, [HOST, 'Transfer-Encoding: chunked']),
+              Buffer.from(`${body.length.toString(16)}\r\n`),
+              body,
+              Buffer.from('\r\n0\r\n\r\n'),
+            ])
+          : Buffer.concat([request(large, [HOST, `Content-Length: ${body.length}`]), body]);
+      const [wire] = (await wires(1, served, first, behind, behind)) as [Wire];
+      const answer = await wire.answer();
+      expect(answer).toMatchObject(tooLarge);
+      expect(answer.headers.get('connection')).toBe('close');
+      await until(() => wire.hasEnded);
+      expect(await dueIn(path)).toBe(0);
+    },
+  );
+
   it('is not asked for: the client that waits for 100 is told 413', async () => {
     const [wire] = (await wires(
       1,

@@ -148,9 +148,15 @@ async function grow(
   const progress = new Progress(context);
   let moved = 0;
   let waitsSince: number | undefined;
+  let isOther = false;
   try {
     for await (const growth of operator.partition(queue, partitions)) {
       moved = growth.moved;
+      if (growth.to !== partitions && !isOther) {
+        isOther = true;
+        progress.clear();
+        say(context, `${queue}: a growth to ${growth.to} partitions was begun before: it goes on first`);
+      }
       if (growth.active === 0) waitsSince = undefined;
       else waitsSince ??= performance.now();
       if (waitsSince !== undefined && performance.now() - waitsSince > SILENT_MS) {

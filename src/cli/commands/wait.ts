@@ -5,6 +5,7 @@ import {
   growthInWords,
   Inspector,
   LONGEST_TIMER_MS,
+  partitionsOf,
   pausedUntil,
   type Snapshot,
   withRetries,
@@ -53,7 +54,13 @@ async function wait(context: Context, queues: readonly string[], options: Option
   const prefix = context.prefix(options);
   const inspector = new Inspector(redis, { prefix });
   await Promise.all(queues.map((queue) => requireQueue(redis, prefix, queue)));
-  const look = () => Promise.all(queues.map(async (queue) => leftOf(queue, await inspector.inspect(queue))));
+  const lookAt = async (queue: string) => {
+    const snapshot = await inspector.inspect(queue);
+    // Ends what a grower that has died holds: it counts as active, and nobody may drain this queue.
+    if (partitionsOf(snapshot).from !== undefined) await inspector.movement(queue);
+    return leftOf(queue, snapshot);
+  };
+  const look = () => Promise.all(queues.map(lookAt));
   const limits = {
     until: () => (stop.aborted ? 0 : end),
     onTrouble: troubleReporter(context),
@@ -80,7 +87,10 @@ function leftOf(queue: string, snapshot: Snapshot) {
   const { active, due, runOut } = snapshot;
   const paused = pausedUntil(snapshot) !== undefined;
   const idle = paused ? active <= runOut : active + due === 0;
-  return { queue, active, due, leasesRunOut: runOut, paused, idle, growth: growthInWords(snapshot) ?? null };
+  const { from, count } = partitionsOf(snapshot);
+  const grows = from === undefined ? null : `its growth from ${from} to ${count} partitions is not done`;
+  const growth = growthInWords(snapshot, queue) ?? grows;
+  return { queue, active, due, leasesRunOut: runOut, paused, idle, growth };
 }
 
 /** As in "order-close (2 active, 40 due)". */

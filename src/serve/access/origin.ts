@@ -6,7 +6,7 @@ export function isLoopback(address: string): boolean {
   return address === '::1' || /^(::ffff:)?127\.\d+\.\d+\.\d+$/.test(address);
 }
 
-/** Headers that only proxies add, besides X-Forwarded-…: RFC 9110 and 7239, nginx, Apache, and well-known services. */
+/** Headers that only proxies add, besides X-Forwarded…: RFC 7239, 8586 and 9110, nginx, Apache, and well-known services. */
 const OF_PROXIES: ReadonlySet<string> = new Set([
   ...[
     'via',
@@ -16,8 +16,10 @@ const OF_PROXIES: ReadonlySet<string> = new Set([
     'x-cluster-client-ip',
     'x-original-forwarded-for',
     'x-original-host',
+    'x-host',
   ],
   ...['true-client-ip', 'cf-connecting-ip', 'fastly-client-ip', 'fly-client-ip', 'x-envoy-external-address'],
+  ...['cdn-loop', 'client-ip', 'forwarded-for', 'cf-ray', 'x-azure-clientip', 'x-appengine-user-ip', 'x-proxyuser-ip'],
 ]);
 
 /** Where requests come from, as far as it can be told. */
@@ -48,7 +50,7 @@ export class Origin {
 
   /** Whether a proxy says that it passes the request on. */
   isForwarded({ request: { headers } }: Exchange): boolean {
-    return Object.keys(headers).some((name) => OF_PROXIES.has(name) || name.startsWith('x-forwarded-'));
+    return Object.keys(headers).some((name) => OF_PROXIES.has(name) || name.startsWith('x-forwarded'));
   }
 
   /** Whether a program on this machine asks directly, and by a name that it may use: no proxy, no other site's DNS. */

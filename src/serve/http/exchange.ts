@@ -309,10 +309,13 @@ export class Exchange {
     const isPart = !this.request.complete && this.#length !== 0;
     // Anybody could otherwise hold all connections there may be, with one request each.
     const isStranger = !this.#connection.isAdmitted;
-    if (isStranger) this.#connection.isClosing = true;
     const isLast = signal.aborted || isStranger;
     const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
-    if (isLast || isCut) all.push('Connection', 'close');
+    if (isLast || isCut) {
+      // What the client has sent behind it gets no answer, so it must not be carried out.
+      this.#connection.isClosing = true;
+      all.push('Connection', 'close');
+    }
     this.#response.writeHead(status, all);
     if (!isCut) this.#response.end(content);
     else {

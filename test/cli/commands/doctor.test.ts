@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Auditor, Queue } from '../../../src/index.js';
+import { queueKeys } from '../../../src/redis/keys.js';
+import { hold } from '../../../src/scripts/transfer.js';
 import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
 import { until } from '../../support/until.js';
@@ -210,6 +212,22 @@ const DAMAGES: {
       ),
     after: (name) => admin.hkeys(key(name, 'lease')),
     is: ['young x'],
+  },
+  {
+    // A killed move held it when it was cancelled.
+    check: 'old-move',
+    level: 'warn',
+    async harm(name) {
+      await new Queue(connection, name).enqueue({ id: 'held', payload: 1 });
+      const by = 'move:elsewhere';
+      await hold(connection, queueKeys('delayq', name), ['held'], { states: ['pending'], receipt: 'R', by });
+      await delayq(['cancel', name, 'held']);
+      const marks = await admin.hgetall(key(name, 'lease'));
+      expect(marks['R held']).toMatch(/^\d+ moved$/);
+      await admin.hset(key(name, 'lease'), 'R held', `${Date.now() - 90_000_000} moved`);
+    },
+    after: (name) => admin.hkeys(key(name, 'lease')),
+    is: [],
   },
   {
     check: 'stray-record',
