@@ -15,6 +15,8 @@ for i = 1, #ids do
   local since, by = string.match(leases[i] or '', '^%S+ %S+ (%S+) (.*)$')
   -- Other software may have written a long text: keep the reply small.
   by = string.sub(by or '', 1, 200)
+  -- Of a move, only where it moves jobs: not how each was before, and its token.
+  by = string.match(by, '^(move:%S+) [pd] %S+$') or by
   local holder = holders[by]
   if not holder then
     holder = { by, 0, math.huge, found[2 * i] }

@@ -106,7 +106,7 @@ function heldBy({ held, snapshot }: Row, zone: string, most: number): string[] {
     .sort((a, b) => (a.since ?? now) - (b.since ?? now))
     .map(({ by, jobs, since, ends }) => {
       const moving = by.startsWith('move:');
-      const who = moving ? `moving to ${visible(by.slice(5))}` : holderOf(by);
+      const who = moving ? `moving to ${visible(by.slice(5).replace(/^.*\//, 'partition '))}` : holderOf(by);
       const from = since === undefined ? '' : ` since ${timeOf(since, now, zone)} (${formatDuration(now - since)})`;
       return `${clip(who, WHO)}: ${many(jobs, 'job')}${from}, ${endOfLeases(ends, now, moving)}`;
     });
