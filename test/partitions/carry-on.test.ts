@@ -122,14 +122,14 @@ describe('a growth whose process has died', () => {
 
   it('wait ends what it holds, also if nobody drains the queue, and says what goes on', async () => {
     const { name } = await diedGrowing({ agoMs: 20_000 });
+    const { stdout } = await delayq(['inspect', name]);
+    expect(stdout).toMatch(/moving to partition [123]: \d+ jobs? since/);
     const after = await delayq(['wait', '--timeout', '0s', name]);
     expect(after).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('its growth from 1 to 4 partitions has stopped'),
     });
     expect(after.stderr).toContain(`repeat delayq config ${name} partitions=4`);
-    const { stdout } = await delayq(['inspect', name]);
-    expect(stdout).toMatch(/moving to partition [123]: \d+ jobs? since/);
     await delayq(['pause', name]);
     expect(await delayq(['wait', '--timeout', '30s', name])).toMatchObject({ code: 0 });
     expect(await inspector.inspect(name)).toMatchObject({ pending: 60, active: 0 });
