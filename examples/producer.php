@@ -135,7 +135,8 @@ function produce(object $redis, string $act, string $queue, string ...$words): s
 
 function main(callable $connect, string ...$words): void
 {
-    if (count($words) !== (['enqueue' => 4, 'keep' => 5, 'replace' => 5, 'cancel' => 3][$words[0] ?? ''] ?? 0)) {
+    $count = ['enqueue' => 4, 'keep' => 5, 'replace' => 5, 'cancel' => 3][$words[0] ?? ''] ?? -1;
+    if (count($words) !== $count || ($words[0] !== 'cancel' && !ctype_digit($words[$count - 2]))) {
         fwrite(STDERR, "usage: enqueue QUEUE SECONDS PAYLOAD, keep|replace QUEUE ID SECONDS PAYLOAD, cancel QUEUE ID\n");
         exit(64);
     }

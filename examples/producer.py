@@ -87,7 +87,8 @@ def connect(url):
 
 
 def main(what="", queue="", *words):
-    if len(words) != {"enqueue": 2, "keep": 3, "replace": 3, "cancel": 1}.get(what):
+    count = {"enqueue": 2, "keep": 3, "replace": 3, "cancel": 1}.get(what)
+    if len(words) != count or (what != "cancel" and not words[-2].isdecimal()):
         print(USAGE, file=sys.stderr)
         sys.exit(64)
     client = connect(os.environ.get("DELAYQ_REDIS_URL") or "redis://127.0.0.1")

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
 import { Inspector, type StoredJob } from '../src/index.js';
@@ -323,8 +323,9 @@ describe.skipIf(onCluster || !has('jq', '--version')).concurrent('delete.sh', ()
     if (rest.length > 0) expect(await admin.exists(...rest)).toBe(0);
     expect(await left()).toEqual(['late', 'later']);
     expect(await follows()).toMatchObject({
-      code: 0,
-      stdout: `0 of 4 jobs would be deleted from ${key}\n0 of 4 jobs deleted from ${key}\n`,
+      code: 3,
+      stdout: `0 of 4 jobs would be deleted from ${key}\n`,
+      stderr: `${key} has none of them: they were deleted before, or SYSTEM or KEY is wrong\n`,
     });
   });
 
@@ -472,6 +473,52 @@ describe.skipIf(onCluster)('sorted-set.sh', () => {
     expect((await stored(queue)).map(([payload]) => payload)).toEqual(
       Array.from({ length: 6_040 }, (_, i) => `"m${i}"`).sort(),
     );
+  });
+
+  it('of two at once drops only what it has enqueued itself', async () => {
+    const [set, queue] = [freshName(), freshName()];
+    const at = await inSeconds(900);
+    const members = Array.from({ length: 10_000 }, (_, i) => [String(at), `m${i}`]).flat();
+    await admin.zadd(set, ...members);
+    const path = temporaryDirectory();
+    // This one has enqueued the first slice when the other has dropped it, and enqueues the second one to no avail.
+    const other = `delayq "$@"; REDIS_CLI='redis-cli -s ${inject('redisSocket')}' PATH=${path}/failing:$PATH sh ${script} ${set} s ${queue}`;
+    writeFileSync(`${path}/delayq`, `#!/bin/sh\nPATH=\${PATH#*:}\n${other}\nexit 0\n`, { mode: 0o755 });
+    mkdirSync(`${path}/failing`);
+    // The first slice goes, the second fails.
+    const once = `if mkdir ${path}/done 2>/dev/null; then PATH=\${PATH#*:}; exec delayq "$@"; fi; exit 75`;
+    writeFileSync(`${path}/failing/delayq`, `#!/bin/sh\n${once}\n`, { mode: 0o755 });
+    expect(await move(`${set} s ${queue}`, `export PATH=${path}:"$PATH"; `)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`another move of ${set} runs`),
+    });
+    expect(await move(`${set} s ${queue}`)).toMatchObject({ code: 0 });
+    expect((await stored(queue)).length).toBe(10_000);
+  });
+
+  it('leaves what enqueue would refuse, and says that there is no such set', async () => {
+    const [set, queue] = [freshName(), freshName()];
+    await admin.zadd(
+      set,
+      4e12,
+      'good',
+      253402300800000,
+      'year 10000',
+      999999999999999,
+      'never',
+      4e12,
+      'x'.repeat(8_400_000),
+    );
+    expect(await move(`${set} ms ${queue}`)).toMatchObject({
+      code: 1,
+      stdout: `1 moved to ${queue}, 3 left in ${set}\n`,
+    });
+    expect(await stored(queue)).toEqual([['"good"', 4e12]]);
+    expect(await move(`${set}x ms ${queue}`)).toMatchObject({
+      code: 0,
+      stdout: `0 moved to ${queue}, 0 left in ${set}x\n`,
+      stderr: `there is no key ${set}x: it was moved before, or this is not its name\n`,
+    });
   });
 
   it('stops at an error of Redis, and says how it is called', async () => {

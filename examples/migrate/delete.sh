@@ -6,8 +6,8 @@
 # QUEUE is where the lines of FILE were enqueued to, and paused. SYSTEM and KEY say where the jobs come from:
 #   asynq 'asynq:{NAME}'   bullmq bull:NAME   delayqueue dp:NAME   lmstfy NAMESPACE/NAME   sidekiq queue:NAME
 #
-# If an id is missing in QUEUE, nothing is deleted (exit 1). It can be killed and repeated at any time. REDIS_CLI: how
-# to call redis-cli for the old queue.
+# If an id is missing in QUEUE, nothing is deleted (exit 1). If the old queue has none of the jobs (any more), it exits
+# with 3. It can be killed and repeated at any time. REDIS_CLI: how to call redis-cli for the old queue.
 set -eu
 
 act=delete
@@ -66,3 +66,7 @@ done
 verb='deleted from'
 [ $act = delete ] || verb='would be deleted from'
 echo "$found of $jobs jobs $verb $1"
+if [ "$found" -eq 0 ]; then
+  echo "$1 has none of them: they were deleted before, or SYSTEM or KEY is wrong" >&2
+  exit 3
+fi

@@ -1,7 +1,7 @@
 -- For sorted-set.sh: takes members of a sorted set out of it, and prints them as lines for "delayq enqueue --jobs".
--- What is taken stands in a hash beside the set until "drop" says that it is enqueued: a move that was killed goes on
--- there, with the same ids. The last line is "end LINES LEFT".
-local set, unit, act, slice, skip = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+-- What is taken stands in a hash beside the set until "drop LINES ID" says that it is enqueued, with the id of its first
+-- line: a move that was killed goes on there, with the same ids. The last line is "end LINES LEFT".
+local set, unit, act, slice, skip = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local taken = (set:find('{[^}]+}') and set or '{' .. set .. '}') .. ':delayq-move'
 
 -- JSON stays as it is, on one line; other text becomes a JSON string. cjson alone takes more than JSON: numbers such as
@@ -37,34 +37,41 @@ local function due(score)
   local time = tonumber(score)
   if unit == 's' and time >= 1e11 or unit == 'ms' and time >= 1e8 and time < 1e11 then return nil end
   local ms = math.max(0, math.ceil(unit == 's' and time * 1000 or time))
-  return ms <= 8.64e15 and ms or nil
+  -- Up to the year 9999, as enqueue has it.
+  return ms < 253402300800000 and ms or nil
 end
 
 if act == 'drop' then
-  if redis.call('HLEN', taken) ~= slice then return redis.error_reply('ERR another move of ' .. set .. ' runs') end
+  -- Another move may have dropped this slice, and have taken the next one.
+  if redis.call('HLEN', taken) ~= slice or redis.call('HEXISTS', taken, skip) == 0 then
+    return redis.error_reply('ERR another move of ' .. set .. ' runs')
+  end
   return redis.call('DEL', taken)
 end
 
 local lines, left = {}, 0
-local function line(id, ms, member)
+local function line(id, ms, payload)
   -- The id stays taken for a day after the job is done: a move that goes on then does not make it again.
   lines[#lines + 1] = string.format('{"id":"%s","at":"@%.3f","onceFor":"1d","payload":', id, ms / 1000)
-    .. json(member) .. '}'
+    .. payload .. '}'
 end
 
 local before = redis.call('HGETALL', taken)
 for i = 1, #before, 2 do
   local ms, member = before[i + 1]:match('^(%d+) (.*)$')
-  line(before[i], tonumber(ms), member)
+  line(before[i], tonumber(ms), json(member))
 end
 if #before == 0 then
   local now = redis.call('TIME')
-  local members = redis.call('ZRANGE', set, skip, skip + slice - 1, 'WITHSCORES')
+  local first = tonumber(skip)
+  local members = redis.call('ZRANGE', set, first, first + slice - 1, 'WITHSCORES')
   for i = 1, #members, 2 do
     local member, ms = members[i], due(members[i + 1])
-    if ms and isText(member) then
+    local payload = ms and isText(member) and json(member)
+    -- A payload has at most 8 MiB.
+    if payload and #payload <= 8 * 1024 * 1024 then
       local id = redis.sha1hex(now[1] .. ' ' .. now[2] .. ' ' .. member)
-      line(id, ms, member)
+      line(id, ms, payload)
       if act == 'take' then
         redis.call('HSET', taken, id, string.format('%.0f ', ms) .. member)
         redis.call('ZREM', set, member)

@@ -81,6 +81,7 @@ for i, id in ipairs(ids) do
 end
 
 if #payloads > 0 then
+  call('ZADD', pending, 'XX', '0', '') -- Only for its permission.
   call('HSET', payload, unpack(payloads))
   if #old > 0 then
     for _, set in ipairs({ pending, active, dead }) do call('ZREM', set, unpack(old)) end

@@ -47,7 +47,8 @@ export async function adoptApart(
   const claimed = await moves.claim(parts.redis, foreign, wanted, owner);
   const payloads = new Map(jobs.map(({ id, value, payload }) => [id, payload ?? value]));
   const claims = claimed.filter((claim) => claim !== undefined);
-  const answers = await finish(parts, foreign, claims, owner, (_, id) => payloads.get(id));
+  const read = new Map(jobs.map(({ id, value }) => [id, value]));
+  const answers = await finish(parts, foreign, claims, owner, (_, id) => payloads.get(id), read);
   return claimed.map((claim) => (claim === undefined ? 'changed' : (answers.shift() as moves.Adopted)));
 }
 
@@ -71,6 +72,7 @@ async function finish(
   claims: readonly moves.Claim[],
   owner: string,
   payloadOf: (value: Buffer, id: string) => string | Buffer | undefined,
+  read?: ReadonlyMap<string, Buffer>,
 ): Promise<moves.Adopted[]> {
   if (claims.length === 0) return [];
   const { redis } = parts;
@@ -84,7 +86,8 @@ async function finish(
   const ready: { claim: moves.Claim; value: Buffer; parcel: moves.Parcel }[] = [];
   for (const [i, claim] of claims.entries()) {
     const { id, token, due } = claim;
-    const value = values[i];
+    // The consumer that had seen it before the claim has removed the value that it could not claim: the job is ours.
+    const value = values[i] ?? read?.get(id);
     const payload = value && shaOf(value) === claim.sha ? payloadOf(value, id) : undefined;
     if (value && payload !== undefined && scores[i] === null) {
       const parcel = { id: Buffer.from(id), state: 'pending', score: due, record: undefined } as const;

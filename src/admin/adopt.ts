@@ -51,7 +51,13 @@ export interface AdoptedSlice {
   /** How many were removed from the other software's keys because the same job was already in the queue. */
   readonly kept: number;
   /** Jobs that were left where they are. */
-  readonly left: readonly { readonly id: string; readonly reason: LeftReason; readonly why?: string | undefined }[];
+  readonly left: readonly LeftJob[];
+}
+
+interface LeftJob {
+  readonly id: string;
+  readonly reason: LeftReason;
+  readonly why?: string | undefined;
 }
 
 /** How many pages of keys are looked through for a similar name. */
@@ -99,10 +105,11 @@ export async function* adoptJobs(
       const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, found[i] ?? null, options));
       const valid = read.filter((job) => 'value' in job);
       const answers = dryRun ? await predict(parts, valid, ifExists) : valid.length > 0 ? await adopt.some(valid) : [];
-      const left: AdoptedSlice['left'][number][] = read.filter((job) => 'reason' in job);
+      let left: LeftJob[] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
         if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
       }
+      left = await stillThere(redis, zset, left);
       changed += answers.filter((answer) => answer === 'changed').length;
       moved += valid.length;
       passed += dryRun ? ids.length : left.length;
@@ -110,6 +117,15 @@ export async function* adoptJobs(
     }
     again = !dryRun && (changed > 0 || moved >= SLICE);
   }
+}
+
+/** Without those that another consumer has taken meanwhile: it had removed their values, or changed them. */
+async function stillThere(redis: Connection, zset: string, left: AdoptedSlice['left']): Promise<LeftJob[]> {
+  const passing = left.filter(({ reason }) => reason === 'no-value' || reason === 'changed').map(({ id }) => id);
+  if (passing.length === 0) return [...left];
+  const scores = (await redis.call('ZMSCORE', zset, ...passing)) as Reply[];
+  const gone = new Set(passing.filter((_, i) => scores[i] === null));
+  return left.filter(({ id }) => !gone.has(id));
 }
 
 function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedSlice['left']): AdoptedSlice {

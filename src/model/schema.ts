@@ -44,6 +44,12 @@ export function checkSchema<S extends Schema | undefined>(schema: S): S {
  */
 export function fitted<Output>(schema: Schema<unknown, Output>, value: unknown, queue: string): Output {
   const verdict = schema['~standard'].validate(value);
+  if (Object(verdict) !== verdict) {
+    throw new DelayqError('usage', `the schema of ${queue} says nothing`, {
+      why: `its validate() returned ${String(verdict)}`,
+      next: 'let it return { value } or { issues }',
+    });
+  }
   if ('then' in verdict) {
     // What it rejects with is of no use, and must not end the process.
     Promise.resolve(verdict).catch(() => {});

@@ -254,6 +254,30 @@ describe('adopt, with the queue and both keys on different nodes of a cluster,',
     });
   });
 
+  it.each(['hash', 'strings'] as const)(
+    'loses nothing to a consumer that deletes the value of a job that it did not get (%s)',
+    async (kind) => {
+      for (let at = 1, over = false; !over; at++) {
+        const all = await apart(kind);
+        await put(all, 'a', 1_700_000_000_000, '"old"');
+        let taken = 0;
+        const interrupted = new Interrupted(cluster.url, at, async () => {
+          taken = await cluster.admin.zrem(all.zset, 'a');
+          await (kind === 'hash' ? cluster.admin.hdel(all.hash, 'a') : cluster.admin.del(`${all.hash}:a`));
+        });
+        const slices = await adopt(all, interrupted).catch((error: DelayqError) => {
+          expect(error.code).toBe('missing');
+          return [];
+        });
+        over = interrupted.calls < at;
+        interrupted.close();
+        expect(await drained(all), `before call ${at}`).toEqual(taken === 1 ? [] : ['a "old"']);
+        expect(slices.flatMap(({ left }) => left)).toEqual([]);
+        expect(await traces(all)).toMatchObject({ claims: {} });
+      }
+    },
+  );
+
   it('does so if its producer enqueues a job anew before any of its calls', async () => {
     const act = (all: Apart) => put(all, 'a', 1_700_000_000_001, '"new"');
     await interruptedBeforeEach(act, async (all, seen, told, over) => {

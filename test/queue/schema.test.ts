@@ -145,6 +145,12 @@ describe('a queue with a schema', () => {
     expect(await ones.enqueue({ payload: 1 })).toMatchObject({ outcome: 'created' });
   });
 
+  it('refuses a schema that says nothing', async () => {
+    const silent = schemaOf<number, number>(() => undefined as never);
+    const enqueued = new Queue(connection, name, { schema: silent }).enqueue({ payload: 1 });
+    await expect(enqueued).rejects.toMatchObject({ code: 'usage', what: `the schema of ${name} says nothing` });
+  });
+
   it('refuses a schema that must be waited for', async () => {
     const later = schemaOf<number, number>(() => Promise.reject(new Error('later')));
     const enqueued = new Queue(connection, name, { schema: later }).enqueue({ payload: 1 });

@@ -250,6 +250,26 @@ describe('delayq adopt', () => {
     expect(await admin.zcard(zset)).toBe(1);
   });
 
+  it.each(['string keys', 'a hash, into partitions'])('of %s by a user who may not add loses nothing', async (kind) => {
+    const server = await during(Server.start());
+    const { name, zset, hash } = fresh();
+    const isHash = kind !== 'string keys';
+    const args = ['adopt', '--zset', zset, ...(isHash ? ['--hash', hash] : ['--string-keys', `${hash}:{id}`]), name];
+    if (isHash) await delayq(['config', '--create', name, 'partitions=2', '--redis', server.url]);
+    for (const id of ['a', 'b', 'c']) {
+      await server.admin.zadd(zset, 4e9, id);
+      await (isHash ? server.admin.hset(hash, id, '1') : server.admin.set(`${hash}:${id}`, '1'));
+    }
+    await server.admin.call('ACL', 'SETUSER', 'someone', 'on', '>secret', '~*', '&*', '+@all', '-zadd');
+    const as = server.url.replace('unix://', 'unix://someone:secret@');
+    expect(await delayq([...args, '--redis', as])).toMatchObject({ code: 77 });
+    await server.admin.call('ACL', 'SETUSER', 'someone', '+zadd');
+    expect(await delayq([...args, '--redis', as])).toMatchObject({ code: 0 });
+    const snapshot = JSON.parse((await delayq(['inspect', '--json', name, '--redis', server.url])).stdout).queues[0];
+    expect(snapshot).toMatchObject({ pending: 3, stats: { adopted: 3 } });
+    expect(await server.admin.exists(zset, hash, `${hash}:a`)).toBe(0);
+  });
+
   it.each(['a hash', 'string keys', 'a hash, into partitions'])(
     'with --if-exists replace puts jobs of %s in place of others',
     async (kind) => {
