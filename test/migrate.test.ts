@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
 import { Inspector, type StoredJob } from '../src/index.js';
 import { sh } from './support/cli.js';
-import { admin, connection, freshName, onCluster } from './support/redis.js';
+import { LONG } from './support/property.js';
+import { admin, connection, freshName, key, onCluster } from './support/redis.js';
 import { temporaryDirectory } from './support/temporary.js';
 
 const has = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
@@ -473,6 +474,19 @@ describe.skipIf(onCluster)('sorted-set.sh', () => {
     expect((await stored(queue)).map(([payload]) => payload)).toEqual(
       Array.from({ length: 6_040 }, (_, i) => `"m${i}"`).sort(),
     );
+  });
+
+  it.runIf(LONG)('moves 1,000,000 members', { timeout: 600_000 }, async () => {
+    const [set, queue] = [freshName(), freshName()];
+    const at = await inSeconds(86_400);
+    for (let n = 0; n < 1_000_000; n += 10_000) {
+      const some = Array.from({ length: 10_000 }, (_, i) => [String(at + (i % 100)), `m${n + i}`]);
+      await admin.zadd(set, ...some.flat());
+    }
+    const { code, stdout } = await move(`${set} s ${queue}`);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `1000000 moved to ${queue}, 0 left in ${set}\n` });
+    expect(await new Inspector(connection).count(queue, { states: ['pending'] })).toBe(1_000_000);
+    await admin.unlink(key(queue, 'pending'), key(queue, 'payload'), key(queue, 'meta'));
   });
 
   it('of two at once drops only what it has enqueued itself', async () => {
