@@ -20,7 +20,7 @@ export default defineConfig({
     // Real processes on few cores may be slow. Tests wait for conditions, never for a fixed time.
     testTimeout: 120_000,
     // Tests spend most of their time waiting for processes.
-    maxWorkers: 5,
+    maxWorkers: 6,
     sequence: { sequencer: longestFirst(...LONG) },
     hookTimeout: 60_000,
     reporters: report ? ['default', ['json', { outputFile: report }]] : ['default'],

@@ -10,6 +10,7 @@ const EXPECTED = {
   'test/migrate.test.ts > sorted-set.sh > moves 1,000,000 members': 'takes a minute: .ci/long',
   'test/model/payload.test.ts > JSON text > of JSON.rawJSON': 'needs Node 22: .ci/node',
   'test/partitions/growth-protocol.test.ts > growth, in larger instances': 'takes minutes: .ci/long',
+  'test/partitions/growth-protocol.test.ts > the search finds': 'is about the model: .ci/long',
 };
 
 /** The most lines of one message: the rest is in the output above. */
