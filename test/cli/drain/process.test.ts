@@ -97,7 +97,8 @@ describe.concurrent('a handler that behaves badly (failures 10)', () => {
     const running = beginSh(
       `delayq drain -v --timeout 10s ${queue.name} -- sh -c '${handler}' | { while [ ! -e ${go} ]; do sleep 0.02; done; wc -c; }`,
     );
-    // The output of the second one does not fit into the pipe, but it has ended, so it is done. (From Node 22 on, also the third.)
+    // The output of the second one does not fit into the pipe, but it has ended, so it is done. From Node 22 on, whose
+    // buffers are larger, so is the third.
     await until(async () => ((await queue.counts()).stats.acked ?? 0) >= 2);
     writeFileSync(go, '');
     expect((await running.ended).stdout.trim()).toBe('180000');
