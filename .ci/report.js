@@ -6,11 +6,11 @@ import { stripVTControlCharacters } from 'node:util';
 
 /** What is skipped although every program is installed, by the beginning of its name, and who runs it. */
 const EXPECTED = {
-  'test/queue/durability.test.ts > --durable': 'needs Redis 7.2: .ci/servers',
+  'test/store/durability.test.ts > --durable': 'needs Redis 7.2: .ci/servers',
   'test/migrate.test.ts > sorted-set.sh > moves 1,000,000 members': 'takes a minute: .ci/long',
   'test/model/payload.test.ts > JSON text > of JSON.rawJSON': 'needs Node 22: .ci/node',
-  'test/partitions/growth-protocol.test.ts > growth, in larger instances': 'takes minutes: .ci/long',
-  'test/partitions/growth-protocol.test.ts > the search finds': 'is about the model: .ci/long',
+  'test/store/growth-protocol.test.ts > growth, in larger instances': 'takes minutes: .ci/long',
+  'test/store/growth-protocol.test.ts > the search finds': 'is about the model: .ci/long',
 };
 
 /** The most lines of one message: the rest is in the output above. */

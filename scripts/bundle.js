@@ -11,7 +11,7 @@ const common = { bundle: true, platform: 'node', target: 'node20' };
 
 // In a folder of dist/, as the bundles are: script.ts reads lua/ from there.
 const script = 'dist/cli/script.mjs';
-await build({ ...common, entryPoints: ['src/redis/script.ts'], outfile: script, format: 'esm' });
+await build({ ...common, entryPoints: ['src/store/script.ts'], outfile: script, format: 'esm' });
 const { SCRIPTS, VARIANTS, keyOf, shaOf } = await import(`../${script}`);
 rmSync(script);
 const shas = Object.fromEntries(

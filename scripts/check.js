@@ -34,6 +34,6 @@ console.log(`check: all is well, after ${Math.round((performance.now() - begin) 
 function testOf(file) {
   if (/^test\/.*\.test\.ts$/.test(file)) return [file];
   if (file.endsWith('.md')) return ['test/docs.test.ts'];
-  if (file.startsWith('lua/')) return ['test/scripts/model.test.ts'];
+  if (file.startsWith('lua/')) return ['test/store/model.test.ts'];
   return [file.replace(/^src\//, 'test/').replace(/\.[jt]s$/, '.test.ts')];
 }

@@ -22,15 +22,14 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   model: [],
   net: ['model'],
   redis: ['net', 'model'],
-  scripts: ['redis', 'net', 'model'],
-  partitions: ['scripts', 'redis', 'net', 'model'],
-  recurring: ['partitions', 'scripts', 'redis', 'net', 'model'],
-  queue: ['recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
-  worker: ['queue', 'scripts', 'redis', 'net', 'model'],
-  admin: ['partitions', 'scripts', 'redis', 'net', 'model'],
-  health: ['admin', 'recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
-  server: ['health', 'partitions', 'redis', 'net', 'model'],
-  '.': ['worker', 'server', 'health', 'admin', 'queue', 'recurring', 'partitions', 'scripts', 'redis', 'net', 'model'],
+  store: ['redis', 'net', 'model'],
+  recurring: ['store', 'redis', 'net', 'model'],
+  queue: ['recurring', 'store', 'redis', 'net', 'model'],
+  worker: ['queue', 'store', 'redis', 'net', 'model'],
+  admin: ['store', 'redis', 'net', 'model'],
+  health: ['admin', 'recurring', 'store', 'redis', 'net', 'model'],
+  server: ['health', 'store', 'redis', 'net', 'model'],
+  '.': ['worker', 'server', 'health', 'admin', 'queue', 'recurring', 'store', 'redis', 'net', 'model'],
   'serve/http': ['.'],
   'serve/queues': ['serve/http', '.'],
   'serve/access': ['serve/queues', 'serve/http', '.'],
@@ -100,13 +99,13 @@ describe('imports run down:', () => {
 });
 
 describe('what belongs together stands together:', () => {
-  it('each folder of lua/ but lib and parts has its file in scripts/', () => {
+  it('each folder of lua/ but lib and parts has its file in store/', () => {
     const folders = new Set(below('lua', '.lua').map((file) => dirname(file)));
     folders.delete('lib');
     folders.delete('parts');
     const named = files
-      .filter((file) => dirname(file) === 'scripts')
-      .map((file) => file.slice('scripts/'.length, -'.ts'.length));
+      .filter((file) => dirname(file) === 'store')
+      .map((file) => file.slice('store/'.length, -'.ts'.length));
     expect(named).toEqual(expect.arrayContaining([...folders]));
   });
 
@@ -137,8 +136,8 @@ describe('each has one owner:', () => {
     ['cli-table3', /'cli-table3'/, ['cli/terminal/output.ts']],
     ['ioredis', /'ioredis'/, ['net/client.ts']],
     ['croner', /'croner'/, ['recurring/occurrences.ts']],
-    ['reading lua/', /\/lua\//, ['redis/script.ts']],
-    ['key names', /`\$\{prefix\}:/, ['redis/keys.ts', 'serve/access/keys.ts']],
+    ['reading lua/', /\/lua\//, ['store/script.ts']],
+    ['key names', /`\$\{prefix\}:/, ['serve/access/keys.ts', 'store/keys.ts']],
     [
       'child processes',
       /'node:child_process'/,
@@ -155,6 +154,6 @@ describe('each has one owner:', () => {
   it('options of the command line: errors of the library name none that have a method', () => {
     const named = owners(/['"`][^'"`\n]*--[a-z]/).filter((file) => !/^(cli|serve|health|server)\//.test(file));
     // Times that only the command line reads, a line that only it prints, and a repair by an operator.
-    expect(named).toEqual(['model/calendar.ts', 'model/text.ts', 'partitions/partitions.ts']);
+    expect(named).toEqual(['model/calendar.ts', 'model/text.ts', 'store/partitions.ts']);
   });
 });

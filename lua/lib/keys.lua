@@ -1,4 +1,4 @@
--- Names the keys, in the order of KEY_ORDER in src/redis/keys.ts, and the ways to call Redis.
+-- Names the keys, in the order of KEY_ORDER in src/store/keys.ts, and the ways to call Redis.
 local call, try = redis.call, redis.pcall
 -- The layout that the caller believes; of a queue without partitions 1.
 local known = '1'

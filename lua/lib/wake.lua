@@ -1,5 +1,5 @@
 -- Wakes waiting drains if the new first job is due before their next poll. The name of the channel must match
--- wakeChannel in src/redis/keys.ts.
+-- wakeChannel in src/store/keys.ts.
 local channel = string.gsub(pending, 'pending$', 'wake')
 local function wake(soonest)
   if soonest <= now + pollMs and (tonumber(call('ZRANGE', pending, 0, 0, 'WITHSCORES')[2]) or 0) >= soonest then

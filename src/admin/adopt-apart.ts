@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { isDelayqError } from '../model/errors.js';
 import { randomWord } from '../model/id.js';
-import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
-import * as moves from '../scripts/transfer.js';
+import type { Partitions } from '../store/partitions.js';
+import * as moves from '../store/transfer.js';
 import type { Values } from './foreign.js';
 import { forgetTokens, isBrought, restoreInto } from './move.js';
 

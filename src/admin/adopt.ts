@@ -3,15 +3,15 @@ import { idOf, idWord } from '../model/id.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
 import { closest, printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
-import { byId } from '../partitions/by-id.js';
-import { PartitionMap } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { text } from '../redis/replies.js';
-import { MAX_BYTES, SLICE } from '../redis/script.js';
 import { slotOfKey } from '../redis/slots.js';
-import { raw } from '../scripts/stored.js';
-import * as moves from '../scripts/transfer.js';
+import { byId } from '../store/by-id.js';
+import { PartitionMap } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
+import { text } from '../store/replies.js';
+import { MAX_BYTES, SLICE } from '../store/script.js';
+import { raw } from '../store/stored.js';
+import * as moves from '../store/transfer.js';
 import { type ForeignQueue, type Values, valuesOf } from './foreign.js';
 
 /** What to adopt, and how. */

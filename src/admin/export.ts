@@ -1,12 +1,12 @@
 import { type Id, idOf } from '../model/id.js';
 import type { State } from '../model/job.js';
-import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
-import { text } from '../redis/replies.js';
-import { SLICE } from '../redis/script.js';
-import * as looks from '../scripts/inspect.js';
-import { type Raw, raw, stored } from '../scripts/stored.js';
-import type * as moves from '../scripts/transfer.js';
+import * as looks from '../store/inspect.js';
+import type { Partitions } from '../store/partitions.js';
+import { text } from '../store/replies.js';
+import { SLICE } from '../store/script.js';
+import { type Raw, raw, stored } from '../store/stored.js';
+import type * as moves from '../store/transfer.js';
 import { containsText, type Filter } from './inspector.js';
 
 /** A score as Redis writes it. */

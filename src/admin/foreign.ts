@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import * as moves from '../scripts/transfer.js';
+import * as moves from '../store/transfer.js';
 
 /** The keys in which other software keeps its jobs: a sorted set, and either a hash or string keys. */
 export interface ForeignQueue {

@@ -3,12 +3,12 @@ import { DelayqError } from '../model/errors.js';
 import { LIMITS, type Settings, settingWord } from '../model/settings.js';
 import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
-import { PartitionMap } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
-import { tagFor } from '../partitions/tags.js';
-import { forgetMarks } from '../partitions/transfer.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
+import { PartitionMap } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
+import { forgetMarks } from '../store/relocate.js';
+import { tagFor } from '../store/tags.js';
 import { Sweep } from './sweep.js';
 
 /** The most partitions: a watcher asks each every few seconds. */

@@ -2,17 +2,17 @@ import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, checkName, keysOf } from '../model/validate.js';
-import { byId } from '../partitions/by-id.js';
-import { LISTED, listAll } from '../partitions/list.js';
-import { movementOf, type Still, untilStill } from '../partitions/movement.js';
-import { ranked } from '../partitions/order.js';
-import { Partitions } from '../partitions/partitions.js';
-import { inspectAll, inspectEach, type Part, sumHolders } from '../partitions/sum.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
-import { MAX_BYTES } from '../redis/script.js';
-import { lettersOf } from '../scripts/answers.js';
-import * as looks from '../scripts/inspect.js';
+import { lettersOf } from '../store/answers.js';
+import { byId } from '../store/by-id.js';
+import * as looks from '../store/inspect.js';
+import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
+import { LISTED, listAll } from '../store/list.js';
+import { movementOf, type Still, untilStill } from '../store/movement.js';
+import { ranked } from '../store/order.js';
+import { Partitions } from '../store/partitions.js';
+import { MAX_BYTES } from '../store/script.js';
+import { inspectAll, inspectEach, type Part, sumHolders } from '../store/sum.js';
 
 /** In place of a job that is not in this reply: others before it fill it. */
 const LATER = Symbol('later');

@@ -1,16 +1,16 @@
 import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
 import { hasWindow } from '../model/job.js';
-import { byId } from '../partitions/by-id.js';
-import { groupsOf, PartitionMap } from '../partitions/map.js';
-import type { Destination } from '../partitions/move.js';
-import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
-import { text } from '../redis/replies.js';
-import { SLICE } from '../redis/script.js';
-import * as looks from '../scripts/inspect.js';
-import { parseRecord, type Raw, raw } from '../scripts/stored.js';
-import * as moves from '../scripts/transfer.js';
+import { byId } from '../store/by-id.js';
+import * as looks from '../store/inspect.js';
+import { groupsOf, PartitionMap } from '../store/map.js';
+import type { Destination } from '../store/move.js';
+import type { Partitions } from '../store/partitions.js';
+import { text } from '../store/replies.js';
+import { SLICE } from '../store/script.js';
+import { parseRecord, type Raw, raw } from '../store/stored.js';
+import * as moves from '../store/transfer.js';
 
 /** A job to be put into a queue, and the token of the move that brings it; '' without one. */
 interface Brought {

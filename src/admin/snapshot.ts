@@ -1,10 +1,10 @@
 import { formatRate, readSettings } from '../model/settings.js';
 import { grouped } from '../model/text.js';
-import { PartitionMap } from '../partitions/map.js';
-import { FURTHEST } from '../redis/replies.js';
-import { lag, type Snapshot } from '../scripts/inspect.js';
+import { lag, type Snapshot } from '../store/inspect.js';
+import { PartitionMap } from '../store/map.js';
+import { FURTHEST } from '../store/replies.js';
 
-export { lag, sampleOf } from '../scripts/inspect.js';
+export { lag, sampleOf } from '../store/inspect.js';
 
 /** A job that has been due for this long is late, and so is a queue without a drain for this long, ms: cron runs every minute. */
 export const LATE_MS = 120_000;

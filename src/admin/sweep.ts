@@ -1,12 +1,12 @@
 import { type Id, idOf } from '../model/id.js';
-import { groupsOf, type PartitionMap } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
-import { replicated } from '../partitions/replicated.js';
-import { bringRemembered, transfer } from '../partitions/transfer.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
-import { rows, text } from '../redis/replies.js';
-import { SLICE } from '../redis/script.js';
+import type { QueueKeys } from '../store/keys.js';
+import { groupsOf, type PartitionMap } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
+import { bringRemembered, transfer } from '../store/relocate.js';
+import { replicated } from '../store/replicated.js';
+import { rows, text } from '../store/replies.js';
+import { SLICE } from '../store/script.js';
 
 /** About how many ids one reply has while a set is searched: less than 1 ms of Redis's time. */
 const SCANNED = 500;

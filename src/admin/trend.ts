@@ -1,4 +1,4 @@
-import { LEAST_MS, type Sample, stateAt } from '../scripts/samples.js';
+import { LEAST_MS, type Sample, stateAt } from '../store/samples.js';
 
 /** How a queue changes. Rates are jobs per second. */
 export interface Trend {

@@ -2,7 +2,7 @@ import { drainAge, heldBackBy, LATE_MS, lag, partitionsOf } from '../admin/snaps
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
-import type { Snapshot } from '../scripts/inspect.js';
+import type { Snapshot } from '../store/inspect.js';
 import { growthInWords, noDrainFor, pauseOf } from './problems.js';
 
 /** The highest values that are in order. Durations are ms. A value that is left out has no limit. */

@@ -1,7 +1,7 @@
 import { isDelayqError } from '../model/errors.js';
 import { checkName } from '../model/validate.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
-import { keyPattern, queueOf, queuesKey } from '../redis/keys.js';
+import { keyPattern, queueOf, queuesKey } from '../store/keys.js';
 
 export interface Found {
   /** Queues in the list of queues, and others whose keys were found. */

@@ -1,4 +1,4 @@
-import type { Letter } from '../scripts/repair.js';
+import type { Letter } from '../store/repair.js';
 
 interface Fault {
   /** For programs. */

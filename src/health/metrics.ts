@@ -1,6 +1,6 @@
 import { lag, limitsOf, pausedUntil, stoppedGrowth } from '../admin/snapshot.js';
 import { keysOf } from '../model/validate.js';
-import type { Snapshot } from '../scripts/inspect.js';
+import type { Snapshot } from '../store/inspect.js';
 
 /** A queue for {@link metricsText}. */
 export interface Measured {

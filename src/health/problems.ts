@@ -12,7 +12,7 @@ import type { Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
 import { grouped, many, queueWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
-import type { Snapshot } from '../scripts/inspect.js';
+import type { Snapshot } from '../store/inspect.js';
 import { bad, type Finding } from './finding.js';
 
 /** Something that is wrong with a queue, or about to be. */

@@ -1,6 +1,6 @@
 import { many, queueWord, shellWord } from '../model/text.js';
-import type { Partitions } from '../partitions/partitions.js';
 import { type Fault, type Faulty, faultsOf } from '../recurring/faults.js';
+import type { Partitions } from '../store/partitions.js';
 import { bad, type Finding } from './finding.js';
 import type { Mender } from './mender.js';
 

@@ -1,6 +1,6 @@
 import type { Enqueued, NewJob } from '../model/job.js';
 import { jsonOf, RawPayload } from '../model/payload.js';
-import { MAX_CALL } from '../redis/script.js';
+import { MAX_CALL } from '../store/script.js';
 
 /** A batch of this size is full, even if it has few jobs. UTF-16 units: cheaper to count than bytes. */
 const BATCH_UNITS = 1024 * 1024;

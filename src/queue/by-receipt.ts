@@ -1,11 +1,11 @@
 import { isPassing, partly } from '../model/errors.js';
 import type { Held } from '../model/job.js';
 import { checkList } from '../model/validate.js';
-import { worst } from '../partitions/by-id.js';
-import { groupsOf } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
-import type { QueueKeys } from '../redis/keys.js';
-import { MAX_CALL } from '../redis/script.js';
+import { worst } from '../store/by-id.js';
+import type { QueueKeys } from '../store/keys.js';
+import { groupsOf } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
+import { MAX_CALL } from '../store/script.js';
 
 /**
  * Makes calls about leases in chunks, each on the partition where its lease is: its receipt says which. Answers in the

@@ -5,14 +5,8 @@ import { type Enqueued, GIVEN, hasWindow, type NewJob, type Outcome, type ReadyJ
 import { JsonText } from '../model/payload.js';
 import { fitted, type Schema } from '../model/schema.js';
 import { checkMs, checkWord, keysOf } from '../model/validate.js';
-import { PartitionMap } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
 import type { Caller, Connection } from '../redis/connection.js';
-import { type QueueKeys, queuesKey } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
-import { MAX_CALL } from '../redis/script.js';
-import * as scripts from '../scripts/jobs.js';
-import { Coalescer } from './coalesce.js';
 import {
   type Confirmation,
   confirm,
@@ -22,7 +16,13 @@ import {
   pinnedFor,
   requiredBy,
   unconfirmed,
-} from './durability.js';
+} from '../store/durability.js';
+import * as scripts from '../store/jobs.js';
+import { type QueueKeys, queuesKey } from '../store/keys.js';
+import { PartitionMap } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
+import { MAX_CALL } from '../store/script.js';
+import { Coalescer } from './coalesce.js';
 
 /** How long a new queue waits to be listed, ms: on a cluster another node may have the list, and be down. */
 const LIST_MS = 500;

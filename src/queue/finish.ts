@@ -1,12 +1,12 @@
 import type { Id } from '../model/id.js';
 import { checkList, keysOf } from '../model/validate.js';
-import { byId } from '../partitions/by-id.js';
-import type { Partitions } from '../partitions/partitions.js';
-import type { QueueKeys } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
-import { MAX_CALL } from '../redis/script.js';
-import { unlessMissing } from '../scripts/answers.js';
-import * as scripts from '../scripts/jobs.js';
+import { unlessMissing } from '../store/answers.js';
+import { byId } from '../store/by-id.js';
+import * as scripts from '../store/jobs.js';
+import type { QueueKeys } from '../store/keys.js';
+import type { Partitions } from '../store/partitions.js';
+import { MAX_CALL } from '../store/script.js';
 
 /** How finish and swap remove jobs. */
 export interface FinishOptions {

@@ -1,9 +1,9 @@
 import { isDelayqError, unknownOutcome } from '../model/errors.js';
 import type { Enqueued, ReadyJob } from '../model/job.js';
-import { byId } from '../partitions/by-id.js';
-import type { Partitions } from '../partitions/partitions.js';
-import type { QueueKeys } from '../redis/keys.js';
-import { MAX_CALL } from '../redis/script.js';
+import { byId } from '../store/by-id.js';
+import type { QueueKeys } from '../store/keys.js';
+import type { Partitions } from '../store/partitions.js';
+import { MAX_CALL } from '../store/script.js';
 
 /** How jobs are put into one partition, at most {@link MAX_CALL}. */
 interface Puts {

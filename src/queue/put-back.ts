@@ -1,8 +1,8 @@
 import { isDelayqError, unknownOutcome } from '../model/errors.js';
 import type { Job, ReadyJob } from '../model/job.js';
-import { byId } from '../partitions/by-id.js';
-import type { Partitions } from '../partitions/partitions.js';
-import type { QueueKeys } from '../redis/keys.js';
+import { byId } from '../store/by-id.js';
+import type { QueueKeys } from '../store/keys.js';
+import type { Partitions } from '../store/partitions.js';
 import { chunks } from './by-receipt.js';
 import type { Enqueuer } from './enqueuer.js';
 

@@ -2,17 +2,17 @@ import { consumer, type Id, randomWord } from '../model/id.js';
 import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
 import { checkSchema, type Schema } from '../model/schema.js';
 import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
-import { Partitions } from '../partitions/partitions.js';
-import { inspectAll } from '../partitions/sum.js';
 import type { Connection } from '../redis/connection.js';
-import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../redis/keys.js';
-import { MAX_CALL } from '../redis/script.js';
-import type { Snapshot } from '../scripts/inspect.js';
-import type { Finished } from '../scripts/jobs.js';
-import * as scripts from '../scripts/jobs.js';
+import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
+import type { Snapshot } from '../store/inspect.js';
+import type { Finished } from '../store/jobs.js';
+import * as scripts from '../store/jobs.js';
+import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
+import { Partitions } from '../store/partitions.js';
+import { MAX_CALL } from '../store/script.js';
+import { inspectAll } from '../store/sum.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { byReceipt } from './by-receipt.js';
-import { DURABLE_IN_FLIGHT, requiredBy } from './durability.js';
 import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
 import { type FinishOptions, finish } from './finish.js';
 import { putBack } from './put-back.js';
@@ -195,7 +195,7 @@ export class Queue<T = unknown, Input = T> {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     if (by !== undefined) checkConsumer(by);
     const known = this.#parts.count;
-    if (this.#parts.map.from !== undefined) await (await import('../partitions/carry-on.js')).carryOn(this.#parts);
+    if (this.#parts.map.from !== undefined) await (await import('../store/carry-on.js')).carryOn(this.#parts);
     return this.#parts.at(i, async (keys) => {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
       // It has partitions, as has turned out: others may have older jobs.

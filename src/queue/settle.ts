@@ -1,10 +1,10 @@
 import { type Backoff, packBackoff } from '../model/backoff.js';
 import { type Answer, afterRepeat, type Given, type Held, type Nacked } from '../model/job.js';
 import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
-import type { Partitions } from '../partitions/partitions.js';
-import type { QueueKeys } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
-import * as scripts from '../scripts/jobs.js';
+import * as scripts from '../store/jobs.js';
+import type { QueueKeys } from '../store/keys.js';
+import type { Partitions } from '../store/partitions.js';
 import { byReceipt } from './by-receipt.js';
 
 /** How jobs are acked. */

@@ -1,12 +1,12 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, newId } from '../model/id.js';
 import { type Enqueued, hasWindow, type NewJob, type ReadyJob } from '../model/job.js';
-import { byId } from '../partitions/by-id.js';
-import { PartitionMap } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
-import type { QueueKeys } from '../redis/keys.js';
 import { repeatIfLost } from '../redis/retry.js';
-import * as scripts from '../scripts/jobs.js';
+import { byId } from '../store/by-id.js';
+import * as scripts from '../store/jobs.js';
+import type { QueueKeys } from '../store/keys.js';
+import { PartitionMap } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
 import type { Enqueuer } from './enqueuer.js';
 import { checkFinish, type FinishOptions, finish } from './finish.js';
 

@@ -1,9 +1,9 @@
 import { idOf, idWord } from '../model/id.js';
-import { PartitionMap } from '../partitions/map.js';
-import type { Partitions } from '../partitions/partitions.js';
 import type { Reply } from '../redis/connection.js';
-import { SLICE } from '../redis/script.js';
-import * as scripts from '../scripts/every.js';
+import * as scripts from '../store/every.js';
+import { PartitionMap } from '../store/map.js';
+import type { Partitions } from '../store/partitions.js';
+import { SLICE } from '../store/script.js';
 import { nextOf, packHeader, startedBy, unpack } from './definition.js';
 
 /**

@@ -1,10 +1,10 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
-import { MAX_CALL } from '../redis/script.js';
-import * as scripts from '../scripts/every.js';
-import type { Drained, Due } from '../scripts/jobs.js';
+import * as scripts from '../store/every.js';
+import type { Drained, Due } from '../store/jobs.js';
+import type { QueueKeys } from '../store/keys.js';
+import { MAX_CALL } from '../store/script.js';
 import { type Header, jobIdOf, occurrencesIn, unpackHeader } from './definition.js';
 import type { Occurrences } from './occurrences.js';
 

@@ -3,14 +3,14 @@ import { DelayqError } from '../model/errors.js';
 import { type Id, idWord, randomWord } from '../model/id.js';
 import type { Bytes } from '../model/payload.js';
 import { checkId, checkList, checkName } from '../model/validate.js';
-import { PartitionMap } from '../partitions/map.js';
-import { Partitions } from '../partitions/partitions.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { type PrefixOption, prefixOf, queuesKey } from '../redis/keys.js';
-import { known } from '../redis/replies.js';
-import { SLICE } from '../redis/script.js';
-import * as scripts from '../scripts/every.js';
-import { parseRecord } from '../scripts/stored.js';
+import * as scripts from '../store/every.js';
+import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
+import { PartitionMap } from '../store/map.js';
+import { Partitions } from '../store/partitions.js';
+import { known } from '../store/replies.js';
+import { SLICE } from '../store/script.js';
+import { parseRecord } from '../store/stored.js';
 import {
   type Definition,
   definitionOf,

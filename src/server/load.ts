@@ -1,8 +1,8 @@
 import { isPassing } from '../model/errors.js';
-import { Partitions } from '../partitions/partitions.js';
 import type { Connection } from '../redis/connection.js';
-import type { QueueKeys } from '../redis/keys.js';
 import { slotOfKey } from '../redis/slots.js';
+import type { QueueKeys } from '../store/keys.js';
+import { Partitions } from '../store/partitions.js';
 import { refusedOr } from './permissions.js';
 
 /** Memory of a job with a small payload, bytes, if there are no jobs to measure. */

@@ -2,7 +2,7 @@ import { bad, type Finding, fine, redisCli, unknown } from '../health/finding.js
 import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Caller, Reply } from '../redis/connection.js';
-import { nameOf } from '../redis/script.js';
+import { nameOf } from '../store/script.js';
 import type { Ranked } from './fold.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role } from './info.js';
 import { User } from './permissions.js';

@@ -2,7 +2,7 @@ import { DelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Arg } from '../redis/connection.js';
-import { DEFAULT_PREFIX, queueKeys, queuesKey, wakeChannel } from '../redis/keys.js';
+import { DEFAULT_PREFIX, queueKeys, queuesKey, wakeChannel } from '../store/keys.js';
 
 /** An id that no job has, so that reading or removing it changes nothing. */
 const NOBODY = '(doctor)';

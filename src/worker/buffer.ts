@@ -1,7 +1,7 @@
 import type { Job } from '../model/job.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { MAX_CALL } from '../redis/script.js';
+import { MAX_CALL } from '../store/script.js';
 import type { Taken } from './leases.js';
 
 /** The most jobs to prefetch: handlers work through those of one fetch while the next fetch is under way. */

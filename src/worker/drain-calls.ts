@@ -1,8 +1,8 @@
 import { within } from '../model/time.js';
 import { LONG_AGO, type Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
-import { MAX_CALL } from '../redis/script.js';
-import type { Drained, Start } from '../scripts/jobs.js';
+import type { Drained, Start } from '../store/jobs.js';
+import { MAX_CALL } from '../store/script.js';
 import { SURPLUS_MS } from './buffer.js';
 import type { Leases, Taken } from './leases.js';
 

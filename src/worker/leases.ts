@@ -5,7 +5,7 @@ import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import type { NackOptions } from '../queue/settle.js';
 import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
-import { MAX_CALL } from '../redis/script.js';
+import { MAX_CALL } from '../store/script.js';
 import { Outages } from './outages.js';
 import type { OnTrouble } from './trouble.js';
 

@@ -1,7 +1,7 @@
 import type { DelayqError } from '../model/errors.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { POLL_MS } from '../redis/keys.js';
+import { POLL_MS } from '../store/keys.js';
 import type { OnTrouble } from './trouble.js';
 
 interface Outage {

@@ -1,6 +1,6 @@
 import type { Queue } from '../queue/queue.js';
-import { POLL_MS } from '../redis/keys.js';
-import type { Drained } from '../scripts/jobs.js';
+import type { Drained } from '../store/jobs.js';
+import { POLL_MS } from '../store/keys.js';
 
 /**
  * Backoff after losing the race for a job: the first delay and the longest, ms. Each lost race doubles the delay. This

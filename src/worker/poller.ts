@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import type { Queue } from '../queue/queue.js';
-import { PART_POLL_MS, POLL_MS } from '../redis/keys.js';
-import type { Drained } from '../scripts/jobs.js';
+import type { Drained } from '../store/jobs.js';
+import { PART_POLL_MS, POLL_MS } from '../store/keys.js';
 import { type DrainAnswer, type DrainCall, DrainCalls, type TakeOptions } from './drain-calls.js';
 import type { Taken } from './leases.js';
 import { Outages } from './outages.js';

@@ -2,7 +2,7 @@ import { DelayqError, isPassing } from '../model/errors.js';
 import { many } from '../model/text.js';
 import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import { MAX_CALL } from '../redis/script.js';
+import { MAX_CALL } from '../store/script.js';
 import { JobBuffer, SURPLUS_MS } from './buffer.js';
 import { Circuit } from './circuit.js';
 import { Leases, type Taken } from './leases.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdoptedSlice, Connection, Queue, Transfer } from '../../src/index.js';
 import { DelayqError } from '../../src/model/errors.js';
-import { shaOf } from '../../src/redis/script.js';
+import { shaOf } from '../../src/store/script.js';
 import { Cluster } from '../support/cluster.js';
 import { freshName, key } from '../support/redis.js';
 

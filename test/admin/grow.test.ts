@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { grow as growing } from '../../src/admin/grow.js';
 import { Operator, Queue } from '../../src/internal.js';
-import { PartitionMap } from '../../src/partitions/map.js';
-import { Partitions } from '../../src/partitions/partitions.js';
 import { Connection } from '../../src/redis/connection.js';
-import { shaOf } from '../../src/redis/script.js';
+import { PartitionMap } from '../../src/store/map.js';
+import { Partitions } from '../../src/store/partitions.js';
+import { shaOf } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
 import { upTo } from '../support/jobs.js';

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, DelayqError, Inspector, Operator, Queue, Spread, Transfer, trend } from '../../src/index.js';
-import { crc32 } from '../../src/partitions/crc32.js';
-import { queueKeys } from '../../src/redis/keys.js';
-import { nameOf } from '../../src/redis/script.js';
-import { sampleOf } from '../../src/scripts/inspect.js';
-import * as moves from '../../src/scripts/transfer.js';
+import { crc32 } from '../../src/store/crc32.js';
+import { sampleOf } from '../../src/store/inspect.js';
+import { queueKeys } from '../../src/store/keys.js';
+import { nameOf } from '../../src/store/script.js';
+import * as moves from '../../src/store/transfer.js';
 import { afterwards } from '../support/afterwards.js';
 import { delayq, linesOf } from '../support/cli.js';
 import { upTo } from '../support/jobs.js';

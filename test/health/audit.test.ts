@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { Auditor, type Id, Inspector, Operator, Queue } from '../../src/index.js';
-import { queueKeys } from '../../src/redis/keys.js';
-import { mend, PLACES } from '../../src/scripts/repair.js';
+import { queueKeys } from '../../src/store/keys.js';
+import { mend, PLACES } from '../../src/store/repair.js';
 import { slowRuns } from '../support/property.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 

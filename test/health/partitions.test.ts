@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Auditor, Operator, Queue } from '../../src/internal.js';
-import { Partitions } from '../../src/partitions/partitions.js';
 import { Connection } from '../../src/redis/connection.js';
+import { Partitions } from '../../src/store/partitions.js';
 import { afterwards } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
 import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';

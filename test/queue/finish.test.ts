@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Operator, Queue } from '../../src/index.js';
 import { consumer } from '../../src/model/id.js';
 import { Connection } from '../../src/redis/connection.js';
-import { shaOf } from '../../src/redis/script.js';
+import { shaOf } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { serverWith } from '../support/doctor.js';
 import { openGrowth, placesOf, tagsOf } from '../support/partitions.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Inspector, orphans, type Queue } from '../../src/internal.js';
-import { queueKeys } from '../../src/redis/keys.js';
-import * as scripts from '../../src/scripts/jobs.js';
+import * as scripts from '../../src/store/jobs.js';
+import { queueKeys } from '../../src/store/keys.js';
 import { admin, connection, freshQueue, key, timePasses } from '../support/redis.js';
 
 describe('what other software leaves behind (failures 26)', () => {

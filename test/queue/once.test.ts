@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, type NewJob, Operator, Queue, Transfer } from '../../src/index.js';
 import { Inspector } from '../../src/internal.js';
-import { shaOf } from '../../src/redis/script.js';
+import { shaOf } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { FaultyProxy } from '../support/proxy.js';
 import {

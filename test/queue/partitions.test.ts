@@ -1,9 +1,9 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { DelayqError, isDelayqError, type NewJob, Operator, Queue, settleWithRetries } from '../../src/internal.js';
-import { crc32 } from '../../src/partitions/crc32.js';
 import { inBatches } from '../../src/queue/batches.js';
 import { Connection } from '../../src/redis/connection.js';
+import { crc32 } from '../../src/store/crc32.js';
 import { afterwards } from '../support/afterwards.js';
 import { openGrowth, tagsOf } from '../support/partitions.js';
 import { FaultyProxy } from '../support/proxy.js';

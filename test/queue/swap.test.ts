@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Inspector, Operator, Queue, RawPayload } from '../../src/index.js';
 import { consumer } from '../../src/model/id.js';
-import { Partitions } from '../../src/partitions/partitions.js';
-import { shaOf } from '../../src/redis/script.js';
+import { Partitions } from '../../src/store/partitions.js';
+import { shaOf } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { serverWith } from '../support/doctor.js';
 import { openGrowth, placesOf } from '../support/partitions.js';

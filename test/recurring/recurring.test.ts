@@ -2,7 +2,7 @@ import { Cron } from 'croner';
 import { describe, expect, it, vi } from 'vitest';
 import { type Job, Operator, Queue, Recurring } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
-import { shaOf } from '../../src/redis/script.js';
+import { shaOf } from '../../src/store/script.js';
 import { afterwards } from '../support/afterwards.js';
 import { FaultyProxy } from '../support/proxy.js';
 import { admin, connection, freshQueue, key, onCluster, redisTargets, redisUrl } from '../support/redis.js';

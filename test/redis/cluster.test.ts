@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
-import { queueKeys } from '../../src/redis/keys.js';
-import { run, SCRIPTS } from '../../src/redis/script.js';
+import { queueKeys } from '../../src/store/keys.js';
+import { run, SCRIPTS } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Queue } from '../../src/index.js';
-import { tagFor } from '../../src/partitions/tags.js';
 import { clusterFindings, type Known, parseMembers } from '../../src/server/cluster.js';
+import { tagFor } from '../../src/store/tags.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { delayq, sh } from '../support/cli.js';
 import { Cluster } from '../support/cluster.js';

@@ -11,7 +11,7 @@ import type {
   Rescheduled,
 } from '../../src/index.js';
 import { LONGEST_MS } from '../../src/model/time.js';
-import type { Restored } from '../../src/scripts/transfer.js';
+import type { Restored } from '../../src/store/transfer.js';
 
 /** A job as it is enqueued. */
 export interface Given {

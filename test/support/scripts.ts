@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { SCRIPTS, shaOf } from '../../src/redis/script.js';
+import { SCRIPTS, shaOf } from '../../src/store/script.js';
 
 /**
  * Returns the SHA-1 of the script whose path is, or ends in, `name`, as sent to a cluster if `sharded`, for a queue of

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, type Job, Leases, Operator, poll, Queue, type Taken } from '../../src/internal.js';
-import { Partitions } from '../../src/partitions/partitions.js';
+import { Partitions } from '../../src/store/partitions.js';
 import { afterwards } from '../support/afterwards.js';
 import { connection, freshQueue, redisUrl } from '../support/redis.js';
 import { until } from '../support/until.js';

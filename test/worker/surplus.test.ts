@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { Connection, Queue, type Task, Worker } from '../../src/index.js';
-import { shaOf } from '../../src/redis/script.js';
+import { shaOf } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
 import { FaultyProxy } from '../support/proxy.js';

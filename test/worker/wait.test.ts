@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BatchWorker, Connection, Operator, poll, Queue, type Taken, Worker } from '../../src/internal.js';
-import { Partitions } from '../../src/partitions/partitions.js';
+import { Partitions } from '../../src/store/partitions.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
 import { admin, connection, freshName, freshQueue, key, listeners, onCluster, redisUrl } from '../support/redis.js';

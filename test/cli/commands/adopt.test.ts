@@ -1,8 +1,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { describe, expect, inject, it } from 'vitest';
 import { type Job, Queue } from '../../../src/index.js';
-import { queueKeys } from '../../../src/redis/keys.js';
-import { adopt } from '../../../src/scripts/transfer.js';
+import { queueKeys } from '../../../src/store/keys.js';
+import { adopt } from '../../../src/store/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { delayq, type Ended, linesOf, sh } from '../../support/cli.js';
 import { admin, connection, freshName, key, keysLike, newClient, onCluster } from '../../support/redis.js';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Operator } from '../../../src/internal.js';
-import { Partitions } from '../../../src/partitions/partitions.js';
-import { shaOf } from '../../../src/redis/script.js';
-import { hold } from '../../../src/scripts/transfer.js';
+import { Partitions } from '../../../src/store/partitions.js';
+import { shaOf } from '../../../src/store/script.js';
+import { hold } from '../../../src/store/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { begin, beginSh, delayq } from '../../support/cli.js';
 import { upTo } from '../../support/jobs.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Auditor, Queue } from '../../../src/index.js';
-import { queueKeys } from '../../../src/redis/keys.js';
-import { hold } from '../../../src/scripts/transfer.js';
+import { queueKeys } from '../../../src/store/keys.js';
+import { hold } from '../../../src/store/transfer.js';
 import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
 import { admin, connection, freshName, freshQueue, key } from '../../support/redis.js';
 import { until } from '../../support/until.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Inspector, type Queue, Transfer } from '../../../src/index.js';
-import { queueKeys } from '../../../src/redis/keys.js';
-import * as moves from '../../../src/scripts/transfer.js';
+import { queueKeys } from '../../../src/store/keys.js';
+import * as moves from '../../../src/store/transfer.js';
 import { Random } from '../../chaos/random.js';
 import { afterwards, during } from '../../support/afterwards.js';
 import { begin, delayq, linesOf, sh } from '../../support/cli.js';

@@ -1,0 +1,150 @@
+import { DelayqError, isDelayqError, isPassing, partly } from '../model/errors.js';
+import { type Id, idKey } from '../model/id.js';
+import { wordOf } from '../net/errors.js';
+import type { QueueKeys } from './keys.js';
+import { groupsOf, type PartitionMap } from './map.js';
+import { MAX_TURNS, type Partitions } from './partitions.js';
+
+/** How a call by id is made. `T`: what it is about, `A`: its answer. */
+export interface ById<T, A> {
+  readonly idOf: (item: T) => Id;
+  /** One call about some items on one partition. May answer only the first of them: it is called again for the rest. */
+  readonly act: (keys: QueueKeys, some: readonly T[]) => Promise<A[]>;
+  /** Whether an answer says that the job is not there. Then partition 0 is asked too: foreign producers know no other. */
+  readonly isMissing?: (answer: A) => boolean;
+  /** The job cannot be anywhere yet. */
+  readonly isNew?: (item: T) => boolean;
+  /** While a growth is open: the answer for a job that is active where it belonged before. */
+  readonly ifActive?: (item: T) => A;
+  /**
+   * In place of `ifActive`: acts there, only on active jobs that no growth is moving. Its answer `undefined` means that a
+   * job was not one.
+   */
+  readonly onActive?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
+  /** Looks where an id belonged before for what was left there when it was done; `undefined`: nothing, so go on. */
+  readonly marked?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
+  /**
+   * It changes nothing: an id is looked for where it belonged before, too, and moved only if its answer says that a
+   * growth is moving it: it may be changing where it belongs.
+   */
+  readonly reads?: true | { readonly isMoving: (answer: A) => boolean };
+}
+
+/** A partition had another layout, which is known now: look again where the ids belong. */
+const AGAIN = Symbol('again');
+
+/** Makes calls about ids, each on the partition of its id. Returns the answers in the order of `items`. */
+export async function byId<T, A>(parts: Partitions, items: readonly T[], how: ById<T, A>): Promise<A[]> {
+  const answers = new Array<A | undefined>(items.length);
+  let rest = items.map((_, i) => i);
+  for (let turn = 1; rest.length > 0; turn++) {
+    const map = parts.map;
+    const call: Call = async (i, act) => {
+      try {
+        return await act(parts.keys(i, map));
+      } catch (error) {
+        if (wordOf(error) !== 'LAYOUT') throw error;
+        await parts.learnFrom(map, error, turn);
+        throw AGAIN;
+      }
+    };
+    const groups = groupsOf(rest, (i) => map.ownerOf(how.idOf(items[i] as T)));
+    const ended = await Promise.allSettled(
+      [...groups].map(async ([owner, some]) => {
+        try {
+          await answerGroup(parts, map, call, owner, { items, some, answers }, how);
+        } catch (error) {
+          if (error !== AGAIN) throw error;
+        }
+      }),
+    );
+    const failed = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+    if (failed.length > 0) {
+      const error = worst(failed);
+      const isPart = !how.reads && isPassing(error) && answers.some((answer) => answer !== undefined);
+      throw isPart ? partly(error) : error;
+    }
+    rest = rest.filter((i) => answers[i] === undefined);
+    if (turn > MAX_TURNS && rest.length > 0) {
+      const next = 'try again';
+      throw new DelayqError('temporary', `the partitions of ${parts.queue} are changing`, { next });
+    }
+  }
+  return answers as A[];
+}
+
+type Call = <R>(i: number, act: (keys: QueueKeys) => Promise<R>) => Promise<R>;
+
+/** Some of the items, by their indexes, and where their answers go. */
+interface Some<T, A> {
+  readonly items: readonly T[];
+  readonly some: readonly number[];
+  readonly answers: (A | undefined)[];
+}
+
+/** Answers the items of one owner, as far as possible: the others are tried again. */
+async function answerGroup<T, A>(
+  parts: Partitions,
+  map: PartitionMap,
+  call: Call,
+  owner: number,
+  { items, some, answers }: Some<T, A>,
+  how: ById<T, A>,
+): Promise<void> {
+  const itemsOf = (indexes: readonly number[]) => indexes.map((i) => items[i] as T);
+  /** Calls `act` until all these items are answered. Returns those whose answer is that the job is missing. */
+  const ask = async (at: number, indexes: readonly number[], act: ById<T, A>['onActive'] = how.act) => {
+    const missing: [i: number, answer: A][] = [];
+    for (let done = 0; done < indexes.length; ) {
+      const found = await call(at, (keys) => act(keys, itemsOf(indexes.slice(done))));
+      for (const [n, answer] of found.entries()) {
+        const i = indexes[done + n] as number;
+        if (answer !== undefined && how.isMissing?.(answer)) missing.push([i, answer]);
+        else answers[i] = answer;
+      }
+      done += found.length;
+    }
+    return missing;
+  };
+  const movers = groupsOf(some, (i) => {
+    const item = items[i] as T;
+    return map.from === undefined || how.isNew?.(item) ? owner : map.formerOf(how.idOf(item));
+  });
+  const here = movers.get(owner) ?? [];
+  movers.delete(owner);
+  for (const [former, indexes] of movers) {
+    const { reads } = how;
+    if (reads) here.push(...(await ask(former, indexes)).map(([i]) => i));
+    const left = reads
+      ? indexes.filter((i) => reads !== true && answers[i] !== undefined && reads.isMoving(answers[i] as A))
+      : indexes;
+    if (left.length === 0) continue;
+    for (const i of left) answers[i] = undefined;
+    const { transfer } = await import('./relocate.js');
+    const way = { queue: parts.queue, from: parts.keys(former, map), to: parts.keys(owner, map), index: owner };
+    // Each once: of an id that is given twice, a transfer tells only the first time what became of it.
+    const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
+    const moved = await call(former, () => transfer(parts.redis, way, [...ids.values()]));
+    // Only now is it sure that the partition has the new layout, under which nothing more is done there.
+    if (how.marked) await ask(former, left, how.marked);
+    const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));
+    const isActive = (i: number) => stays.has(idKey(how.idOf(items[i] as T)));
+    const open = left.filter((i) => answers[i] === undefined);
+    const active = open.filter(isActive);
+    here.push(...open.filter((i) => !isActive(i)));
+    if (how.onActive) await ask(former, active, how.onActive);
+    else for (const i of active) answers[i] = how.ifActive?.(items[i] as T);
+  }
+  const missing = await ask(owner, here);
+  // What has left partition 0 in this growth may still be held there, and be done already.
+  const isLeft = (i: number) => owner === 0 || (map.from !== undefined && map.formerOf(how.idOf(items[i] as T)) === 0);
+  for (const [i, answer] of missing) if (isLeft(i)) answers[i] = answer;
+  const strays = missing.filter(([i]) => !isLeft(i)).map(([i]) => i);
+  for (const [i, answer] of await ask(0, strays)) answers[i] = answer;
+}
+
+/** What tells most about the outcome: that nobody knows it; least, that the layout was another. */
+export function worst(errors: readonly unknown[]): unknown {
+  const doubt = errors.find((error) => isDelayqError(error, 'unknown'));
+  return doubt ?? errors.find((error) => wordOf(error) !== 'LAYOUT') ?? errors[0];
+}

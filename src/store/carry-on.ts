@@ -1,0 +1,63 @@
+import { type Id, idOf } from '../model/id.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import type { QueueKeys } from './keys.js';
+import { groupsOf } from './map.js';
+import type { Partitions } from './partitions.js';
+import { transfer } from './relocate.js';
+import { text } from './replies.js';
+import { SLICE } from './script.js';
+
+/** How long a growth has held a job when its process counts as dead, ms: far longer than the steps of a transfer take. */
+const SILENT_MS = 15_000;
+
+/** How often to look, ms. */
+const LOOK_MS = 5_000;
+
+/** The last look, and when to look again, by the monotonic clock, ms. */
+const looks = new WeakMap<Partitions, { readonly look: Promise<unknown>; readonly next: number }>();
+
+/**
+ * Ends what a grower that has died has begun: jobs that it holds would else be delivered to nobody until its command is
+ * repeated. Does nothing if no growth is open, or if it has looked in the last seconds. Called by whoever takes jobs; so
+ * it throws nothing, and what fails is tried again.
+ */
+export async function carryOn(parts: Partitions): Promise<void> {
+  const { from } = parts.map;
+  if (from === undefined) return;
+  let last = looks.get(parts);
+  if (!last || performance.now() >= last.next) {
+    const look = Promise.allSettled(Array.from({ length: from }, (_, i) => carryOnAt(parts, i)));
+    last = { look, next: performance.now() + LOOK_MS };
+    looks.set(parts, last);
+  }
+  // Also for those who come meanwhile: what they look for may be on its way.
+  await last.look;
+}
+
+async function carryOnAt(parts: Partitions, at: number): Promise<void> {
+  const { redis, queue, map } = parts;
+  const from = parts.keys(at, map);
+  for (;;) {
+    const { ids, leases } = await heldIn(redis, from, SLICE);
+    if (ids.length === 0) return;
+    const now = await redis.now(from.active);
+    const isLeft = (_: Id, n: number) => {
+      const [, since, to] = HELD.exec(leases[n] as string) ?? [];
+      return to === queue && now - Number(since) > SILENT_MS;
+    };
+    const left = ids.filter(isLeft);
+    for (const [index, some] of groupsOf(left, (id) => map.ownerOf(id)))
+      await transfer(redis, { queue, from, to: parts.keys(index, map), index }, some);
+    if (left.length < SLICE) return;
+  }
+}
+
+/** The first jobs, at most `most`, whose leases do not end, as moves hold them; and their leases. */
+export async function heldIn(redis: Connection, { active, lease }: QueueKeys, most: number) {
+  const found = (await redis.call('ZRANGEBYSCORE', active, '+inf', '+inf', 'LIMIT', 0, most)) as Buffer[];
+  const leases = found.length > 0 ? ((await redis.call('HMGET', lease, ...found)) as Reply[]) : [];
+  return { ids: found.map(idOf), leases: leases.map((one) => text(one ?? undefined)) };
+}
+
+/** The lease of a transfer: receipt, score, since, holder (its queue, and the partition to which it goes). */
+export const HELD = /^\S+ \S+ (\d+) move:(\S+)\/\d+ /;

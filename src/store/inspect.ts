@@ -1,0 +1,203 @@
+import { type Id, idOf, idWord } from '../model/id.js';
+import type { State, StoredJob } from '../model/job.js';
+import type { Arg, Connection, Reply } from '../redis/connection.js';
+import { msOf } from './every.js';
+import type { QueueKeys } from './keys.js';
+import { known, number, pairs, rows, text, time } from './replies.js';
+import { readSamples, type Sample } from './samples.js';
+import { run } from './script.js';
+import { raw, stored } from './stored.js';
+
+/**
+ * Returns up to `limit` ids of one state with times `from` … `to`, ms, in the order of their times; continues behind
+ * the slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same
+ * entries.
+ */
+export async function list(
+  redis: Connection,
+  keys: QueueKeys,
+  state: State,
+  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
+  { limit, before }: { limit: number; before: readonly Reply[] },
+): Promise<Reply[]> {
+  const backwards: Arg[] = [];
+  for (let i = before.length - 2; i >= 0; i -= 2) backwards.push(before[i] as Buffer, before[i + 1] as Buffer);
+  return run(redis, 'inspect/list', keys, [state, limit, from, to, ...backwards]);
+}
+
+/**
+ * Returns everything stored about the first of `ids`: as many as fit into one reply of `bytes` (default: 1 MiB) of
+ * payloads; undefined for a missing job.
+ */
+export async function show(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly Id[],
+  bytes?: number,
+): Promise<(StoredJob | undefined)[]> {
+  const found = await raw(redis, keys, ids, bytes);
+  return found.map((job, i) => (text(job.state) === '' ? undefined : stored(ids[i] as Id, job)));
+}
+
+/** Until when this id is remembered, ms; undefined if it is not, or has a job. */
+export async function rememberedUntil(redis: Connection, keys: QueueKeys, id: Id): Promise<number | undefined> {
+  const [found] = await raw(redis, keys, [id]);
+  return found && text(found.state) === '' && text(found.score) !== '' ? time(found.score) : undefined;
+}
+
+/** Whether this id has a payload, even if it is not a job. */
+export async function hasPayload(redis: Connection, keys: QueueKeys, id: Id): Promise<boolean> {
+  return (await raw(redis, keys, [id]))[0]?.payload !== null;
+}
+
+/** The counts of a queue at one moment. Times are ms by Redis's clock. */
+export interface Snapshot {
+  readonly now: number;
+  /** Sizes of the keys with these names. */
+  readonly pending: number;
+  readonly active: number;
+  readonly lease: number;
+  readonly dead: number;
+  readonly payload: number;
+  readonly meta: number;
+  /** Pending jobs that are due. */
+  readonly due: number;
+  /** Expired leases that no drain has taken back yet. */
+  readonly runOut: number;
+  /** Due time of the first pending job. */
+  readonly oldest: number | undefined;
+  /** The next jobs that are not due yet. */
+  readonly upcoming: readonly { readonly id: string; readonly due: number }[];
+  /** Counters that only grow, and `drained`, the time of the last drain (left out if it is not a valid time). */
+  readonly stats: Readonly<Record<string, number>>;
+  /** Earlier states of the queue, about one for each of the last minutes in which it was used, oldest first. */
+  readonly samples: readonly Sample[];
+  readonly lateness: {
+    /** Deliveries up to `upTo` ms late that are not in an earlier bucket. The last bucket has no limit (Infinity). */
+    readonly buckets: readonly { readonly upTo: number; readonly count: number }[];
+    /** The sum of all latenesses, ms. */
+    readonly sum: number;
+  };
+  /** How many pending jobs fall due in the requested intervals; the first begins now. */
+  readonly ahead: readonly Span[];
+  readonly config: Readonly<Record<string, string>>;
+  /** How many recurring jobs it has, and the first occurrence of one; undefined: none. */
+  readonly recurring?: { readonly count: number; readonly next: number | undefined } | undefined;
+  /** How many ids stay taken because their jobs have ended within their windows. */
+  readonly remembered: number;
+}
+
+/** How many jobs fall due after `from` and until `to`, ms. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+  readonly count: number;
+}
+
+/** Tolerated clock skew, ms. */
+const SKEW_MS = 60_000;
+
+const LATENESS = [5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, Number.POSITIVE_INFINITY];
+
+function recurringIn(count: Reply | undefined, next: Reply | undefined): Snapshot['recurring'] {
+  if (count === undefined || (number(count) === 0 && text(next) === '')) return undefined;
+  const at = msOf(text(next) || 'inf');
+  return { count: number(count), next: Number.isFinite(at) ? at : undefined };
+}
+
+/**
+ * Returns the counts of a queue, up to `upcoming` of the next due times, and how many jobs fall due until each of
+ * `ahead`, ms from now, ascending.
+ */
+export async function inspect(
+  redis: Connection,
+  keys: QueueKeys,
+  upcoming: number,
+  ahead: readonly number[] = [],
+): Promise<Snapshot> {
+  const reply = await run(redis, 'inspect/inspect', keys, [upcoming, ...ahead]);
+  const dueBy = (reply[13] as Reply[]).map(number);
+  const counts = reply.slice(0, 9).map(number) as number[] & Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8, number>;
+  const [now, pending, active, lease, dead, payload, meta, due, runOut] = counts;
+  const sizes = { pending, active, lease, dead, payload, meta };
+  const stats = new Map(pairs(reply[11]));
+  // A time from other software, or in the future, would hide that nobody drains.
+  const drained = known(stats.get('drained')) ?? 0;
+  if (drained <= 0 || drained > now + SKEW_MS) stats.delete('drained');
+  const counter = (name: string) => known(stats.get(name)) ?? 0;
+  return {
+    now,
+    ...sizes,
+    due,
+    runOut,
+    oldest: text(reply[9]) === '' ? undefined : time(reply[9]),
+    upcoming: rows(reply[10], 0, 2).map(([id, due]) => ({ id: idWord(idOf(id as Buffer)), due: time(due) })),
+    stats: Object.fromEntries(
+      [...stats.keys()]
+        .filter((name) => !/^(at|late):|^(sampled|configured|bucket)$/.test(name))
+        .map((name) => [name, counter(name)]),
+    ),
+    samples: readSamples(stats),
+    lateness: {
+      buckets: LATENESS.map((upTo) => ({ upTo, count: counter(`late:${Number.isFinite(upTo) ? upTo : 'inf'}`) })),
+      sum: counter('late:sum'),
+    },
+    ahead: ahead.map((ms, i) => ({
+      from: now + (ahead[i - 1] ?? 0),
+      to: now + ms,
+      count: (dueBy[i] ?? 0) - (dueBy[i - 1] ?? due),
+    })),
+    config: Object.fromEntries(pairs(reply[12])),
+    recurring: recurringIn(reply[14], reply[15]),
+    remembered: number(reply[16] ?? 0),
+  };
+}
+
+/** How long the oldest due job has been due, ms; 0: none is due. Recurring jobs that no drain has made yet count. */
+export function lag(snapshot: Snapshot): number {
+  return Math.max(
+    jobLag(snapshot),
+    snapshot.recurring?.next === undefined ? 0 : snapshot.now - snapshot.recurring.next,
+  );
+}
+
+const jobLag = ({ now, oldest }: Snapshot) => (oldest === undefined ? 0 : Math.max(0, now - oldest));
+
+/** Returns a snapshot in the form of a sample. */
+export function sampleOf(snapshot: Snapshot): Sample {
+  const { now: at, due, pending, stats } = snapshot;
+  const { enqueued = 0, delivered = 0, acked = 0, removed = 0, retried = 0, dead = 0 } = stats;
+  return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: jobLag(snapshot), pending };
+}
+
+/** A consumer, or a move, that holds leases. Times are ms. */
+export interface Holder {
+  /** host:pid of a drain, or `move:` and the destination queue; empty if unknown. */
+  readonly by: string;
+  readonly jobs: number;
+  /** Since when it has held the oldest of its jobs. */
+  readonly since: number | undefined;
+  /** When the first of its leases expires. */
+  readonly ends: number;
+}
+
+/** Who holds active jobs. `seen` is how many jobs were looked at, `active` how many there are. */
+export interface Holders {
+  readonly now: number;
+  readonly active: number;
+  readonly seen: number;
+  readonly holders: Holder[];
+}
+
+/** Returns who holds the first `limit` active jobs, in the order in which their leases expire. */
+export async function holders(redis: Connection, keys: QueueKeys, limit: number): Promise<Holders> {
+  const reply = await run(redis, 'inspect/holders', keys, [limit]);
+  const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
+  const holders: Holder[] = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({
+    by: text(by),
+    jobs: number(jobs),
+    since: text(since) === '' ? undefined : time(since),
+    ends: time(ends),
+  }));
+  return { now, active, seen, holders };
+}

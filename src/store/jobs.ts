@@ -1,0 +1,300 @@
+import { NO_ATTRIBUTES } from '../model/attributes.js';
+import type { DelayqError } from '../model/errors.js';
+import { type Id, idOf } from '../model/id.js';
+import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '../model/job.js';
+import type { Bytes } from '../model/payload.js';
+import type { Arg, Caller, Connection, Reply } from '../redis/connection.js';
+import { type Answered, answered, errorText, LEASES, words } from './answers.js';
+import { type Told, toldIn } from './every.js';
+import type { QueueKeys } from './keys.js';
+import { number, rows, text, time } from './replies.js';
+import { MAX_BYTES, run } from './script.js';
+import { ownOf, parseRecord } from './stored.js';
+
+/** What became of each job of an {@link enqueue}, and when. */
+export interface EnqueueReply {
+  readonly now: number;
+  readonly outcomes: Outcome[];
+  /** False if Redis wrote nothing, not even a counter. */
+  readonly written: boolean;
+  /** The queue may be new, so its name must be listed. */
+  readonly begun: boolean;
+}
+
+const OUTCOMES: Record<string, Outcome> = {
+  c: 'created',
+  r: 'replaced',
+  k: 'kept',
+  d: 'kept-dead',
+  e: 'kept-done',
+};
+
+/** What to do with a job whose id exists. `back`: as `keep`, but windows do not matter, because it was not done. */
+export type IfExists = 'keep' | 'replace' | 'back';
+
+/** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
+export async function enqueue(
+  redis: Caller,
+  keys: QueueKeys,
+  jobs: readonly ReadyJob[],
+  how: IfExists,
+): Promise<EnqueueReply> {
+  const [first] = jobs;
+  // A plain queue has no windows.
+  const ifExists = how === 'back' && keys.layout === undefined ? 'keep' : how;
+  if (first && jobs.length === 1 && ifExists === 'keep') {
+    const args = [ifExists, first.id, sendable(first.json), timeOf(first)];
+    if (first.record) args.push(first.record);
+    return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
+  }
+  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, batchOf(jobs, ifExists)));
+}
+
+/**
+ * Replaces those jobs of a partition that are active, unless a growth is moving them. The outcome of the others is
+ * undefined, and nothing is done. At most {@link MAX_CALL}.
+ */
+export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readonly ReadyJob[]) {
+  const [now, letters] = await run(redis, 'jobs/enqueue', keys, batchOf(jobs, 'active'));
+  return { now: number(now), outcomes: words<Outcome | undefined>(letters, { ...OUTCOMES, m: undefined }) };
+}
+
+/** The arguments of several jobs. Most batches share a due time and have no records. */
+function batchOf(jobs: readonly ReadyJob[], mode: IfExists | 'active'): Arg[] {
+  const [first] = jobs;
+  const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
+  const records = jobs.some(({ record }) => record !== first?.record) ? jobs.length : first?.record ? 1 : 0;
+  const args: Arg[] = [`${mode} ${jobs.length} ${times} ${records}`];
+  for (const { id } of jobs) args.push(id);
+  for (const { json } of jobs) args.push(sendable(json));
+  for (const job of jobs.slice(0, times)) args.push(timeOf(job));
+  for (const { record } of jobs.slice(0, records)) args.push(record);
+  return args;
+}
+
+const timeOf = ({ at, in: delay }: ReadyJob) => at ?? `+${delay}`;
+
+/** A time alone stands for one job that was created. */
+function outcomesOf(reply: Reply): EnqueueReply {
+  if (!Array.isArray(reply)) return { now: number(reply), outcomes: ['created'], written: true, begun: false };
+  const [now, letters, written] = reply;
+  return {
+    now: number(now),
+    outcomes: words<Outcome>(letters, OUTCOMES),
+    written: number(written) > 0,
+    begun: number(written) === 2,
+  };
+}
+
+/** Longer texts are sent as bytes: as text they would be copied twice, once to up to three times their size. */
+const LONG = 64 * 1024;
+
+const sendable = (json: string | Buffer) => (typeof json === 'string' && json.length > LONG ? Buffer.from(json) : json);
+
+/** The jobs that one call of drain took, and the state of the queue. */
+export interface Drained {
+  /**
+   * `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused · `limited`: more jobs
+   * are due, but the rate of the queue allows none before `next` · `full`: more are due, but as many are active as its
+   * max-active allows: call again at `next`, or when one has ended.
+   */
+  readonly state: 'more' | 'idle' | 'paused' | 'limited' | 'full';
+  /** The time of Redis's clock, ms. */
+  readonly now: number;
+  /** The earliest time at which there may be something to take, ms. */
+  readonly next: number | undefined;
+  readonly jobs: Job[];
+  /** Jobs dropped because their time to live had passed. */
+  readonly expired: number;
+  /** Expired leases that were taken back. */
+  readonly lost: number;
+  /**
+   * Jobs that this call moved to dead. `lost`: their leases expired too often (they are counted in `lost`, too).
+   * `orphaned`: they have no payload. `bad id`: no handler could receive their id, which is not UTF-8 or contains NUL.
+   */
+  readonly died: readonly { readonly id: Id; readonly reason: 'lost' | 'orphaned' | 'bad id' }[];
+  /** For how long the jobs are hidden from other drains, ms. */
+  readonly leaseMs: number;
+  /** The queue has a rate or max-active: take no jobs before they can start. */
+  readonly hasLimits: boolean;
+  /** The queue is one of texts (its setting `text`). Only told with jobs. */
+  readonly texts: boolean;
+  /** Why jobs of recurring ones that are due could not be made. A later drain makes them. */
+  readonly notMade?: DelayqError;
+}
+
+/**
+ * How many jobs a caller can start now: a queue with limits gives it no more. Asked before each call to a queue that may
+ * have some. `-`: it holds jobs that it has not begun, which max-active refuses.
+ */
+export type Start = (() => number) | number | '-';
+
+/** Recurring jobs are due: their jobs must be made before the call takes anything. */
+export interface Due extends Omit<Drained, 'state'> {
+  readonly state: 'occurs';
+  readonly told: readonly Told[];
+}
+
+const NOTHING = {
+  state: 'occurs',
+  next: undefined,
+  expired: 0,
+  lost: 0,
+  died: [],
+  leaseMs: 0,
+  hasLimits: false,
+  texts: false,
+} as const;
+
+/** What {@link drain} is asked for. */
+interface DrainArgs {
+  readonly limit: number;
+  readonly leaseMs: number | undefined;
+  readonly receipt: string;
+  readonly by: string;
+  readonly cutoff: number | undefined;
+  /** Default: all that it takes. */
+  readonly start?: Start | undefined;
+  /** Whether the caller makes the jobs of recurring ones that are due; default: true. */
+  readonly occurs?: boolean | undefined;
+}
+
+/**
+ * Takes up to `limit` due jobs under a lease of `leaseMs` (0: removes them; undefined: the queue's), only those due by
+ * `cutoff`, ms, if it is given. Takes nothing if recurring jobs are due by then, unless `occurs` is false.
+ */
+export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
+  const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
+  const args = [limit, receipt, by, MAX_BYTES];
+  if (keys.layout !== undefined) {
+    const startable = typeof start === 'function' ? start() : (start ?? '');
+    args.push(leaseMs ?? '', cutoff ?? '', startable, occurs ? 1 : 0);
+  } else if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
+  const reply = await run(redis, 'jobs/drain', keys, args);
+  if (typeof reply[0] === 'number') return onePlain(reply, receipt);
+  if (text(reply[0]) === 'occurs') return { ...NOTHING, jobs: [], now: number(reply[1]), told: toldIn(reply) };
+  const jobs: Job[] = [];
+  const queueTries = number(reply[6]);
+  const traits = reply.length % 4 === 1 ? number(reply.pop()) : 0;
+  // Not by rows(): this loop runs more than 100,000 times a second.
+  for (let i = 8; i < reply.length; i += 4) {
+    const head = reply[i + 2];
+    const record = Array.isArray(head) ? (head[1] as Buffer) : undefined;
+    const counts = record ? (head as Reply[])[0] : head;
+    const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
+    const id = text(reply[i]);
+    const due = time(reply[i + 1]);
+    const payload = reply[i + 3] as Bytes;
+    const job: Job = { id, due, attempt, failures, tries, receipt, payload, attributes: NO_ATTRIBUTES };
+    // Object.assign: spreading takes 20 times as long.
+    if (record) Object.assign(job, ownOf(parseRecord(text(record)), due));
+    // Without a lease the job is no longer in Redis, and its record is all there is to put it back with.
+    jobs.push(record && leaseMs === 0 ? Object.assign(job, { record }) : job);
+  }
+  const next = number(reply[2]);
+  return {
+    state: text(reply[0]) as Drained['state'],
+    now: number(reply[1]),
+    next: next < 0 ? undefined : next,
+    expired: number(reply[3]),
+    lost: number(reply[4]),
+    died: rows(reply[5], 0, 2).map(([id, reason]) => ({
+      id: idOf(id as Buffer),
+      reason: text(reason) as Drained['died'][number]['reason'],
+    })),
+    leaseMs: number(reply[7]),
+    hasLimits: traits % 2 === 1,
+    texts: traits >= 2,
+    jobs,
+  };
+}
+
+/** The short reply of drain, for one job without a record and with nothing else to tell. */
+function onePlain(reply: readonly Reply[], receipt: string): Drained {
+  const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
+  const [id, due, payload] = [text(reply[4]), time(reply[5]), reply[6] as Bytes];
+  const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
+  const state = next > now ? 'idle' : 'more';
+  return {
+    state,
+    now,
+    next,
+    jobs: [job],
+    expired: 0,
+    lost: 0,
+    died: [],
+    leaseMs,
+    hasLimits: false,
+    texts: reply.length > 7,
+  };
+}
+
+const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
+
+/** Removes jobs whose lease is still held. At most {@link MAX_CALL}. */
+export async function ack(redis: Connection, keys: QueueKeys, jobs: readonly Held[]) {
+  const letters = await run<Reply>(redis, 'jobs/ack', keys, receiptsOf(jobs));
+  return { answers: words(letters, LEASES) };
+}
+
+/**
+ * Gives jobs back whose lease is still held: `retry` counts a failure, `dead` ends them, `release` counts nothing.
+ * `backoff` as text ('': the queue's); `jitter`, 0 to 1, varies an exponential one. At most {@link MAX_CALL}.
+ */
+export async function nack(
+  redis: Connection,
+  keys: QueueKeys,
+  jobs: readonly Given[],
+  options: { mode: 'retry' | 'dead' | 'release'; backoff: string; jitter: number },
+): Promise<Answered<Nacked>> {
+  const { mode, backoff, jitter } = options;
+  const args = jobs.flatMap(({ id, receipt, delayMs = '', error = '' }) => [id, receipt, delayMs, errorText(error)]);
+  const reply = await run(redis, 'jobs/nack', keys, [mode, backoff, jitter, ...args]);
+  const { now, answers } = answered<NackAnswer>(reply, { p: 'pending', d: 'dead', l: 'lost', s: 'superseded' });
+  return { now, answers: answers.map((answer, i) => ({ answer, delayMs: number(reply[i + 2]) })) };
+}
+
+/** Extends leases that are still held to `leaseMs` from now (undefined: the queue's). At most {@link MAX_CALL}. */
+export async function renew(redis: Connection, keys: QueueKeys, jobs: readonly Held[], leaseMs: number | undefined) {
+  const reply = await run(redis, 'jobs/renew', keys, [leaseMs ?? '', ...receiptsOf(jobs)]);
+  return answered(reply, LEASES);
+}
+
+/**
+ * What a finish found: a job under a lease of the given consumers, which counts as done (`acked`), another job, which
+ * counts as `cancelled`, or none.
+ */
+export type Finished = 'acked' | 'cancelled' | 'missing';
+
+const FINISHED: Record<string, Finished> = { a: 'acked', c: 'cancelled', m: 'missing' };
+
+/** Whose leases count as done: consumers whose names begin so ('': none); and which jobs are removed. */
+export interface FinishArgs {
+  readonly by: string;
+  readonly states: 'any' | 'active';
+}
+
+/** Removes jobs without receipts. At most {@link MAX_CALL}. */
+export async function finish(redis: Connection, keys: QueueKeys, ids: readonly Id[], { by, states }: FinishArgs) {
+  return words(await run<Reply>(redis, 'jobs/finish', keys, [by, states, ...ids]), FINISHED);
+}
+
+/** What became of the other job. With `active`, nothing was done if it was not. */
+export interface Swapped extends Pick<EnqueueReply, 'now' | 'begun'> {
+  readonly other: Finished | 'kept';
+}
+
+/** Puts a job into pending in place of another one. `kept`: the id of the new job is taken, and nothing was done. */
+export async function swap(
+  redis: Connection,
+  keys: QueueKeys,
+  other: Id,
+  job: ReadyJob,
+  { by, states }: FinishArgs,
+): Promise<Swapped> {
+  const args = [by, states, other, job.id, sendable(job.json), timeOf(job), job.record];
+  const [now, letter, written] = await run(redis, 'jobs/swap', keys, args);
+  const meaning = { ...FINISHED, k: 'kept' } as const;
+  const [found = 'missing'] = words<Swapped['other']>(letter, meaning);
+  return { now: number(now), other: found, begun: number(written) === 2 };
+}

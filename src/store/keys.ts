@@ -1,0 +1,97 @@
+import { DelayqError } from '../model/errors.js';
+import { checkName, keysOf } from '../model/validate.js';
+import { Connection } from '../redis/connection.js';
+
+/** The default namespace of all keys; the command line's `--prefix` replaces it. */
+export const DEFAULT_PREFIX = 'delayq';
+
+/** An option of each class that takes a connection. */
+export interface PrefixOption {
+  /** The prefix of all keys; default `delayq`. */
+  readonly prefix?: string | undefined;
+}
+
+const checkOptions = keysOf<PrefixOption>('the constructor', { prefix: 'keyPrefix namespace' });
+
+/** Returns the prefix of all keys. Throws `usage` if it is invalid, for an unknown option, or without a connection. */
+export function prefixOf(redis: Connection, options: PrefixOption): string {
+  if (!(redis instanceof Connection)) {
+    throw new DelayqError('usage', 'the first argument is not a connection of delayq', {
+      why: 'a client of another library may send a script twice when a reply is lost',
+      next: 'give what connect() returns',
+    });
+  }
+  return checkName(checkOptions(options).prefix ?? DEFAULT_PREFIX, 'prefix');
+}
+
+/** The keys of a plain queue, in the order in which every script receives them, as KEYS[1] to KEYS[8]. */
+const PLAIN_KEYS = [
+  'pending', // zset: id → due, ms
+  'active', // zset: id → when its lease expires, ms
+  'lease', // hash: id → receipt, original due time, taken at, consumer
+  'dead', // zset: id → when it died, ms
+  'payload', // hash: id → payload bytes
+  'meta', // hash: id → JSON record, only for jobs that need one
+  'stats', // hash: counters, samples, and the time of the last drain
+  'config', // hash: layout, tags of partitions, paused, settings
+] as const;
+
+/** The keys of a queue. Scripts receive those after the plain ones only for a queue of layout 2. */
+export const KEY_ORDER = [
+  ...PLAIN_KEYS,
+  'done', // zset: id → until when it is remembered, ms
+  'every', // hash: id → definition of a recurring job
+  'occurs', // zset: id of a recurring job → its next occurrence, ms
+] as const;
+
+/** The keys of one queue, or of one of its partitions. The hash tag keeps them in one slot of a Redis Cluster. */
+export interface QueueKeys extends Readonly<Record<(typeof KEY_ORDER)[number], string>> {
+  /** What the caller believes of the layout; undefined: that the queue is plain. Scripts compare it. */
+  readonly layout?: string | undefined;
+}
+
+/** The keys of a queue that scripts receive. */
+export function keysForScripts(keys: QueueKeys): string[] {
+  return (keys.layout === undefined ? PLAIN_KEYS : KEY_ORDER).map((name) => keys[name]);
+}
+
+/** Does not check the names. `tag`: the name of the queue, or what a partition has in its place. */
+export function queueKeys(prefix: string, tag: string, layout?: string): QueueKeys {
+  const keys = Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${tag}}:${name}`]));
+  return (layout === undefined ? keys : { ...keys, layout }) as unknown as QueueKeys;
+}
+
+/** The longest time between two polls of a waiting drain, ms. Must match lua/lib/open.lua. */
+export const POLL_MS = 1_000;
+
+/** The same for a partition of a queue that has several. Must match lua/lib/open.lua. */
+export const PART_POLL_MS = 5_000;
+
+/** The channel on which scripts wake waiting drains, if a job falls due before their next poll. */
+export function wakeChannel(prefix: string, tag: string): string {
+  return `${prefix}:{${tag}}:wake`;
+}
+
+/** set: names of the queues that delayq knows. Only a hint: a queue also works if it is not listed. */
+export function queuesKey(prefix: string): string {
+  return `${prefix}:queues`;
+}
+
+/** Returns the name of the queue that `key` belongs to; undefined if it is not a key of a queue. */
+export function queueOf(prefix: string, key: string): string | undefined {
+  const name = KEY_ORDER.find((one) => key.startsWith(`${prefix}:{`) && key.endsWith(`}:${one}`));
+  // In the tag of a partition, the name ends at the slash, which no name has.
+  return name && key.slice(prefix.length + 2, -name.length - 2).replace(/(?<=.)\/\d+\.\d+$/, '');
+}
+
+export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;
+
+/**
+ * The key of what an adopt into a queue has claimed: in the slot of the sorted set that it adopts. Undefined if the name
+ * of that set allows no other key in its slot.
+ */
+export function claimsKey(prefix: string, queue: string, zset: string): string | undefined {
+  const tag = /^[^{]*\{([^}]+)\}/.exec(zset)?.[1];
+  if (tag === undefined && zset.includes('}')) return undefined;
+  return `${prefix}:adopt:{${tag ?? zset}}:${queue}:${zset}`;
+}

@@ -1,0 +1,111 @@
+import type { State } from '../model/job.js';
+import type { Reply } from '../redis/connection.js';
+import { list } from './inspect.js';
+import type { Partitions } from './partitions.js';
+import { text } from './replies.js';
+
+/** Ids per call: cheap for Redis, and few are out of date by the time they are used. */
+export const LISTED = 200;
+
+interface Entry {
+  readonly id: Buffer;
+  readonly score: number;
+}
+
+/** How far the list of one partition is. */
+interface Lane {
+  /** Read, and not yielded yet: in order. */
+  waiting: Entry[];
+  /** The last slice of which something was yielded, up to there, as {@link list} continues behind it. */
+  before: readonly Reply[];
+  /** The last slice that was read. */
+  slice: readonly Reply[];
+  done: boolean;
+  /** How many partitions there were before the growth that was open when it was read, if one was. */
+  from: number | undefined;
+}
+
+/**
+ * Yields the ids of one state with times `from` … `to`, ms, at most `limit`, in slices: over all partitions, in the order of
+ * their times. Keeps at most one slice of each partition in memory. Jobs that a growth has moved come once; only those that
+ * it is moving while they are read may be left out.
+ */
+export async function* listAll(
+  parts: Partitions,
+  state: State,
+  range: { readonly from?: number | undefined; readonly to?: number | undefined },
+  limit: number,
+): AsyncGenerator<Buffer[]> {
+  const lanes: Lane[] = [];
+  let last: Entry | undefined;
+  for (let left = limit; left > 0; ) {
+    const most = Math.min(left, LISTED);
+    const read = async (lane: Lane, i: number) => {
+      // Only what was yielded is behind it. The rest is read again.
+      lane.before = behind(lane);
+      lane.slice = await parts.at(i, (keys) =>
+        list(parts.redis, keys, state, range, { limit: most, before: lane.before }),
+      );
+      lane.waiting = entriesOf(lane.slice);
+      lane.from = parts.map.from;
+      const isLast = parts.count > 1 && parts.map.from === undefined && lane.waiting.length < most;
+      lane.done = lane.waiting.length === 0 || isLast;
+    };
+    await fill(parts, lanes, read);
+    const open = lanes.filter(({ done }) => !done).map(({ waiting }) => waiting.at(-1) as Entry);
+    const bound = open.sort(order)[0];
+    const some: Entry[] = [];
+    for (const { waiting } of lanes) {
+      const end = bound ? waiting.findIndex((entry) => order(entry, bound) > 0) : -1;
+      some.push(...waiting.splice(0, end < 0 ? waiting.length : end));
+    }
+    const fresh: Buffer[] = [];
+    for (const entry of some.sort(order)) {
+      // Of a job that was moved between two partitions, both copies may have been read.
+      if (last && order(entry, last) <= 0) continue;
+      last = entry;
+      fresh.push(entry.id);
+    }
+    for (let at = 0; at < fresh.length && left > 0; at += LISTED) {
+      const ids = fresh.slice(at, at + Math.min(LISTED, left));
+      left -= ids.length;
+      yield ids;
+    }
+    if (!bound) return;
+  }
+}
+
+/** Reads on where nothing waits. */
+async function fill(parts: Partitions, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
+  for (let again = true; again; ) {
+    while (lanes.length < parts.count)
+      lanes.push({ waiting: [], before: [], slice: [], done: false, from: parts.map.from });
+    const all = [...lanes.entries()];
+    const wanted = all.filter(([, { waiting, done }]) => waiting.length === 0 && !done);
+    // A growth moves jobs only from the former partitions to the new ones: so what is read of the new ones must be younger.
+    const isNew = ([i, { from = lanes.length }]: [number, Lane]) => i >= from;
+    const former = wanted.filter((one) => !isNew(one));
+    await Promise.all(former.map(([i, lane]) => read(lane, i)));
+    const later = (former.length > 0 ? all : wanted).filter(isNew);
+    await Promise.all(later.map(([i, lane]) => read(lane, i)));
+    // Perhaps a growth began.
+    again = lanes.length < parts.count;
+  }
+}
+
+function behind({ slice, waiting, before }: Lane): readonly Reply[] {
+  const yielded = slice.slice(0, slice.length - 2 * waiting.length);
+  return yielded.length > 0 ? yielded : before;
+}
+
+function entriesOf(slice: readonly Reply[]): Entry[] {
+  const entries: Entry[] = [];
+  for (let n = 0; n < slice.length; n += 2) {
+    const score = text(slice[n + 1]);
+    entries.push({ id: slice[n] as Buffer, score: Number(score.replace('inf', 'Infinity')) });
+  }
+  return entries;
+}
+
+/** The order of a sorted set. Not by subtraction: Infinity - Infinity is NaN. */
+const order = (a: Entry, b: Entry) => (a.score < b.score ? -1 : a.score > b.score ? 1 : Buffer.compare(a.id, b.id));

@@ -1,0 +1,225 @@
+import { DelayqError } from '../model/errors.js';
+import { queueWord } from '../model/text.js';
+import { wordOf } from '../net/errors.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { takeSettings } from './edit.js';
+import { type QueueKeys, queueKeys, wakeChannel } from './keys.js';
+import { PartitionMap } from './map.js';
+import { replicated } from './replicated.js';
+import { text } from './replies.js';
+import { advance } from './transfer.js';
+
+/** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
+export const MAX_TURNS = 20;
+
+/** By prefix and name of the queue. Names may come from strangers, so those that nobody uses are forgotten. */
+const ofConnections = new WeakMap<Connection, Map<string, WeakRef<Partitions>>>();
+const unused = new FinalizationRegistry<{ known: Map<string, WeakRef<Partitions>>; name: string }>(
+  ({ known, name }) => known.get(name)?.deref() ?? known.delete(name),
+);
+
+/** The partitions of a queue, as far as is known: learned from the first call that is refused. */
+export class Partitions {
+  readonly redis: Connection;
+  readonly prefix: string;
+  readonly queue: string;
+  #map = PartitionMap.NONE;
+  #texts = false;
+  readonly #keys = new WeakMap<PartitionMap, QueueKeys[]>();
+
+  /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
+  static of(redis: Connection, prefix: string, queue: string): Partitions {
+    const known = ofConnections.get(redis) ?? new Map<string, WeakRef<Partitions>>();
+    ofConnections.set(redis, known);
+    const name = `${prefix} ${queue}`;
+    const found = known.get(name)?.deref();
+    if (found) return found;
+    const made = new Partitions(redis, prefix, queue);
+    known.set(name, new WeakRef(made));
+    unused.register(made, { known, name });
+    return made;
+  }
+
+  private constructor(redis: Connection, prefix: string, queue: string) {
+    this.redis = redis;
+    this.prefix = prefix;
+    this.queue = queue;
+  }
+
+  get map(): PartitionMap {
+    return this.#map;
+  }
+
+  /** Whether the payloads of the queue are texts, learned with the map: a plain queue has none. */
+  get texts(): boolean {
+    return this.#texts;
+  }
+
+  get count(): number {
+    return this.#map.count;
+  }
+
+  /** What stands for the name of the queue in the keys of partition `i`. */
+  tagOf(i: number, map = this.#map): string {
+    return i === 0 ? this.queue : (map.tags[i] as string);
+  }
+
+  /** The keys of partition `i`, for calls that believe `map` (default: what is known now). */
+  keys(i = 0, map = this.#map): QueueKeys {
+    const all = this.#keys.get(map) ?? [];
+    const found = all[i] ?? queueKeys(this.prefix, this.tagOf(i, map), map.layoutOf(i));
+    all[i] = found;
+    this.#keys.set(map, all);
+    return found;
+  }
+
+  wakeChannel(i: number): string {
+    return wakeChannel(this.prefix, this.tagOf(i));
+  }
+
+  /** Reads the layout of partition 0, and learns it if it is newer. */
+  async look(): Promise<PartitionMap> {
+    const { map } = await this.read(0);
+    if (map?.isNewerThan(this.#map)) this.#map = map;
+    return this.#map;
+  }
+
+  /** Brings a plain queue to layout 2, which limits, windows and recurring jobs need. Throws what a call throws. */
+  async toLayout2(): Promise<void> {
+    if ((await this.look()) !== PartitionMap.NONE) return;
+    await this.advance(0, '1', PartitionMap.ONE);
+    await this.look();
+  }
+
+  /** Makes plain reads, which compare no layout; again if another one is known afterwards. */
+  async steady<T>(read: () => Promise<T>): Promise<T> {
+    for (;;) {
+      const map = this.#map;
+      const [found, seen] = await Promise.all([read(), this.look()]);
+      if (seen === map) return found;
+    }
+  }
+
+  /** Makes one call on partition `i`, again if the layout was another. Throws what `act` throws. */
+  async at<T>(i: number, act: (keys: QueueKeys) => Promise<T>): Promise<T> {
+    for (let turn = 1; ; turn++) {
+      const map = this.#map;
+      try {
+        return await act(this.keys(i));
+      } catch (error) {
+        await this.learnFrom(map, error, turn);
+      }
+    }
+  }
+
+  /** Makes one call on each partition. Throws what one of them throws. */
+  async each<T>(act: (keys: QueueKeys, i: number) => Promise<T>): Promise<T[]> {
+    const ended = await this.settle(act);
+    return ended.map((one) => {
+      if (one.status === 'rejected') throw one.reason;
+      return one.value;
+    });
+  }
+
+  /**
+   * Makes one call on each partition, and returns how each ended. Throws what that on the first throws, if nothing is known
+   * of others.
+   */
+  async settle<T>(act: (keys: QueueKeys, i: number) => Promise<T>): Promise<PromiseSettledResult<T>[]> {
+    const done: Promise<T>[] = [];
+    // The first one tells how many there are.
+    if (this.count === 1) done.push(this.at(0, (keys) => act(keys, 0)));
+    await done[0];
+    do {
+      for (let i = done.length; i < this.count; i++) done.push(this.at(i, (keys) => act(keys, i)));
+      await Promise.allSettled(done);
+    } while (done.length < this.count);
+    return Promise.allSettled(done);
+  }
+
+  /** Learns from the error of a call that believed `map`. Throws the error if there is nothing to learn. */
+  async learnFrom(map: PartitionMap, error: unknown, turn: number): Promise<void> {
+    if (wordOf(error) !== 'LAYOUT' || turn > MAX_TURNS) throw error;
+    const [, layout = '', believed = '', tags = '', texts] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
+    const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
+    if (!seen) throw layout.startsWith('2 ') ? disagreeing(this.queue, error as DelayqError) : error;
+    if (PartitionMap.indexIn(believed) === 0) this.#texts = texts !== undefined;
+    if (seen.isNewerThan(this.#map)) this.#map = seen;
+    else if (this.#map.isNewerThan(seen)) {
+      const [known, i] = [this.#map, PartitionMap.indexIn(believed)];
+      await this.bringUp(0, known);
+      if (i > 0) await this.advance(i, layout, known);
+    } else if (!this.#map.isNewerThan(map)) throw error;
+  }
+
+  /** Brings partition `i` up to `map`, if it is older. */
+  async bringUp(i: number, map: PartitionMap): Promise<void> {
+    const has = await this.read(i, map);
+    if (has.map && map.isNewerThan(has.map)) await this.advance(i, has.layout, map);
+  }
+
+  /**
+   * Brings partition `i` from the layout `have` to that of `map`; if it is new, with the settings of partition 0. Does
+   * nothing if its layout is another by now. Returns false if its settings are not of the given `version`. `must`:
+   * throws `temporary` if its replicas do not follow.
+   */
+  async advance(
+    i: number,
+    have: string,
+    map: PartitionMap,
+    { version, must = false }: { version?: string | undefined; must?: boolean } = {},
+  ): Promise<boolean> {
+    const tag = this.tagOf(i, map);
+    const keys = queueKeys(this.prefix, tag, have === '1' ? undefined : have);
+    const to = { layout: map.layoutOf(i) as string, tags: map.packed, ...(version !== undefined && { version }) };
+    try {
+      if (!(await replicated(this.redis, keys.pending, must, (caller) => advance(caller, keys, to)))) return false;
+      if (i > 0 && have === '1') await this.copySettings(i, map);
+    } catch (error) {
+      // Somebody else was faster.
+      if (wordOf(error) !== 'LAYOUT') throw error;
+    }
+    return true;
+  }
+
+  /** Gives partition `i` the settings of partition 0, if they are newer. Returns their version. */
+  async copySettings(i: number, map = this.#map): Promise<string> {
+    // The version first: if the settings change in between, they are copied again.
+    const { stats } = this.keys(0, map);
+    const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
+    const settings = await this.settings(0, map);
+    if (settings.length > 0 || version !== '0') await takeSettings(this.redis, this.keys(i, map), version, settings);
+    return version;
+  }
+
+  /** The settings and the pause that partition `i` has: names and values in turn. */
+  async settings(i: number, map = this.#map): Promise<string[]> {
+    const fields = ((await this.redis.call('HGETALL', this.keys(i, map).config)) as Reply[]).map(text);
+    return fields.filter((_, n) => !OWN_FIELDS.has(fields[n - (n % 2)] as string));
+  }
+
+  /** What partition `i` says of its queue; its tag is that in `map`. */
+  async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
+    const { config } = this.keys(i, map);
+    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions', 'text')) as Reply[];
+    const layout = found[0] === null ? '1' : text(found[0]);
+    if (i === 0) this.#texts = layout !== '1' && text(found[2] ?? undefined) === '1';
+    return { layout, map: PartitionMap.parse(layout, text(found[1] ?? undefined)) };
+  }
+}
+
+/** The error for a partition whose layout no growth can have written. */
+function disagreeing(queue: string, cause: DelayqError): DelayqError {
+  const next = `delayq doctor --fix ${queueWord(queue)}`;
+  return new DelayqError('config', `the partitions of ${queue} disagree on what they are`, {
+    why: cause.why,
+    next,
+    cause,
+  });
+}
+
+/** What lua/lib/layout.lua replies. */
+const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: ([^;]*)(; texts)?$/;
+
+/** The fields of config that are no settings: each partition has them for itself. */
+export const OWN_FIELDS: ReadonlySet<string> = new Set(['layout', 'partitions', 'returned', 'growing', 'carried']);

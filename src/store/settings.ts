@@ -1,0 +1,63 @@
+import { DelayqError, isPassing } from '../model/errors.js';
+import { many } from '../model/text.js';
+import { checkName } from '../model/validate.js';
+import type { Connection } from '../redis/connection.js';
+import { forget } from './edit.js';
+import type { QueueKeys } from './keys.js';
+import { Partitions } from './partitions.js';
+
+/** The most partitions that an error names. */
+const NAMED = 8;
+
+/**
+ * Changes the settings or the pause of a queue: `act` in partition 0, which decides which of two changes is the later
+ * one; then all others take over what it has. Throws `temporary`, and names the partitions, while some have not
+ * confirmed: a repeat goes on. Throws what `act` throws.
+ */
+export async function changeEverywhere<T>(parts: Partitions, act: (keys: QueueKeys) => Promise<T>): Promise<T> {
+  const changed = await parts.at(0, act);
+  if (parts.count > 1) await copyEverywhere(parts);
+  return changed;
+}
+
+/** Whether the payloads of a queue are texts (its setting `text`). Throws `usage` for an invalid name. */
+export async function isOfTexts(redis: Connection, prefix: string, queue: string): Promise<boolean> {
+  const parts = Partitions.of(redis, prefix, checkName(queue));
+  await parts.look();
+  return parts.texts;
+}
+
+/** Gives all partitions what partition 0 has. If the queue grows meanwhile, the new ones have it from its growth. */
+async function copyEverywhere(parts: Partitions): Promise<void> {
+  const others = Array.from({ length: parts.count - 1 }, (_, n) => n + 1);
+  const ended = await Promise.allSettled(others.map((i) => parts.at(i, () => parts.copySettings(i))));
+  const failed = ended.flatMap((one, n) =>
+    one.status === 'rejected' ? [{ i: n + 1, error: one.reason as unknown }] : [],
+  );
+  const [first] = failed;
+  if (!first) return;
+  for (const { error } of failed) if (!isPassing(error)) throw error;
+  const cause = first.error as DelayqError;
+  const more = failed.length > NAMED ? ` and ${failed.length - NAMED} more` : '';
+  const which = failed.slice(0, NAMED).map(({ i }) => i);
+  const why = `${which.length === 1 ? 'partition' : 'partitions'} ${which.join(', ')}${more}: ${cause.why ?? cause.what}`;
+  const what = `${many(failed.length, 'partition')} of ${parts.queue} did not confirm the change`;
+  throw new DelayqError('temporary', what, { why, next: 'repeat it: that changes the rest', cause });
+}
+
+/** Removes counters and settings of a queue. Returns false, and removes nothing, if one of its partitions has jobs. */
+export async function forgetAll(parts: Partitions): Promise<boolean> {
+  const { redis } = parts;
+  await parts.look();
+  if (parts.count > 1) {
+    const found = await parts.each(({ pending, active, dead }) => redis.call('EXISTS', pending, active, dead));
+    if (found.some((keys) => Number(keys) > 0)) return false;
+    const others = await parts.each(async (keys, i) => i === 0 || (await forget(redis, keys)));
+    if (!others.every(Boolean)) {
+      // There are new jobs. Partition 0 still has the settings.
+      await copyEverywhere(parts);
+      return false;
+    }
+  }
+  return parts.at(0, (keys) => forget(redis, keys));
+}

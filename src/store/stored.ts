@@ -1,0 +1,81 @@
+import { readAttributes } from '../model/attributes.js';
+import { type Id, idWord, timeOfId } from '../model/id.js';
+import type { State, StoredJob } from '../model/job.js';
+import { LONGEST_MS } from '../model/time.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { STATES } from './answers.js';
+import type { QueueKeys } from './keys.js';
+import { bytes, known, rows, text, time } from './replies.js';
+import { MAX_BYTES, run } from './script.js';
+
+/** What is stored about a job, not decoded. `state` is a letter, empty if there is no such job. */
+export type Raw = Readonly<Record<'state' | 'score' | 'held' | 'record' | 'payload', Reply | undefined>>;
+
+/** Returns what is stored about the first of `ids`: as many as fit into one reply. */
+export async function raw(
+  redis: Connection,
+  keys: QueueKeys,
+  ids: readonly (Id | Reply)[],
+  bytes = MAX_BYTES,
+): Promise<Raw[]> {
+  const reply = await run(redis, 'inspect/show', keys, [bytes, ...(ids as Id[])]);
+  return rows(reply, 1, 5).map(([state, score, held, record, payload]) => ({ state, score, held, record, payload }));
+}
+
+/** Decodes what is stored about a job that exists. */
+export function stored(id: Id, { state, score, held, record, payload }: Raw): StoredJob {
+  const at = time(score);
+  const [, due, since, ...by] = text(held).split(' ');
+  // lua/transfer/hold.lua writes the destination, the state before and a token.
+  const [, to, was] = (text(score) === 'inf' && /^move:(\S+) ([pd]) \S+$/.exec(by.join(' '))) || [];
+  const rec = parseRecord(text(record));
+  const failures = known(rec.failures) ?? 0;
+  const losses = known(rec.losses) ?? 0;
+  const is = STATES[text(state)] as State;
+  const word = idWord(id);
+  const own = ownOf(rec, is === 'pending' ? at : known(due));
+  return {
+    id: word,
+    ...(word === id ? {} : { idBase64: Buffer.from(id as string).toString('base64') }),
+    state: is,
+    due: is === 'pending' ? at : is === 'active' ? known(was === 'd' ? rec.first : due) : known(rec.first),
+    lease: is === 'active' ? { by: to ? `move:${to}` : by.join(' '), since: known(since) ?? 0, ends: at } : undefined,
+    died: is === 'dead' ? at : undefined,
+    reason: typeof rec.reason === 'string' ? rec.reason : undefined,
+    attempts: failures + losses + (is === 'active' ? 1 : 0),
+    failures,
+    losses,
+    error: typeof rec.error === 'string' ? rec.error : undefined,
+    failed: known(rec.failed),
+    tries: known(rec.tries),
+    maxLost: known(rec.maxLost),
+    ttl: known(rec.ttl),
+    onceFor: known(rec.once),
+    ...own,
+    expires: is === 'dead' || was === 'd' ? undefined : own.expires,
+    created: own.created ?? timeOfId(word),
+    payload: bytes(payload),
+    ...(is === 'active' && to ? { moving: { to, from: STATES[was as string] as 'pending' | 'dead' } } : {}),
+  };
+}
+
+/** What a record tells drains and operators alike. `due`: the due time of the job. */
+export function ownOf(rec: Record<string, unknown>, due: number | undefined) {
+  const ttl = known(rec.ttl) ?? LONGEST_MS;
+  const first = known(rec.first) ?? due;
+  return {
+    attributes: readAttributes(rec),
+    deliveries: known(rec.deliveries),
+    created: known(rec.created),
+    expires: ttl >= LONGEST_MS || first === undefined ? undefined : first + ttl,
+  };
+}
+
+/** A record of `meta`; empty if it is not JSON. */
+export function parseRecord(json: string): Record<string, unknown> {
+  try {
+    return Object(JSON.parse(json || '{}'));
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,122 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import { within } from '../model/time.js';
+import { type Holder, type Holders, inspect, type Snapshot, sampleOf } from './inspect.js';
+import type { Partitions } from './partitions.js';
+import { mergeSamples } from './samples.js';
+
+/** What was found out about one partition, or why it cannot be read. */
+export interface Part {
+  readonly index: number;
+  /** What stands for the name of the queue in its keys. */
+  readonly tag: string;
+  readonly found: Snapshot | undefined;
+  readonly error: DelayqError | undefined;
+}
+
+/**
+ * Returns the counts of each partition of a queue, not at one moment. Times: see {@link inspect}. Throws if the first cannot
+ * be read, and nothing is known of others.
+ */
+export async function inspectEach(
+  parts: Partitions,
+  upcoming: number,
+  ahead: readonly number[] = [],
+  limitMs = Number.POSITIVE_INFINITY,
+): Promise<Part[]> {
+  const all = await parts.settle((keys, i) => {
+    const looked = inspect(parts.redis, keys, upcoming, ahead);
+    return i === 0 && parts.count === 1 ? looked : inTime(limitMs, looked);
+  });
+  return all.map((one, index) => {
+    const of = { index, tag: parts.tagOf(index) };
+    if (one.status === 'fulfilled') return { ...of, found: one.value, error: undefined };
+    if (!isDelayqError(one.reason)) throw one.reason;
+    return { ...of, found: undefined, error: one.reason };
+  });
+}
+
+async function inTime<T>(limitMs: number, call: Promise<T>): Promise<T> {
+  call.catch(() => {});
+  const found = await within(limitMs, call);
+  if (found === undefined) throw new DelayqError('unknown', 'no answer yet', { next: 'check that Redis is up' });
+  return found;
+}
+
+/** Returns the counts of a queue: of its partitions together. Throws if one of them cannot be read. */
+export async function inspectAll(
+  parts: Partitions,
+  upcoming: number,
+  ahead: readonly number[] = [],
+): Promise<Snapshot> {
+  const all = await parts.each((keys) => inspect(parts.redis, keys, upcoming, ahead));
+  return sum(all, upcoming);
+}
+
+/** Adds up snapshots of partitions, one at least. The settings are those of the first. */
+export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
+  const [first] = all as [Snapshot];
+  if (all.length === 1) return first;
+  const add = (of: (one: Snapshot) => number) => all.reduce((total, one) => total + of(one), 0);
+  const names = new Set(all.flatMap(({ stats }) => Object.keys(stats)));
+  names.delete('drained');
+  const drained = Math.max(...all.map(({ stats }) => stats.drained ?? 0));
+  const now = Math.max(...all.map(({ now }) => now));
+  // By the clock of its own server: clocks that differ must not make a lag.
+  const oldest = now + Math.min(...all.map((one) => (one.oldest ?? Number.POSITIVE_INFINITY) - one.now));
+  return {
+    now,
+    pending: add(({ pending }) => pending),
+    active: add(({ active }) => active),
+    lease: add(({ lease }) => lease),
+    dead: add(({ dead }) => dead),
+    payload: add(({ payload }) => payload),
+    meta: add(({ meta }) => meta),
+    due: add(({ due }) => due),
+    runOut: add(({ runOut }) => runOut),
+    oldest: Number.isFinite(oldest) ? oldest : undefined,
+    upcoming: all
+      .flatMap((one) => one.upcoming)
+      .sort((a, b) => a.due - b.due)
+      .slice(0, upcoming),
+    stats: {
+      ...Object.fromEntries([...names].map((name) => [name, add(({ stats }) => stats[name] ?? 0)])),
+      ...(drained > 0 && { drained }),
+    },
+    samples: mergeSamples(all.map((one) => ({ samples: one.samples, now: sampleOf(one) }))),
+    lateness: {
+      buckets: first.lateness.buckets.map(({ upTo }, i) => ({
+        upTo,
+        count: add(({ lateness }) => lateness.buckets[i]?.count ?? 0),
+      })),
+      sum: add(({ lateness }) => lateness.sum),
+    },
+    ahead: first.ahead.map((span, i) => ({ ...span, count: add(({ ahead }) => ahead[i]?.count ?? 0) })),
+    config: first.config,
+    // They are in the first.
+    recurring: first.recurring,
+    remembered: add(({ remembered }) => remembered),
+  };
+}
+
+/** Adds up who holds leases in each partition. */
+export function sumHolders(all: readonly Holders[]): Holders {
+  if (all.length === 1) return all[0] as Holders;
+  const holders = new Map<string, Holder>();
+  for (const holder of all.flatMap((one) => one.holders)) {
+    const { by, jobs, since, ends } = holders.get(holder.by) ?? { ...holder, jobs: 0 };
+    const begins = Math.min(since ?? Number.POSITIVE_INFINITY, holder.since ?? Number.POSITIVE_INFINITY);
+    holders.set(by, {
+      by,
+      jobs: jobs + holder.jobs,
+      since: Number.isFinite(begins) ? begins : undefined,
+      ends: Math.min(ends, holder.ends),
+    });
+  }
+  const add = (of: (one: Holders) => number) => all.reduce((total, one) => total + of(one), 0);
+  return {
+    now: Math.max(...all.map(({ now }) => now)),
+    active: add(({ active }) => active),
+    seen: add(({ seen }) => seen),
+    holders: [...holders.values()].sort((a, b) => a.ends - b.ends),
+  };
+}

@@ -1,0 +1,241 @@
+import type { Id } from '../model/id.js';
+import type { Answer } from '../model/job.js';
+import type { Caller, Connection, Reply } from '../redis/connection.js';
+import { answered, LEASES, lettersOf, STATES } from './answers.js';
+import type { QueueKeys } from './keys.js';
+import { bytes, rows, text } from './replies.js';
+import { MAX_BYTES, run } from './script.js';
+
+/** A job in the form in which it is stored. */
+export interface Parcel {
+  readonly id: Buffer;
+  readonly state: 'pending' | 'dead';
+  /** When it is due, or died, ms. As text, because Redis allows fractions and inf. */
+  readonly score: string;
+  /** Its record, if it has one. */
+  readonly record: Buffer | undefined;
+  readonly payload: Buffer;
+}
+
+/**
+ * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and
+ * attributes, `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
+ * `kept-done`: a job with this id has ended there within its window (never with a token).
+ */
+export type Restored = 'created' | 'kept' | 'kept-dead' | 'kept-done' | 'differs' | 'held';
+
+/** The result of a restore that may replace jobs: with `replaced`, the job took the place of another one of its id. */
+export type Replacing = Restored | 'replaced';
+
+/**
+ * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
+ * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
+ */
+export async function restore(
+  redis: Caller,
+  keys: QueueKeys,
+  jobs: readonly Parcel[],
+  tokens?: readonly string[],
+  counter?: 'restored' | 'adopted' | 'transferred',
+): Promise<Restored[]> {
+  return (await put(redis, keys, jobs, tokens, counter)) as Restored[];
+}
+
+/** As {@link restore}, but in place of other jobs with these ids, which are superseded if they are active. */
+export const replace = (redis: Caller, keys: QueueKeys, jobs: readonly Parcel[], tokens: readonly string[]) =>
+  put(redis, keys, jobs, tokens, 'adopted', ['replace']);
+
+async function put(
+  redis: Caller,
+  keys: QueueKeys,
+  jobs: readonly Parcel[],
+  tokens: readonly string[] = [],
+  counter = 'restored',
+  mode: readonly 'replace'[] = [],
+): Promise<Replacing[]> {
+  const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
+    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
+  });
+  const reply = await run(redis, 'transfer/restore', keys, [...args, ...mode, counter]);
+  return answered<Replacing>(reply, RESTORED).answers;
+}
+
+const RESTORED: Readonly<Record<string, Replacing>> = {
+  ...{ c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
+};
+
+/** Removes the tokens that {@link restore} stored. */
+export async function forgetTokens(
+  redis: Caller,
+  keys: QueueKeys,
+  jobs: readonly { readonly parcel: Pick<Parcel, 'id'>; readonly token: string }[],
+): Promise<void> {
+  const fields = jobs.map(({ parcel, token }) => Buffer.concat([Buffer.from(`${token} `), parcel.id]));
+  if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
+}
+
+/** An id that is remembered, and until when, ms as text. */
+export type Remembered = readonly [until: string, id: Id];
+
+/** Remembers ids that were remembered in another partition; each until the later time of both. At most {@link MAX_CALL}. */
+export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Remembered[]): Promise<void> {
+  await run(redis, 'transfer/remember', keys, ids.flat());
+}
+
+/** A job that is held for a move, or why it is not. */
+export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active' | 'missing' | 'orphaned';
+
+const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
+
+/**
+ * Reserves the first of `ids`, as many as fit into one reply: nobody can take them until {@link finish}. Jobs that `by`
+ * already holds are taken over and keep their first token. Of those that are no jobs, `remembered` are told. At most
+ * {@link MAX_CALL}.
+ */
+export async function hold(
+  redis: Caller,
+  keys: QueueKeys,
+  ids: readonly Id[],
+  { states, receipt, by }: { states: readonly ('pending' | 'dead')[]; receipt: string; by: string },
+): Promise<{ holds: Hold[]; remembered: Remembered[] }> {
+  const reply = await run(redis, 'transfer/hold', keys, [lettersOf(states), receipt, by, MAX_BYTES, ...ids]);
+  const remembered: Remembered[] = [];
+  const holds = rows(reply, 1, 5).map(([letter, score, token, record, payload], i): Hold => {
+    const not = NOT_HELD[text(letter)];
+    if (not && score !== null) remembered.push([text(score), ids[i] as Id]);
+    if (not) return not;
+    const id = Buffer.from(ids[i] as string);
+    const state = STATES[text(letter)] as Parcel['state'];
+    const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
+    return { parcel, token: text(token) };
+  });
+  return { holds, remembered };
+}
+
+/** Ends holds: removes jobs that were `moved`, and puts the others back where they were. At most {@link MAX_CALL}. */
+export async function finish(
+  redis: Caller,
+  keys: QueueKeys,
+  jobs: readonly { readonly id: Buffer; readonly moved: boolean }[],
+  receipt: string,
+): Promise<Answer[]> {
+  const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
+  const reply = await run(redis, 'transfer/finish', keys, args);
+  return answered(reply, LEASES).answers;
+}
+
+/** A job of other software: as it was read there, and as it will be stored here. */
+export interface Foreign {
+  readonly id: string;
+  readonly score: Buffer;
+  readonly value: Buffer;
+  readonly due: number;
+  /** Its payload, if that is not `value` itself. */
+  readonly payload: string | undefined;
+}
+
+/**
+ * The result of an adopt: the job was moved here, perhaps in place of another with this id (`replaced`), or an equal one
+ * was here (`kept`), or another with this id (`exists`), or it has `changed` since it was read.
+ */
+export type Adopted = 'adopted' | 'replaced' | 'kept' | 'exists' | 'changed';
+
+/**
+ * Moves jobs here from the sorted set and the hash of other software; with `replace` also in place of other jobs with
+ * their ids. At most {@link MAX_CALL}.
+ */
+export async function adopt(
+  redis: Connection,
+  keys: QueueKeys,
+  { zset, hash }: { zset: string; hash: string },
+  jobs: readonly Foreign[],
+  replace = false,
+): Promise<Adopted[]> {
+  const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
+  const reply = await run(redis, 'transfer/adopt', keys, [...args, ...(replace ? ['replace'] : [])], [zset, hash]);
+  return answered<Adopted>(reply, { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' }).answers;
+}
+
+/**
+ * Brings a partition that still has `keys.layout` to another layout. Returns false if `version` is given, and is not that
+ * of its settings.
+ */
+export async function advance(
+  redis: Caller,
+  keys: QueueKeys,
+  { layout, tags, version = '' }: { layout: string; tags: string; version?: string },
+): Promise<boolean> {
+  return Number((await run(redis, 'transfer/advance', keys, [layout, tags, version]))[0]) === 1;
+}
+
+/** Where the claims of an adopt are, beside the sorted set of the jobs. */
+export interface ClaimKeys {
+  readonly zset: string;
+  readonly claims: string;
+}
+
+/** A job of other software that an adopt has claimed. The `token` makes it safe to bring it to a queue again. */
+export interface Claim {
+  readonly id: string;
+  readonly token: string;
+  readonly score: string;
+  /** When it is due here, ms. */
+  readonly due: string;
+  /** SHA-1 of its value when it was read. */
+  readonly sha: string;
+}
+
+const inClaim = ({ token, score, due, sha }: Claim) => [token, score, due, sha].join(' ');
+
+/** Claims jobs whose scores have not changed: their sorted set no longer has them. Undefined for each that has. */
+export async function claim(
+  redis: Connection,
+  { zset, claims }: ClaimKeys,
+  jobs: readonly Claim[],
+  owner: string,
+): Promise<(Claim | undefined)[]> {
+  const args = jobs.flatMap((job) => [job.id, job.score, inClaim(job)]);
+  const reply = await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]);
+  return jobs.map((job, i) => (reply[i] === null ? undefined : job));
+}
+
+/** Takes over all claims of runs that have not finished. */
+export async function takeOver(redis: Connection, { zset, claims }: ClaimKeys, owner: string): Promise<Claim[]> {
+  const ids = ((await redis.call('HKEYS', claims)) as Reply[]).map(text);
+  const args = ids.flatMap((id) => [id, '', '']);
+  const reply = ids.length > 0 ? await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]) : [];
+  return ids.flatMap((id, i) => {
+    if (reply[i] === null) return [];
+    const [token = '', score = '', due = '', sha = ''] = text(reply[i]).split(' ');
+    return [{ id, token, score, due, sha }];
+  });
+}
+
+/** Ends claims: `back` puts a job back into its sorted set. Returns whether each was still claimed by `owner`. */
+export async function unclaim(
+  redis: Connection,
+  { zset, claims }: ClaimKeys,
+  jobs: readonly { readonly id: string; readonly back: boolean }[],
+  owner: string,
+): Promise<boolean[]> {
+  if (jobs.length === 0) return [];
+  const args = jobs.flatMap(({ id, back }) => [id, back ? 'b' : 'd']);
+  const letters = await run<Reply>(redis, 'transfer/unclaim', undefined, [owner, ...args], [zset, claims]);
+  return [...text(letters)].map((letter) => letter === 'h');
+}
+
+/** Removes values of other software, fields of a hash, that have not changed since they were read. */
+export async function erase(
+  redis: Connection,
+  hash: string,
+  jobs: readonly { readonly id: string; readonly value: Buffer }[],
+): Promise<void> {
+  if (jobs.length === 0) return;
+  const args = jobs.flatMap(({ id, value }) => [id, value]);
+  await run<Reply>(redis, 'transfer/erase', undefined, args, [hash]);
+}
+
+/** Removes a value of other software, a string key, if it has not changed since it was read. */
+export async function eraseKey(redis: Connection, key: string, value: Buffer): Promise<void> {
+  await run<Reply>(redis, 'transfer/erase', undefined, ['', value], [key]);
+}
