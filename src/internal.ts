@@ -67,9 +67,9 @@ export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.
 export { aclLine } from './server/rights.js';
 export type { Span } from './store/inspect.js';
 export { DEFAULT_PREFIX } from './store/keys.js';
-export { OWN_FIELDS } from './store/partitions.js';
 export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
+export { OWN_FIELDS } from './store/store.js';
 export { sum } from './store/sum.js';
 export { Leases, type Taken } from './worker/leases.js';
 export { poll } from './worker/poller.js';

@@ -154,6 +154,6 @@ describe('each has one owner:', () => {
   it('options of the command line: errors of the library name none that have a method', () => {
     const named = owners(/['"`][^'"`\n]*--[a-z]/).filter((file) => !/^(cli|serve|health|server)\//.test(file));
     // Times that only the command line reads, a line that only it prints, and a repair by an operator.
-    expect(named).toEqual(['model/calendar.ts', 'model/text.ts', 'store/partitions.ts']);
+    expect(named).toEqual(['model/calendar.ts', 'model/text.ts', 'store/store.ts']);
   });
 });

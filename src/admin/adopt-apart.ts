@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { isDelayqError } from '../model/errors.js';
 import { randomWord } from '../model/id.js';
 import type { Reply } from '../redis/connection.js';
-import type { Partitions } from '../store/partitions.js';
+import type { Store } from '../store/store.js';
 import * as moves from '../store/transfer.js';
 import type { Values } from './foreign.js';
 import { forgetTokens, isBrought, restoreInto } from './move.js';
@@ -32,7 +32,7 @@ const shaOf = (value: Buffer) => createHash('sha1').update(value).digest('hex');
 
 /** Takes over jobs as they were read. Throws what Connection.call throws; a repeat of the adopt then finishes it. */
 export async function adoptApart(
-  parts: Partitions,
+  store: Store,
   foreign: Foreign,
   jobs: readonly moves.Foreign[],
 ): Promise<moves.Adopted[]> {
@@ -44,19 +44,19 @@ export async function adoptApart(
     due: String(due),
     sha: shaOf(value),
   }));
-  const claimed = await moves.claim(parts.redis, foreign, wanted, owner);
+  const claimed = await moves.claim(store.redis, foreign, wanted, owner);
   const payloads = new Map(jobs.map(({ id, value, payload }) => [id, payload ?? value]));
   const claims = claimed.filter((claim) => claim !== undefined);
   const read = new Map(jobs.map(({ id, value }) => [id, value]));
-  const answers = await finish(parts, foreign, claims, owner, (_, id) => payloads.get(id), read);
+  const answers = await finish(store, foreign, claims, owner, (_, id) => payloads.get(id), read);
   return claimed.map((claim) => (claim === undefined ? 'changed' : (answers.shift() as moves.Adopted)));
 }
 
 /** Finishes what runs have left that ended early. */
-export async function resumeApart(parts: Partitions, foreign: Foreign, payloadOf: PayloadOf): Promise<moves.Adopted[]> {
+export async function resumeApart(store: Store, foreign: Foreign, payloadOf: PayloadOf): Promise<moves.Adopted[]> {
   const owner = randomWord(12);
-  const claims = await moves.takeOver(parts.redis, foreign, owner);
-  return finish(parts, foreign, claims, owner, payloadOf);
+  const claims = await moves.takeOver(store.redis, foreign, owner);
+  return finish(store, foreign, claims, owner, payloadOf);
 }
 
 /** What a restore means for a job of other software; any other answer: another job is here. */
@@ -67,7 +67,7 @@ const BECOME: Partial<Record<moves.Replacing, moves.Adopted>> = {
 };
 
 async function finish(
-  parts: Partitions,
+  store: Store,
   foreign: Foreign,
   claims: readonly moves.Claim[],
   owner: string,
@@ -75,7 +75,7 @@ async function finish(
   read?: ReadonlyMap<string, Buffer>,
 ): Promise<moves.Adopted[]> {
   if (claims.length === 0) return [];
-  const { redis } = parts;
+  const { redis } = store;
   const ids = claims.map(({ id }) => id);
   const [scores, values] = (await Promise.all([
     redis.call('ZMSCORE', foreign.zset, ...ids),
@@ -96,7 +96,7 @@ async function finish(
     }
     // Enqueued anew, or cancelled: nothing is left to do. A new value alone belongs to the claimed job, unless that has
     // been copied before. Another consumer could take it before it is put back; losing it would be worse than twice.
-    const copied = value && scores[i] === null && (await isBrought(parts, token, id));
+    const copied = value && scores[i] === null && (await isBrought(store, token, id));
     ends.push({ id, token, back: Boolean(value) && scores[i] === null && !copied });
     answers.set(id, copied ? 'adopted' : 'changed');
   }
@@ -104,7 +104,7 @@ async function finish(
   if (ready.length > 0) {
     const [parcels, tokens] = [ready.map(({ parcel }) => parcel), ready.map(({ claim }) => claim.token)];
     try {
-      restored = await restoreInto(parts, parcels, tokens, { counter: 'adopted', replace: foreign.replace });
+      restored = await restoreInto(store, parcels, tokens, { counter: 'adopted', replace: foreign.replace });
     } catch (error) {
       // Nothing was copied, so put the jobs back, except those that an earlier run may have copied.
       const own = ready.flatMap(({ claim: { id, token } }) => (token === owner ? [{ id, back: true }] : []));
@@ -124,7 +124,7 @@ async function finish(
   // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);
   await forgetTokens(
-    parts,
+    store,
     own.map(({ id, token }) => ({ parcel: { id: Buffer.from(id) }, token })),
   );
   return ids.map((id) => answers.get(id) as moves.Adopted);

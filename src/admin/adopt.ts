@@ -7,9 +7,9 @@ import type { Connection, Reply } from '../redis/connection.js';
 import { slotOfKey } from '../redis/slots.js';
 import { byId } from '../store/by-id.js';
 import { PartitionMap } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
 import { text } from '../store/replies.js';
 import { MAX_BYTES, SLICE } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { raw } from '../store/stored.js';
 import * as moves from '../store/transfer.js';
 import { type ForeignQueue, type Values, valuesOf } from './foreign.js';
@@ -74,23 +74,23 @@ const LEAST_S = 1e8;
 
 /** Takes over jobs of other software; see {@link Transfer.adopt}. */
 export async function* adoptJobs(
-  parts: Partitions,
+  store: Store,
   claims: string | undefined,
   options: AdoptOptions,
 ): AsyncGenerator<AdoptedSlice> {
   const { zset, unit, ifExists = 'keep', dryRun } = checkOptions(options);
   checkWord(unit, ['s', 'ms'], 'unit');
   checkWord(ifExists, ['keep', 'replace'], 'ifExists');
-  const { redis } = parts;
+  const { redis } = store;
   const values = valuesOf(redis, options);
-  await parts.look();
-  checkKeys(parts, options);
+  await store.look();
+  checkKeys(store, options);
   await checkTypes(redis, options);
   await checkUnit(redis, zset, unit);
-  const adopt = adopter(parts, values, claims, options);
+  const adopt = adopter(store, values, claims, options);
   const resumed = dryRun ? [] : await adopt.resume();
   if (resumed.length > 0) yield sliceOf(1, resumed, []);
-  else await checkThere(parts, zset);
+  else await checkThere(store, zset);
   let again = true;
   for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
@@ -104,7 +104,7 @@ export async function* adoptJobs(
       const found = await values.get(ids);
       const read = ids.map((id, i) => readJob(id, members[2 * i + 1] as Buffer, found[i] ?? null, options));
       const valid = read.filter((job) => 'value' in job);
-      const answers = dryRun ? await predict(parts, valid, ifExists) : valid.length > 0 ? await adopt.some(valid) : [];
+      const answers = dryRun ? await predict(store, valid, ifExists) : valid.length > 0 ? await adopt.some(valid) : [];
       let left: LeftJob[] = read.filter((job) => 'reason' in job);
       for (const [i, answer] of answers.entries()) {
         if (answer === 'exists' || answer === 'changed') left.push({ id: valid[i]?.id ?? '', reason: answer });
@@ -137,11 +137,11 @@ function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedS
  * Adopts with one script; in several steps if the values are in string keys, if the queue has partitions, or, on a cluster,
  * if the keys are in several slots.
  */
-function adopter(parts: Partitions, values: Values, claims: string | undefined, options: AdoptOptions) {
+function adopter(store: Store, values: Values, claims: string | undefined, options: AdoptOptions) {
   const { zset, hash, wrap, ifExists = 'keep' } = options;
-  const { redis } = parts;
+  const { redis } = store;
   const replace = ifExists === 'replace';
-  const slots = new Set([parts.keys().pending, zset, hash ?? zset].map(slotOfKey));
+  const slots = new Set([store.keys().pending, zset, hash ?? zset].map(slotOfKey));
   let isApart = hash === undefined || (redis.sharded && slots.size > 1);
   const apart = async () => {
     if (claims === undefined) throw unclaimable(zset);
@@ -151,13 +151,13 @@ function adopter(parts: Partitions, values: Values, claims: string | undefined, 
     /** Finishes what earlier runs have left. */
     resume: async (): Promise<moves.Adopted[]> => {
       if (
-        (hash !== undefined && slots.size === 1 && parts.count === 1) ||
+        (hash !== undefined && slots.size === 1 && store.count === 1) ||
         claims === undefined ||
         !(await redis.call('EXISTS', claims))
       )
         return [];
       const { resumeApart, foreign } = await apart();
-      return resumeApart(parts, foreign, (value) => {
+      return resumeApart(store, foreign, (value) => {
         try {
           return payloadOf(value, wrap) ?? value;
         } catch (error) {
@@ -168,17 +168,17 @@ function adopter(parts: Partitions, values: Values, claims: string | undefined, 
     },
     some: async (jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> => {
       try {
-        if (!isApart && hash !== undefined && parts.count === 1)
-          return await moves.adopt(redis, parts.keys(), { zset, hash }, jobs, replace);
+        if (!isApart && hash !== undefined && store.count === 1)
+          return await moves.adopt(redis, store.keys(), { zset, hash }, jobs, replace);
       } catch (error) {
         // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
         if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) isApart = true;
-        else await parts.learnFrom(PartitionMap.NONE, error, 1);
+        else await store.learnFrom(PartitionMap.NONE, error, 1);
       }
       const { adoptApart, foreign } = await apart();
-      const likely = await predict(parts, jobs, ifExists);
+      const likely = await predict(store, jobs, ifExists);
       const chosen = jobs.filter((_, i) => likely[i] !== 'exists');
-      const answers = chosen.length > 0 ? await adoptApart(parts, foreign, chosen) : [];
+      const answers = chosen.length > 0 ? await adoptApart(store, foreign, chosen) : [];
       return likely.map((answer) => (answer === 'exists' ? answer : (answers.shift() as moves.Adopted)));
     },
   };
@@ -212,17 +212,17 @@ export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
 
 /** What adopting these jobs would do, as their queue is now. */
 async function predict(
-  parts: Partitions,
+  store: Store,
   jobs: readonly moves.Foreign[],
   ifExists: 'keep' | 'replace',
 ): Promise<moves.Adopted[]> {
   const other = ifExists === 'replace' ? 'replaced' : 'exists';
-  return byId<moves.Foreign, moves.Adopted>(parts, jobs, {
+  return byId<moves.Foreign, moves.Adopted>(store, jobs, {
     idOf: ({ id }) => id,
     reads: true,
     act: async (keys, some) => {
       const rows = await raw(
-        parts.redis,
+        store.redis,
         keys,
         some.map(({ id }) => id),
       );
@@ -282,8 +282,8 @@ function isJson(given: string): boolean {
 const looksLikeOther = (time: number, unit: 's' | 'ms') =>
   unit === 's' ? time >= LEAST_MS : time >= LEAST_S && time < LEAST_MS;
 
-function checkKeys(parts: Partitions, { zset, hash }: ForeignQueue): void {
-  const keys = Array.from({ length: parts.count }, (_, i) => Object.values(parts.keys(i))).flat();
+function checkKeys(store: Store, { zset, hash }: ForeignQueue): void {
+  const keys = Array.from({ length: store.count }, (_, i) => Object.values(store.keys(i))).flat();
   const own = [zset, hash].find((name) => name !== undefined && keys.includes(name));
   if (own === undefined) return;
   const next = 'name the keys of the other software';
@@ -305,10 +305,10 @@ async function checkTypes(redis: Connection, { zset, hash }: ForeignQueue): Prom
  * Throws `missing` if there is no sorted set, and the queue has never adopted a job: Redis keeps no empty one, so that a
  * repeated adopt finds none either, and must not fail for that.
  */
-async function checkThere(parts: Partitions, zset: string): Promise<void> {
-  const { redis } = parts;
+async function checkThere(store: Store, zset: string): Promise<void> {
+  const { redis } = store;
   if (Number(await redis.call('EXISTS', zset)) > 0) return;
-  const all = Array.from({ length: parts.count }, (_, i) => redis.call('HEXISTS', parts.keys(i).stats, 'adopted'));
+  const all = Array.from({ length: store.count }, (_, i) => redis.call('HEXISTS', store.keys(i).stats, 'adopted'));
   if ((await Promise.all(all)).some((has) => Number(has) > 0)) return;
   const close = closest(zset, await someSortedSets(redis));
   throw new DelayqError('missing', `there is no key ${printable(zset)}`, {

@@ -2,9 +2,9 @@ import { type Id, idOf } from '../model/id.js';
 import type { State } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import * as looks from '../store/inspect.js';
-import type { Partitions } from '../store/partitions.js';
 import { text } from '../store/replies.js';
 import { SLICE } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { type Raw, raw, stored } from '../store/stored.js';
 import type * as moves from '../store/transfer.js';
 import { containsText, type Filter } from './inspector.js';
@@ -24,12 +24,12 @@ export interface ExportSlice {
 }
 
 /** Yields the selected jobs of a queue, byte for byte; see {@link Transfer.export}. */
-export async function* exportJobs(parts: Partitions, filter: Filter): AsyncGenerator<ExportSlice> {
-  const now = await parts.redis.now();
+export async function* exportJobs(store: Store, filter: Filter): AsyncGenerator<ExportSlice> {
+  const now = await store.redis.now();
   let left = filter.limit ?? Number.POSITIVE_INFINITY;
   for (const state of filter.states) {
-    for (let i = 0; i < parts.count && left > 0; i++) {
-      for await (const slice of exportState(parts, i, state, { ...filter, limit: left }, now)) {
+    for (let i = 0; i < store.count && left > 0; i++) {
+      for await (const slice of exportState(store, i, state, { ...filter, limit: left }, now)) {
         left -= slice.jobs.length + slice.orphans.length;
         yield slice;
       }
@@ -39,16 +39,16 @@ export async function* exportJobs(parts: Partitions, filter: Filter): AsyncGener
 
 /** Yields the selected jobs of one state in one partition. */
 async function* exportState(
-  parts: Partitions,
+  store: Store,
   part: number,
   state: State,
   filter: Filter & { readonly limit: number },
   now: number,
 ): AsyncGenerator<ExportSlice> {
-  const { redis } = parts;
+  const { redis } = store;
   let left = filter.limit;
   const list = (before: readonly Reply[]) => {
-    const listed = parts.at(part, (keys) => looks.list(redis, keys, state, filter, { limit: SLICE, before }));
+    const listed = store.at(part, (keys) => looks.list(redis, keys, state, filter, { limit: SLICE, before }));
     listed.catch(() => {});
     return listed;
   };
@@ -58,7 +58,7 @@ async function* exportState(
     next = list(found);
     const ids = found.filter((_, i) => i % 2 === 0) as Buffer[];
     for (let at = 0; at < ids.length && left > 0; ) {
-      const rows = await parts.at(part, (keys) => raw(redis, keys, ids.slice(at)));
+      const rows = await store.at(part, (keys) => raw(redis, keys, ids.slice(at)));
       const jobs: Exported[] = [];
       const orphans: Id[] = [];
       for (const [i, row] of rows.entries()) {

@@ -6,8 +6,8 @@ import { wordOf } from '../net/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
 import { PartitionMap } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
 import { forgetMarks } from '../store/relocate.js';
+import type { Store } from '../store/store.js';
 import { tagFor } from '../store/tags.js';
 import { Sweep } from './sweep.js';
 
@@ -58,11 +58,11 @@ export interface Partitioning {
 }
 
 /** Returns how many partitions a queue has, and how far its growth is if one is open. Throws what Connection.call throws. */
-export async function partitioningOf(parts: Partitions): Promise<Partitioning> {
-  const map = await parts.look();
+export async function partitioningOf(store: Store): Promise<Partitioning> {
+  const map = await store.look();
   const { count: partitions, from } = map;
   if (from === undefined) return { partitions, growth: undefined };
-  const sizes = Array.from({ length: partitions }, (_, i) => parts.redis.call('HLEN', parts.keys(i, map).payload));
+  const sizes = Array.from({ length: partitions }, (_, i) => store.redis.call('HLEN', store.keys(i, map).payload));
   const jobs = (await Promise.all(sizes)).map(Number);
   const sum = (all: readonly number[]) => all.reduce((total, n) => total + n, 0);
   const expected = sum(jobs) * sum(jobs.map((_, i) => (i < from ? 0 : map.shareOf(i))));
@@ -94,15 +94,15 @@ export function checkGrows(queue: string, has: number, count: number): void {
  * consumers hold jobs that must be moved. Throws `usage` for an invalid number, `temporary` if replicas do not follow, and
  * what Connection.call throws.
  */
-export async function* grow(parts: Partitions, count: number, options: GrowOptions = {}): AsyncGenerator<Growth> {
+export async function* grow(store: Store, count: number, options: GrowOptions = {}): AsyncGenerator<Growth> {
   checkPartitions(count);
-  let map = await parts.look();
-  checkGrows(parts.queue, map.count, count);
+  let map = await store.look();
+  checkGrows(store.queue, map.count, count);
   for (let moved = 0; ; ) {
-    if (map.from !== undefined) moved = yield* finish(parts, map, moved, options);
-    else if (map.count < count) await open(parts, map, count);
+    if (map.from !== undefined) moved = yield* finish(store, map, moved, options);
+    else if (map.count < count) await open(store, map, count);
     else return;
-    map = parts.map;
+    map = store.map;
   }
 }
 
@@ -120,49 +120,49 @@ export function checkNoLimits(queue: string, set: Partial<Record<keyof Settings,
 }
 
 /** Steps 1 and 2: makes the new partitions, and then the growth public. May return before that: call it again. */
-async function open(parts: Partitions, old: PartitionMap, count: number): Promise<void> {
+async function open(store: Store, old: PartitionMap, count: number): Promise<void> {
   if (old.count === 1) {
-    const set = (await parts.redis.call('HMGET', parts.keys(0, old).config, ...LIMITS)) as Reply[];
-    checkNoLimits(parts.queue, Object.fromEntries(LIMITS.map((name, i) => [name, set[i]])));
+    const set = (await store.redis.call('HMGET', store.keys(0, old).config, ...LIMITS)) as Reply[];
+    checkNoLimits(store.queue, Object.fromEntries(LIMITS.map((name, i) => [name, set[i]])));
   }
   const tags = [...old.tags];
-  for (let i = old.count; i < count; i++) tags.push(tagFor(parts.queue, i));
+  for (let i = old.count; i < count; i++) tags.push(tagFor(store.queue, i));
   const first = old.count;
   const wanted = new PartitionMap(count, old.count, tags);
-  await parts.advance(first, '1', wanted);
+  await store.advance(first, '1', wanted);
   // The first new partition decides to how many: another growth may have begun there, and perhaps died.
-  const { map } = await parts.read(first, wanted);
+  const { map } = await store.read(first, wanted);
   if (!map?.isNewerThan(old)) return;
   if (map.from === old.count) {
     try {
       const added = upTo(map.count).slice(first);
-      await each(added.slice(1), (i) => parts.advance(i, '1', map));
+      await each(added.slice(1), (i) => store.advance(i, '1', map));
       // All can be reached: with a growth open, calls by id need two partitions.
-      await each(upTo(first), (i) => parts.read(i, map));
+      await each(upTo(first), (i) => store.read(i, map));
       const versions = new Set<string>();
-      await each(added, async (i) => versions.add(await parts.copySettings(i, map)));
+      await each(added, async (i) => versions.add(await store.copySettings(i, map)));
       const [version] = versions;
-      if (versions.size === 1) await parts.advance(0, old.layoutOf(0) ?? '1', map, { version });
+      if (versions.size === 1) await store.advance(0, old.layoutOf(0) ?? '1', map, { version });
     } catch (error) {
       // Another process has made it public, and has finished it.
       if (wordOf(error) !== 'LAYOUT') throw error;
     }
   } else {
     // Partition 0 has lost what it was: the others know.
-    await parts.bringUp(0, map);
+    await store.bringUp(0, map);
   }
-  await parts.look();
+  await store.look();
 }
 
 /** Steps 3 to 5: moves what belongs elsewhere now, and closes the growth. Returns how many jobs were `moved` so far. */
 async function* finish(
-  parts: Partitions,
+  store: Store,
   map: PartitionMap,
   moved: number,
   { patienceMs = PATIENCE_MS, lookMs = LOOK_MS }: GrowOptions,
 ): AsyncGenerator<Growth, number> {
   const from = map.from as number;
-  const sweeps = upTo(from).map((i) => new Sweep(parts, map, i));
+  const sweeps = upTo(from).map((i) => new Sweep(store, map, i));
   const state = (done = false): Growth => {
     const sum = (of: (sweep: Sweep) => number) => sweeps.reduce((total, sweep) => total + of(sweep), 0);
     const moves = [...new Set(sweeps.flatMap((sweep) => [...sweep.moves]))];
@@ -171,12 +171,12 @@ async function* finish(
   };
   const stop = new AbortController();
   // Trouble is the work's to tell.
-  const note = () => noteAlive(parts).catch(() => {});
+  const note = () => noteAlive(store).catch(() => {});
   await note();
   let notedAt = performance.now();
   try {
     const work = ridesOut(
-      () => closeUp(parts, map, sweeps, { lookMs, signal: stop.signal }),
+      () => closeUp(store, map, sweeps, { lookMs, signal: stop.signal }),
       () => state().moved,
       patienceMs,
     );
@@ -194,19 +194,19 @@ async function* finish(
       await work.catch(() => {});
     }
     // Else doctor does, when they are a day old.
-    await each(upTo(map.count), (i) => forgetMarks(parts.redis, parts.keys(i), map.count)).catch(() => {});
+    await each(upTo(map.count), (i) => forgetMarks(store.redis, store.keys(i), map.count)).catch(() => {});
     yield state(true);
   } catch (error) {
     // Another process has finished it.
-    if (wordOf(error) !== 'LAYOUT' || (await parts.look()).from !== undefined) throw error;
+    if (wordOf(error) !== 'LAYOUT' || (await store.look()).from !== undefined) throw error;
   }
   return state().moved;
 }
 
 /** Writes the time down, by which others see that somebody carries the growth on. It goes with the growth. */
-async function noteAlive(parts: Partitions): Promise<void> {
-  const { config } = parts.keys();
-  await parts.redis.call('HSET', config, 'growing', await parts.redis.now(config));
+async function noteAlive(store: Store): Promise<void> {
+  const { config } = store.keys();
+  await store.redis.call('HSET', config, 'growing', await store.redis.now(config));
 }
 
 /** Repeats `work` while its errors pass: a failover is over in some seconds. Throws the last one if nothing moves for long. */
@@ -223,12 +223,12 @@ async function ridesOut(work: () => Promise<void>, moved: () => number, patience
 
 /** Sweeps until each partition is clean, then closes the growth. */
 async function closeUp(
-  parts: Partitions,
+  store: Store,
   map: PartitionMap,
   sweeps: readonly Sweep[],
   { lookMs, signal }: { readonly lookMs: number; readonly signal: AbortSignal },
 ): Promise<void> {
-  await each(upTo(map.count), (i) => parts.bringUp(i, map));
+  await each(upTo(map.count), (i) => store.bringUp(i, map));
   /** Those that were clean, and whose replicas have all that led to it: a failover after that cannot undo it. */
   const sure = new Set<Sweep>();
   for (let left = sweeps; left.length > 0; left = left.filter((sweep) => !sure.has(sweep))) {
@@ -236,7 +236,7 @@ async function closeUp(
       await sweep.run(signal);
       if (!sweep.isClean || signal.aborted) return;
       // A failover may have come before this write: so look once more after it.
-      await parts.advance(sweep.at, map.layoutOf(sweep.at) as string, map, { must: true });
+      await store.advance(sweep.at, map.layoutOf(sweep.at) as string, map, { must: true });
       await sweep.run(signal);
       if (sweep.isClean) sure.add(sweep);
     });
@@ -250,9 +250,9 @@ async function closeUp(
   }
   const closed = new PartitionMap(map.count, undefined, map.tags);
   // Partition 0 says whether the growth is done: a caller who meets another one first advances it.
-  await parts.advance(0, map.layoutOf(0) as string, closed);
-  await each(upTo(map.count).slice(1), (i) => parts.advance(i, map.layoutOf(i) as string, closed));
-  await parts.look();
+  await store.advance(0, map.layoutOf(0) as string, closed);
+  await each(upTo(map.count).slice(1), (i) => store.advance(i, map.layoutOf(i) as string, closed));
+  await store.look();
 }
 
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);

@@ -10,8 +10,8 @@ import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
 import { LISTED, listAll } from '../store/list.js';
 import { movementOf, type Still, untilStill } from '../store/movement.js';
 import { ranked } from '../store/order.js';
-import { Partitions } from '../store/partitions.js';
 import { MAX_BYTES } from '../store/script.js';
+import { Store } from '../store/store.js';
 import { inspectAll, inspectEach, type Part, sumHolders } from '../store/sum.js';
 
 /** In place of a job that is not in this reply: others before it fill it. */
@@ -70,7 +70,7 @@ export class Inspector {
    * and this one are counted.
    */
   async inspect(queue: string, upcoming = 0, ahead: readonly number[] = []): Promise<looks.Snapshot> {
-    return inspectAll(this.#parts(queue), upcoming, ahead);
+    return inspectAll(this.#store(queue), upcoming, ahead);
   }
 
   /**
@@ -78,7 +78,7 @@ export class Inspector {
    * nothing is known of others.
    */
   async partitions(queue: string, upcoming = 0, ahead: readonly number[] = [], limitMs?: number): Promise<Part[]> {
-    return inspectEach(this.#parts(queue), upcoming, ahead, limitMs);
+    return inspectEach(this.#store(queue), upcoming, ahead, limitMs);
   }
 
   /**
@@ -86,12 +86,12 @@ export class Inspector {
    * first.
    */
   async holders(queue: string): Promise<Awaited<ReturnType<typeof looks.holders>>> {
-    const parts = this.#parts(queue);
-    return sumHolders(await parts.each((keys) => looks.holders(this.#redis, keys, MAX_LEASES)));
+    const store = this.#store(queue);
+    return sumHolders(await store.each((keys) => looks.holders(this.#redis, keys, MAX_LEASES)));
   }
 
-  #parts(queue: string): Partitions {
-    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
+  #store(queue: string): Store {
+    return Store.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /** Returns the settings that are set for a queue. */
@@ -114,15 +114,15 @@ export class Inspector {
    * payload (of each partition).
    */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
-    const parts = this.#parts(queue);
+    const store = this.#store(queue);
     checkList(ids, 'ids');
     let most = LISTED;
     for (let at = 0; at < ids.length; ) {
-      const rows = await byId<Id, StoredJob | null | typeof LATER>(parts, ids.slice(at, at + most), {
+      const rows = await byId<Id, StoredJob | null | typeof LATER>(store, ids.slice(at, at + most), {
         idOf: (id) => id,
         reads: { isMoving: (job) => typeof job === 'object' && job?.moving?.to.includes('/') === true },
         act: async (keys, some) => {
-          const found = await looks.show(this.#redis, keys, some, Math.ceil(MAX_BYTES / parts.count));
+          const found = await looks.show(this.#redis, keys, some, Math.ceil(MAX_BYTES / store.count));
           return some.map((_, i) => (i < found.length ? (found[i] ?? null) : LATER));
         },
         isMissing: (job) => job === null,
@@ -132,14 +132,14 @@ export class Inspector {
       const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
       at += some.length;
       // At least one: the first may have come after others, where a growth has moved it.
-      most = parts.count === 1 ? LISTED : Math.min(LISTED, Math.max(1, 2 * some.length));
+      most = store.count === 1 ? LISTED : Math.min(LISTED, Math.max(1, 2 * some.length));
       if (some.length > 0) yield some.map((job) => job ?? undefined);
     }
   }
 
   /** Returns `ids` without duplicates: pending jobs in the order in which they fall due, then all others. @internal */
   async inOrder(queue: string, ids: readonly Id[]): Promise<Id[]> {
-    return (await ranked(this.#parts(queue), 'pending', ids)).map(({ id }) => id);
+    return (await ranked(this.#store(queue), 'pending', ids)).map(({ id }) => id);
   }
 
   /**
@@ -149,7 +149,7 @@ export class Inspector {
    * @internal
    */
   async rememberedUntil(queue: string, id: Id): Promise<number | undefined> {
-    const [until] = await byId<Id, number | 0>(this.#parts(queue), [id], {
+    const [until] = await byId<Id, number | 0>(this.#store(queue), [id], {
       idOf: (id) => id,
       reads: true,
       act: async (keys) => [(await looks.rememberedUntil(this.#redis, keys, id)) ?? 0],
@@ -160,7 +160,7 @@ export class Inspector {
 
   /** Whether a payload is stored under this id, with or without a job. @internal */
   async hasPayload(queue: string, id: Id): Promise<boolean> {
-    const [found] = await byId<Id, boolean>(this.#parts(queue), [id], {
+    const [found] = await byId<Id, boolean>(this.#store(queue), [id], {
       idOf: (id) => id,
       reads: true,
       act: async (keys) => [await looks.hasPayload(this.#redis, keys, id)],
@@ -184,22 +184,22 @@ export class Inspector {
 
   /** See {@link untilStill}. @internal */
   again<T>(queue: string, list: () => AsyncIterable<T>, how: Still): AsyncGenerator<T> {
-    return untilStill(this.#parts(queue), list, how);
+    return untilStill(this.#store(queue), list, how);
   }
 
   /** See {@link movementOf}. @internal */
   movement(queue: string): Promise<string | null> {
-    return movementOf(this.#parts(queue));
+    return movementOf(this.#store(queue));
   }
 
   /** Counts the selected jobs, at most `limit`. Undefined if the filter has a `text`: only listing the jobs can tell. */
   async count(queue: string, filter: Filter) {
     const { states, from, to, text, limit = Number.POSITIVE_INFINITY } = checkFilter(filter);
     if (text !== undefined) return undefined;
-    const parts = this.#parts(queue);
+    const store = this.#store(queue);
     const count = (key: string) => this.#redis.call('ZCOUNT', key, from ?? '-inf', to ?? '+inf');
-    const counts = await parts.steady(() => {
-      const all = Array.from({ length: parts.count }, (_, i) => parts.keys(i));
+    const counts = await store.steady(() => {
+      const all = Array.from({ length: store.count }, (_, i) => store.keys(i));
       return Promise.all(all.flatMap((keys) => states.map((state) => count(keys[state]))));
     });
     const total = counts.reduce<number>((sum, n) => sum + Number(n), 0);
@@ -233,7 +233,7 @@ export class Inspector {
   ): AsyncGenerator<{ state: State; ids: Id[] }> {
     let left = limit;
     for (const state of states) {
-      for await (const found of listAll(this.#parts(queue), state, { from, to }, left)) {
+      for await (const found of listAll(this.#store(queue), state, { from, to }, left)) {
         left -= found.length;
         yield { state, ids: found.map(idOf) };
       }

@@ -6,9 +6,9 @@ import { byId } from '../store/by-id.js';
 import * as looks from '../store/inspect.js';
 import { groupsOf, PartitionMap } from '../store/map.js';
 import type { Destination } from '../store/move.js';
-import type { Partitions } from '../store/partitions.js';
 import { text } from '../store/replies.js';
 import { SLICE } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { parseRecord, type Raw, raw } from '../store/stored.js';
 import * as moves from '../store/transfer.js';
 
@@ -25,27 +25,27 @@ const markOf = ({ parcel: { id }, token }: Brought) => Buffer.concat([Buffer.fro
  * there when it fails: others must not put them back where they were.
  */
 export function restoreInto(
-  parts: Partitions,
+  store: Store,
   jobs: readonly moves.Parcel[],
   tokens?: readonly string[],
 ): Promise<moves.Restored[]>;
 export function restoreInto(
-  parts: Partitions,
+  store: Store,
   jobs: readonly moves.Parcel[],
   tokens: readonly string[],
   how: { readonly counter: 'adopted'; readonly replace: boolean },
 ): Promise<moves.Replacing[]>;
 export async function restoreInto(
-  parts: Partitions,
+  store: Store,
   jobs: readonly moves.Parcel[],
   tokens: readonly string[] = [],
   { counter, replace }: { counter?: 'adopted'; replace?: boolean } = {},
 ): Promise<moves.Replacing[]> {
-  const { redis } = parts;
+  const { redis } = store;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
-  if (parts.map === PartitionMap.NONE && jobs.some(({ record = '' }) => hasWindow(record))) await parts.toLayout2();
+  if (store.map === PartitionMap.NONE && jobs.some(({ record = '' }) => hasWindow(record))) await store.toLayout2();
   let isAnyHere = false;
-  const restoring = byId<Brought, moves.Replacing>(parts, items, {
+  const restoring = byId<Brought, moves.Replacing>(store, items, {
     idOf: ({ parcel }) => parcel.id,
     act: async (keys, some) => {
       const [parcels, words] = [some.map(({ parcel }) => parcel), some.map(({ token }) => token)];
@@ -70,10 +70,10 @@ export async function restoreInto(
       });
       const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
       // As the script marks it: so a repeat does not bring it again when it is done.
-      for (const [i, marked] of groupsOf(kept, ({ parcel }) => parts.map.ownerOf(parcel.id))) {
+      for (const [i, marked] of groupsOf(kept, ({ parcel }) => store.map.ownerOf(parcel.id))) {
         const now = await redis.now();
         const marks = marked.flatMap((one) => [markOf(one), `${now} moved`]);
-        await redis.call('HSET', parts.keys(i).lease, ...marks);
+        await redis.call('HSET', store.keys(i).lease, ...marks);
       }
       return answers;
     },
@@ -104,19 +104,19 @@ function isSame(row: Raw, { payload, record }: moves.Parcel): boolean {
 }
 
 /** A queue as the destination of a move. */
-export function destinationIn(parts: Partitions): Destination {
+export function destinationIn(store: Store): Destination {
   return {
-    holder: `move:${parts.queue}`,
-    restore: (jobs, tokens) => restoreInto(parts, jobs, tokens),
-    forget: (jobs) => forgetTokens(parts, jobs),
+    holder: `move:${store.queue}`,
+    restore: (jobs, tokens) => restoreInto(store, jobs, tokens),
+    forget: (jobs) => forgetTokens(store, jobs),
   };
 }
 
 /** Whether a move with this token has brought a job. */
-export async function isBrought(parts: Partitions, token: string, id: string): Promise<boolean> {
-  const found = await parts.steady(() => {
-    const both = new Set([parts.map.ownerOf(id), parts.map.formerOf(id)]);
-    return Promise.all([...both].map((i) => parts.redis.call('HEXISTS', parts.keys(i).lease, `${token} ${id}`)));
+export async function isBrought(store: Store, token: string, id: string): Promise<boolean> {
+  const found = await store.steady(() => {
+    const both = new Set([store.map.ownerOf(id), store.map.formerOf(id)]);
+    return Promise.all([...both].map((i) => store.redis.call('HEXISTS', store.keys(i).lease, `${token} ${id}`)));
   });
   return found.some(Number);
 }
@@ -125,27 +125,27 @@ export async function isBrought(parts: Partitions, token: string, id: string): P
 type Marked = Parameters<typeof moves.forgetTokens>[2][number];
 
 /** Removes tokens of jobs: where they belong, and where they belonged before a growth. */
-export async function forgetTokens(parts: Partitions, jobs: readonly Marked[]): Promise<void> {
-  const { map, redis } = parts;
+export async function forgetTokens(store: Store, jobs: readonly Marked[]): Promise<void> {
+  const { map, redis } = store;
   for (const of of ['ownerOf', 'formerOf'] as const) {
     if (of === 'formerOf' && map.from === undefined) continue;
     for (const [i, some] of groupsOf(jobs, ({ parcel }) => map[of](parcel.id)))
-      await moves.forgetTokens(redis, parts.keys(i, map), some);
+      await moves.forgetTokens(redis, store.keys(i, map), some);
   }
 }
 
 /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
-export async function* unfinishedMoves(parts: Partitions, to: string): AsyncGenerator<Buffer[]> {
-  const { redis } = parts;
+export async function* unfinishedMoves(store: Store, to: string): AsyncGenerator<Buffer[]> {
+  const { redis } = store;
   const marker = ` move:${to} `;
-  for (let i = 0; i < parts.count; i++) {
+  for (let i = 0; i < store.count; i++) {
     let before: readonly Reply[] = [];
     for (;;) {
       const how = { limit: SLICE, before };
-      before = await parts.at(i, (keys) => looks.list(redis, keys, 'active', { from: 'inf' }, how));
+      before = await store.at(i, (keys) => looks.list(redis, keys, 'active', { from: 'inf' }, how));
       if (before.length === 0) break;
       const ids = before.filter((_, n) => n % 2 === 0) as Buffer[];
-      const leases = (await redis.call('HMGET', parts.keys(i).lease, ...ids)) as Reply[];
+      const leases = (await redis.call('HMGET', store.keys(i).lease, ...ids)) as Reply[];
       yield ids.filter((_, n) => text(leases[n]).includes(marker));
     }
   }

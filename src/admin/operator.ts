@@ -11,9 +11,9 @@ import * as acts from '../store/edit.js';
 import { type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
 import { untilStill } from '../store/movement.js';
 import { ranked, spreadOver } from '../store/order.js';
-import { Partitions } from '../store/partitions.js';
 import { SLICE } from '../store/script.js';
 import { changeEverywhere, forgetAll } from '../store/settings.js';
+import { Store } from '../store/store.js';
 import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 
 const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: 'keep remember' });
@@ -41,8 +41,8 @@ export class Operator {
     this.#prefix = prefixOf(redis, options);
   }
 
-  #parts(queue: string): Partitions {
-    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
+  #store(queue: string): Store {
+    return Store.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /**
@@ -59,7 +59,7 @@ export class Operator {
     const { keepId } = checkCancel(options);
     const cancel = async (keys: QueueKeys, some: readonly Id[], from: readonly State[]) =>
       (await acts.cancel(this.#redis, keys, some.slice(0, SLICE), from, keepId)).answers;
-    return byId<Id, acts.Cancelled>(this.#parts(queue), checkList(ids, 'ids'), {
+    return byId<Id, acts.Cancelled>(this.#store(queue), checkList(ids, 'ids'), {
       idOf: (id) => id,
       act: (keys, some) => cancel(keys, some, states),
       isMissing: (answer) => answer === 'missing',
@@ -85,9 +85,9 @@ export class Operator {
     const { ttl, deliveries } = checkRequeue(options);
     const limits = { ttl: lifetime(ttl), deliveries: checkCount(deliveries, 'deliveries') };
     const act: typeof acts.requeue = (redis, keys, some, spread) => acts.requeue(redis, keys, some, spread, limits);
-    const parts = this.#parts(queue);
+    const store = this.#store(queue);
     const how = { set: 'dead', byTime: false, act, ifActive: 'missing' } as const;
-    return inSlices(ids, (some) => spreadOver<acts.Requeued>(parts, some, spread, how));
+    return inSlices(ids, (some) => spreadOver<acts.Requeued>(store, some, spread, how));
   }
 
   /**
@@ -95,12 +95,12 @@ export class Operator {
    * to live starts again at the new due time. Further calls with the same `spread` continue after these jobs.
    */
   async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<acts.Rescheduled[]> {
-    const parts = this.#parts(queue);
+    const store = this.#store(queue);
     const how = { set: 'pending', byTime: true, act: acts.reschedule, ifActive: 'active' } as const;
     // Within one call, the script sorts.
     const isLong = checkList(ids, 'ids').length > SLICE;
-    const sorted = isLong ? (await ranked(parts, 'pending', ids)).map(({ id }) => id) : ids;
-    const answers = await inSlices(sorted, (some) => spreadOver<acts.Rescheduled>(parts, some, spread, how));
+    const sorted = isLong ? (await ranked(store, 'pending', ids)).map(({ id }) => id) : ids;
+    const answers = await inSlices(sorted, (some) => spreadOver<acts.Rescheduled>(store, some, spread, how));
     const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
     return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
   }
@@ -111,7 +111,7 @@ export class Operator {
    */
   async bury(queue: string, ids: readonly Id[], options: { reason?: string } = {}): Promise<acts.Buried[]> {
     const { reason = '' } = checkBury(options);
-    return byId<Id, acts.Buried>(this.#parts(queue), checkList(ids, 'ids'), {
+    return byId<Id, acts.Buried>(this.#store(queue), checkList(ids, 'ids'), {
       idOf: (id) => id,
       act: async (keys, some) => (await acts.bury(this.#redis, keys, some.slice(0, SLICE), reason)).answers,
       isMissing: (answer) => answer === 'missing',
@@ -134,31 +134,31 @@ export class Operator {
       const next = "give ['pending'], or leave out due";
       throw new DelayqError('usage', 'only pending jobs are due', { why: 'other states are given', next });
     }
-    const parts = this.#parts(queue);
+    const store = this.#store(queue);
     const redis = this.#redis;
     const each = async function* () {
-      for (let i = 0; i < parts.count; i++) {
+      for (let i = 0; i < store.count; i++) {
         for (let more = true; more; ) {
-          const purged = await parts.at(i, (keys) => acts.purge(redis, keys, states, SLICE, due));
+          const purged = await store.at(i, (keys) => acts.purge(redis, keys, states, SLICE, due));
           more = purged.more;
-          yield { ...purged, more: more || i + 1 < parts.count };
+          yield { ...purged, more: more || i + 1 < store.count };
         }
       }
     };
-    if (parts.count === 1) yield* each();
+    if (store.count === 1) yield* each();
     // A growth that has begun is known by now: the calls were refused.
-    if (parts.count > 1) yield* untilStill(parts, each);
+    if (store.count > 1) yield* untilStill(store, each);
   }
 
   /** Removes counters, settings, remembered ids and the name of a queue. Returns false, and changes nothing, if it has jobs. */
   async forget(queue: string): Promise<boolean> {
-    const parts = this.#parts(queue);
-    if (!(await forgetAll(parts))) return false;
+    const store = this.#store(queue);
+    if (!(await forgetAll(store))) return false;
     const list = queuesKey(this.#prefix);
     await this.#redis.call('SREM', list, queue);
     // A producer may have created it again, and listed it, before the SREM. The layout of partitions remains.
-    const { stats, config } = parts.keys();
-    const again = await this.#redis.call('EXISTS', stats, ...(parts.count === 1 ? [config] : []));
+    const { stats, config } = store.keys();
+    const again = await this.#redis.call('EXISTS', stats, ...(store.count === 1 ? [config] : []));
     if (Number(again) > 0) await this.#redis.call('SADD', list, queue);
     return true;
   }
@@ -171,12 +171,12 @@ export class Operator {
   async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<acts.Paused> {
     const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
-    return changeEverywhere(this.#parts(queue), (keys) => acts.pause(this.#redis, keys, ms));
+    return changeEverywhere(this.#store(queue), (keys) => acts.pause(this.#redis, keys, ms));
   }
 
   /** Delivers jobs from a queue again. Waiting drains notice at once. Throws as {@link Operator.pause}. */
   async resume(queue: string): Promise<acts.Paused> {
-    return changeEverywhere(this.#parts(queue), (keys) => acts.pause(this.#redis, keys, undefined));
+    return changeEverywhere(this.#store(queue), (keys) => acts.pause(this.#redis, keys, undefined));
   }
 
   /**
@@ -186,12 +186,12 @@ export class Operator {
   async *partition(queue: string, count: number): AsyncGenerator<Growth> {
     // As for settings: the queue may have no jobs yet.
     if (count > 1) await this.#redis.call('SADD', queuesKey(this.#prefix), checkName(queue)).catch(() => {});
-    yield* grow(this.#parts(queue), count);
+    yield* grow(this.#store(queue), count);
   }
 
   /** Returns how many partitions a queue has, and how far its growth is if one is open. Changes nothing. */
   async partitions(queue: string): Promise<Partitioning> {
-    return partitioningOf(this.#parts(queue));
+    return partitioningOf(this.#store(queue));
   }
 
   /**
@@ -200,10 +200,10 @@ export class Operator {
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
-    const parts = this.#parts(queue);
-    if (needsLayout2(change)) await parts.toLayout2();
+    const store = this.#store(queue);
+    if (needsLayout2(change)) await store.toLayout2();
     const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
-    const config = await (packed.length > 0 ? changeEverywhere(parts, set) : parts.at(0, set));
+    const config = await (packed.length > 0 ? changeEverywhere(store, set) : store.at(0, set));
     // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.
     if (packed.length > 0) await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
     return readSettings(config);

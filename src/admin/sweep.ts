@@ -2,11 +2,11 @@ import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from '../store/keys.js';
 import { groupsOf, type PartitionMap } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
 import { bringRemembered, transfer } from '../store/relocate.js';
 import { replicated } from '../store/replicated.js';
 import { rows, text } from '../store/replies.js';
 import { SLICE } from '../store/script.js';
+import type { Store } from '../store/store.js';
 
 /** About how many ids one reply has while a set is searched: less than 1 ms of Redis's time. */
 const SCANNED = 500;
@@ -17,7 +17,7 @@ const AT_ONCE = 8;
 /** Moves each id of a partition to the partition where it belongs since a growth began. */
 export class Sweep {
   readonly at: number;
-  readonly #parts: Partitions;
+  readonly #store: Store;
   readonly #map: PartitionMap;
   readonly #keys: QueueKeys;
   /** Jobs that were moved. */
@@ -29,11 +29,11 @@ export class Sweep {
   /** In the last round nothing was left to move, and nothing came back meanwhile. */
   isClean = false;
 
-  constructor(parts: Partitions, map: PartitionMap, at: number) {
+  constructor(store: Store, map: PartitionMap, at: number) {
     this.at = at;
-    this.#parts = parts;
+    this.#store = store;
     this.#map = map;
-    this.#keys = parts.keys(at, map);
+    this.#keys = store.keys(at, map);
   }
 
   /** Goes once through the partition. Throws what a transfer throws. */
@@ -44,7 +44,7 @@ export class Sweep {
     // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
     for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
     // Last: who is active is remembered here when he is done.
-    const left = this.active === 0 ? await sweepRemembered(this.#parts, this.#map, this.at) : 0;
+    const left = this.active === 0 ? await sweepRemembered(this.#store, this.#map, this.at) : 0;
     const isStill = this.moved === moved && (await this.#returned()) === returned;
     const nothing = isStill && this.active === 0 && left === 0;
     this.isClean = nothing && !signal.aborted;
@@ -56,7 +56,7 @@ export class Sweep {
     const moves = new Set<string>();
     for await (const ids of this.#movers('active')) {
       if (ids.length === 0) continue;
-      for (const lease of (await this.#parts.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
+      for (const lease of (await this.#store.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
         const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease ?? undefined)) ?? [];
         // Those of this growth have a slash in their names, and are taken over: nobody else may end them.
         if (to?.includes('/')) continue;
@@ -70,7 +70,7 @@ export class Sweep {
   }
 
   async #returned(): Promise<number> {
-    return Number(text((await this.#parts.redis.call('HGET', this.#keys.config, 'returned')) ?? undefined));
+    return Number(text((await this.#store.redis.call('HGET', this.#keys.config, 'returned')) ?? undefined));
   }
 
   async #sweep(set: 'pending' | 'dead' | 'active', signal: AbortSignal): Promise<void> {
@@ -107,8 +107,8 @@ export class Sweep {
   }
 
   async #transfer(owner: number, ids: readonly Id[]): Promise<void> {
-    const { redis, queue } = this.#parts;
-    const way = { queue, from: this.#keys, to: this.#parts.keys(owner, this.#map), index: owner };
+    const { redis, queue } = this.#store;
+    const way = { queue, from: this.#keys, to: this.#store.keys(owner, this.#map), index: owner };
     for (const answer of await transfer(redis, way, ids, true)) {
       if (answer === 'active') this.active++;
       else if (answer !== 'orphaned' && answer !== 'missing') this.moved++;
@@ -116,12 +116,12 @@ export class Sweep {
   }
 
   #movers(set: 'pending' | 'dead' | 'active'): AsyncGenerator<Id[]> {
-    return idsWhere(this.#parts.redis, this.#keys[set], (id) => this.#map.ownerOf(id) !== this.at);
+    return idsWhere(this.#store.redis, this.#keys[set], (id) => this.#map.ownerOf(id) !== this.at);
   }
 
   /** Copies the marks of moves that have brought ids: a repeat of such a move looks for them where the ids belong. */
   async #copyMarks(): Promise<void> {
-    const { redis } = this.#parts;
+    const { redis } = this.#store;
     let cursor = '0';
     do {
       const reply = await redis.call('HSCAN', this.#keys.lease, cursor, 'COUNT', SCANNED);
@@ -136,7 +136,7 @@ export class Sweep {
       const ownerOf = (field: Buffer) => this.#map.ownerOf(field.subarray(field.indexOf(' ') + 1));
       for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field))) {
         if (owner === this.at) continue;
-        const { lease } = this.#parts.keys(owner, this.#map);
+        const { lease } = this.#store.keys(owner, this.#map);
         // After a failover, what a move has brought could be brought again.
         await replicated(redis, lease, true, (caller) => caller.call('HSET', lease, ...some.flat()));
       }
@@ -148,9 +148,9 @@ export class Sweep {
  * Moves what a partition remembers of ids that belong to others. Returns how many there were; `dry`: only counts them.
  * Throws `temporary` if replicas do not follow.
  */
-export async function sweepRemembered(parts: Partitions, map: PartitionMap, at: number, dry = false): Promise<number> {
-  const { redis, queue } = parts;
-  const from = parts.keys(at, map);
+export async function sweepRemembered(store: Store, map: PartitionMap, at: number, dry = false): Promise<number> {
+  const { redis, queue } = store;
+  const from = store.keys(at, map);
   let cursor = '0';
   let swept = 0;
   do {
@@ -160,7 +160,7 @@ export async function sweepRemembered(parts: Partitions, map: PartitionMap, at: 
     for (const [owner, some] of groupsOf(ids, ([, id]) => map.ownerOf(id))) {
       if (owner === at) continue;
       swept += some.length;
-      const way = { queue, from, to: parts.keys(owner, map), index: owner };
+      const way = { queue, from, to: store.keys(owner, map), index: owner };
       for (let n = 0; n < some.length && !dry; n += SLICE) {
         const slice = some.slice(n, n + SLICE);
         await bringRemembered(redis, way, slice, true);

@@ -6,8 +6,8 @@ import { repeatIfLost } from '../redis/retry.js';
 import { byId } from '../store/by-id.js';
 import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
 import { type Moved, moveSome } from '../store/move.js';
-import { Partitions } from '../store/partitions.js';
 import { MAX_BYTES, SLICE } from '../store/script.js';
+import { Store } from '../store/store.js';
 import type * as moves from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
 import { type ExportSlice, exportJobs } from './export.js';
@@ -35,8 +35,8 @@ export class Transfer {
     this.#prefix = prefixOf(redis, options);
   }
 
-  #parts(queue: string): Partitions {
-    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
+  #store(queue: string): Store {
+    return Store.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /**
@@ -56,7 +56,7 @@ export class Transfer {
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
-    yield* exportJobs(this.#parts(queue), checkFilter(filter));
+    yield* exportJobs(this.#store(queue), checkFilter(filter));
   }
 
   /**
@@ -67,7 +67,7 @@ export class Transfer {
     const restored: moves.Restored[] = [];
     for (const some of slices(jobs)) {
       this.#list(queue);
-      restored.push(...(await repeatIfLost(() => restoreInto(this.#parts(queue), some))));
+      restored.push(...(await repeatIfLost(() => restoreInto(this.#store(queue), some))));
     }
     return restored;
   }
@@ -80,7 +80,7 @@ export class Transfer {
   async move(queue: string, ids: readonly Id[], options: MoveOptions): Promise<Moved[]> {
     const { to, states = ['pending', 'dead'] } = checkMove(options);
     for (const state of states) checkWord(state, ['pending', 'dead'], 'a state');
-    const [source, destination] = [this.#parts(queue), destinationIn(this.#parts(to))];
+    const [source, destination] = [this.#store(queue), destinationIn(this.#store(to))];
     if (queue === to) {
       const next = 'name another queue';
       throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
@@ -100,7 +100,7 @@ export class Transfer {
 
   /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
   async *unfinished(queue: string, to: string): AsyncGenerator<Buffer[]> {
-    yield* unfinishedMoves(this.#parts(queue), to);
+    yield* unfinishedMoves(this.#store(queue), to);
   }
 
   /** Finishes interrupted moves to the queue `to`. Yields ids and what became of each, in slices. */
@@ -118,7 +118,7 @@ export class Transfer {
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
     const claims = claimsKey(this.#prefix, queue, options.zset);
-    for await (const slice of adoptJobs(this.#parts(queue), claims, options)) {
+    for await (const slice of adoptJobs(this.#store(queue), claims, options)) {
       if (slice.adopted + slice.replaced > 0 && !options.dryRun) this.#list(queue);
       yield slice;
     }

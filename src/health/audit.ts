@@ -6,8 +6,8 @@ import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { type Snapshot, show } from '../store/inspect.js';
 import { KEY_ORDER, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
-import { Partitions } from '../store/partitions.js';
 import { type Letter, PLACES } from '../store/repair.js';
+import { Store } from '../store/store.js';
 import { inspectAll } from '../store/sum.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
@@ -39,7 +39,7 @@ export class Auditor {
    * exist. With `mend`, repairs faults as it finds them. Never deletes a payload.
    */
   async examine(queue: string, options: AuditOptions = {}): Promise<Finding[]> {
-    const parts = Partitions.of(this.#redis, this.#prefix, checkName(queue));
+    const store = Store.of(this.#redis, this.#prefix, checkName(queue));
     const mender = new Mender(checkOptions(options).mend === true);
     const found: Finding[] = [];
     const add = (findings: readonly Finding[]) => found.push(...findings.map((finding) => ({ ...finding, queue })));
@@ -47,21 +47,21 @@ export class Auditor {
     const run = async (name: string, check: () => Promise<Finding[]>) => add(await check().catch(skipped(name)));
     try {
       // First, because any other call brings up a partition that is behind.
-      await run('partitions', () => checkPartitions(parts, mender));
-      const sizes = await inspectAll(parts, 0);
+      await run('partitions', () => checkPartitions(store, mender));
+      const sizes = await inspectAll(store, 0);
       if (!exists(sizes)) return [];
       const each = async (check: (keys: QueueKeys) => Promise<Finding[]>) => {
-        const all = await parts.each(async (keys, i) => said(parts, i, await check(keys)));
+        const all = await store.each(async (keys, i) => said(store, i, await check(keys)));
         return all.flat();
       };
-      await run('jobs', () => this.#checkIds(parts, sizes, options, mender));
-      if (sizes.recurring) await run('recurring', () => this.#checkRecurring(parts, mender));
+      await run('jobs', () => this.#checkIds(store, sizes, options, mender));
+      if (sizes.recurring) await run('recurring', () => this.#checkRecurring(store, mender));
       await run('expiring-key', () => each((keys) => this.#checkExpiry(keys, mender)));
       await run('unlisted', () => this.#checkList(queue, mender));
       add(mender.refusal);
       await run('bad-counter', () => each((keys) => this.#checkCounters(keys)));
       if (sizes.remembered > 0) await run('endless-id', () => each((keys) => this.#checkWindows(queue, keys)));
-      const others = problems(queue, await inspectAll(parts, 0)).filter(
+      const others = problems(queue, await inspectAll(store, 0)).filter(
         ({ check }) => !['orphans', 'growth'].includes(check),
       );
       return [...found, ...others.map(({ urgent, ...finding }) => finding)];
@@ -78,15 +78,15 @@ export class Auditor {
     }
   }
 
-  async #checkIds(parts: Partitions, sizes: Snapshot, options: AuditOptions, mender: Mender): Promise<Finding[]> {
+  async #checkIds(store: Store, sizes: Snapshot, options: AuditOptions, mender: Mender): Promise<Finding[]> {
     const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
     const found: Finding[] = [];
-    for (let i = 0, looked = 0; i < parts.count && !options.signal?.aborted; i++) {
-      const ids = new IdAudit(parts, i, mender);
+    for (let i = 0, looked = 0; i < store.count && !options.signal?.aborted; i++) {
+      const ids = new IdAudit(store, i, mender);
       looked = await ids.run({ looked, total }, options);
-      found.push(...said(parts, i, await ids.findings((letter, tally) => this.#next(parts, i, letter, tally))));
-      found.push(...(await checkStrays(parts, i, mender, options.signal)));
-      if (!options.signal?.aborted) found.push(...(await checkRemembered(parts, i, mender)));
+      found.push(...said(store, i, await ids.findings((letter, tally) => this.#next(store, i, letter, tally))));
+      found.push(...(await checkStrays(store, i, mender, options.signal)));
+      if (!options.signal?.aborted) found.push(...(await checkRemembered(store, i, mender)));
     }
     if (options.signal?.aborted || found.some(({ level, mended }) => level !== 'ok' || mended)) return found;
     const { pending, active, dead } = sizes;
@@ -95,19 +95,19 @@ export class Auditor {
   }
 
   /** Loaded only for a queue that has some. */
-  async #checkRecurring(parts: Partitions, mender: Mender): Promise<Finding[]> {
+  async #checkRecurring(store: Store, mender: Mender): Promise<Finding[]> {
     const { checkRecurring } = await import('./recurring.js');
-    return checkRecurring(parts, mender);
+    return checkRecurring(store, mender);
   }
 
-  async #next(parts: Partitions, i: number, letter: Letter, { samples }: Tally): Promise<string> {
-    const { queue } = parts;
+  async #next(store: Store, i: number, letter: Letter, { samples }: Tally): Promise<string> {
+    const { queue } = store;
     const fix = `delayq doctor --fix ${queueWord(queue)}`;
     if (letter !== 'v') return FAULTS[letter].next ?? fix;
-    const [job] = await parts.at(i, (keys) => show(this.#redis, keys, samples.slice(0, 1)));
+    const [job] = await store.at(i, (keys) => show(this.#redis, keys, samples.slice(0, 1)));
     const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
     // From one partition to another.
-    if (to.startsWith(`${queue}/`)) return parts.map.from === undefined ? fix : growthOf(parts);
+    if (to.startsWith(`${queue}/`)) return store.map.from === undefined ? fix : growthOf(store);
     return moveLine(queue, shellWord(to));
   }
 
@@ -181,8 +181,8 @@ export class Auditor {
 const LAST_END_MS = 1e15;
 
 /** Names the partition in what was found in it. */
-function said(parts: Partitions, i: number, findings: readonly Finding[]): Finding[] {
-  return findings.map((finding) => ({ ...finding, what: inPartition(parts, i, finding.what) }));
+function said(store: Store, i: number, findings: readonly Finding[]): Finding[] {
+  return findings.map((finding) => ({ ...finding, what: inPartition(store, i, finding.what) }));
 }
 
 /** For a check that this user has no permission for. */

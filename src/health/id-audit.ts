@@ -4,9 +4,9 @@ import { many } from '../model/text.js';
 import { keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import type { QueueKeys } from '../store/keys.js';
-import type { Partitions } from '../store/partitions.js';
 import { audit, type Letter, mend, PLACES, type Place, recheck, type Suspect } from '../store/repair.js';
 import { SLICE } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding } from './finding.js';
 import { type Mender, mendedFinding } from './mender.js';
@@ -47,13 +47,13 @@ export interface Tally {
 
 /** Goes through all ids in the structures of a queue, or of one of its partitions, and repairs those that have a fault. */
 export class IdAudit {
-  readonly #parts: Partitions;
+  readonly #store: Store;
   readonly #i: number;
   readonly #mender: Mender;
   readonly tallies = new Map<Letter, Tally>();
 
-  constructor(parts: Partitions, i: number, mender: Mender) {
-    this.#parts = parts;
+  constructor(store: Store, i: number, mender: Mender) {
+    this.#store = store;
     this.#i = i;
     this.#mender = mender;
   }
@@ -90,7 +90,7 @@ export class IdAudit {
   }
 
   #call<T>(act: (redis: Connection, keys: QueueKeys) => Promise<T>): Promise<T> {
-    return this.#parts.at(this.#i, (keys) => act(this.#parts.redis, keys));
+    return this.#store.at(this.#i, (keys) => act(this.#store.redis, keys));
   }
 
   /** Looks a second time at suspects, counts those that still have a fault, and repairs them if allowed. */
@@ -99,7 +99,7 @@ export class IdAudit {
       const ids = suspects.slice(i, i + SLICE).map(({ id }) => id);
       const suspicious = await this.#call((redis, keys) => recheck(redis, keys, place, ids));
       // While a growth is open, the marks of transfers are needed, however old they are.
-      const faulty = suspicious.filter(({ letter }) => letter !== 's' || this.#parts.map.from === undefined);
+      const faulty = suspicious.filter(({ letter }) => letter !== 's' || this.#store.map.from === undefined);
       for (const { id, letter } of faulty) {
         const tally = this.tallies.get(letter) ?? { count: 0, mended: 0, samples: [] };
         this.tallies.set(letter, tally);

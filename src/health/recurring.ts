@@ -1,6 +1,6 @@
 import { many, queueWord, shellWord } from '../model/text.js';
 import { type Fault, type Faulty, faultsOf } from '../recurring/faults.js';
-import type { Partitions } from '../store/partitions.js';
+import type { Store } from '../store/store.js';
 import { bad, type Finding } from './finding.js';
 import type { Mender } from './mender.js';
 
@@ -21,8 +21,8 @@ const WORDS: Readonly<Record<Fault, readonly [what: string, why: string, did: st
 };
 
 /** Finds faults of the recurring jobs of a queue, and repairs what it may. */
-export async function checkRecurring(parts: Partitions, mender: Mender): Promise<Finding[]> {
-  const all = await faultsOf(parts);
+export async function checkRecurring(store: Store, mender: Mender): Promise<Finding[]> {
+  const all = await faultsOf(store);
   const found: Finding[] = [];
   for (const [fault, [what, why, did]] of Object.entries(WORDS)) {
     const some = all.filter((one) => one.fault === fault);
@@ -32,8 +32,8 @@ export async function checkRecurring(parts: Partitions, mender: Mender): Promise
     const list = `${samples.join(', ')}${some.length > SAMPLES ? ' …' : ''}`;
     const jobs = some.length === 1 ? 'a recurring job' : many(some.length, 'recurring job');
     const next = first.mend
-      ? `delayq doctor --fix ${queueWord(parts.queue)}`
-      : `delayq every --remove ${queueWord(parts.queue)} ${samples.map(shellWord).join(' ')}, or put ${some.length === 1 ? 'it' : 'them'} again`;
+      ? `delayq doctor --fix ${queueWord(store.queue)}`
+      : `delayq every --remove ${queueWord(store.queue)} ${samples.map(shellWord).join(' ')}, or put ${some.length === 1 ? 'it' : 'them'} again`;
     const finding = { ...bad('warn', 'recurring', `${jobs} ${what}: ${list}`, why, next), count: some.length, samples };
     if (!first.mend) found.push(finding);
     else

@@ -4,8 +4,8 @@ import { checkList } from '../model/validate.js';
 import { worst } from '../store/by-id.js';
 import type { QueueKeys } from '../store/keys.js';
 import { groupsOf } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
 import { MAX_CALL } from '../store/script.js';
+import type { Store } from '../store/store.js';
 
 /**
  * Makes calls about leases in chunks, each on the partition where its lease is: its receipt says which. Answers in the
@@ -13,7 +13,7 @@ import { MAX_CALL } from '../store/script.js';
  * their leases gone.
  */
 export async function byReceipt<J extends Held, A>(
-  parts: Partitions,
+  store: Store,
   jobs: readonly J[],
   call: (keys: QueueKeys, some: readonly J[]) => Promise<A[]>,
 ): Promise<A[]> {
@@ -23,9 +23,9 @@ export async function byReceipt<J extends Held, A>(
     jobs.length > 0 &&
     jobs.every(({ receipt }) => partIn(receipt) === 0)
   )
-    return parts.at(0, (keys) => call(keys, jobs));
+    return store.at(0, (keys) => call(keys, jobs));
   const groups = groupsOf(jobs.keys(), (i) => partIn((jobs[i] as J).receipt));
-  if (Math.max(0, ...groups.keys()) >= parts.count) await parts.look();
+  if (Math.max(0, ...groups.keys()) >= store.count) await store.look();
   const answers = new Array<A>(jobs.length);
   let isAnyAnswered = false;
   const ended = await Promise.allSettled(
@@ -33,7 +33,7 @@ export async function byReceipt<J extends Held, A>(
       for (const some of chunks(indexes)) {
         const held = some.map((i) => jobs[i] as J);
         // Made up: partition 0 answers that no such lease is held.
-        const found = await parts.at(part < parts.count ? part : 0, (keys) => call(keys, held));
+        const found = await store.at(part < store.count ? part : 0, (keys) => call(keys, held));
         isAnyAnswered = true;
         for (const [n, i] of some.entries()) answers[i] = found[n] as A;
       }

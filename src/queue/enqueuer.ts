@@ -20,8 +20,8 @@ import {
 import * as scripts from '../store/jobs.js';
 import { type QueueKeys, queuesKey } from '../store/keys.js';
 import { PartitionMap } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
 import { MAX_CALL } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { Coalescer } from './coalesce.js';
 
 /** How long a new queue waits to be listed, ms: on a cluster another node may have the list, and be down. */
@@ -65,7 +65,7 @@ export function checkOptions(options: EnqueueOptions): EnqueueOptions {
 /** Enqueues jobs, repeats lost replies, and works out each result. Throws what Queue.enqueue throws. */
 export class Enqueuer {
   readonly #redis: Connection;
-  readonly #parts: Partitions;
+  readonly #store: Store;
   readonly #schema: Schema | undefined;
   #listed = false;
   /** The partition for the next jobs whose ids are made here: another one after a full batch of jobs, or a failure. */
@@ -75,9 +75,9 @@ export class Enqueuer {
   readonly #singles: Coalescer<ReadyJob, Enqueued>[] = [];
 
   /** Payloads must fit `schema`, if there is one. */
-  constructor(parts: Partitions, schema?: Schema) {
-    this.#redis = parts.redis;
-    this.#parts = parts;
+  constructor(store: Store, schema?: Schema) {
+    this.#redis = store.redis;
+    this.#store = store;
     this.#schema = schema;
   }
 
@@ -85,7 +85,7 @@ export class Enqueuer {
   ready(job: NewJob, makeId?: () => string): ReadyJob {
     const ready = readyJob(job, makeId);
     // As its handler will read it: JSON has no Date, for example.
-    if (this.#schema) fitted(this.#schema, parsed(ready.json), this.#parts.queue);
+    if (this.#schema) fitted(this.#schema, parsed(ready.json), this.#store.queue);
     return ready;
   }
 
@@ -110,7 +110,7 @@ export class Enqueuer {
   }
 
   #singlesOf({ id }: ReadyJob): Coalescer<ReadyJob, Enqueued> {
-    const i = this.#parts.map.ownerOf(id);
+    const i = this.#store.map.ownerOf(id);
     this.#singles[i] ??= new Coalescer<ReadyJob, Enqueued>(
       (items) => this.#put(items, {}),
       (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.what) : error),
@@ -129,7 +129,7 @@ export class Enqueuer {
 
   /** Makes ids of one partition until the next call: so a batch of them is one call, stored whole or not at all. */
   readonly #makeId = (): string => {
-    const { map } = this.#parts;
+    const { map } = this.#store;
     return map.count === 1 ? newId() : map.newIdOf(this.#turn % map.count);
   };
 
@@ -147,22 +147,22 @@ export class Enqueuer {
 
   /** Puts jobs into the partitions to which they belong. */
   async #route(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
-    const parts = this.#parts;
-    if (parts.map === PartitionMap.NONE && jobs.some(({ record }) => hasWindow(record))) await parts.toLayout2();
-    const { map } = parts;
+    const store = this.#store;
+    if (store.map === PartitionMap.NONE && jobs.some(({ record }) => hasWindow(record))) await store.toLayout2();
+    const { map } = store;
     const owner = ownerOfAll(jobs, map);
     let ready = jobs;
     if (owner !== undefined) {
       try {
-        return await this.#putInto(parts.keys(owner, map), this.#asTexts(jobs), options);
+        return await this.#putInto(store.keys(owner, map), this.#asTexts(jobs), options);
       } catch (error) {
-        await parts.learnFrom(map, error, 1);
+        await store.learnFrom(map, error, 1);
       }
       // The ids made here would be spread over all partitions.
       ready = jobs.map((job) => (job.ours ? { ...job, id: this.#makeId() } : job));
     }
     const { putApart } = await import('./put-apart.js');
-    return putApart(parts, this.#asTexts(ready), {
+    return putApart(store, this.#asTexts(ready), {
       put: (keys, some) => this.#putInto(keys, some, options),
       onActive: (keys, some) => this.#putActive(keys, some, options),
     });
@@ -170,7 +170,7 @@ export class Enqueuer {
 
   /** In a queue of texts, jobs become the texts that were given. A refusal tells of it: no call asks. */
   #asTexts(jobs: readonly ReadyJob[]): readonly ReadyJob[] {
-    if (!this.#parts.texts) return jobs;
+    if (!this.#store.texts) return jobs;
     return jobs.map((job) => (job[GIVEN] === undefined ? job : { ...job, json: JsonText.from(job[GIVEN]).text }));
   }
 
@@ -289,7 +289,7 @@ export class Enqueuer {
   /** Lists the queue for `inspect`: in a separate call, because of another slot. Only a hint, so it may fail. */
   async #list(): Promise<void> {
     this.#listed = true;
-    await this.#redis.call('SADD', queuesKey(this.#parts.prefix), this.#parts.queue).catch(() => {
+    await this.#redis.call('SADD', queuesKey(this.#store.prefix), this.#store.queue).catch(() => {
       this.#listed = false;
     });
   }

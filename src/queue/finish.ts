@@ -5,8 +5,8 @@ import { unlessMissing } from '../store/answers.js';
 import { byId } from '../store/by-id.js';
 import * as scripts from '../store/jobs.js';
 import type { QueueKeys } from '../store/keys.js';
-import type { Partitions } from '../store/partitions.js';
 import { MAX_CALL } from '../store/script.js';
+import type { Store } from '../store/store.js';
 
 /** How finish and swap remove jobs. */
 export interface FinishOptions {
@@ -22,15 +22,11 @@ export const checkFinish = keysOf<FinishOptions>('finish', {
 });
 
 /** Removes jobs by their ids, see Queue.finish. */
-export async function finish(
-  parts: Partitions,
-  ids: readonly Id[],
-  options: FinishOptions,
-): Promise<scripts.Finished[]> {
+export async function finish(store: Store, ids: readonly Id[], options: FinishOptions): Promise<scripts.Finished[]> {
   const { by = '', repeatMs } = checkFinish(options);
   const send = (states: 'any' | 'active') => (keys: QueueKeys, some: readonly Id[]) =>
-    repeatIfLost(() => scripts.finish(parts.redis, keys, some.slice(0, MAX_CALL), { by, states }), [0], repeatMs);
-  return byId<Id, scripts.Finished>(parts, checkList(ids, 'ids'), {
+    repeatIfLost(() => scripts.finish(store.redis, keys, some.slice(0, MAX_CALL), { by, states }), [0], repeatMs);
+  return byId<Id, scripts.Finished>(store, checkList(ids, 'ids'), {
     idOf: (id) => id,
     act: send('any'),
     isMissing: (answer) => answer === 'missing',

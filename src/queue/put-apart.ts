@@ -2,8 +2,8 @@ import { isDelayqError, unknownOutcome } from '../model/errors.js';
 import type { Enqueued, ReadyJob } from '../model/job.js';
 import { byId } from '../store/by-id.js';
 import type { QueueKeys } from '../store/keys.js';
-import type { Partitions } from '../store/partitions.js';
 import { MAX_CALL } from '../store/script.js';
+import type { Store } from '../store/store.js';
 
 /** How jobs are put into one partition, at most {@link MAX_CALL}. */
 interface Puts {
@@ -17,11 +17,7 @@ interface Puts {
  * about all jobs. Otherwise throws `unknown` with the ids of all jobs that are not surely stored: a repeat with the same
  * ids is safe.
  */
-export async function putApart(
-  parts: Partitions,
-  jobs: readonly ReadyJob[],
-  { put, onActive }: Puts,
-): Promise<Enqueued[]> {
+export async function putApart(store: Store, jobs: readonly ReadyJob[], { put, onActive }: Puts): Promise<Enqueued[]> {
   const stored = new Set<ReadyJob>();
   const noting = <A extends Enqueued | undefined>(
     act: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<A[]>,
@@ -34,7 +30,7 @@ export async function putApart(
     };
   };
   try {
-    return await byId<ReadyJob, Enqueued>(parts, jobs, {
+    return await byId<ReadyJob, Enqueued>(store, jobs, {
       idOf: ({ id }) => id,
       act: noting(put),
       isNew: ({ ours }) => ours,

@@ -8,8 +8,8 @@ import type { Snapshot } from '../store/inspect.js';
 import type { Finished } from '../store/jobs.js';
 import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
-import { Partitions } from '../store/partitions.js';
 import { MAX_CALL } from '../store/script.js';
+import { Store } from '../store/store.js';
 import { inspectAll } from '../store/sum.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { byReceipt } from './by-receipt.js';
@@ -59,7 +59,7 @@ export class Queue<T = unknown, Input = T> {
   readonly redis: Connection;
   /** What payloads must fit. */
   readonly schema: Schema<Input, T> | undefined;
-  readonly #parts: Partitions;
+  readonly #store: Store;
   /** Set for one of several partitions. */
   #index: number | undefined;
   #whole: Queue = this;
@@ -75,8 +75,8 @@ export class Queue<T = unknown, Input = T> {
     this.redis = redis;
     this.name = checkName(name);
     this.schema = checkSchema(schema);
-    this.#parts = Partitions.of(redis, prefix, name);
-    this.#enqueuer = new Enqueuer(this.#parts, schema);
+    this.#store = Store.of(redis, prefix, name);
+    this.#enqueuer = new Enqueuer(this.#store, schema);
   }
 
   /**
@@ -86,7 +86,7 @@ export class Queue<T = unknown, Input = T> {
    * @internal
    */
   get partitions(): readonly Queue[] {
-    const { count, prefix } = this.#parts;
+    const { count, prefix } = this.#store;
     if (count === 1 || this.#index !== undefined || this.#partitions.length === count) return this.#partitions;
     const known = this.#partitions.length > 1 ? this.#partitions : [];
     this.#partitions = Array.from({ length: count }, (_, i) => {
@@ -105,7 +105,7 @@ export class Queue<T = unknown, Input = T> {
 
   /** The channel that tells waiting drains of a job that falls due before their next poll. @internal */
   get wakeChannel(): string {
-    return this.#parts.wakeChannel(this.#index ?? 0);
+    return this.#store.wakeChannel(this.#index ?? 0);
   }
 
   /** The longest time between two polls of a waiting drain, ms. @internal */
@@ -167,7 +167,7 @@ export class Queue<T = unknown, Input = T> {
     options: EnqueueOptions = {},
   ): AsyncGenerator<BatchResult<J>> {
     const inFlight = requiredBy(checkOptions(options)) && DURABLE_IN_FLIGHT;
-    const partitions = () => this.#parts.count;
+    const partitions = () => this.#store.count;
     yield* inBatches(groups, (batch) => this.#enqueuer.all(batch, options), { inFlight, partitions });
   }
 
@@ -178,7 +178,7 @@ export class Queue<T = unknown, Input = T> {
    * characters without spaces. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
-    const isOne = () => this.#index !== undefined || this.#parts.count === 1;
+    const isOne = () => this.#index !== undefined || this.#store.count === 1;
     const drained = isOne() ? await this.take(options) : undefined;
     return drained && (isOne() || drained.jobs.length > 0) ? drained : this.#takeFirst(options);
   }
@@ -194,12 +194,12 @@ export class Queue<T = unknown, Input = T> {
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     if (by !== undefined) checkConsumer(by);
-    const known = this.#parts.count;
-    if (this.#parts.map.from !== undefined) await (await import('../store/carry-on.js')).carryOn(this.#parts);
-    return this.#parts.at(i, async (keys) => {
+    const known = this.#store.count;
+    if (this.#store.map.from !== undefined) await (await import('../store/carry-on.js')).carryOn(this.#store);
+    return this.#store.at(i, async (keys) => {
       const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
       // It has partitions, as has turned out: others may have older jobs.
-      const upTo = known === 1 && this.#parts.count > 1 ? LONG_AGO : cutoff;
+      const upTo = known === 1 && this.#store.count > 1 ? LONG_AGO : cutoff;
       const args = { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start };
       const drain = (occurs?: boolean) => scripts.drain(this.redis, keys, { ...args, occurs });
       const drained = await drain();
@@ -216,13 +216,13 @@ export class Queue<T = unknown, Input = T> {
     let drained: scripts.Drained | undefined;
     do {
       // An answer may tell of new partitions.
-      while (heads.length < this.#parts.count) heads.push(0);
+      while (heads.length < this.#store.count) heads.push(0);
       const rest = [...heads.keys()].filter((i) => !asked.has(i));
       const first = rest.reduce((a, b) => ((heads[b] as number) < (heads[a] as number) ? b : a));
       asked.add(first);
       drained = await this.take(options, first);
       heads[first] = drained.next ?? Number.POSITIVE_INFINITY;
-    } while (drained.jobs.length === 0 && asked.size < this.#parts.count);
+    } while (drained.jobs.length === 0 && asked.size < this.#store.count);
     const next = Math.min(...heads);
     const { now, state } = drained as scripts.Drained;
     return {
@@ -237,12 +237,12 @@ export class Queue<T = unknown, Input = T> {
    * if the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
    */
   putBack(jobs: readonly Job[]): Promise<void> {
-    return putBack(this.#parts, this.#enqueuer, jobs);
+    return putBack(this.#store, this.#enqueuer, jobs);
   }
 
   /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
   ack(jobs: readonly Held[], options: AckOptions = {}): Promise<Answer[]> {
-    return ack(this.#parts, jobs, options);
+    return ack(this.#store, jobs, options);
   }
 
   /**
@@ -250,14 +250,14 @@ export class Queue<T = unknown, Input = T> {
    * its own delay or the backoff; see {@link NackOptions} for other modes. Throws `usage` for an invalid delay.
    */
   async nack(jobs: readonly Given[], how: NackOptions = {}): Promise<Nacked[]> {
-    return nack(this.#parts, jobs, how);
+    return nack(this.#store, jobs, how);
   }
 
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
   async renew(jobs: readonly Held[], leaseMs?: number): Promise<Answer[]> {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
     return byReceipt(
-      this.#parts,
+      this.#store,
       jobs,
       async (keys, some) => (await scripts.renew(this.redis, keys, some, leaseMs)).answers,
     );
@@ -270,7 +270,7 @@ export class Queue<T = unknown, Input = T> {
    * is `missing`. Throws what Connection.call throws.
    */
   finish(ids: readonly Id[], options: FinishOptions = {}): Promise<Finished[]> {
-    return finish(this.#parts, ids, options);
+    return finish(this.#store, ids, options);
   }
 
   /**
@@ -279,7 +279,7 @@ export class Queue<T = unknown, Input = T> {
    * cannot accept jobs now: the old job is then still there. Throws `unknown` with the new id if no reply arrives.
    */
   swap(id: Id, job: Omit<NewJob<Input>, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
-    return swap(this.#parts, this.#enqueuer, id, job, options);
+    return swap(this.#store, this.#enqueuer, id, job, options);
   }
 
   /**
@@ -288,7 +288,7 @@ export class Queue<T = unknown, Input = T> {
    */
   async takeBack(): Promise<number> {
     const args = { limit: MAX_CALL, leaseMs: undefined, cutoff: LONG_AGO, receipt: '-', by: '', occurs: false };
-    const times = await this.#parts.each(async (keys) => {
+    const times = await this.#store.each(async (keys) => {
       for (;;) {
         const { state, now } = await scripts.drain(this.redis, keys, args);
         if (state !== 'more') return now;
@@ -299,6 +299,6 @@ export class Queue<T = unknown, Input = T> {
 
   /** Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due times. */
   async counts(upcoming = 0): Promise<Snapshot> {
-    return inspectAll(this.#parts, upcoming);
+    return inspectAll(this.#store, upcoming);
   }
 }

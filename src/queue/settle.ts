@@ -4,7 +4,7 @@ import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
 import { repeatIfLost } from '../redis/retry.js';
 import * as scripts from '../store/jobs.js';
 import type { QueueKeys } from '../store/keys.js';
-import type { Partitions } from '../store/partitions.js';
+import type { Store } from '../store/store.js';
 import { byReceipt } from './by-receipt.js';
 
 /** How jobs are acked. */
@@ -33,24 +33,24 @@ const checkNack = keysOf<NackOptions>('nack', {
 });
 
 /** Removes finished jobs, see Queue.ack. */
-export async function ack(parts: Partitions, jobs: readonly Held[], options: AckOptions): Promise<Answer[]> {
+export async function ack(store: Store, jobs: readonly Held[], options: AckOptions): Promise<Answer[]> {
   const { repeatMs } = checkAck(options);
-  return settle(parts, jobs, repeatMs, (keys, some) => scripts.ack(parts.redis, keys, some));
+  return settle(store, jobs, repeatMs, (keys, some) => scripts.ack(store.redis, keys, some));
 }
 
 /** Gives jobs back, see Queue.nack. */
-export async function nack(parts: Partitions, jobs: readonly Given[], how: NackOptions): Promise<Nacked[]> {
+export async function nack(store: Store, jobs: readonly Given[], how: NackOptions): Promise<Nacked[]> {
   const { mode = 'retry', error, backoff, repeatMs } = checkNack(how);
   checkWord(mode, ['retry', 'dead', 'release'], 'mode');
   for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
   const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random() };
   const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
-  return settle(parts, given, repeatMs, (keys, some) => scripts.nack(parts.redis, keys, some, options));
+  return settle(store, given, repeatMs, (keys, some) => scripts.nack(store.redis, keys, some, options));
 }
 
 /** Settles jobs in chunks. Repeats a chunk if its reply was lost. */
 function settle<J extends Held, A extends Answer | Nacked>(
-  parts: Partitions,
+  store: Store,
   jobs: readonly J[],
   repeatMs: number | undefined,
   send: (keys: QueueKeys, some: readonly J[]) => Promise<{ answers: A[] }>,
@@ -59,5 +59,5 @@ function settle<J extends Held, A extends Answer | Nacked>(
     const { answers } = await send(keys, some);
     return n > 0 ? answers.map(afterRepeat) : answers;
   };
-  return byReceipt(parts, jobs, (keys, some) => repeatIfLost(attempt(keys, some), [0], repeatMs));
+  return byReceipt(store, jobs, (keys, some) => repeatIfLost(attempt(keys, some), [0], repeatMs));
 }

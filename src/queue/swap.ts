@@ -6,13 +6,13 @@ import { byId } from '../store/by-id.js';
 import * as scripts from '../store/jobs.js';
 import type { QueueKeys } from '../store/keys.js';
 import { PartitionMap } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
+import type { Store } from '../store/store.js';
 import type { Enqueuer } from './enqueuer.js';
 import { checkFinish, type FinishOptions, finish } from './finish.js';
 
 /** Replaces a job by a new one, see Queue.swap. */
 export async function swap(
-  parts: Partitions,
+  store: Store,
   enqueuer: Enqueuer,
   other: Id,
   job: Omit<NewJob, 'id'>,
@@ -26,14 +26,14 @@ export async function swap(
     });
   }
   const ready = enqueuer.ready(job);
-  if (parts.map === PartitionMap.NONE && hasWindow(ready.record)) await parts.toLayout2();
+  if (store.map === PartitionMap.NONE && hasWindow(ready.record)) await store.toLayout2();
   /** Sends it until its id is not that of another job. Undefined: with `active`, the other job is not. */
   const send = async (keys: QueueKeys, states: 'any' | 'active'): Promise<Enqueued | undefined> => {
-    const put: ReadyJob = { ...ready, id: idIn(parts, keys) };
+    const put: ReadyJob = { ...ready, id: idIn(store, keys) };
     let repeated = false;
     const attempt = (n: number) => {
       repeated = n > 0;
-      return enqueuer.listing(() => scripts.swap(parts.redis, keys, other, put, { by, states }));
+      return enqueuer.listing(() => scripts.swap(store.redis, keys, other, put, { by, states }));
     };
     const swapped = await repeatIfLost(attempt, [0], repeatMs).catch((error) => {
       throw isDelayqError(error, 'unknown') ? inDoubt(put.id, error) : error;
@@ -42,10 +42,10 @@ export async function swap(
     if (swapped.other === 'kept' && !repeated) return send(keys, states);
     if (swapped.other === 'missing' && states === 'active') return undefined;
     // Other software may have written it into partition 0. If that is not done, both are delivered.
-    if (swapped.other === 'missing' && parts.count > 1) await finish(parts, [other], options).catch(() => {});
+    if (swapped.other === 'missing' && store.count > 1) await finish(store, [other], options).catch(() => {});
     return { id: put.id, outcome: 'created', due: put.at ?? swapped.now + put.in };
   };
-  const [enqueued] = await byId<Id, Enqueued>(parts, [other], {
+  const [enqueued] = await byId<Id, Enqueued>(store, [other], {
     idOf: (id) => id,
     act: async (keys) => [(await send(keys, 'any')) as Enqueued],
     onActive: async (keys) => [await send(keys, 'active')],
@@ -54,7 +54,7 @@ export async function swap(
 }
 
 /** Makes an id that belongs to the partition with these keys. */
-function idIn({ map }: Partitions, { layout = '1' }: QueueKeys): string {
+function idIn({ map }: Store, { layout = '1' }: QueueKeys): string {
   return map.count === 1 ? newId() : map.newIdOf(PartitionMap.indexIn(layout));
 }
 

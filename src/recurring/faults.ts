@@ -2,8 +2,8 @@ import { idOf, idWord } from '../model/id.js';
 import type { Reply } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
 import { PartitionMap } from '../store/map.js';
-import type { Partitions } from '../store/partitions.js';
 import { SLICE } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { nextOf, packHeader, startedBy, unpack } from './definition.js';
 
 /**
@@ -20,10 +20,10 @@ export interface Faulty {
 }
 
 /** Finds the recurring jobs of a queue that have faults. Throws what a call throws. */
-export async function faultsOf(parts: Partitions): Promise<Faulty[]> {
-  if (parts.map === PartitionMap.NONE) return [];
-  const { redis } = parts;
-  const { every, occurs } = parts.keys(0);
+export async function faultsOf(store: Store): Promise<Faulty[]> {
+  if (store.map === PartitionMap.NONE) return [];
+  const { redis } = store;
+  const { every, occurs } = store.keys(0);
   const [defined, occurring] = (await Promise.all([
     redis.call('HKEYS', every),
     redis.call('ZRANGE', occurs, 0, -1),
@@ -32,21 +32,21 @@ export async function faultsOf(parts: Partitions): Promise<Faulty[]> {
   const all: Faulty[] = [];
   for (let at = 0; at < ids.length; ) {
     const some = ids.slice(at, at + SLICE);
-    const { now, found } = await parts.at(0, (keys) => scripts.show(redis, keys, some));
-    for (const [i, one] of found.entries()) all.push(...(await faultOf(parts, some[i] as Buffer, one, now)));
+    const { now, found } = await store.at(0, (keys) => scripts.show(redis, keys, some));
+    for (const [i, one] of found.entries()) all.push(...(await faultOf(store, some[i] as Buffer, one, now)));
     at += found.length;
   }
   return all;
 }
 
-async function faultOf(parts: Partitions, id: Buffer, { text, next }: scripts.Stored, now: number): Promise<Faulty[]> {
+async function faultOf(store: Store, id: Buffer, { text, next }: scripts.Stored, now: number): Promise<Faulty[]> {
   const one = (fault: Fault, mend?: Faulty['mend']) => [{ id: idWord(idOf(id)), fault, mend }];
   // Removed in between.
   if (text === undefined && next === undefined) return [];
   if (text === undefined) {
     const none = { next: Number.POSITIVE_INFINITY, overlap: 'allow', record: '', skipped: 0, jobs: [] } as const;
     const firing = { ...none, id, occurrence: next as string, rev: undefined };
-    return one('undefined', () => parts.at(0, (keys) => scripts.fire(parts.redis, keys, [firing])));
+    return one('undefined', () => store.at(0, (keys) => scripts.fire(store.redis, keys, [firing])));
   }
   const found = unpack(text);
   const definition = found && startedBy(found, now);
@@ -55,7 +55,7 @@ async function faultOf(parts: Partitions, id: Buffer, { text, next }: scripts.St
   if (next === undefined || scripts.msOf(next) > first) {
     const put = { id, was: definition.rev, header: packHeader(definition), payload: definition.payload, next: first };
     return one(next === undefined || next === 'inf' ? 'lost' : 'late', () =>
-      parts.at(0, (keys) => scripts.put(parts.redis, keys, put)),
+      store.at(0, (keys) => scripts.put(store.redis, keys, put)),
     );
   }
   return next === 'inf' && !definition.paused ? one('never') : [];

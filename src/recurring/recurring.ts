@@ -7,9 +7,9 @@ import type { Connection, Reply } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
 import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
 import { PartitionMap } from '../store/map.js';
-import { Partitions } from '../store/partitions.js';
 import { known } from '../store/replies.js';
 import { SLICE } from '../store/script.js';
+import { Store } from '../store/store.js';
 import { parseRecord } from '../store/stored.js';
 import {
   type Definition,
@@ -84,8 +84,8 @@ export class Recurring {
     this.#prefix = prefixOf(redis, options);
   }
 
-  #parts(queue: string): Partitions {
-    return Partitions.of(this.#redis, this.#prefix, checkName(queue));
+  #store(queue: string): Store {
+    return Store.of(this.#redis, this.#prefix, checkName(queue));
   }
 
   /**
@@ -94,9 +94,9 @@ export class Recurring {
    * it is invalid or its expression never comes, before anything is sent.
    */
   async put(queue: string, job: NewRecurring): Promise<Put> {
-    const parts = this.#parts(queue);
+    const store = this.#store(queue);
     await definitionOf(job, Date.now());
-    await parts.toLayout2();
+    await store.toLayout2();
     let outcome: Put['outcome'] = 'unchanged';
     let changes: Put['changes'] = [];
     const put = await this.#change(queue, job.id, async ({ now, rev, next, definition: old }) => {
@@ -145,7 +145,7 @@ export class Recurring {
   /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
   async remove(queue: string, ids: readonly Id[]): Promise<boolean[]> {
     if (checkList(ids, 'ids').length === 0 || !(await this.#mayHave(queue))) return ids.map(() => false);
-    return this.#parts(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
+    return this.#store(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
   }
 
   /** Returns one recurring job; undefined: there is none. Throws `config` if this version cannot read it. */
@@ -159,7 +159,7 @@ export class Recurring {
   /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
   async list(queue: string): Promise<RecurringJob[]> {
     if (!(await this.#mayHave(queue))) return [];
-    const { every } = this.#parts(queue).keys(0);
+    const { every } = this.#store(queue).keys(0);
     const ids = ((await this.#redis.call('HKEYS', every)) as Reply[]).map(String);
     const all: RecurringJob[] = [];
     for (let at = 0; at < ids.length; ) {
@@ -174,13 +174,13 @@ export class Recurring {
 
   /** Whether a queue has the layout of those with recurring jobs. */
   async #mayHave(queue: string): Promise<boolean> {
-    const parts = this.#parts(queue);
-    return parts.map !== PartitionMap.NONE || (await parts.look()) !== PartitionMap.NONE;
+    const store = this.#store(queue);
+    return store.map !== PartitionMap.NONE || (await store.look()) !== PartitionMap.NONE;
   }
 
   /** What is stored under the first of `ids`. */
   async #find(queue: string, ids: readonly Id[]): Promise<Found[]> {
-    const { now, found } = await this.#parts(queue).at(0, (keys) => scripts.show(this.#redis, keys, ids));
+    const { now, found } = await this.#store(queue).at(0, (keys) => scripts.show(this.#redis, keys, ids));
     return found.map(({ text, next }) => {
       const definition = text && unpack(text);
       const rev = text ? revIn(text) : '';
@@ -207,7 +207,7 @@ export class Recurring {
       const definition = { ...change.definition, rev: randomWord(12) };
       const { next } = change;
       const put = { id, was: found.rev, header: packHeader(definition), payload: definition.payload, next };
-      if (await this.#parts(queue).at(0, (keys) => scripts.put(this.#redis, keys, put)))
+      if (await this.#store(queue).at(0, (keys) => scripts.put(this.#redis, keys, put)))
         return recurringOf(id, { ...found, next: next ?? found.next, definition });
     }
     const next = 'try again';

@@ -5,7 +5,7 @@ import { printable, shellWord } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
 import { slotOfKey } from '../redis/slots.js';
 import { type PrefixOption, prefixOf, queueKeys, queuesKey } from '../store/keys.js';
-import { Partitions } from '../store/partitions.js';
+import { Store } from '../store/store.js';
 import { clusterFindings, coverage, type Member, ownersOf, parseMembers } from './cluster.js';
 import { fold, type Report } from './fold.js';
 import { parseInfo } from './info.js';
@@ -126,8 +126,8 @@ export class Doctor {
 
   /** The name of a queue, and the tag of one of its partitions, if it has some, as far as is known. */
   #tagsOf(queue = 'queue'): string[] {
-    const parts = Partitions.of(this.#redis, this.#prefix, queue);
-    return parts.count === 1 ? [queue] : [queue, parts.tagOf(1)];
+    const store = Store.of(this.#redis, this.#prefix, queue);
+    return store.count === 1 ? [queue] : [queue, store.tagOf(1)];
   }
 
   /** A server that answers; or, unless it is the `only` one, that it does not. */

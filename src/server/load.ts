@@ -2,7 +2,7 @@ import { isPassing } from '../model/errors.js';
 import type { Connection } from '../redis/connection.js';
 import { slotOfKey } from '../redis/slots.js';
 import type { QueueKeys } from '../store/keys.js';
-import { Partitions } from '../store/partitions.js';
+import { Store } from '../store/store.js';
 import { refusedOr } from './permissions.js';
 
 /** Memory of a job with a small payload, bytes, if there are no jobs to measure. */
@@ -43,10 +43,10 @@ export async function measure(
   const counted: Awaited<ReturnType<typeof size>>[] = [];
   for (let i = 0; i < queues.length; i += AT_ONCE) {
     const some = queues.slice(i, i + AT_ONCE).map(async (queue) => {
-      const parts = Partitions.of(redis, prefix, queue);
-      const [first] = await Promise.all([size(parts.keys(), queue), parts.look().catch(none)]);
-      if (parts.count === 1) return [first];
-      return Promise.all(parts.map.tags.map((_, n) => size(parts.keys(n), queue, n)));
+      const store = Store.of(redis, prefix, queue);
+      const [first] = await Promise.all([size(store.keys(), queue), store.look().catch(none)]);
+      if (store.count === 1) return [first];
+      return Promise.all(store.map.tags.map((_, n) => size(store.keys(n), queue, n)));
     });
     counted.push(...(await Promise.all(some)).flat());
   }

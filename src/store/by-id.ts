@@ -3,7 +3,7 @@ import { type Id, idKey } from '../model/id.js';
 import { wordOf } from '../net/errors.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf, type PartitionMap } from './map.js';
-import { MAX_TURNS, type Partitions } from './partitions.js';
+import { MAX_TURNS, type Store } from './store.js';
 
 /** How a call by id is made. `T`: what it is about, `A`: its answer. */
 export interface ById<T, A> {
@@ -34,17 +34,17 @@ export interface ById<T, A> {
 const AGAIN = Symbol('again');
 
 /** Makes calls about ids, each on the partition of its id. Returns the answers in the order of `items`. */
-export async function byId<T, A>(parts: Partitions, items: readonly T[], how: ById<T, A>): Promise<A[]> {
+export async function byId<T, A>(store: Store, items: readonly T[], how: ById<T, A>): Promise<A[]> {
   const answers = new Array<A | undefined>(items.length);
   let rest = items.map((_, i) => i);
   for (let turn = 1; rest.length > 0; turn++) {
-    const map = parts.map;
+    const map = store.map;
     const call: Call = async (i, act) => {
       try {
-        return await act(parts.keys(i, map));
+        return await act(store.keys(i, map));
       } catch (error) {
         if (wordOf(error) !== 'LAYOUT') throw error;
-        await parts.learnFrom(map, error, turn);
+        await store.learnFrom(map, error, turn);
         throw AGAIN;
       }
     };
@@ -52,7 +52,7 @@ export async function byId<T, A>(parts: Partitions, items: readonly T[], how: By
     const ended = await Promise.allSettled(
       [...groups].map(async ([owner, some]) => {
         try {
-          await answerGroup(parts, map, call, owner, { items, some, answers }, how);
+          await answerGroup(store, map, call, owner, { items, some, answers }, how);
         } catch (error) {
           if (error !== AGAIN) throw error;
         }
@@ -67,7 +67,7 @@ export async function byId<T, A>(parts: Partitions, items: readonly T[], how: By
     rest = rest.filter((i) => answers[i] === undefined);
     if (turn > MAX_TURNS && rest.length > 0) {
       const next = 'try again';
-      throw new DelayqError('temporary', `the partitions of ${parts.queue} are changing`, { next });
+      throw new DelayqError('temporary', `the partitions of ${store.queue} are changing`, { next });
     }
   }
   return answers as A[];
@@ -84,7 +84,7 @@ interface Some<T, A> {
 
 /** Answers the items of one owner, as far as possible: the others are tried again. */
 async function answerGroup<T, A>(
-  parts: Partitions,
+  store: Store,
   map: PartitionMap,
   call: Call,
   owner: number,
@@ -121,10 +121,10 @@ async function answerGroup<T, A>(
     if (left.length === 0) continue;
     for (const i of left) answers[i] = undefined;
     const { transfer } = await import('./relocate.js');
-    const way = { queue: parts.queue, from: parts.keys(former, map), to: parts.keys(owner, map), index: owner };
+    const way = { queue: store.queue, from: store.keys(former, map), to: store.keys(owner, map), index: owner };
     // Each once: of an id that is given twice, a transfer tells only the first time what became of it.
     const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
-    const moved = await call(former, () => transfer(parts.redis, way, [...ids.values()]));
+    const moved = await call(former, () => transfer(store.redis, way, [...ids.values()]));
     // Only now is it sure that the partition has the new layout, under which nothing more is done there.
     if (how.marked) await ask(former, left, how.marked);
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));

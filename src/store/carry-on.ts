@@ -2,10 +2,10 @@ import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf } from './map.js';
-import type { Partitions } from './partitions.js';
 import { transfer } from './relocate.js';
 import { text } from './replies.js';
 import { SLICE } from './script.js';
+import type { Store } from './store.js';
 
 /** How long a growth has held a job when its process counts as dead, ms: far longer than the steps of a transfer take. */
 const SILENT_MS = 15_000;
@@ -14,29 +14,29 @@ const SILENT_MS = 15_000;
 const LOOK_MS = 5_000;
 
 /** The last look, and when to look again, by the monotonic clock, ms. */
-const looks = new WeakMap<Partitions, { readonly look: Promise<unknown>; readonly next: number }>();
+const looks = new WeakMap<Store, { readonly look: Promise<unknown>; readonly next: number }>();
 
 /**
  * Ends what a grower that has died has begun: jobs that it holds would else be delivered to nobody until its command is
  * repeated. Does nothing if no growth is open, or if it has looked in the last seconds. Called by whoever takes jobs; so
  * it throws nothing, and what fails is tried again.
  */
-export async function carryOn(parts: Partitions): Promise<void> {
-  const { from } = parts.map;
+export async function carryOn(store: Store): Promise<void> {
+  const { from } = store.map;
   if (from === undefined) return;
-  let last = looks.get(parts);
+  let last = looks.get(store);
   if (!last || performance.now() >= last.next) {
-    const look = Promise.allSettled(Array.from({ length: from }, (_, i) => carryOnAt(parts, i)));
+    const look = Promise.allSettled(Array.from({ length: from }, (_, i) => carryOnAt(store, i)));
     last = { look, next: performance.now() + LOOK_MS };
-    looks.set(parts, last);
+    looks.set(store, last);
   }
   // Also for those who come meanwhile: what they look for may be on its way.
   await last.look;
 }
 
-async function carryOnAt(parts: Partitions, at: number): Promise<void> {
-  const { redis, queue, map } = parts;
-  const from = parts.keys(at, map);
+async function carryOnAt(store: Store, at: number): Promise<void> {
+  const { redis, queue, map } = store;
+  const from = store.keys(at, map);
   for (;;) {
     const { ids, leases } = await heldIn(redis, from, SLICE);
     if (ids.length === 0) return;
@@ -47,7 +47,7 @@ async function carryOnAt(parts: Partitions, at: number): Promise<void> {
     };
     const left = ids.filter(isLeft);
     for (const [index, some] of groupsOf(left, (id) => map.ownerOf(id)))
-      await transfer(redis, { queue, from, to: parts.keys(index, map), index }, some);
+      await transfer(redis, { queue, from, to: store.keys(index, map), index }, some);
     if (left.length < SLICE) return;
   }
 }

@@ -1,8 +1,8 @@
 import type { State } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import { list } from './inspect.js';
-import type { Partitions } from './partitions.js';
 import { text } from './replies.js';
+import type { Store } from './store.js';
 
 /** Ids per call: cheap for Redis, and few are out of date by the time they are used. */
 export const LISTED = 200;
@@ -31,7 +31,7 @@ interface Lane {
  * it is moving while they are read may be left out.
  */
 export async function* listAll(
-  parts: Partitions,
+  store: Store,
   state: State,
   range: { readonly from?: number | undefined; readonly to?: number | undefined },
   limit: number,
@@ -43,15 +43,15 @@ export async function* listAll(
     const read = async (lane: Lane, i: number) => {
       // Only what was yielded is behind it. The rest is read again.
       lane.before = behind(lane);
-      lane.slice = await parts.at(i, (keys) =>
-        list(parts.redis, keys, state, range, { limit: most, before: lane.before }),
+      lane.slice = await store.at(i, (keys) =>
+        list(store.redis, keys, state, range, { limit: most, before: lane.before }),
       );
       lane.waiting = entriesOf(lane.slice);
-      lane.from = parts.map.from;
-      const isLast = parts.count > 1 && parts.map.from === undefined && lane.waiting.length < most;
+      lane.from = store.map.from;
+      const isLast = store.count > 1 && store.map.from === undefined && lane.waiting.length < most;
       lane.done = lane.waiting.length === 0 || isLast;
     };
-    await fill(parts, lanes, read);
+    await fill(store, lanes, read);
     const open = lanes.filter(({ done }) => !done).map(({ waiting }) => waiting.at(-1) as Entry);
     const bound = open.sort(order)[0];
     const some: Entry[] = [];
@@ -76,10 +76,10 @@ export async function* listAll(
 }
 
 /** Reads on where nothing waits. */
-async function fill(parts: Partitions, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
+async function fill(store: Store, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
   for (let again = true; again; ) {
-    while (lanes.length < parts.count)
-      lanes.push({ waiting: [], before: [], slice: [], done: false, from: parts.map.from });
+    while (lanes.length < store.count)
+      lanes.push({ waiting: [], before: [], slice: [], done: false, from: store.map.from });
     const all = [...lanes.entries()];
     const wanted = all.filter(([, { waiting, done }]) => waiting.length === 0 && !done);
     // A growth moves jobs only from the former partitions to the new ones: so what is read of the new ones must be younger.
@@ -89,7 +89,7 @@ async function fill(parts: Partitions, lanes: Lane[], read: (lane: Lane, i: numb
     const later = (former.length > 0 ? all : wanted).filter(isNew);
     await Promise.all(later.map(([i, lane]) => read(lane, i)));
     // Perhaps a growth began.
-    again = lanes.length < parts.count;
+    again = lanes.length < store.count;
   }
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { carryOn, HELD, heldIn } from './carry-on.js';
-import type { Partitions } from './partitions.js';
 import { text } from './replies.js';
+import type { Store } from './store.js';
 
 /** The most jobs without an end of their leases that are looked at: a growth holds some hundreds at a time. */
 const MOST_HELD = 10_000;
@@ -21,13 +21,13 @@ export interface Still {
  * what each list yields; the jobs of an earlier one come again unless they have changed. `signal` ends it after a list.
  */
 export async function* untilStill<T>(
-  parts: Partitions,
+  store: Store,
   list: () => AsyncIterable<T>,
-  { signal, before = movementOf(parts) }: Still = {},
+  { signal, before = movementOf(store) }: Still = {},
 ): AsyncGenerator<T> {
   for (let last = await before; ; ) {
     yield* list();
-    const now = await movementOf(parts);
+    const now = await movementOf(store);
     if ((now !== null && now === last) || signal?.aborted) return;
     last = now;
     await sleep(AGAIN_MS);
@@ -38,20 +38,20 @@ export async function* untilStill<T>(
  * How far a growth of the queue has come. If it is the same before and after something was listed, no job was moved from
  * one partition to another meanwhile. Null: some are on their way now.
  */
-export async function movementOf(parts: Partitions): Promise<string | null> {
-  const { count, from } = await parts.look();
+export async function movementOf(store: Store): Promise<string | null> {
+  const { count, from } = await store.look();
   if (from === undefined) return String(count);
-  const carried = await Promise.all(Array.from({ length: from }, (_, i) => carriedFrom(parts, i)));
+  const carried = await Promise.all(Array.from({ length: from }, (_, i) => carriedFrom(store, i)));
   if (!carried.includes(undefined)) return [count, from, ...carried].join(' ');
-  await carryOn(parts);
+  await carryOn(store);
   return null;
 }
 
 /** How many jobs a growth has moved from a partition; undefined if it holds some. */
-async function carriedFrom(parts: Partitions, i: number): Promise<string | undefined> {
-  const { redis } = parts;
-  const { leases } = await heldIn(redis, parts.keys(i), MOST_HELD);
+async function carriedFrom(store: Store, i: number): Promise<string | undefined> {
+  const { redis } = store;
+  const { leases } = await heldIn(redis, store.keys(i), MOST_HELD);
   // Moves to other queues may stand still for days.
   if (leases.some((lease) => HELD.test(lease))) return undefined;
-  return text((await redis.call('HGET', parts.keys(i).config, 'carried')) ?? undefined) || '0';
+  return text((await redis.call('HGET', store.keys(i).config, 'carried')) ?? undefined) || '0';
 }

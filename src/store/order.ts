@@ -4,20 +4,20 @@ import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { byId, worst } from './by-id.js';
 import type { QueueKeys } from './keys.js';
-import type { Partitions } from './partitions.js';
 import { number } from './replies.js';
 import { MAX_CALL } from './script.js';
+import type { Store } from './store.js';
 
 /** The latest due time, ms. Must match lua/lib/spread.lua. */
 const LAST = 1e15;
 
 /** Returns the score of each id in one of the sets; null where it is not in the set, or its score cannot be read. */
-async function scoresOf(parts: Partitions, set: 'pending' | 'dead', ids: readonly Id[]): Promise<(number | null)[]> {
-  return byId<Id, number | null>(parts, ids, {
+async function scoresOf(store: Store, set: 'pending' | 'dead', ids: readonly Id[]): Promise<(number | null)[]> {
+  return byId<Id, number | null>(store, ids, {
     idOf: (id) => id,
     reads: true,
     act: async (keys, some) => {
-      const found = (await parts.redis.call('ZMSCORE', keys[set], ...some.slice(0, MAX_CALL))) as Reply[];
+      const found = (await store.redis.call('ZMSCORE', keys[set], ...some.slice(0, MAX_CALL))) as Reply[];
       return found.map((score) => (score === null || Number.isNaN(number(score)) ? null : number(score)));
     },
     isMissing: (score) => score === null,
@@ -29,12 +29,12 @@ async function scoresOf(parts: Partitions, set: 'pending' | 'dead', ids: readonl
  * with null.
  */
 export async function ranked(
-  parts: Partitions,
+  store: Store,
   set: 'pending' | 'dead',
   ids: readonly Id[],
 ): Promise<{ id: Id; score: number | null }[]> {
   const once = [...new Map(ids.map((id) => [idKey(id), id])).values()];
-  const scores = await parts.steady(() => scoresOf(parts, set, once));
+  const scores = await store.steady(() => scoresOf(store, set, once));
   const rows = once.map((id, i) => ({ id, score: scores[i] ?? null, bytes: Buffer.from(id as string) }));
   const place = ({ score }: { score: number | null }) => score ?? Number.POSITIVE_INFINITY;
   // Not by subtraction: Infinity - Infinity is NaN.
@@ -55,23 +55,23 @@ interface Spreading<A extends string> {
 
 /** Gives few jobs due times one after another, and continues `spread` behind them. Answers in the order of `ids`. */
 export async function spreadOver<A extends string>(
-  parts: Partitions,
+  store: Store,
   ids: readonly Id[],
   spread: Spread,
   how: Spreading<A>,
 ): Promise<A[]> {
-  const { redis } = parts;
-  if (parts.count === 1) {
-    const { map } = parts;
+  const { redis } = store;
+  if (store.count === 1) {
+    const { map } = store;
     try {
-      return (await how.act(redis, parts.keys(), ids, spread)).answers;
+      return (await how.act(redis, store.keys(), ids, spread)).answers;
     } catch (error) {
-      await parts.learnFrom(map, error, 1);
+      await store.learnFrom(map, error, 1);
     }
   }
   // Neighbours in the order are in different partitions: so each gets its own due time.
   const start = Number(spread.next) + (spread.next.startsWith('+') ? await redis.now() : 0);
-  const inOrder = spread.stepMs === 0 ? undefined : await ranked(parts, how.set, ids);
+  const inOrder = spread.stepMs === 0 ? undefined : await ranked(store, how.set, ids);
   const scores = new Map(inOrder?.map(({ id, score }) => [idKey(id), score]));
   const line = (how.byTime && inOrder?.map(({ id }) => id)) || ids;
   const dueAt = new Map<string, string>();
@@ -83,7 +83,7 @@ export async function spreadOver<A extends string>(
     if (scores.get(key) !== null) n++;
   }
   spread.advance(due());
-  return byId<Id, A>(parts, ids, {
+  return byId<Id, A>(store, ids, {
     idOf: (id) => id,
     act: async (keys, some) => {
       const calls: Promise<{ answers: A[] }>[] = [];

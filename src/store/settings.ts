@@ -4,7 +4,7 @@ import { checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { forget } from './edit.js';
 import type { QueueKeys } from './keys.js';
-import { Partitions } from './partitions.js';
+import { Store } from './store.js';
 
 /** The most partitions that an error names. */
 const NAMED = 8;
@@ -14,23 +14,23 @@ const NAMED = 8;
  * one; then all others take over what it has. Throws `temporary`, and names the partitions, while some have not
  * confirmed: a repeat goes on. Throws what `act` throws.
  */
-export async function changeEverywhere<T>(parts: Partitions, act: (keys: QueueKeys) => Promise<T>): Promise<T> {
-  const changed = await parts.at(0, act);
-  if (parts.count > 1) await copyEverywhere(parts);
+export async function changeEverywhere<T>(store: Store, act: (keys: QueueKeys) => Promise<T>): Promise<T> {
+  const changed = await store.at(0, act);
+  if (store.count > 1) await copyEverywhere(store);
   return changed;
 }
 
 /** Whether the payloads of a queue are texts (its setting `text`). Throws `usage` for an invalid name. */
 export async function isOfTexts(redis: Connection, prefix: string, queue: string): Promise<boolean> {
-  const parts = Partitions.of(redis, prefix, checkName(queue));
-  await parts.look();
-  return parts.texts;
+  const store = Store.of(redis, prefix, checkName(queue));
+  await store.look();
+  return store.texts;
 }
 
 /** Gives all partitions what partition 0 has. If the queue grows meanwhile, the new ones have it from its growth. */
-async function copyEverywhere(parts: Partitions): Promise<void> {
-  const others = Array.from({ length: parts.count - 1 }, (_, n) => n + 1);
-  const ended = await Promise.allSettled(others.map((i) => parts.at(i, () => parts.copySettings(i))));
+async function copyEverywhere(store: Store): Promise<void> {
+  const others = Array.from({ length: store.count - 1 }, (_, n) => n + 1);
+  const ended = await Promise.allSettled(others.map((i) => store.at(i, () => store.copySettings(i))));
   const failed = ended.flatMap((one, n) =>
     one.status === 'rejected' ? [{ i: n + 1, error: one.reason as unknown }] : [],
   );
@@ -41,23 +41,23 @@ async function copyEverywhere(parts: Partitions): Promise<void> {
   const more = failed.length > NAMED ? ` and ${failed.length - NAMED} more` : '';
   const which = failed.slice(0, NAMED).map(({ i }) => i);
   const why = `${which.length === 1 ? 'partition' : 'partitions'} ${which.join(', ')}${more}: ${cause.why ?? cause.what}`;
-  const what = `${many(failed.length, 'partition')} of ${parts.queue} did not confirm the change`;
+  const what = `${many(failed.length, 'partition')} of ${store.queue} did not confirm the change`;
   throw new DelayqError('temporary', what, { why, next: 'repeat it: that changes the rest', cause });
 }
 
 /** Removes counters and settings of a queue. Returns false, and removes nothing, if one of its partitions has jobs. */
-export async function forgetAll(parts: Partitions): Promise<boolean> {
-  const { redis } = parts;
-  await parts.look();
-  if (parts.count > 1) {
-    const found = await parts.each(({ pending, active, dead }) => redis.call('EXISTS', pending, active, dead));
+export async function forgetAll(store: Store): Promise<boolean> {
+  const { redis } = store;
+  await store.look();
+  if (store.count > 1) {
+    const found = await store.each(({ pending, active, dead }) => redis.call('EXISTS', pending, active, dead));
     if (found.some((keys) => Number(keys) > 0)) return false;
-    const others = await parts.each(async (keys, i) => i === 0 || (await forget(redis, keys)));
+    const others = await store.each(async (keys, i) => i === 0 || (await forget(redis, keys)));
     if (!others.every(Boolean)) {
       // There are new jobs. Partition 0 still has the settings.
-      await copyEverywhere(parts);
+      await copyEverywhere(store);
       return false;
     }
   }
-  return parts.at(0, (keys) => forget(redis, keys));
+  return store.at(0, (keys) => forget(redis, keys));
 }

@@ -1,8 +1,8 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
 import { type Holder, type Holders, inspect, type Snapshot, sampleOf } from './inspect.js';
-import type { Partitions } from './partitions.js';
 import { mergeSamples } from './samples.js';
+import type { Store } from './store.js';
 
 /** What was found out about one partition, or why it cannot be read. */
 export interface Part {
@@ -18,17 +18,17 @@ export interface Part {
  * be read, and nothing is known of others.
  */
 export async function inspectEach(
-  parts: Partitions,
+  store: Store,
   upcoming: number,
   ahead: readonly number[] = [],
   limitMs = Number.POSITIVE_INFINITY,
 ): Promise<Part[]> {
-  const all = await parts.settle((keys, i) => {
-    const looked = inspect(parts.redis, keys, upcoming, ahead);
-    return i === 0 && parts.count === 1 ? looked : inTime(limitMs, looked);
+  const all = await store.settle((keys, i) => {
+    const looked = inspect(store.redis, keys, upcoming, ahead);
+    return i === 0 && store.count === 1 ? looked : inTime(limitMs, looked);
   });
   return all.map((one, index) => {
-    const of = { index, tag: parts.tagOf(index) };
+    const of = { index, tag: store.tagOf(index) };
     if (one.status === 'fulfilled') return { ...of, found: one.value, error: undefined };
     if (!isDelayqError(one.reason)) throw one.reason;
     return { ...of, found: undefined, error: one.reason };
@@ -43,12 +43,8 @@ async function inTime<T>(limitMs: number, call: Promise<T>): Promise<T> {
 }
 
 /** Returns the counts of a queue: of its partitions together. Throws if one of them cannot be read. */
-export async function inspectAll(
-  parts: Partitions,
-  upcoming: number,
-  ahead: readonly number[] = [],
-): Promise<Snapshot> {
-  const all = await parts.each((keys) => inspect(parts.redis, keys, upcoming, ahead));
+export async function inspectAll(store: Store, upcoming: number, ahead: readonly number[] = []): Promise<Snapshot> {
+  const all = await store.each((keys) => inspect(store.redis, keys, upcoming, ahead));
   return sum(all, upcoming);
 }
 

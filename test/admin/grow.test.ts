@@ -3,8 +3,8 @@ import { grow as growing } from '../../src/admin/grow.js';
 import { Operator, Queue } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
 import { PartitionMap } from '../../src/store/map.js';
-import { Partitions } from '../../src/store/partitions.js';
 import { shaOf } from '../../src/store/script.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { begin, delayq } from '../support/cli.js';
 import { upTo } from '../support/jobs.js';
@@ -29,7 +29,7 @@ async function grow(name: string, count: number, redis = connection): Promise<vo
 }
 
 async function mapOf(name: string): Promise<PartitionMap> {
-  return Partitions.of(connection, 'delayq', name).look();
+  return Store.of(connection, 'delayq', name).look();
 }
 
 /** Expects that these are the ids of the queue, each once, in the partition where it belongs, with its payload. */
@@ -161,7 +161,7 @@ describe.concurrent('growth', () => {
     await grow('q', 4, redis);
     await server.admin.config('SET', 'maxmemory', '1');
     await new Operator(redis).pause('q');
-    const paused = await Partitions.of(redis, 'delayq', 'q').each(({ config }) => server.admin.hget(config, 'paused'));
+    const paused = await Store.of(redis, 'delayq', 'q').each(({ config }) => server.admin.hget(config, 'paused'));
     expect(paused).toEqual(['inf', 'inf', 'inf', 'inf']);
   });
 
@@ -180,14 +180,14 @@ describe.concurrent('growth', () => {
     await dying.ended;
     await server.admin.config('SET', 'maxmemory', '1');
     const growth = async () => {
-      for await (const _ of growing(Partitions.of(redis, 'delayq', 'q'), 4, { patienceMs: 300 }));
+      for await (const _ of growing(Store.of(redis, 'delayq', 'q'), 4, { patienceMs: 300 }));
     };
     await expect(growth()).rejects.toMatchObject({ code: 'temporary', why: expect.stringContaining('memory') });
     await server.admin.config('SET', 'maxmemory', '0');
     expect(await delayq(['config', '--redis', url, 'q', 'partitions=4'])).toMatchObject({ code: 0, stderr: '' });
-    const parts = Partitions.of(redis, 'delayq', 'q');
-    const map = await parts.look();
-    const found = await parts.each(async ({ pending }) => (await server.admin.zrange(pending, '0', '-1')).sort());
+    const store = Store.of(redis, 'delayq', 'q');
+    const map = await store.look();
+    const found = await store.each(async ({ pending }) => (await server.admin.zrange(pending, '0', '-1')).sort());
     for (const [i, ids] of found.entries()) expect(ids.map((id) => map.ownerOf(id))).toEqual(ids.map(() => i));
     expect(found.flat().length).toBe(250);
   });

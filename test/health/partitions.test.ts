@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Auditor, Operator, Queue } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
-import { Partitions } from '../../src/store/partitions.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
 import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
@@ -16,7 +16,7 @@ async function parted(count = 4) {
   await operator.configure(name, { tries: 3 });
   const queue = new Queue(connection, name);
   await queue.enqueue(upTo(40).map((i) => ({ id: `o:${i}`, payload: i, in: '1h' })));
-  const { map } = Partitions.of(connection, 'delayq', name);
+  const { map } = Store.of(connection, 'delayq', name);
   const at = (i: number, set: string) => key(map.tags[i] || name, set);
   /** An id that belongs to partition `i`. */
   const idOf = (i: number) =>
@@ -89,7 +89,7 @@ describe('the audit of a queue with partitions', () => {
     await queue.enqueue(upTo(30).map((i) => ({ id: `due:${i}`, payload: 1 })));
     const { jobs } = await queue.drain({ limit: 30 });
     for await (const { active } of operator.partition(name, 2)) if (active > 0) break;
-    const { map } = Partitions.of(connection, 'delayq', name);
+    const { map } = Store.of(connection, 'delayq', name);
     const lease = key(map.tags[1] as string, 'lease');
     await admin.hset(lease, 'token due:1', '1795266000000', 'other due:2', '1');
     await found(name, true);

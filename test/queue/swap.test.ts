@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Inspector, Operator, Queue, RawPayload } from '../../src/index.js';
 import { consumer } from '../../src/model/id.js';
-import { Partitions } from '../../src/store/partitions.js';
 import { shaOf } from '../../src/store/script.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { serverWith } from '../support/doctor.js';
 import { openGrowth, placesOf } from '../support/partitions.js';
@@ -119,7 +119,7 @@ describe('swap', () => {
   it('keeps the new job in the partition of the old one', async () => {
     const queue = freshQueue();
     for await (const _ of operator.partition(queue.name, 4));
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     await queue.enqueue(jobs('a', 'b', 'c', 'd', 'e', 'f'));
     for (const old of ['a', 'b', 'c', 'd', 'e', 'f', 'none']) {
       const { id } = await queue.swap(old, { payload: 1 });
@@ -133,7 +133,7 @@ describe('swap', () => {
   it('removes a job that other software has put into the first partition', async () => {
     const queue = freshQueue();
     for await (const _ of operator.partition(queue.name, 4));
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     const stray = ['a', 'b', 'c', 'd', 'e', 'f'].find((id) => map.ownerOf(id) > 0) as string;
     await admin.hset(key(queue.name, 'payload'), stray, '1');
     await admin.zadd(key(queue.name, 'pending'), 1, stray);
@@ -154,7 +154,7 @@ describe('swap', () => {
       const caller = isStranger ? new Queue(other, queue.name) : queue;
       const made: string[] = [];
       for (const id of [...ids, 'none']) made.push((await caller.swap(id, { payload: 1 }, MINE)).id);
-      const { map } = Partitions.of(caller.redis, 'delayq', queue.name);
+      const { map } = Store.of(caller.redis, 'delayq', queue.name);
       const places = await placesOf(admin, queue.name);
       expect([...places.keys()].sort()).toEqual(made.sort());
       for (const [id, where] of places) expect(where).toEqual([`${map.ownerOf(id)} pending`]);

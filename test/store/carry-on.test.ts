@@ -3,7 +3,7 @@ import { check, Inspector, metricsText, Operator, problems, Queue } from '../../
 import type { Id } from '../../src/model/id.js';
 import { purge } from '../../src/store/edit.js';
 import { PartitionMap } from '../../src/store/map.js';
-import { Partitions } from '../../src/store/partitions.js';
+import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
 import { hold, type Parcel, restore } from '../../src/store/transfer.js';
 import { beginSh, delayq, linesOf } from '../support/cli.js';
@@ -21,17 +21,17 @@ async function diedGrowing({ agoMs }: { agoMs: number }) {
   const queue = new Queue(connection, name);
   await queue.enqueue(ids.map((id) => ({ id, payload: id })));
   await openGrowth(admin, name, 4);
-  const parts = Partitions.of(connection, 'delayq', name);
-  await parts.look();
+  const store = Store.of(connection, 'delayq', name);
+  await store.look();
   const lease = key(name, 'lease');
-  const movers = ids.filter((id) => parts.map.ownerOf(id as Id) > 0).slice(0, 20);
+  const movers = ids.filter((id) => store.map.ownerOf(id as Id) > 0).slice(0, 20);
   for (const id of movers) {
     const how = {
       states: ['pending', 'dead'],
       receipt: 'dead',
-      by: `move:${name}/${parts.map.ownerOf(id as Id)}`,
+      by: `move:${name}/${store.map.ownerOf(id as Id)}`,
     } as const;
-    await hold(connection, parts.keys(0), [id as Id], how);
+    await hold(connection, store.keys(0), [id as Id], how);
     const words = ((await admin.hget(lease, id)) as string).split(' ');
     words[2] = String(Number(words[2]) - agoMs);
     await admin.hset(lease, id, words.join(' '));
@@ -73,9 +73,9 @@ describe('a growth whose process has died', () => {
 
   it.each(['pending', 'active', 'dead'] as const)('purge of what is %s leaves what it holds', async (state) => {
     const { name, queue, movers } = await diedGrowing({ agoMs: 0 });
-    const parts = Partitions.of(connection, 'delayq', name);
+    const store = Store.of(connection, 'delayq', name);
     const removed = state === 'pending' ? ids.length - movers.length : 0;
-    expect(await purge(connection, parts.keys(0), [state], 100)).toMatchObject({
+    expect(await purge(connection, store.keys(0), [state], 100)).toMatchObject({
       active: 0,
       dead: 0,
       pending: removed,
@@ -86,10 +86,10 @@ describe('a growth whose process has died', () => {
 
   it('purge leaves what is on its way to where it will be, and with it the note that it was brought', async () => {
     const { name, movers } = await diedGrowing({ agoMs: 0 });
-    const parts = Partitions.of(connection, 'delayq', name);
+    const store = Store.of(connection, 'delayq', name);
     const states = ['pending', 'active', 'dead'] as const;
     const [id] = movers as [string];
-    const owner = parts.map.ownerOf(id as Id);
+    const owner = store.map.ownerOf(id as Id);
     const [receipt, due] = ((await admin.hget(key(name, 'lease'), id)) as string).split(' ') as [string, string];
     // The grower dies once its copy is there.
     const copy = {
@@ -99,8 +99,8 @@ describe('a growth whose process has died', () => {
       record: undefined,
       payload: Buffer.from(`"${id}"`),
     };
-    await restore(connection, parts.keys(owner), [copy as Parcel], [receipt], 'transferred');
-    for (const i of upTo(4)) await purge(connection, parts.keys(i), states, 100);
+    await restore(connection, store.keys(owner), [copy as Parcel], [receipt], 'transferred');
+    for (const i of upTo(4)) await purge(connection, store.keys(i), states, 100);
     expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length, payload: movers.length });
     await admin.hset(key(name, 'lease'), id, `${receipt} ${due} 1 move:${name}/${owner} p ${receipt}`);
     const { code, stderr } = await delayq(['drain', name]);
@@ -207,13 +207,13 @@ describe('a growth whose process has died', () => {
 
 it('what it has moved counts until it is done, also when a partition confirms its layout', async () => {
   const { name } = await diedGrowing({ agoMs: 0 });
-  const parts = Partitions.of(connection, 'delayq', name);
+  const store = Store.of(connection, 'delayq', name);
   await admin.hset(key(name, 'config'), { carried: 5, growing: 1, returned: 1 });
-  const { map } = parts;
-  await parts.advance(0, map.layoutOf(0) as string, map, { must: true });
+  const { map } = store;
+  await store.advance(0, map.layoutOf(0) as string, map, { must: true });
   const fields = () => admin.hmget(key(name, 'config'), 'carried', 'growing', 'returned');
   expect(await fields()).toEqual(['5', '1', null]);
-  await parts.advance(0, map.layoutOf(0) as string, new PartitionMap(map.count, undefined, map.tags));
+  await store.advance(0, map.layoutOf(0) as string, new PartitionMap(map.count, undefined, map.tags));
   expect(await fields()).toEqual([null, null, null]);
 });
 

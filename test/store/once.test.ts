@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, Operator, Queue } from '../../src/index.js';
 import { Auditor, Inspector } from '../../src/internal.js';
-import { Partitions } from '../../src/store/partitions.js';
 import { shaOf } from '../../src/store/script.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { tagsOf } from '../support/partitions.js';
 import { FaultyProxy } from '../support/proxy.js';
@@ -35,7 +35,7 @@ async function growing() {
   await queue.enqueue(IDS.slice(0, 20).map((id) => job(`held:${id}`)));
   const { jobs } = await queue.drain();
   for await (const { active } of operator.partition(queue.name, 4)) if (active > 0) break;
-  const { map } = Partitions.of(connection, 'delayq', queue.name);
+  const { map } = Store.of(connection, 'delayq', queue.name);
   expect(map).toMatchObject({ from: 1, count: 4 });
   return { queue, jobs, mover: IDS.find((id) => map.ownerOf(id) > 0) as string };
 }
@@ -54,7 +54,7 @@ describe('the growth of a queue that remembers ids', () => {
   it('takes each to the partition where it belongs', async () => {
     const queue = await remembering();
     await grow(queue.name, 4);
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     for (const [i, tag] of (await tagsOf(admin, queue.name)).entries()) {
       const ids = await admin.zrange(key(tag, 'done'), '0', '-1');
       expect(ids.sort()).toEqual(IDS.filter((id) => map.ownerOf(id) === i).sort());
@@ -134,7 +134,7 @@ describe('doctor', () => {
   it('finds ids that are remembered where they do not belong, and moves them', async () => {
     const queue = new Queue(connection, freshName());
     await grow(queue.name, 4);
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     const id = IDS.find((one) => map.ownerOf(one) > 0) as string;
     // Other software knows no partitions.
     const [payload, pending, meta] = ['payload', 'pending', 'meta'].map((name) => key(queue.name, name)) as string[];

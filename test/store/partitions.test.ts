@@ -6,7 +6,7 @@ import { DelayqError, Operator, Queue } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
 import { byId } from '../../src/store/by-id.js';
 import type { QueueKeys } from '../../src/store/keys.js';
-import { Partitions } from '../../src/store/partitions.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards } from '../support/afterwards.js';
 import { openGrowth } from '../support/partitions.js';
 import { admin, connection, freshName, key, keysLike, redisUrl, timePasses } from '../support/redis.js';
@@ -34,7 +34,7 @@ async function growing(from: number, to: number) {
   for (let i = 0; i < 3 * from; i++) jobs.push(...(await queue.drain({ limit: 10 })).jobs);
   const run = operator.partition(name, to);
   for await (const { active } of run) if (active > 0) break;
-  const { map } = Partitions.of(connection, 'delayq', name);
+  const { map } = Store.of(connection, 'delayq', name);
   expect(map).toMatchObject({ from, count: to });
   const isMover = (id: string) => map.ownerOf(id) !== map.formerOf(id);
   const held = new Set(jobs.map(({ id }) => id));
@@ -65,7 +65,7 @@ describe('a caller who knows of no partitions', () => {
     expect(queue.partitions).toHaveLength(4);
     expect(enqueued).toBe(undefined);
     for (const id of ['a', 'b', 'c']) {
-      const { map } = Partitions.of(connection, 'delayq', name);
+      const { map } = Store.of(connection, 'delayq', name);
       const tag = map.ownerOf(id) === 0 ? name : map.tags[map.ownerOf(id)];
       expect(await places(name, id)).toEqual([key(tag as string, 'pending')]);
     }
@@ -103,10 +103,10 @@ describe('a partition that is behind', () => {
   it('is brought up by whoever calls it', async () => {
     const name = freshName();
     await grow(name, 4);
-    const parts = Partitions.of(connection, 'delayq', name);
-    const { config } = parts.keys(2);
+    const store = Store.of(connection, 'delayq', name);
+    const { config } = store.keys(2);
     await admin.del(config);
-    const id = parts.map.newIdOf(2);
+    const id = store.map.newIdOf(2);
     await new Queue(connection, name).enqueue({ id, payload: 1 });
     expect(await admin.hget(config, 'layout')).toBe('2 2/4');
     expect(await places(name, id)).toHaveLength(1);
@@ -116,11 +116,11 @@ describe('a partition that is behind', () => {
     const name = freshName();
     await operator.configure(name, { tries: 7 });
     await grow(name, 2);
-    const parts = Partitions.of(connection, 'delayq', name);
-    expect(await admin.hget(parts.keys(1).config, 'tries')).toBe('7');
-    await admin.del(parts.keys(1).config, parts.keys(1).stats);
-    await new Queue(connection, name).enqueue({ id: parts.map.newIdOf(1), payload: 1 });
-    expect(await admin.hget(parts.keys(1).config, 'tries')).toBe('7');
+    const store = Store.of(connection, 'delayq', name);
+    expect(await admin.hget(store.keys(1).config, 'tries')).toBe('7');
+    await admin.del(store.keys(1).config, store.keys(1).stats);
+    await new Queue(connection, name).enqueue({ id: store.map.newIdOf(1), payload: 1 });
+    expect(await admin.hget(store.keys(1).config, 'tries')).toBe('7');
   });
 
   it('keeps its own count of what goes back while settings change', async () => {
@@ -135,11 +135,11 @@ describe('a partition that is behind', () => {
   it('also if it is the first, which new callers ask', async () => {
     const name = freshName();
     await grow(name, 4);
-    const parts = Partitions.of(connection, 'delayq', name);
-    await admin.del(parts.keys(0).config);
-    await admin.del(parts.keys(3).config);
-    await new Queue(connection, name).enqueue({ id: parts.map.newIdOf(3), payload: 1 });
-    expect(await admin.hget(parts.keys(0).config, 'layout')).toBe('2 0/4');
+    const store = Store.of(connection, 'delayq', name);
+    await admin.del(store.keys(0).config);
+    await admin.del(store.keys(3).config);
+    await new Queue(connection, name).enqueue({ id: store.map.newIdOf(3), payload: 1 });
+    expect(await admin.hget(store.keys(0).config, 'layout')).toBe('2 0/4');
   });
 });
 
@@ -147,15 +147,15 @@ describe('an edit of jobs in several partitions', () => {
   it('is in doubt, not refused, if one partition fails after others have answered', async () => {
     const name = freshName();
     await grow(name, 2);
-    const parts = Partitions.of(connection, 'delayq', name);
-    const ids = [parts.map.newIdOf(0), parts.map.newIdOf(1)];
+    const store = Store.of(connection, 'delayq', name);
+    const ids = [store.map.newIdOf(0), store.map.newIdOf(1)];
     await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: 1 })));
     const refused = new DelayqError('temporary', 'full', { why: 'OOM' });
     const cancel = (keys: QueueKeys, some: readonly string[]) =>
-      keys === parts.keys(1) ? Promise.reject(refused) : Promise.resolve(some.map(() => 'pending'));
-    const acting = byId(parts, ids, { idOf: (id) => id, act: cancel });
+      keys === store.keys(1) ? Promise.reject(refused) : Promise.resolve(some.map(() => 'pending'));
+    const acting = byId(store, ids, { idOf: (id) => id, act: cancel });
     await expect(acting).rejects.toMatchObject({ code: 'unknown', why: 'OOM' });
-    await expect(byId(parts, ids.slice(1), { idOf: (id) => id, act: cancel })).rejects.toBe(refused);
+    await expect(byId(store, ids.slice(1), { idOf: (id) => id, act: cancel })).rejects.toBe(refused);
   });
 });
 
@@ -163,9 +163,9 @@ describe('a partition whose layout nobody can have written', () => {
   it('is told with what to do, and changes nothing', async () => {
     const name = freshName();
     await grow(name, 2);
-    const parts = Partitions.of(connection, 'delayq', name);
-    await admin.hset(parts.keys(1).config, 'layout', '2 1/9');
-    const enqueued = new Queue(connection, name).enqueue({ id: parts.map.newIdOf(1), payload: 1 });
+    const store = Store.of(connection, 'delayq', name);
+    await admin.hset(store.keys(1).config, 'layout', '2 1/9');
+    const enqueued = new Queue(connection, name).enqueue({ id: store.map.newIdOf(1), payload: 1 });
     await expect(enqueued).rejects.toMatchObject({ code: 'config', next: `delayq doctor --fix ${name}` });
   });
 });
@@ -210,7 +210,7 @@ describe.each([
     await queue.nack([third], { mode: 'release' });
     await queue.ack(rest);
     await grow(name, to);
-    const { map } = Partitions.of(connection, 'delayq', name);
+    const { map } = Store.of(connection, 'delayq', name);
     expect(map).toMatchObject({ count: to, from: undefined });
     const home = (id: string, set: string) => [
       key(map.ownerOf(id) === 0 ? name : (map.tags[map.ownerOf(id)] as string), set),
@@ -245,10 +245,10 @@ it('what is known of a queue is forgotten when nobody uses it, but not before', 
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const [used, unused] = [freshName(), freshName()];
-  const held = Partitions.of(connection, 'delayq', used);
-  const weak = new WeakRef(Partitions.of(connection, 'delayq', unused));
+  const held = Store.of(connection, 'delayq', used);
+  const weak = new WeakRef(Store.of(connection, 'delayq', unused));
   await turn();
   collect();
   expect(weak.deref()).toBeUndefined();
-  expect(Partitions.of(connection, 'delayq', used)).toBe(held);
+  expect(Store.of(connection, 'delayq', used)).toBe(held);
 });

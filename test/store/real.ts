@@ -9,8 +9,8 @@ import * as looks from '../../src/store/inspect.js';
 import * as scripts from '../../src/store/jobs.js';
 import { queueKeys } from '../../src/store/keys.js';
 import { PartitionMap } from '../../src/store/map.js';
-import { Partitions } from '../../src/store/partitions.js';
 import { nameOf } from '../../src/store/script.js';
+import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
 import * as transfers from '../../src/store/transfer.js';
 import { admin, connection, freshName, key, redisUrl } from '../support/redis.js';
@@ -327,7 +327,7 @@ export class RealActor {
   readonly #queue: RealQueue;
   readonly #redis: SteppedConnection;
   /** Forgotten if nobody uses it. */
-  readonly #parts: Partitions;
+  readonly #store: Store;
   readonly #isGrower: boolean;
   readonly #transfers = new Set<string>();
   #parked: Parked[] = [];
@@ -345,7 +345,7 @@ export class RealActor {
   constructor(queue: RealQueue, redis: SteppedConnection, isGrower: boolean) {
     this.#queue = queue;
     this.#redis = redis;
-    this.#parts = Partitions.of(redis, 'delayq', queue.name);
+    this.#store = Store.of(redis, 'delayq', queue.name);
     this.#isGrower = isGrower;
     redis.before = (command, args, pin) => this.#turn(command, args, pin);
   }
@@ -460,12 +460,12 @@ export class RealActor {
   }
 
   async learn(): Promise<void> {
-    await this.#parts.look();
+    await this.#store.look();
   }
 
   grow(): void {
     this.#start(async () => {
-      for await (const _ of grow(this.#parts, this.#queue.layout.to, { lookMs: 0 }));
+      for await (const _ of grow(this.#store, this.#queue.layout.to, { lookMs: 0 }));
       return 'done';
     });
   }
@@ -518,7 +518,7 @@ export class RealActor {
       case 'restore': {
         const payload = Buffer.from(payloadOf(op.version));
         const parcel = { id: Buffer.from(id), state: op.set, score: '1', record: undefined, payload };
-        return (await restoreInto(this.#parts, [parcel], [op.token]))[0] as string;
+        return (await restoreInto(this.#store, [parcel], [op.token]))[0] as string;
       }
       case 'hold': {
         const other = `${name}-o`;

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { grow } from '../../src/admin/grow.js';
 import { Operator, Queue, Transfer } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
-import { Partitions } from '../../src/store/partitions.js';
+import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
 import { hold } from '../../src/store/transfer.js';
 import { afterwards } from '../support/afterwards.js';
@@ -12,7 +12,7 @@ import { admin, connection, freshName, key } from '../support/redis.js';
 
 /** Grows a queue to two partitions, and gives up at the first trouble. */
 async function grown(redis: Connection, queue: string): Promise<void> {
-  for await (const _ of grow(Partitions.of(redis, 'delayq', queue), 2, { patienceMs: 0 }));
+  for await (const _ of grow(Store.of(redis, 'delayq', queue), 2, { patienceMs: 0 }));
 }
 
 describe.concurrent('on a cluster with replicas', () => {
@@ -24,10 +24,8 @@ describe.concurrent('on a cluster with replicas', () => {
     const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
     await new Queue(redis, 'q').enqueue(ids.map((id) => ({ id, payload: id })));
     const places = async (id: string) => {
-      const { map } = Partitions.of(redis, 'delayq', 'q');
-      const scores = [0, 1].map((i) =>
-        redis.call('ZSCORE', Partitions.of(redis, 'delayq', 'q').keys(i, map).pending, id),
-      );
+      const { map } = Store.of(redis, 'delayq', 'q');
+      const scores = [0, 1].map((i) => redis.call('ZSCORE', Store.of(redis, 'delayq', 'q').keys(i, map).pending, id));
       return (await Promise.all(scores)).filter((score) => score !== null).length;
     };
 
@@ -64,7 +62,7 @@ it('finishes a move to another queue that was cut off before the queue grew', as
   const [name, other] = [freshName(), freshName()];
   const ids = Array.from({ length: 20 }, (_, i) => `o:${i}`);
   await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: id })));
-  const keys = Partitions.of(connection, 'delayq', name).keys();
+  const keys = Store.of(connection, 'delayq', name).keys();
   await hold(connection, keys, ids, { states: ['pending'], receipt: 'r', by: `move:${other}` });
   for await (const { active } of new Operator(connection).partition(name, 4)) if (active > 0) break;
 

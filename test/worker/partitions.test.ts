@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Connection, type Job, Leases, Operator, poll, Queue, type Taken } from '../../src/internal.js';
-import { Partitions } from '../../src/store/partitions.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards } from '../support/afterwards.js';
 import { connection, freshQueue, redisUrl } from '../support/redis.js';
 import { until } from '../support/until.js';
@@ -45,7 +45,7 @@ describe.concurrent('a drain of a queue with partitions', () => {
 
   it('takes the only due job although it is not in the partition that is asked first', async () => {
     const queue = await parted();
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     await new Queue(connection, queue.name).enqueue({ id: map.newIdOf(5), payload: 1 });
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([1]);
   });
@@ -54,7 +54,7 @@ describe.concurrent('a drain of a queue with partitions', () => {
     const queue = await parted(2);
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([]);
     await grow(new Queue(connection, queue.name), 4);
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     await new Queue(connection, queue.name).enqueue([2, 3].map((i) => ({ id: map.newIdOf(i), payload: i })));
     expect((await queue.drain({ leaseMs: 0 })).jobs).toHaveLength(1);
     expect(queue.partitions).toHaveLength(4);
@@ -64,7 +64,7 @@ describe.concurrent('a drain of a queue with partitions', () => {
     const queue = await parted(2);
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([]);
     await grow(new Queue(connection, queue.name), 4);
-    const { map } = Partitions.of(connection, 'delayq', queue.name);
+    const { map } = Store.of(connection, 'delayq', queue.name);
     await new Queue(connection, queue.name).enqueue({ id: map.newIdOf(3), payload: 3 });
     expect(await takeAll(poll([queue], { leaseMs: 0 }))).toEqual([3]);
   });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BatchWorker, Connection, Operator, poll, Queue, type Taken, Worker } from '../../src/internal.js';
-import { Partitions } from '../../src/store/partitions.js';
+import { Store } from '../../src/store/store.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
 import { admin, connection, freshName, freshQueue, key, listeners, onCluster, redisUrl } from '../support/redis.js';
@@ -299,7 +299,7 @@ describe('a drain that watches a queue with partitions', () => {
         seen.push(...payloadsOf(taken));
     })();
     await waits(queue, 16, clock);
-    const { map } = Partitions.of(queue.redis, 'delayq', queue.name);
+    const { map } = Store.of(queue.redis, 'delayq', queue.name);
     const jobs = queue.partitions.map((_, i) => ({ id: map.newIdOf(i), payload: i, at: answered - i }));
     await new Queue(connection, queue.name).enqueue(jobs);
     expect(await clock.clockUntil(() => seen.length === 16)).toBeLessThan(POLL_MS);
@@ -318,7 +318,7 @@ describe('a drain that watches a queue with partitions', () => {
     });
     const running = worker.run();
     await waits(queue, 2, clock);
-    const { map } = Partitions.of(queue.redis, 'delayq', queue.name);
+    const { map } = Store.of(queue.redis, 'delayq', queue.name);
     const [first, second] = [map.newIdOf(0), map.newIdOf(1)];
     // Half a second from now, by the clock that stands.
     const at = answered.now + Math.ceil(performance.now() - answered.at) + 500;
@@ -354,8 +354,8 @@ describe('a drain that watches a queue with partitions', () => {
       onTrouble: (error) => troubles.push(error),
     });
     const running = worker.run();
-    const to = (parts: readonly number[]) =>
-      parts.map((i) => ({ id: Partitions.of(queue.redis, 'delayq', queue.name).map.newIdOf(i), payload: i }));
+    const to = (store: readonly number[]) =>
+      store.map((i) => ({ id: Store.of(queue.redis, 'delayq', queue.name).map.newIdOf(i), payload: i }));
     await queue.enqueue(to([...owners.keys()]));
     await clockUntil(() => handled.length === 16);
     // Not yet due: it will be while the node is frozen.

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Operator } from '../../../src/internal.js';
-import { Partitions } from '../../../src/store/partitions.js';
 import { shaOf } from '../../../src/store/script.js';
+import { Store } from '../../../src/store/store.js';
 import { hold } from '../../../src/store/transfer.js';
 import { during } from '../../support/afterwards.js';
 import { begin, beginSh, delayq } from '../../support/cli.js';
@@ -254,7 +254,7 @@ it('delayq config partitions=N says what it waits for, and how to finish a move 
   const queue = freshQueue();
   const ids = upTo(20).map((i) => `o:${i}`);
   await queue.enqueue(ids.map((id) => ({ id, payload: id })));
-  const keys = Partitions.of(connection, 'delayq', queue.name).keys();
+  const keys = Store.of(connection, 'delayq', queue.name).keys();
   await hold(connection, keys, ids, { states: ['pending'], receipt: 'r', by: 'move:elsewhere' });
   const running = begin(['config', queue.name, 'partitions=4']);
   await until(() => running.stderr.includes('unfinished move'));

@@ -13,13 +13,13 @@ import { advance } from './transfer.js';
 export const MAX_TURNS = 20;
 
 /** By prefix and name of the queue. Names may come from strangers, so those that nobody uses are forgotten. */
-const ofConnections = new WeakMap<Connection, Map<string, WeakRef<Partitions>>>();
-const unused = new FinalizationRegistry<{ known: Map<string, WeakRef<Partitions>>; name: string }>(
+const ofConnections = new WeakMap<Connection, Map<string, WeakRef<Store>>>();
+const unused = new FinalizationRegistry<{ known: Map<string, WeakRef<Store>>; name: string }>(
   ({ known, name }) => known.get(name)?.deref() ?? known.delete(name),
 );
 
-/** The partitions of a queue, as far as is known: learned from the first call that is refused. */
-export class Partitions {
+/** A queue as it is stored: its keys, and its partitions as far as is known, learned from the first call that is refused. */
+export class Store {
   readonly redis: Connection;
   readonly prefix: string;
   readonly queue: string;
@@ -28,13 +28,13 @@ export class Partitions {
   readonly #keys = new WeakMap<PartitionMap, QueueKeys[]>();
 
   /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
-  static of(redis: Connection, prefix: string, queue: string): Partitions {
-    const known = ofConnections.get(redis) ?? new Map<string, WeakRef<Partitions>>();
+  static of(redis: Connection, prefix: string, queue: string): Store {
+    const known = ofConnections.get(redis) ?? new Map<string, WeakRef<Store>>();
     ofConnections.set(redis, known);
     const name = `${prefix} ${queue}`;
     const found = known.get(name)?.deref();
     if (found) return found;
-    const made = new Partitions(redis, prefix, queue);
+    const made = new Store(redis, prefix, queue);
     known.set(name, new WeakRef(made));
     unused.register(made, { known, name });
     return made;
