@@ -37,11 +37,11 @@ function call(object $redis, string $tag, string $layout, string ...$words): str
 function act(object $redis, string $act, string $queue, string $id, int $seconds = 0, string $payload = ''): string
 {
     $words = [$act, $id, $seconds * 1000, $payload];
-    [$layout, $tags] = ['1', [$queue]];
+    [$layout, $tags] = ['1 0/1', [$queue]];
     // If the queue has partitions, the first call learns the layout, and the second one goes to that of the id.
-    for ($calls = 0; $calls < 3 && preg_match('~^(1|2 \d+/\d+)$~D', $layout); $calls++) {
+    for ($calls = 0; $calls < 3 && preg_match('~^1 \d+/\d+$~D', $layout); $calls++) {
         $i = partitionOf($id, count($tags));
-        $answer = call($redis, $tags[$i], preg_replace('~^2 \d+/~', "2 $i/", $layout), ...$words);
+        $answer = call($redis, $tags[$i], preg_replace('~^1 \d+/~', "1 $i/", $layout), ...$words);
         if (is_string($answer)) {
             return $answer;
         }

@@ -46,15 +46,15 @@ def call(client, tag, layout, *words):
 def act(client, what, queue, job, seconds=0, payload=""):
     """Does `enqueue`, `keep`, `replace` or `cancel`. Returns what producer.lua says."""
     words = (what, job, int(seconds) * 1000, payload)
-    layout, tags = "1", [queue]
+    layout, tags = "1 0/1", [queue]
     # If the queue has partitions, the first call learns the layout, and the second one goes to that of the id.
     for _ in range(3):
         i = partition_of(job, len(tags))
-        answer = call(client, tags[i], re.sub(r"^2 \d+/", f"2 {i}/", layout), *words)
+        answer = call(client, tags[i], re.sub(r"^1 \d+/", f"1 {i}/", layout), *words)
         if isinstance(answer, bytes):
             return answer.decode()
         layout, more = (part.decode() for part in answer)
-        if not re.fullmatch(r"1|2 \d+/\d+", layout):
+        if not re.fullmatch(r"1 \d+/\d+", layout):
             break
         tags = [queue, *more.split()]
     if what == "enqueue" and " from " in layout:

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
-import { Auditor, connect, Inspector, type NewJob, Operator, Queue } from '../src/index.js';
+import { Auditor, connect, Inspector, type NewJob, Operator, Queue, Recurring } from '../src/index.js';
 import { during } from './support/afterwards.js';
 import { Authority } from './support/certificates.js';
 import { sh } from './support/cli.js';
@@ -59,6 +59,72 @@ const enqueues = async (ended: Awaited<ReturnType<typeof sh>>, name: string) => 
   expect(await admin.sismember('delayq:queues', name)).toBe(1);
 };
 
+describe('a job written with ZADD, HSET and SADD alone', { concurrent: true }, () => {
+  const write = async (queue: Queue, id: string, record?: object) => {
+    const writes = admin.multi().hset(key(queue.name, 'payload'), id, PAYLOAD);
+    if (record) writes.hset(key(queue.name, 'meta'), id, JSON.stringify(record));
+    await writes.zadd(key(queue.name, 'pending'), await connection.now(), id).exec();
+    await admin.sadd('delayq:queues', queue.name);
+  };
+
+  /** Takes such jobs with all that they have; one is done, and one fails as often as it may. */
+  const drains = async (queue: Queue) => {
+    await write(queue, 'order:42');
+    const { jobs } = await queue.drain({ limit: 1 });
+    expect(jobs.map(({ id, payload }) => [id, payload.toString()])).toEqual([['order:42', PAYLOAD]]);
+    expect(await queue.ack(jobs)).toEqual(['held']);
+    await write(queue, 'order:43', { tries: 1, 'a:tenant': '7' });
+    const { jobs: others } = await queue.drain({ limit: 1 });
+    expect(others.map(({ id, attributes }) => [id, attributes])).toEqual([['order:43', { tenant: '7' }]]);
+    expect(await queue.nack(others)).toMatchObject([{ answer: 'dead' }]);
+    expect(await queue.counts()).toMatchObject({ pending: 0, active: 0, dead: 1, payload: 1 });
+    const found = await new Auditor(connection).examine(queue.name);
+    expect(found).toMatchObject([{ check: 'jobs', level: 'ok' }, { check: 'dead' }]);
+    expect(await new Inspector(connection).queues()).toContain(queue.name);
+  };
+
+  const operator = new Operator(connection);
+  const recurring = new Recurring(connection);
+  /** Has a queue use a limit of each kind, a window and a recurring job. */
+  const useAll = async ({ name }: Queue) => {
+    await operator.configure(name, { rate: { jobs: 1_000, perMs: 1_000 }, maxActive: 1, onceFor: 3_600_000 });
+    await recurring.put(name, { id: 'daily', when: '1d', payload: 1 });
+  };
+
+  it('is drained, in a queue that nobody has made', async () => {
+    const queue = freshQueue();
+    await drains(queue);
+    expect(await admin.exists(key(queue.name, 'config'), key(queue.name, 'done'))).toBe(0);
+  });
+
+  it('is drained in a queue that uses limits, a window and a recurring job, and its id is remembered', async () => {
+    const queue = freshQueue();
+    await useAll(queue);
+    await drains(queue);
+    await write(queue, 'order:44', { once: 60_000 });
+    await queue.ack((await queue.drain()).jobs);
+    const again = await queue.enqueue(['order:42', 'order:44'].map((id) => ({ id, payload: 1 })));
+    expect(again.map(({ outcome }) => outcome)).toEqual(['kept-done', 'kept-done']);
+    await timePasses(queue.name, 60_001);
+    expect(await queue.enqueue({ id: 'order:44', payload: 1 })).toMatchObject({ outcome: 'created' });
+  });
+
+  it('is drained in a queue that has used all of them, and nothing of that is left', async () => {
+    const queue = freshQueue();
+    await useAll(queue);
+    await queue.enqueue({ id: 'order:41', payload: 1 });
+    await queue.ack((await queue.drain()).jobs);
+    await operator.configure(queue.name, { rate: null, maxActive: null, onceFor: null });
+    await recurring.remove(queue.name, ['daily']);
+    await timePasses(queue.name, 3_600_001);
+    await drains(queue);
+    const left = await Promise.all(
+      ['config', 'done', 'every', 'occurs'].map((name) => admin.type(key(queue.name, name))),
+    );
+    expect(left).toEqual(['none', 'none', 'none', 'none']);
+  });
+});
+
 // The shared cluster has a URL of another form. Each producer is run on a cluster below.
 describe.skipIf(onCluster)('a producer without delayq', { concurrent: true }, () => {
   it('enqueues with redis-cli', async () => {
@@ -87,7 +153,7 @@ describe.skipIf(onCluster)('a producer without delayq', { concurrent: true }, ()
           expect(ended.stdout + ended.stderr).toMatch(/^usage/m);
         }
         expect(await admin.keys(`*{${name}}*`)).toEqual([]);
-        await admin.hset(key(name, 'config'), 'layout', '3 0/1');
+        await admin.hset(key(name, 'config'), 'layout', '2 0/1');
         expect(await run(command, ['enqueue', name, '0', '1'])).toMatchObject({ code: 1, stdout: '' });
         expect(await admin.keys(`*{${name}}*`)).toEqual([key(name, 'config')]);
       },

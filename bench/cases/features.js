@@ -11,7 +11,7 @@ const STEPS = ['enqueue', 'drain', 'ack'];
 
 /** How each queue is made what it is, after it was plain. Limits that are never reached, so that all jobs pass. */
 const FEATURES = {
-  'layout 2, nothing else': async (operator) => {
+  'a limit, turned off': async (operator) => {
     await operator.configure('bench', { maxActive: 1 });
     await operator.configure('bench', { maxActive: null });
   },
