@@ -1,9 +1,9 @@
--- Prints the scheduled, retried and pending tasks of an asynq queue as lines for "delayq enqueue --jobs". It only reads.
+-- Prints the scheduled, retried and pending tasks of an asynq queue as lines for "delayq enqueue --jobs". Only reads.
 -- Usage: redis-cli --raw EVAL "$(cat asynq.lua)" 1 'asynq:{QUEUE}' [TYPE]      (TYPE: only tasks of this type)
 local queue, kind = KEYS[1], ARGV[1]
 local lines = {}
 
--- Reads a task out of its protocol buffer: type 1, payload 2, retry 5 (how often at most), retried 6 (how often so far).
+-- Reads a task out of its protocol buffer: type 1, payload 2, retry 5 (how often at most), retried 6 (so far).
 local function taskOf(bytes)
   local at, fields = 1, {}
   local function varint()
@@ -53,8 +53,8 @@ local function add(id, seconds)
   local type, payload, tries = taskOf(message)
   if kind and type ~= kind then return end
   local at = seconds and ',"at":"@' .. seconds .. '"' or ''
-  lines[#lines + 1] = string.format('{"id":%s%s,"tries":%d,"payload":', cjson.encode('asynq:' .. id), at, math.max(1, tries))
-    .. json(payload) .. '}'
+  local head = string.format('{"id":%s%s,"tries":%d', cjson.encode('asynq:' .. id), at, math.max(1, tries))
+  lines[#lines + 1] = head .. ',"payload":' .. json(payload) .. '}'
 end
 
 for _, set in ipairs({ ':scheduled', ':retry' }) do

@@ -14,7 +14,8 @@ local function add(id, ms)
   local attempts = tonumber(cjson.decode(job[3] or '{}').attempts) or 1
   local tries = math.max(1, attempts - (tonumber(job[4]) or 0))
   local at = ms and string.format(',"at":"@%.0f.%03.0f"', (ms - ms % 1000) / 1000, ms % 1000) or ''
-  lines[#lines + 1] = string.format('{"id":%s%s,"tries":%d,"payload":%s}', cjson.encode('bullmq:' .. id), at, tries, job[2])
+  local head = string.format('{"id":%s%s,"tries":%d', cjson.encode('bullmq:' .. id), at, tries)
+  lines[#lines + 1] = head .. ',"payload":' .. job[2] .. '}'
 end
 
 local delayed = redis.call('ZRANGE', queue .. ':delayed', 0, -1, 'WITHSCORES')

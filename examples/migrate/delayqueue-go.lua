@@ -40,8 +40,8 @@ local function add(id, tries, seconds)
   else
     local more = seconds and ',"at":"@' .. seconds .. '"' or ''
     if left > 0 then more = more .. string.format(',"ttl":"%dms"', left) end
-    lines[#lines + 1] = string.format('{"id":%s%s,"tries":%d,"payload":', cjson.encode('delayqueue:' .. id), more, tries)
-      .. json(payload) .. '}'
+    local head = string.format('{"id":%s%s,"tries":%d', cjson.encode('delayqueue:' .. id), more, tries)
+    lines[#lines + 1] = head .. ',"payload":' .. json(payload) .. '}'
   end
 end
 

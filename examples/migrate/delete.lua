@@ -1,4 +1,4 @@
--- For delete.sh: removes waiting jobs from the queue of another system, by the ids that they have in delayq, one a line.
+-- For delete.sh: removes waiting jobs from the queue of another system, by their ids in delayq, one a line.
 -- KEYS: the queue; for delayqueue also where its payloads are. Returns how many it removed, or found ("count").
 local queue, messages, system, act = KEYS[1], KEYS[2] or KEYS[1], ARGV[1], ARGV[2]
 

@@ -36,7 +36,8 @@ local function add(id, tries, seconds)
     if left <= 0 then return end
     more = more .. string.format(',"ttl":"%dms"', left)
   end
-  lines[#lines + 1] = string.format('{"id":%s%s,"deliveries":%d,"payload":', cjson.encode(id), more, tries) .. json(body) .. '}'
+  local head = string.format('{"id":%s%s,"deliveries":%d', cjson.encode(id), more, tries)
+  lines[#lines + 1] = head .. ',"payload":' .. json(body) .. '}'
 end
 
 local entries = redis.call('ZRANGE', timer, 0, -1, 'WITHSCORES')

@@ -1,6 +1,6 @@
 -- For sorted-set.sh: takes members of a sorted set out of it, and prints them as lines for "delayq enqueue --jobs".
--- What is taken stands in a hash beside the set until "drop LINES ID" says that it is enqueued, with the id of its first
--- line: a move that was killed goes on there, with the same ids. The last line is "end LINES LEFT".
+-- What is taken stands in a hash beside the set until "drop LINES ID" says that it is enqueued, with the id of its
+-- first line: a move that was killed goes on there, with the same ids. The last line is "end LINES LEFT".
 local set, unit, act, slice, skip = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local taken = (set:find('{[^}]+}') and set or '{' .. set .. '}') .. ':delayq-move'
 
