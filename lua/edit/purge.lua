@@ -1,6 +1,6 @@
 -- Removes the first jobs of some states. With all states, removes everything once no job is active. What is remembered
--- of jobs that were done stays. What a growth is moving stays, too: it is removed in its new partition, where it will be,
--- or is already. What a move to another queue holds is removed only with all states: no consumer has it.
+-- of jobs that were done stays. What a growth is moving stays, too: it is removed in its new partition, where it will
+-- be, or is already. What a move to another queue holds is removed only with all states: no consumer has it.
 -- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one, perhaps 3 'due': only
 --        jobs whose time has come; only with p alone
 -- Reply  how many were removed: pending, active, dead; 1 if there is more to remove

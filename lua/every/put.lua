@@ -2,7 +2,8 @@
 -- ARGV   1 id, 2 rev that it must have now ('': there must be none), 3 header, 4 payload, 5 next occurrence, ms ('inf':
 --        it is paused, '': as it is)
 -- Reply  1 done, 0 it has another rev, and nothing was done
--- Atomic because a definition without an occurrence makes no jobs, and of two changes at once one must know of the other.
+-- Atomic because a definition without an occurrence makes no jobs, and of two changes at once one must know of the
+-- other.
 -- include lib/prelude
 -- include lib/uses
 local id, rev, header, body, at = unpack(ARGV)

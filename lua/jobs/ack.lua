@@ -19,25 +19,29 @@ if held and string.find(held, ARGV[2] .. ' ', 1, true) == 1 then
   return 'h'
 end
 
--- include lib/leases
--- include lib/windows
--- include lib/wake
-local ids, letters = checkLeases(1, 2)
-local ended, superseded = {}, {}
-for i, id in ipairs(ids) do
-  if letters[i] == 'h' then ended[#ended + 1] = id end
-  if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
+-- A function: its many locals would cost each call that takes the short way.
+local function ackMany()
+  -- include lib/leases
+  -- include lib/windows
+  -- include lib/wake
+  local ids, letters = checkLeases(1, 2)
+  local ended, superseded = {}, {}
+  for i, id in ipairs(ids) do
+    if letters[i] == 'h' then ended[#ended + 1] = id end
+    if letters[i] == 's' then superseded[#superseded + 1] = ARGV[2 * i] .. ' ' .. id end
+  end
+  if #ended > 0 then
+    local records = hasWindows and try('HMGET', meta, unpack(ended)) or {}
+    local gone = call('ZREM', active, unpack(ended))
+    call('HDEL', lease, unpack(ended))
+    try('HDEL', payload, unpack(ended))
+    if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(ended)) end
+    if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
+    remember(ended, records)
+    freed(gone)
+  end
+  -- The holder knows now, and nobody else will ask.
+  if #superseded > 0 then call('HDEL', lease, unpack(superseded)) end
+  return table.concat(letters)
 end
-if #ended > 0 then
-  local records = hasWindows and try('HMGET', meta, unpack(ended)) or {}
-  local gone = call('ZREM', active, unpack(ended))
-  call('HDEL', lease, unpack(ended))
-  try('HDEL', payload, unpack(ended))
-  if try('HLEN', meta) ~= 0 then try('HDEL', meta, unpack(ended)) end
-  if gone > 0 then try('HINCRBY', stats, 'acked', gone) end
-  remember(ended, records)
-  freed(gone)
-end
--- The holder knows now, and nobody else will ask.
-if #superseded > 0 then call('HDEL', lease, unpack(superseded)) end
-return table.concat(letters)
+return ackMany()

@@ -1,12 +1,13 @@
--- Removes jobs without their receipts: those that some consumers hold are done, others cancelled. Perhaps puts a new job
--- into pending in place of one.
--- ARGV   1 how the names of those consumers begin ('': none), 2 'any' | 'active' (leaves all other jobs), 3 id of the new
---        job ('': none), 4 its payload, 5 time ('+ms' from now | ms since 1970), 6 record ('': none), then the ids; with a
---        new job one
+-- Removes jobs without their receipts: those that some consumers hold are done, others cancelled. Perhaps puts a new
+-- job into pending in place of one.
+-- ARGV   1 how the names of those consumers begin ('': none), 2 'any' | 'active' (leaves all other jobs), 3 id of the
+--        new job ('': none), 4 its payload, 5 time ('+ms' from now | ms since 1970), 6 record ('': none), then the ids;
+--        with a new job one
 -- Reply  now, a letter for each job: a acked, c cancelled, m missing; k: the new id is taken, and nothing was done.
---        1, or 2 if the queue may be new, as in enqueue.lua. With a new job, 'active' and the letter m, nothing was done
--- Atomic because a job must be removed completely, and it may change hands between a look and the removal; and one of the
--- old and the new job must be there, and never both.
+--        1, or 2 if the queue may be new, as in enqueue.lua. With a new job, 'active' and the letter m, nothing was
+--        done
+-- Atomic because a job must be removed completely, and it may change hands between a look and the removal; and one of
+-- the old and the new job must be there, and never both.
 -- With a new job, the first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/queue
 -- include lib/now
@@ -70,7 +71,9 @@ for name, gone in pairs({ acked = ended, cancelled = cancelled }) do
 end
 remember(ended, records)
 -- Another caller may be bringing what is remembered to its new partition.
-if hasWindows and #cancelled > 0 and not string.find(known, ' from ', 1, true) then call('ZREM', done, unpack(cancelled)) end
+if hasWindows and #cancelled > 0 and not string.find(known, ' from ', 1, true) then
+  call('ZREM', done, unpack(cancelled))
+end
 if due then
   begun = count('enqueued', 1) == 1
   wake(due)

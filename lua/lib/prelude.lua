@@ -4,8 +4,8 @@
 -- include lib/wake
 -- include lib/records
 -- include lib/leases
--- Opens the scripts that are not called once a job. Rejects, before the first write, whatever would fail later: Redis does
--- not undo the writes of a failed script.
+-- Opens the scripts that are not called once a job. Rejects, before the first write, whatever would fail later: Redis
+-- does not undo the writes of a failed script.
 
 -- Asking for the size of a key is the cheapest way to check its type.
 for i, ask in ipairs({ 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'HLEN', 'ZCARD' }) do

@@ -2,16 +2,16 @@
 -- include lib/now
 -- Counters and samples. try: what other software has written there must not stop a script.
 
--- Adds n to a counter. Returns its new value; false if nothing was written. An n that is too large comes from a due time
--- that makes no sense.
+-- Adds n to a counter. Returns its new value; false if nothing was written. An n that is too large comes from a due
+-- time that makes no sense.
 local function count(name, n)
   local total = n > 0 and n <= 1e15 and try('HINCRBY', stats, name, string.format('%d', n))
   return type(total) == 'number' and total
 end
 
--- Stores the state of the queue in a ring of sixteen samples, one a minute, so that inspect can show rates and a trend at
--- once. Call it before the script counts, so that the sample excludes the script's own work; but after its first write,
--- which decides whether a full server accepts the call.
+-- Stores the state of the queue in a ring of sixteen samples, one a minute, so that inspect can show rates and a trend
+-- at once. Call it before the script counts, so that the sample excludes the script's own work; but after its first
+-- write, which decides whether a full server accepts the call.
 local function sample()
   local minute = math.floor(now / 60000)
   if tonumber(try('HGET', stats, 'sampled')) == minute then return end

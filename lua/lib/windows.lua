@@ -15,6 +15,7 @@ end
 -- Notes that a job of the queue has a window of its own.
 local function openWindow()
   if not hasWindows then noteUses(true) end
+  hasWindows = true
 end
 
 -- Removes up to `most` ids whose windows have closed.

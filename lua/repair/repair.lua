@@ -1,13 +1,13 @@
--- Finds faults in the ids of one structure: in a slice of it, or in the given ids; or mends those of the given ids, as far
--- as that is safe. Never deletes a payload: a job that cannot be repaired goes to dead, where an operator can requeue or
--- cancel it.
+-- Finds faults in the ids of one structure: in a slice of it, or in the given ids; or mends those of the given ids, as
+-- far as that is safe. Never deletes a payload: a job that cannot be repaired goes to dead, where an operator can
+-- requeue or cancel it.
 -- ARGV   1 pending | active | dead | payload | meta | lease, 2 cursor of a slice ('': check the given ids, 'mend': mend
 --        them), 3 how many, 4 '1': try HSCAN without values, then the ids
 -- Reply  now, next cursor ('0': the end), how many ids were checked, 1 if this Redis has no HSCAN without values,
---        then id and letter of each fault; of mend: now, a letter for each id: the fault that was mended, '-' if there was
---        none to mend
--- Atomic because a fault depends on several structures, which are consistent only at one moment; and an id whose fault has
--- just disappeared must not be changed.
+--        then id and letter of each fault; of mend: now, a letter for each id: the fault that was mended, '-' if there
+--        was none to mend
+-- Atomic because a fault depends on several structures, which are consistent only at one moment; and an id whose fault
+-- has just disappeared must not be changed.
 -- Letters  t in two sets, o no payload, e due before 1973, n never due, u unreadable lease, h a lease that never
 --          expires, v held by an unfinished move, b an id that no handler can receive, i an id that delayq would not
 --          accept, f a payload without a job, m a record without a job, r an unreadable record, l a lease of a job that
@@ -34,7 +34,8 @@ local function holder(held)
 end
 
 local function faultOfLease(id, held, inActive)
-  -- 'receipt id' → when it was superseded, or brought here by a move. After a day the holder, or the move, must have died.
+  -- 'receipt id' → when it was superseded, or brought here by a move. After a day the holder, or the move, must have
+  -- died.
   local since, moved = string.match(string.find(id, ' ', 1, true) and held or '', '^(%d+) ?(%l*)$')
   if since then return tonumber(since) < now - DAY and (moved == 'moved' and 'k' or 's') or nil end
   return held and not inActive and 'l' or nil
@@ -71,7 +72,8 @@ local function faultOf(where, id, p, a, d)
   local n = tonumber(p or a or d)
   local isEarly = n < EARLIEST and (n > 0 or n == -math.huge)
   local fault = a and faultOfHold(id, n) or p and (n > LATEST and 'n' or isEarly and 'e') or nil
-  if not fault and not isId(id) then return p and 'b' or nil end -- In other sets it is already dead, or will be pending again.
+  -- In other sets it is already dead, or will be pending again.
+  if not fault and not isId(id) then return p and 'b' or nil end
   return fault or not (#id <= 256 and string.find(id, '^[!-,.-~][!-~]*$')) and 'i' or nil
 end
 

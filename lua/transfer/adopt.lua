@@ -1,8 +1,9 @@
 -- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
 -- KEYS   after those of the queue: the sorted set (id → time), the hash (id → value)
--- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then perhaps 'replace'
--- Reply  now, a letter for each job: c adopted, r adopted in place of another job with this id, k removed there because the
---        same job is here, e left there because another job with this id is here, x it has changed
+-- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then perhaps
+--        'replace'
+-- Reply  now, a letter for each job: c adopted, r adopted in place of another job with this id, k removed there because
+--        the same job is here, e left there because another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 -- include lib/prelude
 local replace = #ARGV % 5 == 1 and table.remove(ARGV) == 'replace'

@@ -12,5 +12,5 @@ end
 call('HDEL', config, 'returned')
 -- What counts until the growth is done.
 if not string.find(ARGV[1], ' from ', 1, true) then call('HDEL', config, 'growing', 'carried') end
-call('HSET', config, 'layout', ARGV[1], 'partitions', ARGV[2])
+call('HSET', config, 'layout', ARGV[1] .. (uses and ' uses ' .. uses or ''), 'partitions', ARGV[2])
 return { 1 }

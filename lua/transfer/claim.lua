@@ -1,10 +1,14 @@
--- Claims jobs of other software, whose sorted set then no longer has them; takes over the claims of another run; ends claims.
+-- Claims jobs of other software, whose sorted set then no longer has them; takes over the claims of another run; ends
+-- claims.
 -- KEYS   1 the sorted set (id → time), 2 the claims (id → owner, token, score, due ms, SHA-1 of the value)
--- ARGV   1 owner, then for each job: id; what to do: c (claim it), t (take over its claim), d (drop it), b (put the job back,
---        unless its producer has already); with c its score, and what follows the owner in its claim, otherwise twice ''
--- Reply  for each job what follows the owner in its claim; nil: it has changed, there is no claim, or it is another run's
--- Atomic because other consumers take jobs out of the set: only one may get each, a job must be claimed or in the set, and
--- only the owner of a claim may end it. The first write grows memory on purpose: so a full server rejects the whole call.
+-- ARGV   1 owner, then for each job: id; what to do: c (claim it), t (take over its claim), d (drop it), b (put the job
+--        back, unless its producer has already); with c its score, and what follows the owner in its claim, otherwise
+--        twice ''
+-- Reply  for each job what follows the owner in its claim; nil: it has changed, there is no claim, or it is another
+--        run's
+-- Atomic because other consumers take jobs out of the set: only one may get each, a job must be claimed or in the set,
+-- and only the owner of a claim may end it. The first write grows memory on purpose: so a full server rejects the whole
+-- call.
 local set, claims, owner, reply = KEYS[1], KEYS[2], ARGV[1], {}
 -- A permission that is missing is told before anything is removed. A full server takes what is put back after that.
 local told = redis.pcall('ZADD', set, 'XX', '0', '')

@@ -1,12 +1,13 @@
--- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs, unless told to replace them.
+-- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs, unless told to replace
+-- them.
 -- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
---        then perhaps 'replace', and the counter of these jobs (none: restored; transferred: not counted, they come from
---        another partition)
+--        then perhaps 'replace', and the counter of these jobs (none: restored; transferred: not counted, they come
+--        from another partition)
 -- Reply  now, a letter for each job: c created, r replaced, k kept (it exists with the same payload and attributes, and
---        is due at the same time if others are replaced; or this move has already brought it), x kept but dead, while the
---        given one is pending, d differs (it exists with others), h an unfinished move holds one with this id, e its id is
---        remembered (only without a token)
+--        is due at the same time if others are replaced; or this move has already brought it), x kept but dead, while
+--        the given one is pending, d differs (it exists with others), h an unfinished move holds one with this id, e
+--        its id is remembered (only without a token)
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.

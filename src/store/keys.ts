@@ -68,8 +68,14 @@ export async function wrongTypeIn(keys: QueueKeys, typeOf: (key: string) => Prom
 /** The layout of a queue with one partition; its config need not have it. Number 1 of all layouts. */
 export const ONE_PARTITION = '1 0/1';
 
+/** What the field `layout` of config says: the layout of a partition, and the features that it uses. */
+export function layoutIn(field: string | undefined): { readonly layout: string; readonly uses: readonly string[] } {
+  const [layout, uses = ''] = (field || ONE_PARTITION).split(' uses ');
+  return { layout: layout as string, uses: uses.split(' ').filter(Boolean) };
+}
+
 /** The fields of config that are no settings: each partition has them for itself. */
-export const OWN_FIELDS = ['layout', 'partitions', 'returned', 'growing', 'carried', 'uses'] as const;
+export const OWN_FIELDS = ['layout', 'partitions', 'returned', 'growing', 'carried'] as const;
 
 /** The longest time between two polls of a waiting drain, ms. */
 export const POLL_MS = 1_000;

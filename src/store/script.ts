@@ -117,16 +117,23 @@ export function nameOf(sha: string): string | undefined {
   return SCRIPTS.find((name) => shaOf(name) === sha);
 }
 
-/** The keys of queues, encoded once: on one server, and on a cluster. */
-const encoded = [new WeakMap<QueueKeys, Encoded>(), new WeakMap<QueueKeys, Encoded>()] as const;
+/** The scripts that are called most. Each key costs the server something, and these have nothing to do with the last two. */
+const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
 
-/** The keys of a queue. On a cluster the wake channel is one of them: it must be in the same slot. */
-function encodedKeys(keys: QueueKeys, sharded: boolean): Encoded {
-  const known = encoded[sharded ? 1 : 0];
-  let found = known.get(keys);
+/** The keys of queues, encoded once, by their number. */
+const encoded = {
+  9: new WeakMap<QueueKeys, Encoded>(),
+  11: new WeakMap<QueueKeys, Encoded>(),
+  12: new WeakMap<QueueKeys, Encoded>(),
+};
+
+/** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
+function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
+  const count = sharded ? 12 : OF_NINE_KEYS.includes(name) ? 9 : 11;
+  let found = encoded[count].get(keys);
   if (!found) {
-    found = new Encoded([...KEY_ORDER.map((name) => keys[name]), ...(sharded ? [keys.wake] : [])]);
-    known.set(keys, found);
+    found = new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
+    encoded[count].set(keys, found);
   }
   return found;
 }
@@ -143,8 +150,8 @@ export async function run<R extends Reply = Reply[]>(
   foreign: readonly string[] = [],
 ): Promise<R> {
   const { sharded = false } = redis;
-  const own = keys ? [encodedKeys(keys, sharded)] : [];
-  const count = (keys ? KEY_ORDER.length + (sharded ? 1 : 0) : 0) + foreign.length;
+  const own = keys ? [keysFor(name, keys, sharded)] : [];
+  const count = (own[0]?.count ?? 0) + foreign.length;
   const layout = keys ? [keys.layout] : [];
   const send = (command: string, script: string) =>
     redis.call(command, script, count, ...own, ...foreign, ...args, ...layout) as Promise<R>;

@@ -3,7 +3,7 @@ import { queueWord } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { takeSettings } from './edit.js';
-import { ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys, wakeChannel } from './keys.js';
+import { layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys, wakeChannel } from './keys.js';
 import { PartitionMap } from './map.js';
 import { replicated } from './replicated.js';
 import { text } from './replies.js';
@@ -209,11 +209,11 @@ export class Store {
   /** What partition `i` says of its queue; its tag is that in `map`. */
   async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
     const { config } = this.keys(i, map);
-    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions', 'uses')) as Reply[];
-    const [layout, tags, uses] = found.map((one) => text(one ?? undefined));
-    if (i === 0) this.#learnTexts(uses?.includes('texts') ?? false);
-    const has = layout || ONE_PARTITION;
-    return { layout: has, map: PartitionMap.parse(has, tags ?? '') };
+    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
+    const [says, tags = ''] = found.map((one) => text(one ?? undefined));
+    const { layout, uses } = layoutIn(says);
+    if (i === 0) this.#learnTexts(uses.includes('texts'));
+    return { layout, map: PartitionMap.parse(layout, tags) };
   }
 }
 

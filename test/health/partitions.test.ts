@@ -111,7 +111,7 @@ describe('the audit of a queue with partitions', () => {
     expect(await found(name)).toEqual([]);
     for (const i of [1, 2, 3]) {
       const config = await admin.hgetall(at(i, 'config'));
-      expect(config).toEqual({ layout: map.layoutOf(i), partitions: map.packed, tries: '3' });
+      expect(config).toEqual({ layout: `${map.layoutOf(i)} uses settings`, partitions: map.packed, tries: '3' });
     }
   });
 

@@ -5,7 +5,7 @@ import { readyJob, recordOf } from '../../src/model/job.js';
 import { LONGEST_MS } from '../../src/model/time.js';
 import * as acts from '../../src/store/edit.js';
 import * as scripts from '../../src/store/jobs.js';
-import { type QueueKeys, queueKeys } from '../../src/store/keys.js';
+import { layoutIn, type QueueKeys, queueKeys } from '../../src/store/keys.js';
 import { run } from '../../src/store/script.js';
 import { restore } from '../../src/store/transfer.js';
 import { type Definition, type Firing, type Given, Model } from '../support/model.js';
@@ -585,8 +585,7 @@ async function remembered({ name, model }: Played, before: number): Promise<void
   expect(over).toBeLessThanOrEqual(model.left.ids);
 }
 
-const usesOf = async (name: string) =>
-  ((await admin.hget(key(name, 'config'), 'uses')) ?? '').split(' ').filter(Boolean);
+const usesOf = async (name: string) => layoutIn((await admin.hget(key(name, 'config'), 'layout')) ?? '').uses;
 
 /** Compares which features the queue says that it uses. It may say windows while there are records: one could have one. */
 async function expectUses({ name, model }: Played): Promise<void> {

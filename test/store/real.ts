@@ -94,7 +94,8 @@ export class RealQueue {
       const own = this.#layoutAt(i, level);
       const tags = this.#tags.slice(1, level === 0 ? layout.from : layout.to).join(' ');
       if (own !== undefined) pipeline.hset(name('config'), 'layout', own, 'partitions', tags);
-      if (done !== null) pipeline.hset(name('config'), 'onceFor', '1000000', 'uses', 'windows');
+      if (done !== null)
+        pipeline.hset(name('config'), 'layout', `${own ?? '1 0/1'} uses windows`, 'onceFor', '1000000');
       if (returned > 0) pipeline.hset(name('config'), 'returned', returned);
       for (const word of marks) pipeline.hset(name('lease'), `${word} ${id}`, now);
       if (done) pipeline.zadd(name('done'), now + 1_000_000, id);
@@ -402,7 +403,7 @@ export class RealActor {
         return 'remember';
       case 'transfer/advance':
         // Of partition 0, which is swept as well.
-        return args[0] !== args.at(-1) || part === this.#queue.layout.parts.length - 2 ? 'advance' : undefined;
+        return args.at(-1) !== `${args[0]} *` || part === this.#queue.layout.parts.length - 2 ? 'advance' : undefined;
       case 'edit/settings':
         return undefined;
       default:

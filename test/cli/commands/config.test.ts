@@ -68,7 +68,7 @@ describe('delayq config', () => {
       ['on', ''],
     ]) {
       expect((await delayq(['config', queue.name, `text=${on}`])).stdout).toMatch(/^text +on +payloads are any text/m);
-      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual(['1 0/1', '1']);
+      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual(['1 0/1 uses texts', '1']);
       expect((await delayq(['config', queue.name, `text=${off}`])).stdout).toMatch(/^text +off +default/m);
     }
     await delayq(['config', queue.name, 'text=on']);
