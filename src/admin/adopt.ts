@@ -173,7 +173,7 @@ function adopter(store: Store, values: Values, claims: string | undefined, optio
       } catch (error) {
         // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
         if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) isApart = true;
-        else await store.learnFrom(PartitionMap.NONE, error, 1);
+        else await store.learnFrom(PartitionMap.ONE, error, 1);
       }
       const { adoptApart, foreign } = await apart();
       const likely = await predict(store, jobs, ifExists);

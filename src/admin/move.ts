@@ -1,10 +1,9 @@
 import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
-import { hasWindow } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import { byId } from '../store/by-id.js';
 import * as looks from '../store/inspect.js';
-import { groupsOf, PartitionMap } from '../store/map.js';
+import { groupsOf } from '../store/map.js';
 import type { Destination } from '../store/move.js';
 import { text } from '../store/replies.js';
 import { SLICE } from '../store/script.js';
@@ -43,7 +42,6 @@ export async function restoreInto(
 ): Promise<moves.Replacing[]> {
   const { redis } = store;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
-  if (store.map === PartitionMap.NONE && jobs.some(({ record = '' }) => hasWindow(record))) await store.toLayout2();
   let isAnyHere = false;
   const restoring = byId<Brought, moves.Replacing>(store, items, {
     idOf: ({ parcel }) => parcel.id,

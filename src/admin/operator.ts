@@ -2,7 +2,7 @@ import { Spread } from '../model/due-times.js';
 import { DelayqError } from '../model/errors.js';
 import { type Id, idKey } from '../model/id.js';
 import { lifetime, type State } from '../model/job.js';
-import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
+import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { unlessMissing } from '../store/answers.js';
@@ -201,7 +201,6 @@ export class Operator {
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
     const store = this.#store(queue);
-    if (needsLayout2(change)) await store.toLayout2();
     const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
     const config = await (packed.length > 0 ? changeEverywhere(store, set) : store.at(0, set));
     // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.

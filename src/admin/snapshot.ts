@@ -1,6 +1,7 @@
 import { formatRate, readSettings } from '../model/settings.js';
 import { grouped } from '../model/text.js';
 import { lag, type Snapshot } from '../store/inspect.js';
+import { layoutIn } from '../store/keys.js';
 import { PartitionMap } from '../store/map.js';
 import { FURTHEST } from '../store/replies.js';
 
@@ -62,7 +63,8 @@ export function stalled(snapshot: Snapshot): number | undefined {
 
 /** How many partitions a queue has, and, while that grows, how many it had before (`from`). */
 export function partitionsOf({ config }: Snapshot): { readonly count: number; readonly from: number | undefined } {
-  const { count, from } = PartitionMap.parse(config.layout ?? '1', config.partitions ?? '') ?? PartitionMap.NONE;
+  const { count, from } =
+    PartitionMap.parse(layoutIn(config.layout).layout, config.partitions ?? '') ?? PartitionMap.ONE;
   return { count, from };
 }
 
