@@ -7,7 +7,8 @@
 -- Atomic because a drain may take the job at any time, and what is active belongs to a consumer.
 local call, config, payload, pending, active, dead, meta, done = redis.call, unpack(KEYS)
 local known, act, id, delay, body = unpack(ARGV)
-local layout = call('HGET', config, 'layout') or '1 0/1'
+-- What the queue uses does not matter here.
+local layout = string.match((call('HGET', config, 'layout') or '1 0/1') .. ' uses ', '^(.-) uses ')
 if known ~= '' and known ~= layout then return { layout, call('HGET', config, 'partitions') or '' } end
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
