@@ -62,6 +62,8 @@ async function lint() {
 function isAllowed(fault, scripts, lines) {
   const [, at, code, other = at] = /^(\S+): \((\w+)\).*?(?: on line (\S+))?$/.exec(fault);
   const [file, otherFile] = [at, other].map((origin) => origin.split(':')[0]);
+  // It is as long as that only with the values of constants.
+  if (code === 'W631') return readFileSync(file, 'utf8').split('\n')[at.split(':')[1] - 1].length <= 120;
   // What one script does not use, another does.
   if (/^W[23]/.test(code)) return scripts.length < lines.filter((origin) => origin === at).length;
   // An included file reads no names of those that include it.

@@ -51,7 +51,7 @@ while i <= #ARGV do
   if tonumber(call('ZSCORE', occurs, id)) == tonumber(told) and (rev == '' or rev == was) then
     local fresh, first = 0, math.huge
     if n > 0 and overlap == 'skip' and (call('ZSCORE', pending, last) or call('ZSCORE', active, last)) then
-      skipped, n = skipped + n, 0
+      skipped = skipped + n
     elseif n > 0 then
       fresh, first = make(i + 8, n, body, record)
       if windowIn(record) then openWindow() end

@@ -40,19 +40,20 @@ for i, id in ipairs(ids) do
   local text = leases[i]
   local at = text and by ~= '' and string.match(text, '^%S+ %S+ %S+ ()')
   letters[i] = 'm'
-  if seen[id] then
-    -- It is gone by then.
-  elseif at and string.sub(text, at, at + #by - 1) == by and string.sub(text, at, at + 4) ~= 'move:' then
-    letters[i], held[#held + 1], ended[#ended + 1] = 'a', id, id
-  elseif call('ZSCORE', active, id) then
-    -- What a growth is moving may be in its new partition already.
-    if not isTransferred(text) then
-      letters[i], held[#held + 1], cancelled[#cancelled + 1], superseded[#superseded + 1] = 'c', id, id, i
+  -- An id that is given twice is gone by then.
+  if not seen[id] then
+    seen[id] = true
+    if at and string.sub(text, at, at + #by - 1) == by and string.sub(text, at, at + 4) ~= 'move:' then
+      letters[i], held[#held + 1], ended[#ended + 1] = 'a', id, id
+    elseif call('ZSCORE', active, id) then
+      -- What a growth is moving may be in its new partition already.
+      if not isTransferred(text) then
+        letters[i], held[#held + 1], cancelled[#cancelled + 1], superseded[#superseded + 1] = 'c', id, id, i
+      end
+    elseif all and (call('ZSCORE', pending, id) or call('ZSCORE', dead, id)) then
+      letters[i], cancelled[#cancelled + 1] = 'c', id
     end
-  elseif all and (call('ZSCORE', pending, id) or call('ZSCORE', dead, id)) then
-    letters[i], cancelled[#cancelled + 1] = 'c', id
   end
-  seen[id] = true
 end
 local records = hasWindows and #ended > 0 and try('HMGET', meta, unpack(ended)) or {}
 

@@ -58,7 +58,7 @@ local function faultOfHold(id, ends)
 end
 
 -- The fault of an id in the structure `where`, given its scores in pending, active and dead (false: not in it).
-local function faultOf(where, id, p, a, d)
+local function faultOf(id, p, a, d)
   if where == 'payload' then return not (p or a or d) and hasPayload(id) and 'f' or nil end
   if where == 'meta' then return faultOfRecord(id, call('HGET', meta, id), p or a or d) end
   if where == 'lease' then return faultOfLease(id, call('HGET', lease, id), a) end
@@ -131,7 +131,7 @@ if cursor == 'mend' then
     -- One fault may hide another.
     for _ = 1, 4 do
       local p, a, d = call('ZSCORE', pending, id), call('ZSCORE', active, id), call('ZSCORE', dead, id)
-      local fault = faultOf(where, id, p, a, d)
+      local fault = faultOf(id, p, a, d)
       if not mends[fault or ''] then break end
       mends[fault](id, d)
       countReturned({ id })
@@ -156,7 +156,7 @@ if cursor == '' then
 elseif call('EXISTS', place) == 0 then
   cursor = '0'
 else
-  local found, step = false, 1
+  local step, found = 1
   if where == 'pending' or where == 'active' or where == 'dead' then
     found, step = call('ZSCAN', place, cursor, 'COUNT', most), 2
   elseif call('HLEN', place) <= 200 then
@@ -181,7 +181,7 @@ for from = 1, #ids, 500 do
   local d = call('ZMSCORE', dead, unpack(ids, from, upto))
   for i = from, upto do
     local n = i - from + 1
-    local fault = faultOf(where, ids[i], p[n], a[n], d[n])
+    local fault = faultOf(ids[i], p[n], a[n], d[n])
     if fault then reply[#reply + 1], reply[#reply + 2] = ids[i], fault end
   end
 end

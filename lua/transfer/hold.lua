@@ -10,7 +10,7 @@
 local receipt, by, budget = ARGV[2], ARGV[3], tonumber(ARGV[4])
 if not atLeast(1, ARGV[4]) then return BAD end
 local reply, seen, bytes = { now }, {}, 0
-local freed, fromPending, fromDead, ends, leased = {}, {}, {}, {}, {}
+local taken, fromPending, fromDead, ends, leased = {}, {}, {}, {}, {}
 local function stood(state, set, id)
   local score = string.find(ARGV[1], state, 1, true) and call('ZSCORE', set, id)
   return score and state, score
@@ -19,7 +19,7 @@ for i = 5, #ARGV do
   local id = ARGV[i]
   bytes = bytes + call('HSTRLEN', payload, id)
   if i > 5 and bytes > budget then break end
-  local letter, score, token = 'm', false, receipt
+  local score, token, letter = false, receipt
   local ending = call('ZSCORE', active, id)
   if ending then
     -- The lease of a move: receipt, score, since, holder, state before, token. A takeover keeps the token.
@@ -39,7 +39,7 @@ for i = 5, #ARGV do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = letter, told, score and token
   reply[#reply + 1], reply[#reply + 2] = score and call('HGET', meta, id), body
   if score then
-    freed[#freed + 1] = id
+    taken[#taken + 1] = id
     if not ending then
       local from = letter == 'p' and fromPending or fromDead
       from[#from + 1] = id
@@ -49,9 +49,9 @@ for i = 5, #ARGV do
     leased[#leased + 1] = table.concat({ receipt, score, string.format('%.0f', now), by, letter, token }, ' ')
   end
 end
-if #freed > 0 then
+if #taken > 0 then
   -- First write: it frees memory, so a full server also accepts the rest.
-  call('HDEL', lease, unpack(freed))
+  call('HDEL', lease, unpack(taken))
   if #fromPending > 0 then call('ZREM', pending, unpack(fromPending)) end
   if #fromDead > 0 then call('ZREM', dead, unpack(fromDead)) end
   call('ZADD', active, unpack(ends))

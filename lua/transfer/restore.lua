@@ -15,11 +15,11 @@
 -- include lib/windows
 local counter = #ARGV % 6 > 0 and table.remove(ARGV) or 'restored'
 local replace = #ARGV % 6 > 0 and table.remove(ARGV) == 'replace'
-local ids = {}
+local ids, scores = {}, {}
 for i = 1, #ARGV, 6 do
   if not atLeast(-math.huge, ARGV[i + 2]) then return BAD end
   -- Lua accepts numbers, such as 1e400, that ZADD would reject after the first writes.
-  ARGV[i + 2] = string.format('%.17g', tonumber(ARGV[i + 2]))
+  scores[#scores + 1] = string.format('%.17g', tonumber(ARGV[i + 2]))
   ids[#ids + 1] = ARGV[i]
 end
 -- The attributes in a record as text, to be compared.
@@ -41,7 +41,7 @@ local pendings, deads, payloads, records, soonest, replaced = {}, {}, {}, {}, ma
 local hasOwnWindow = false
 for i, id in ipairs(ids) do
   local at = 6 * i - 5
-  local score, body, mark = ARGV[at + 2], ARGV[at + 4], ARGV[at + 5] .. ' ' .. id
+  local score, body, mark = scores[i], ARGV[at + 4], ARGV[at + 5] .. ' ' .. id
   local there = inPending[i] or inActive[i] or inDead[i]
   local letter = 'c'
   if there and call('HEXISTS', payload, id) == 1 then

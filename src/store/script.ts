@@ -82,23 +82,23 @@ const CONSTANTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns what is sent to Redis of a script: the text of its file, with the files that it includes, each once. An include
- * that is indented stands in a block, and is put in there whether or not it is elsewhere, too.
+ * Returns what is sent to Redis of a script: the text of its file, with the files that it includes, each once. Includes
+ * that are indented stand in a block: what they bring is there only, and may be elsewhere, too.
+ *
+ * @public for scripts/lint-lua.js
  */
 export function scriptText(name: string): string {
-  const included = new Set<string>();
-  const textOf = (file: string, isInBlock: boolean): string =>
+  const textOf = (file: string, included: Set<string>): string =>
     readFileSync(new URL(`../../lua/${file}.lua`, import.meta.url), 'utf8').replace(
-      /^( *)-- include (\S+)\n/gm,
-      (_, indent: string, other: string) => {
-        if (included.has(other)) return '';
-        if (isInBlock || indent !== '') return textOf(other, true);
-        included.add(other);
-        return textOf(other, false);
+      /(?:^ *-- include \S+\n)+/gm,
+      (lines) => {
+        const known = lines.startsWith(' ') ? new Set(included) : included;
+        const others = [...lines.matchAll(/include (\S+)/g)].map(([, other]) => other as string);
+        return others.map((other) => (known.has(other) ? '' : textOf(other, known.add(other)))).join('');
       },
     );
   const names = new RegExp(`\\b(${Object.keys(CONSTANTS).join('|')})\\b`, 'g');
-  return textOf(name, false).replace(names, (constant) => CONSTANTS[constant] as string);
+  return textOf(name, new Set()).replace(names, (constant) => CONSTANTS[constant] as string);
 }
 
 /** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */
