@@ -12,6 +12,7 @@ local text = call('HGET', every, id)
 -- The rev of one that cannot be read is '-'.
 if (text and (string.match(text, '^[^\n]*\n{"rev":"(%w+)"') or '-') or '') ~= rev then return { 0 } end
 local last = text and string.match(text, '^([^\n]*)\n[^\n]*\n') or ''
+call('ZCARD', occurs) -- Only for its type.
 call('HSET', every, id, last .. '\n' .. header .. '\n' .. body)
 if at ~= '' then
   call('ZADD', occurs, at, id)

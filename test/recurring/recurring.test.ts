@@ -36,6 +36,17 @@ const idAt = (ms: number) => `r@${new Date(ms).toISOString().slice(0, 19)}Z`;
 const skipped = async (queue: Queue) => (await queue.counts()).stats.skipped ?? 0;
 
 describe('a recurring job', () => {
+  it('is not put if other software has overwritten one of its keys, and nothing is left of it', async () => {
+    for (const name of ['every', 'occurs']) {
+      const queue = freshQueue();
+      await admin.set(key(queue.name, name), 'x');
+      const put = recurring.put(queue.name, { id: 'r', when: '10s', payload: 1 });
+      await expect(put).rejects.toMatchObject({ code: 'config', why: expect.stringContaining(key(queue.name, name)) });
+      const others = ['every', 'occurs', 'config'].filter((one) => one !== name);
+      expect(await admin.exists(...others.map((one) => key(queue.name, one)))).toBe(0);
+    }
+  });
+
   it('makes a job for an occurrence, with its payload, its limits and its time as due time', async () => {
     const { queue, next } = await withDue(1, { payload: { a: 1 }, tries: 2, attributes: { tenant: '7' } });
     const { jobs } = await queue.drain();
