@@ -7,7 +7,7 @@ import { connect } from 'node:net';
 const [port, file] = process.argv.slice(2);
 const [LF, BULK, ARRAY] = [10, 36, 42];
 /** In the reply of lua/jobs/drain.lua: the index of the first job, the elements per job, the payload's place in them. */
-const [FIRST, STEP, PAYLOAD] = [8, 4, 3];
+const [FIRST, STEP, PAYLOAD] = [9, 4, 3];
 
 /** The elements of an array of numbers and strings as [start, end]; undefined if it is incomplete. @param {Buffer} bytes */
 function elements(bytes) {
