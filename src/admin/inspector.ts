@@ -2,14 +2,15 @@ import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, checkName, keysOf } from '../model/validate.js';
-import type { Connection, Reply } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
 import { lettersOf } from '../store/answers.js';
 import { byId } from '../store/by-id.js';
 import * as looks from '../store/inspect.js';
-import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
 import { LISTED, listAll } from '../store/list.js';
 import { movementOf, type Still, untilStill } from '../store/movement.js';
 import { ranked } from '../store/order.js';
+import { listQueues } from '../store/queues.js';
 import { MAX_BYTES } from '../store/script.js';
 import { Store } from '../store/store.js';
 import { inspectAll, inspectEach, type Part, sumHolders } from '../store/sum.js';
@@ -60,8 +61,7 @@ export class Inspector {
 
   /** Returns the sorted names of all queues that delayq has enqueued to. Queues filled only by other software may be missing. */
   async queues(): Promise<string[]> {
-    const names = (await this.#redis.call('SMEMBERS', queuesKey(this.#prefix))) as Reply[];
-    return names.map(String).sort();
+    return (await listQueues(this.#redis, this.#prefix)).sort();
   }
 
   /**

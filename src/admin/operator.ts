@@ -8,9 +8,10 @@ import type { Connection } from '../redis/connection.js';
 import { unlessMissing } from '../store/answers.js';
 import { byId } from '../store/by-id.js';
 import * as acts from '../store/edit.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
+import { type PrefixOption, prefixOf, type QueueKeys } from '../store/keys.js';
 import { untilStill } from '../store/movement.js';
 import { ranked, spreadOver } from '../store/order.js';
+import { addQueue, removeQueue, tryAddQueue } from '../store/queues.js';
 import { SLICE } from '../store/script.js';
 import { changeEverywhere, forgetAll } from '../store/settings.js';
 import { Store } from '../store/store.js';
@@ -154,12 +155,11 @@ export class Operator {
   async forget(queue: string): Promise<boolean> {
     const store = this.#store(queue);
     if (!(await forgetAll(store))) return false;
-    const list = queuesKey(this.#prefix);
-    await this.#redis.call('SREM', list, queue);
-    // A producer may have created it again, and listed it, before the SREM. The layout of partitions remains.
+    await removeQueue(this.#redis, this.#prefix, queue);
+    // A producer may have created it again, and listed it, before that. The layout of partitions remains.
     const { stats, config } = store.keys();
     const again = await this.#redis.call('EXISTS', stats, ...(store.count === 1 ? [config] : []));
-    if (Number(again) > 0) await this.#redis.call('SADD', list, queue);
+    if (Number(again) > 0) await addQueue(this.#redis, this.#prefix, queue);
     return true;
   }
 
@@ -185,7 +185,7 @@ export class Operator {
    */
   async *partition(queue: string, count: number): AsyncGenerator<Growth> {
     // As for settings: the queue may have no jobs yet.
-    if (count > 1) await this.#redis.call('SADD', queuesKey(this.#prefix), checkName(queue)).catch(() => {});
+    if (count > 1) await tryAddQueue(this.#redis, this.#prefix, checkName(queue));
     yield* grow(this.#store(queue), count);
   }
 
@@ -204,8 +204,8 @@ export class Operator {
     if (needsLayout2(change)) await store.toLayout2();
     const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
     const config = await (packed.length > 0 ? changeEverywhere(store, set) : store.at(0, set));
-    // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.
-    if (packed.length > 0) await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
+    // So that inspect shows a queue that has settings but no jobs yet.
+    if (packed.length > 0) await tryAddQueue(this.#redis, this.#prefix, queue);
     return readSettings(config);
   }
 }

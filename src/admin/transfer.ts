@@ -4,8 +4,9 @@ import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { byId } from '../store/by-id.js';
-import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
+import { claimsKey, type PrefixOption, prefixOf, type QueueKeys } from '../store/keys.js';
 import { type Moved, moveSome } from '../store/move.js';
+import { tryAddQueue } from '../store/queues.js';
 import { MAX_BYTES, SLICE } from '../store/script.js';
 import { Store } from '../store/store.js';
 import type * as moves from '../store/transfer.js';
@@ -39,12 +40,9 @@ export class Transfer {
     return Store.of(this.#redis, this.#prefix, checkName(queue));
   }
 
-  /**
-   * Adds a queue to the list of queues. This is a separate call, because the list is in another slot, and it may fail,
-   * because the list is only a hint. Repeated with every slice of jobs, in case Redis has lost its data meanwhile.
-   */
+  /** Lists a queue. Repeated with every slice of jobs, in case Redis has lost its data meanwhile. */
   #list(queue: string): void {
-    this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
+    tryAddQueue(this.#redis, this.#prefix, queue);
   }
 
   /**
