@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { idsWhere, sweepRemembered } from '../admin/sweep.js';
 import { isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
 import { many, printable, queueWord } from '../model/text.js';
@@ -8,6 +7,7 @@ import { groupsOf, PartitionMap } from '../store/map.js';
 import { transfer } from '../store/relocate.js';
 import { changeEverywhere } from '../store/settings.js';
 import type { Store } from '../store/store.js';
+import { idsWhere, sweepRemembered } from '../store/sweep-partition.js';
 import { tagFor } from '../store/tags.js';
 import { bad, type Finding, fine } from './finding.js';
 import { SAMPLES } from './id-audit.js';

@@ -2,12 +2,11 @@ import { DelayqError } from '../model/errors.js';
 import { queueWord } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { takeSettings } from './edit.js';
 import { type QueueKeys, queueKeys, wakeChannel } from './keys.js';
 import { PartitionMap } from './map.js';
 import { replicated } from './replicated.js';
 import { text } from './replies.js';
-import { advance } from './transfer.js';
+import { advance, takeSettings } from './transfer.js';
 
 /** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
 export const MAX_TURNS = 20;

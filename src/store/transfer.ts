@@ -168,6 +168,11 @@ export async function advance(
   return Number((await run(redis, 'transfer/advance', keys, [layout, tags, version]))[0]) === 1;
 }
 
+/** Gives a partition settings, as names and texts in turn, unless it has newer ones than of this version. */
+export async function takeSettings(redis: Connection, keys: QueueKeys, version: string, settings: readonly string[]) {
+  await run(redis, 'edit/settings', keys, [version, ...settings]);
+}
+
 /** Where the claims of an adopt are, beside the sorted set of the jobs. */
 export interface ClaimKeys {
   readonly zset: string;

@@ -1,10 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
-import { grow } from '../../src/admin/grow.js';
 import { restoreInto } from '../../src/admin/move.js';
 import { Transfer } from '../../src/admin/transfer.js';
 import { Connection, Inspector, JsonText, Operator, Queue, Spread } from '../../src/index.js';
 import { type Arg, type Caller, Encoded, type Reply } from '../../src/net/call.js';
 import * as edits from '../../src/store/edit.js';
+import { grow } from '../../src/store/grow.js';
 import * as looks from '../../src/store/inspect.js';
 import * as scripts from '../../src/store/jobs.js';
 import { queueKeys } from '../../src/store/keys.js';
@@ -215,18 +215,18 @@ export class RealQueue {
       }
       case 'cancel': {
         const cancelled = edits
-          .cancel(connection, keys, [this.id], op.states)
+          .cancelIn(connection, keys, [this.id], op.states)
           .then(({ answers }) => answers[0] as string);
         return cancelled.catch((error: { why?: string }) =>
           /GROWING/.test(error.why ?? '') ? 'refused' : String(error),
         );
       }
       case 'requeue': {
-        const [answer] = (await edits.requeue(connection, keys, [this.id], new Spread({ stepMs: 0 }))).answers;
+        const [answer] = (await edits.requeueIn(connection, keys, [this.id], new Spread({ stepMs: 0 }))).answers;
         return answer === 'missing' ? 'not dead' : (answer as string);
       }
       case 'bury':
-        return (await edits.bury(connection, keys, [this.id], '')).answers[0] as string;
+        return (await edits.buryIn(connection, keys, [this.id], '')).answers[0] as string;
       case 'show': {
         const [job] = await looks.show(connection, keys, [this.id]);
         return job ? `${job.state} ${wordOfPayload(String(job.payload))}` : 'missing';
