@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import { isDelayqError } from '../model/errors.js';
 import { randomWord } from '../model/id.js';
 import type { Reply } from '../redis/connection.js';
+import { forgetTokens, isBrought, restoreInto } from '../store/restore.js';
 import type { Store } from '../store/store.js';
 import * as moves from '../store/transfer.js';
 import type { Values } from './foreign.js';
-import { forgetTokens, isBrought, restoreInto } from './move.js';
 
 /*
  * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no script can do it at once.

@@ -1,20 +1,21 @@
 import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
+import type { StoredJob } from '../model/job.js';
 import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
-import { byId } from '../store/by-id.js';
-import { claimsKey, type PrefixOption, prefixOf, type QueueKeys } from '../store/keys.js';
-import { type Moved, moveSome } from '../store/move.js';
+import { type ExportSlice, exportJobs } from '../store/export.js';
+import { claimsKey, type PrefixOption, prefixOf } from '../store/keys.js';
+import { moveJobs, unfinishedMoves } from '../store/move.js';
+import type { Moved } from '../store/move-steps.js';
 import { tryAddQueue } from '../store/queues.js';
+import { restoreInto } from '../store/restore.js';
 import { MAX_BYTES, SLICE } from '../store/script.js';
 import { Store } from '../store/store.js';
 import type * as moves from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
-import { type ExportSlice, exportJobs } from './export.js';
 import type { ForeignQueue } from './foreign.js';
-import { checkFilter, type Filter } from './inspector.js';
-import { destinationIn, restoreInto, unfinishedMoves } from './move.js';
+import { checkFilter, containsText, type Filter } from './inspector.js';
 
 /** Where jobs are moved to, and from which states. */
 export interface MoveOptions {
@@ -54,7 +55,9 @@ export class Transfer {
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
-    yield* exportJobs(this.#store(queue), checkFilter(filter));
+    const { text, ...selection } = checkFilter(filter);
+    const matches = text === undefined ? undefined : (job: StoredJob) => containsText(job, text);
+    yield* exportJobs(this.#store(queue), { ...selection, matches });
   }
 
   /**
@@ -78,22 +81,12 @@ export class Transfer {
   async move(queue: string, ids: readonly Id[], options: MoveOptions): Promise<Moved[]> {
     const { to, states = ['pending', 'dead'] } = checkMove(options);
     for (const state of states) checkWord(state, ['pending', 'dead'], 'a state');
-    const [source, destination] = [this.#store(queue), destinationIn(this.#store(to))];
+    const [source, destination] = [this.#store(queue), this.#store(to)];
     if (queue === to) {
       const next = 'name another queue';
       throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
     }
-    const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
-      this.#list(to);
-      return moveSome({ redis: this.#redis, keys }, destination, some, from);
-    };
-    return byId<Id, Moved>(source, ids, {
-      idOf: (id) => id,
-      act: (keys, some) => moveFrom(keys, some, states),
-      isMissing: (answer) => answer === 'missing',
-      // What an earlier move to the same queue holds, this one finishes where it is.
-      onActive: async (keys, some) => (await moveFrom(keys, some, [])).map((a) => (a === 'missing' ? undefined : a)),
-    });
+    return moveJobs(source, destination, ids, states);
   }
 
   /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */

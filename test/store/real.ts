@@ -1,5 +1,4 @@
 import { setImmediate } from 'node:timers/promises';
-import { restoreInto } from '../../src/admin/move.js';
 import { Transfer } from '../../src/admin/transfer.js';
 import { Connection, Inspector, JsonText, Operator, Queue, Spread } from '../../src/index.js';
 import { type Arg, type Caller, Encoded, type Reply } from '../../src/net/call.js';
@@ -9,6 +8,7 @@ import * as looks from '../../src/store/inspect.js';
 import * as scripts from '../../src/store/jobs.js';
 import { queueKeys } from '../../src/store/keys.js';
 import { PartitionMap } from '../../src/store/map.js';
+import { restoreInto } from '../../src/store/restore.js';
 import { nameOf } from '../../src/store/script.js';
 import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
@@ -199,7 +199,9 @@ export class RealQueue {
         return (await transfers.restore(connection, keys, [parcel], [op.token], 'transferred'))[0] as string;
       }
       case 'finish':
-        return (await transfers.finish(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt))[0] as string;
+        return (
+          await transfers.endHolds(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt)
+        )[0] as string;
       case 'forget':
         await transfers.forgetTokens(connection, keys, [{ parcel: { id }, token: op.token }]);
         return 'forgotten';
@@ -228,7 +230,7 @@ export class RealQueue {
       case 'bury':
         return (await edits.buryIn(connection, keys, [this.id], '')).answers[0] as string;
       case 'show': {
-        const [job] = await looks.show(connection, keys, [this.id]);
+        const [job] = await looks.showIn(connection, keys, [this.id]);
         return job ? `${job.state} ${wordOfPayload(String(job.payload))}` : 'missing';
       }
       default:
