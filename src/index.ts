@@ -23,7 +23,6 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 }
 
 export type { AdoptedSlice, AdoptOptions } from './admin/adopt.js';
-export type { ForeignQueue } from './admin/foreign.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';
@@ -69,6 +68,7 @@ export { Doctor } from './server/doctor.js';
 export type { Durability } from './store/durability.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './store/edit.js';
 export type { ExportSlice } from './store/export.js';
+export type { ForeignQueue } from './store/foreign.js';
 export type { Growth, Partitioning } from './store/grow.js';
 export type { Holder, Snapshot } from './store/inspect.js';
 export type { Drained, Finished } from './store/jobs.js';

@@ -5,7 +5,8 @@ import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { type ExportSlice, exportJobs } from '../store/export.js';
-import { claimsKey, type PrefixOption, prefixOf } from '../store/keys.js';
+import type { ForeignQueue } from '../store/foreign.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
 import { moveJobs, unfinishedMoves } from '../store/move.js';
 import type { Moved } from '../store/move-steps.js';
 import { tryAddQueue } from '../store/queues.js';
@@ -14,7 +15,6 @@ import { MAX_BYTES, SLICE } from '../store/script.js';
 import { Store } from '../store/store.js';
 import type * as moves from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
-import type { ForeignQueue } from './foreign.js';
 import { checkFilter, containsText, type Filter } from './inspector.js';
 
 /** Where jobs are moved to, and from which states. */
@@ -108,8 +108,7 @@ export class Transfer {
    * `missing` if there is no such sorted set, and the queue has never adopted a job.
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
-    const claims = claimsKey(this.#prefix, queue, options.zset);
-    for await (const slice of adoptJobs(this.#store(queue), claims, options)) {
+    for await (const slice of adoptJobs(this.#store(queue), options)) {
       if (slice.adopted + slice.replaced > 0 && !options.dryRun) this.#list(queue);
       yield slice;
     }

@@ -72,6 +72,13 @@ export class Store {
     return found;
   }
 
+  /** Whether this is the name of one of its keys. */
+  owns(name: string): boolean {
+    return Array.from({ length: this.count }, (_, i) => Object.values(this.keys(i))).some((keys) =>
+      keys.includes(name),
+    );
+  }
+
   wakeChannel(i: number): string {
     return wakeChannel(this.prefix, this.tagOf(i));
   }
