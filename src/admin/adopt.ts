@@ -6,7 +6,6 @@ import { checkId, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { Adoption } from '../store/adopt.js';
 import { ForeignJobs, type ForeignQueue, type ForeignRow, someSortedSets } from '../store/foreign.js';
-import { SLICE } from '../store/script.js';
 import type { Store } from '../store/store.js';
 import type * as moves from '../store/transfer.js';
 
@@ -56,6 +55,9 @@ interface LeftJob {
   readonly why?: string | undefined;
 }
 
+/** After a pass over so many jobs, producers may have written others meanwhile: so another one follows. */
+const MANY = 100;
+
 /** Ends the run even if producers change jobs faster than they are taken over. */
 const MAX_PASSES = 10;
 
@@ -102,7 +104,7 @@ export async function* adoptJobs(store: Store, options: AdoptOptions): AsyncGene
       passed += dryRun ? rows.length : left.length;
       yield sliceOf(pass, answers, left);
     }
-    again = !dryRun && (changed > 0 || moved >= SLICE);
+    again = !dryRun && (changed > 0 || moved >= MANY);
   }
 }
 

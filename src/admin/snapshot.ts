@@ -1,6 +1,6 @@
 import { formatRate, readSettings } from '../model/settings.js';
 import { grouped } from '../model/text.js';
-import { lag, partitionsOf, type Snapshot } from '../store/inspect.js';
+import { COUNTS, lag, partitionsOf, type Snapshot } from '../store/inspect.js';
 import { FURTHEST } from '../store/replies.js';
 
 export { lag, partitionsOf, sampleOf } from '../store/inspect.js';
@@ -10,19 +10,8 @@ export const LATE_MS = 120_000;
 
 /** Whether anything of the queue exists in Redis. */
 export function exists(snapshot: Snapshot): boolean {
-  const { pending, active, lease, dead, payload, meta, stats, config, remembered } = snapshot;
-  return (
-    pending +
-      active +
-      lease +
-      dead +
-      payload +
-      meta +
-      remembered +
-      Object.keys(stats).length +
-      Object.keys(config).length >
-    0
-  );
+  const { stats, config } = snapshot;
+  return COUNTS.some((name) => snapshot[name] > 0) || Object.keys({ ...stats, ...config }).length > 0;
 }
 
 /**

@@ -3,17 +3,15 @@ import { type Id, idOf } from '../model/id.js';
 import type { StoredJob } from '../model/job.js';
 import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { repeatIfLost } from '../redis/retry.js';
 import { type ExportSlice, exportJobs } from '../store/export.js';
 import type { ForeignQueue } from '../store/foreign.js';
 import { type PrefixOption, prefixOf } from '../store/keys.js';
 import { moveJobs, unfinishedMoves } from '../store/move.js';
 import type { Moved } from '../store/move-steps.js';
 import { tryAddQueue } from '../store/queues.js';
-import { restoreInto } from '../store/restore.js';
-import { MAX_BYTES, SLICE } from '../store/script.js';
+import { restoreJobs } from '../store/restore.js';
 import { Store } from '../store/store.js';
-import type * as moves from '../store/transfer.js';
+import type { Parcel, Restored } from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
 import { checkFilter, containsText, type Filter } from './inspector.js';
 
@@ -41,11 +39,6 @@ export class Transfer {
     return Store.of(this.#redis, this.#prefix, checkName(queue));
   }
 
-  /** Lists a queue. Repeated with every slice of jobs, in case Redis has lost its data meanwhile. */
-  #list(queue: string): void {
-    tryAddQueue(this.#redis, this.#prefix, queue);
-  }
-
   /**
    * Yields the selected jobs, byte for byte, in slices; within a state, in the order of their times (of a queue with
    * partitions, one partition after the other). An active job is exported in the state it was taken from. Jobs that change
@@ -64,13 +57,8 @@ export class Transfer {
    * Puts exported jobs into a queue as they were. Jobs whose ids exist there stay as they are. If the reply to a call is
    * lost, the call is repeated. Throws `temporary` if Redis cannot take the jobs now.
    */
-  async restore(queue: string, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
-    const restored: moves.Restored[] = [];
-    for (const some of slices(jobs)) {
-      this.#list(queue);
-      restored.push(...(await repeatIfLost(() => restoreInto(this.#store(queue), some))));
-    }
-    return restored;
+  async restore(queue: string, jobs: readonly Parcel[]): Promise<Restored[]> {
+    return restoreJobs(this.#store(queue), jobs);
   }
 
   /**
@@ -109,7 +97,7 @@ export class Transfer {
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
     for await (const slice of adoptJobs(this.#store(queue), options)) {
-      if (slice.adopted + slice.replaced > 0 && !options.dryRun) this.#list(queue);
+      if (slice.adopted + slice.replaced > 0 && !options.dryRun) tryAddQueue(this.#redis, this.#prefix, queue);
       yield slice;
     }
   }
@@ -121,19 +109,4 @@ export class Transfer {
   async foreignRest(foreign: ForeignQueue): Promise<{ members: number; fields?: number; strays: string[] }> {
     return foreignRest(this.#redis, foreign);
   }
-}
-
-/** Cuts jobs into slices that are limited in number and in bytes. */
-function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel[]> {
-  let start = 0;
-  let size = 0;
-  for (const [i, { payload }] of jobs.entries()) {
-    if (i > start && (i - start >= SLICE || size + payload.length > MAX_BYTES)) {
-      yield jobs.slice(start, i);
-      start = i;
-      size = 0;
-    }
-    size += payload.length;
-  }
-  if (start < jobs.length) yield jobs.slice(start);
 }

@@ -85,7 +85,7 @@ async function endClaims(
   const { redis } = store;
   const { foreign, replace } = across;
   const ids = claims.map(({ id }) => id);
-  const [listed, values] = await Promise.all([foreign.areListed(ids), foreign.values.get(ids)]);
+  const [listed, values] = await Promise.all([foreign.areListed(ids), foreign.values(ids)]);
   const answers = new Map<string, moves.Adopted>();
   const ends: { id: string; back: boolean; token: string }[] = [];
   const ready: { claim: moves.Claim; value: Buffer; parcel: moves.Parcel }[] = [];
@@ -120,7 +120,7 @@ async function endClaims(
   const become = restored.map((answer) => BECOME[answer] ?? 'exists');
   const isHere = (i: number) => become[i] !== 'exists';
   const copied = ready.filter((_, i) => isHere(i));
-  await foreign.values.erase(copied.map(({ claim: { id }, value }) => ({ id, value })));
+  await foreign.erase(copied.map(({ claim: { id }, value }) => ({ id, value })));
   for (const [i, { claim }] of ready.entries()) {
     ends.push({ id: claim.id, token: claim.token, back: !isHere(i) });
     answers.set(claim.id, become[i] as moves.Adopted);

@@ -32,29 +32,19 @@ export interface ForeignRow {
   readonly value: Buffer | null;
 }
 
-/** The values of the jobs of other software. */
-interface Values {
-  /** The values of jobs, in the order of their ids; null for each that has none. */
-  get(ids: readonly (Buffer | string)[]): Promise<(Buffer | null)[]>;
-  /** Their sizes, bytes. */
-  sizes(ids: readonly (Buffer | string)[]): Promise<number[]>;
-  /** Removes those that are still as they were read. */
-  erase(jobs: readonly { readonly id: string; readonly value: Buffer }[]): Promise<void>;
-}
-
 /** The jobs of other software. */
 export class ForeignJobs {
   readonly zset: string;
   readonly hash: string | undefined;
-  readonly values: Values;
   readonly #redis: Connection;
+  readonly #keyOf: (id: Buffer | string) => string;
 
   /** Throws `usage` unless there is either a hash or names of string keys. */
   constructor(redis: Connection, foreign: ForeignQueue) {
     this.#redis = redis;
     this.zset = foreign.zset;
     this.hash = foreign.hash;
-    this.values = valuesOf(redis, foreign);
+    this.#keyOf = stringKeysIn(foreign);
   }
 
   /** Returns what is at a key, in the words of Redis: `zset`, `hash`, `none` … */
@@ -73,13 +63,36 @@ export class ForeignJobs {
     if (range.length === 0) return [];
     const listed = range.filter((_, i) => i % 2 === 0);
     let bytes = 0;
-    const full = (await this.values.sizes(listed)).findIndex((size, i) => {
+    const full = (await this.#sizes(listed)).findIndex((size, i) => {
       bytes += size;
       return i > 0 && bytes > MAX_BYTES;
     });
     const ids = full < 0 ? listed : listed.slice(0, full);
-    const values = await this.values.get(ids);
+    const values = await this.values(ids);
     return ids.map((id, i) => ({ id, score: range[2 * i + 1] as Buffer, value: values[i] ?? null }));
+  }
+
+  /** Returns the values of jobs, in the order of their ids; null for each that has none. */
+  async values(ids: readonly (Buffer | string)[]): Promise<(Buffer | null)[]> {
+    if (this.hash !== undefined) return (await this.#redis.call('HMGET', this.hash, ...ids)) as (Buffer | null)[];
+    // Each on its own: on a cluster they are in many slots. Where GET fails, for a key of another type, MGET has null.
+    const found = await Promise.all(ids.map((id) => this.#redis.call('MGET', this.#keyOf(id))));
+    return found.map((values) => (values as [Buffer | null])[0]);
+  }
+
+  async #sizes(ids: readonly Buffer[]): Promise<number[]> {
+    const { hash } = this;
+    const sizeOf = (id: Buffer) =>
+      hash === undefined
+        ? this.#redis.call('STRLEN', this.#keyOf(id)).catch(noSize)
+        : this.#redis.call('HSTRLEN', hash, id);
+    return (await Promise.all(ids.map(sizeOf))).map(Number);
+  }
+
+  /** Removes values that are still as they were read. */
+  async erase(jobs: readonly { readonly id: string; readonly value: Buffer }[]): Promise<void> {
+    if (this.hash !== undefined) await erase(this.#redis, this.hash, jobs);
+    else await Promise.all(jobs.map(({ id, value }) => eraseKey(this.#redis, this.#keyOf(id), value)));
   }
 
   /** Whether each of these ids has a time. */
@@ -129,14 +142,16 @@ export async function someSortedSets(redis: Connection): Promise<string[]> {
   return found;
 }
 
-function valuesOf(redis: Connection, { hash, stringKeys }: ForeignQueue): Values {
+/** Names the string key of an id, if the values are in string keys. Throws `usage` unless there are these or a hash. */
+function stringKeysIn({ hash, stringKeys }: ForeignQueue): (id: Buffer | string) => string {
   if ((hash === undefined) === (stringKeys === undefined)) {
     throw new DelayqError('usage', `${hash === undefined ? 'neither' : 'both'} a hash and string keys are given`, {
       why: 'the values of the jobs are in one of them',
       next: 'give either of them',
     });
   }
-  if (stringKeys === undefined) return inHash(redis, hash as string);
+  // Nobody asks for one.
+  if (stringKeys === undefined) return String;
   const [before = '', after, more] = stringKeys.split(ID);
   if (after === undefined || more !== undefined) {
     throw new DelayqError('usage', `${printable(stringKeys)} does not name string keys`, {
@@ -144,33 +159,7 @@ function valuesOf(redis: Connection, { hash, stringKeys }: ForeignQueue): Values
       next: `write it as job:${ID}, for example`,
     });
   }
-  return inStringKeys(redis, (id) => `${before}${id}${after}`);
-}
-
-function inHash(redis: Connection, hash: string): Values {
-  return {
-    get: async (ids) => (await redis.call('HMGET', hash, ...ids)) as (Buffer | null)[],
-    sizes: async (ids) => (await Promise.all(ids.map((id) => redis.call('HSTRLEN', hash, id)))).map(Number),
-    erase: (jobs) => erase(redis, hash, jobs),
-  };
-}
-
-/** Each key is asked for on its own: on a cluster they are in many slots. */
-function inStringKeys(redis: Connection, keyOf: (id: Buffer | string) => string): Values {
-  return {
-    get: (ids) =>
-      Promise.all(
-        ids.map(async (id) => {
-          // Where GET fails, MGET has null: for a key of another type.
-          const [value] = (await redis.call('MGET', keyOf(id))) as (Buffer | null)[];
-          return value as Buffer | null;
-        }),
-      ),
-    sizes: (ids) => Promise.all(ids.map(async (id) => Number(await redis.call('STRLEN', keyOf(id)).catch(noSize)))),
-    erase: async (jobs) => {
-      await Promise.all(jobs.map(({ id, value }) => eraseKey(redis, keyOf(id), value)));
-    },
-  };
+  return (id) => `${before}${id}${after}`;
 }
 
 /** A key of another type has no size, and its job no value. */

@@ -123,6 +123,9 @@ export interface Snapshot {
   readonly remembered: number;
 }
 
+/** What a snapshot counts. */
+export const COUNTS = ['pending', 'active', 'lease', 'dead', 'payload', 'meta', 'due', 'runOut', 'remembered'] as const;
+
 /** How many jobs fall due after `from` and until `to`, ms. */
 export interface Span {
   readonly from: number;

@@ -2,9 +2,12 @@ import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
 import { hasWindow } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
+import { repeatIfLost } from '../redis/retry.js';
 import { byId } from './by-id.js';
 import { groupsOf, PartitionMap } from './map.js';
+import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
+import { MAX_BYTES, SLICE } from './script.js';
 import type { Store } from './store.js';
 import { parseRecord, type Raw, raw } from './stored.js';
 import * as moves from './transfer.js';
@@ -16,6 +19,32 @@ interface Brought {
 }
 
 const markOf = ({ parcel: { id }, token }: Brought) => Buffer.concat([Buffer.from(`${token} `), id]);
+
+/** Puts jobs into a queue as they were. Repeats a call whose reply was lost. */
+export async function restoreJobs(store: Store, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
+  const restored: moves.Restored[] = [];
+  for (const some of slices(jobs)) {
+    // With every slice: Redis may have lost its data meanwhile.
+    tryAddQueue(store.redis, store.prefix, store.queue);
+    restored.push(...(await repeatIfLost(() => restoreInto(store, some))));
+  }
+  return restored;
+}
+
+/** Cuts jobs into slices that are limited in number and in bytes. */
+function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel[]> {
+  let start = 0;
+  let size = 0;
+  for (const [i, { payload }] of jobs.entries()) {
+    if (i > start && (i - start >= SLICE || size + payload.length > MAX_BYTES)) {
+      yield jobs.slice(start, i);
+      start = i;
+      size = 0;
+    }
+    size += payload.length;
+  }
+  if (start < jobs.length) yield jobs.slice(start);
+}
 
 /**
  * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if some are

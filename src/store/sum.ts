@@ -1,6 +1,6 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
-import { type Holder, type Holders, holdersIn, inspectIn, type Snapshot, sampleOf } from './inspect.js';
+import { COUNTS, type Holder, type Holders, holdersIn, inspectIn, type Snapshot, sampleOf } from './inspect.js';
 import { mergeSamples } from './samples.js';
 import type { Store } from './store.js';
 
@@ -59,16 +59,10 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
   const now = Math.max(...all.map(({ now }) => now));
   // By the clock of its own server: clocks that differ must not make a lag.
   const oldest = now + Math.min(...all.map((one) => (one.oldest ?? Number.POSITIVE_INFINITY) - one.now));
+  const counts = Object.fromEntries(COUNTS.map((name) => [name, add((one) => one[name])]));
   return {
     now,
-    pending: add(({ pending }) => pending),
-    active: add(({ active }) => active),
-    lease: add(({ lease }) => lease),
-    dead: add(({ dead }) => dead),
-    payload: add(({ payload }) => payload),
-    meta: add(({ meta }) => meta),
-    due: add(({ due }) => due),
-    runOut: add(({ runOut }) => runOut),
+    ...(counts as Record<(typeof COUNTS)[number], number>),
     oldest: Number.isFinite(oldest) ? oldest : undefined,
     upcoming: all
       .flatMap((one) => one.upcoming)
@@ -90,7 +84,6 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     config: first.config,
     // They are in the first.
     recurring: first.recurring,
-    remembered: add(({ remembered }) => remembered),
   };
 }
 
