@@ -12,11 +12,9 @@ const common = { bundle: true, platform: 'node', target: 'node20' };
 // In a folder of dist/, as the bundles are: script.ts reads lua/ from there.
 const script = 'dist/cli/script.mjs';
 await build({ ...common, entryPoints: ['src/store/script.ts'], outfile: script, format: 'esm' });
-const { SCRIPTS, VARIANTS, keyOf, shaOf } = await import(`../${script}`);
+const { SCRIPTS, shaOf } = await import(`../${script}`);
 rmSync(script);
-const shas = Object.fromEntries(
-  SCRIPTS.flatMap((name) => VARIANTS.map((variant) => [keyOf(name, variant), shaOf(name, variant)])),
-);
+const shas = Object.fromEntries(SCRIPTS.map((name) => [name, shaOf(name)]));
 
 const define = {
   'import.meta.url': 'moduleUrl',

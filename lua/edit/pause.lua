@@ -3,6 +3,7 @@
 -- Reply  now, until when it was paused before ('': it was not), until when it is paused ('': it is not)
 -- Atomic because the old and the new state must refer to the same moment of Redis's clock.
 -- include lib/prelude
+-- include lib/uses
 local length, before = ARGV[1], tonumber(call('HGET', config, 'paused'))
 if length ~= '' and length ~= 'inf' and not atLeast(0, length) then return BAD end
 -- First write: it frees memory, so a full server also accepts the rest.
@@ -12,9 +13,10 @@ if length ~= '' then
   if length ~= 'inf' then untilMs = string.format('%.0f', now + tonumber(length)) end
   call('HSET', config, 'paused', untilMs)
 elseif before then
-  -- Waiting drains poll at once. try: a user without permission for the channel may still do the rest.
-  try('PUBLISH', channel, string.format('%.0f', now))
+  -- Waiting drains poll at once.
+  publish(string.format('%.0f', now))
 end
--- include lib/version
+noteUses()
+noteChange()
 local was = before and before > now and (before < math.huge and string.format('%.0f', before) or 'inf') or ''
 return { now, was, untilMs }

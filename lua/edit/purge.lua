@@ -1,15 +1,13 @@
 -- Removes the first jobs of some states. With all states, removes everything once no job is active. What is remembered
--- of jobs that were done stays. What a growth is moving stays, too: it is removed in its new partition, where it will be,
--- or is already. What a move to another queue holds is removed only with all states: no consumer has it.
+-- of jobs that were done stays. What a growth is moving stays, too: it is removed in its new partition, where it will
+-- be, or is already. What a move to another queue holds is removed only with all states: no consumer has it.
 -- ARGV   1 states, a letter each (p pending, a active, d dead), 2 most jobs to remove one by one, perhaps 3 'due': only
 --        jobs whose time has come; only with p alone
 -- Reply  how many were removed: pending, active, dead; 1 if there is more to remove
 -- Atomic because a job must be removed completely, and a payload of a new job must not be taken for an orphan.
 -- include lib/prelude
--- in a partition: -- include lib/freed
+-- include lib/windows
 if not atLeast(1, ARGV[2]) then return BAD end
--- in a partition: local remembered, onceFor = call('ZCARD', done), call('HGET', config, 'onceFor')
--- in a partition: -- include lib/done
 local left, removed, gone = math.min(tonumber(ARGV[2]), 250), { p = 0, a = 0, d = 0 }, {}
 local sets, all, more, upTo = { a = active, d = dead, p = pending }, true, false, ARGV[3] == 'due' and now or '+inf'
 for letter in pairs(sets) do all = all and string.find(ARGV[1], letter, 1, true) ~= nil end
@@ -30,8 +28,7 @@ local function firstActive(n)
 end
 
 -- The states whose jobs are removed one by one, even if all jobs are to be removed.
-local isSlow = { a = true, d = not all, p = not all }
--- in a partition: isSlow.d = true
+local isSlow = { a = true, d = hasWindows or not all, p = not all }
 for _, letter in ipairs({ 'a', 'd', 'p' }) do
   if left > 0 and isSlow[letter] and string.find(ARGV[1], letter, 1, true) then
     local ids, leases
@@ -46,7 +43,7 @@ for _, letter in ipairs({ 'a', 'd', 'p' }) do
       gone[#gone + 1] = id
       if leases then supersede(id, leases[i]) end
     end
-    -- in a partition: if letter == 'd' then remember(ids) end
+    if letter == 'd' then remember(ids) end
     removed[letter], left = #ids, left - #ids
   end
   -- What is active now only waits for its move: nothing else waits for that.
@@ -55,9 +52,7 @@ end
 drop(gone)
 -- Only holders of leases must be informed, and windows of dead jobs begin. All other jobs go at once, and Redis frees
 -- their memory in the background.
-local isRest = all and call('EXISTS', active) == 0
--- in a partition: isRest = isRest and call('EXISTS', dead) == 0
-if isRest then
+if all and call('EXISTS', active) == 0 and not (hasWindows and call('EXISTS', dead) == 1) then
   removed.p, removed.d = call('ZCARD', pending), removed.d + call('ZCARD', dead)
   call('UNLINK', pending, dead)
 end
@@ -77,5 +72,5 @@ for letter, set in pairs(sets) do
   end
 end
 count('purged', removed.p + removed.a + removed.d)
--- in a partition: freed(removed.a)
+freed(removed.a)
 return { removed.p, removed.a, removed.d, more and 1 or 0 }

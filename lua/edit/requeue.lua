@@ -1,11 +1,10 @@
 -- Moves dead jobs back to pending, as if they had never been tried.
--- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, 3 new ttl, ms ('': as it was),
---        4 new deliveries ('': as they were), then the ids
+-- ARGV   1 due time of the first ('+ms' from now | ms since 1970), 2 ms between two jobs, 3 new ttl, ms ('': as it
+--        was), 4 new deliveries ('': as they were), then the ids
 -- Reply  now, a letter for each job: r requeued, m not dead, o stays dead without a payload, i stays dead with an id
 --        that no handler can receive; due time of a job after the last
 -- Atomic because a job must be in only one set.
 -- include lib/prelude
--- include lib/spread
 -- include lib/ids
 local after, start = spread(ARGV[1], ARGV[2])
 if not after then return BAD end
@@ -23,8 +22,8 @@ for i, id in ipairs(ids) do
     local rec = read(records[i])
     rec.ttl = ttl or rec.ttl
     local kept = {
-      tries = rec.tries, maxLost = rec.maxLost, deliveries = deliveries or rec.deliveries, ttl = rec.ttl, once = rec.once,
-      created = rec.created,
+      tries = rec.tries, maxLost = rec.maxLost, deliveries = deliveries or rec.deliveries, ttl = rec.ttl,
+      once = rec.once, created = rec.created,
     }
     for name, value in pairs(rec) do
       if string.sub(name, 1, 2) == 'a:' then kept[name] = value end

@@ -4,7 +4,6 @@
 -- Reply  now, a letter for each job: p rescheduled, a active, d dead, m missing; due time of a job after the last
 -- Atomic because a job that a drain has just taken must stay active, and ranks must be of one moment.
 -- include lib/prelude
--- include lib/spread
 local after, start = spread(ARGV[1], ARGV[2])
 if not after then return BAD end
 local ids, letters, idAt, ranks = { unpack(ARGV, 3) }, {}, {}, {}

@@ -3,18 +3,19 @@
 -- Reply  1 done, 0 they are not newer
 -- Atomic because settings belong together, and of two commands the later one must hold everywhere.
 -- include lib/prelude
+-- include lib/uses
 if not atLeast(0, ARGV[1]) then return BAD end
-local fields, own, paused = call('HGETALL', config), { layout = true, partitions = true, returned = true }, false
--- Settings of older versions of delayq have the version 0.
+local fields, paused = call('HGETALL', config), false
 if (tonumber(call('HGET', stats, 'configured')) or -1) >= tonumber(ARGV[1]) then return { 0 } end
 -- First write: it frees memory, so a full server also accepts the rest.
 call('HDEL', config, 'paused')
 for i = 1, #fields, 2 do
   paused = paused or fields[i] == 'paused'
-  if not own[fields[i]] then call('HDEL', config, fields[i]) end
+  if not string.find(OWN_FIELDS, ' ' .. fields[i] .. ' ', 1, true) then call('HDEL', config, fields[i]) end
 end
 if #ARGV > 1 then call('HSET', config, unpack(ARGV, 2)) end
+noteUses()
 call('HSET', stats, 'configured', ARGV[1])
 -- Waiting drains poll at once, in case the queue is no longer paused.
-if paused then try('PUBLISH', channel, string.format('%.0f', now)) end
+if paused then publish(string.format('%.0f', now)) end
 return { 1 }

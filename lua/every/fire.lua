@@ -6,12 +6,11 @@
 -- Atomic because a drain that dies between a job and the next occurrence would make the job twice, or never.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
--- include lib/definition
-local sampled, minute = call('HGET', stats, 'sampled'), math.floor(now / 60000)
+-- include lib/windows
 
 -- Whether an id is that of a job, or remembered; and if not, whether something is left of it: an orphan.
 local function isTaken(id)
-  if (tonumber(call('ZSCORE', done, id)) or 0) > now then return true end
+  if isRemembered(id) then return true end
   local there = call('ZSCORE', pending, id) or call('ZSCORE', active, id) or call('ZSCORE', dead, id)
   return there and call('HEXISTS', payload, id) == 1, there
 end
@@ -45,7 +44,9 @@ local reply, made, skipped, soonest = {}, 0, 0, math.huge
 i = 1
 while i <= #ARGV do
   local id, rev, told, after, overlap, record, missed, n = unpack(ARGV, i, i + 7)
-  local last, header, was, body = definition(id)
+  local last, header, body = string.match(call('HGET', every, id) or '', '^([^\n]*)\n([^\n]*)\n(.*)$')
+  -- Of one that cannot be read, it is '-'.
+  local was = header and string.match(header, '^{"rev":"(%w+)"') or call('HEXISTS', every, id) == 1 and '-' or nil
   n, reply[#reply + 1] = tonumber(n), -1
   if tonumber(call('ZSCORE', occurs, id)) == tonumber(told) and (rev == '' or rev == was) then
     local fresh, first = 0, math.huge
@@ -53,18 +54,17 @@ while i <= #ARGV do
       skipped, n = skipped + n, 0
     elseif n > 0 then
       fresh, first = make(i + 8, n, body, record)
+      if windowIn(record) then openWindow() end
       call('HSET', every, id, ARGV[i + 7 + 2 * n] .. '\n' .. header .. '\n' .. body)
     end
-    if was then call('ZADD', occurs, after, id) else call('ZREM', occurs, id) end
+    if was then call('ZADD', occurs, after, id) elseif call('ZREM', occurs, id) == 1 then noteUses() end
     reply[#reply], made, soonest = fresh, made + fresh, math.min(soonest, first)
     skipped = skipped + tonumber(missed)
   end
   i = i + 8 + 2 * tonumber(ARGV[i + 7])
 end
 if made > 0 then
-  if tonumber(sampled) ~= minute then
-    -- include lib/sample
-  end
+  sample()
   wake(soonest)
 end
 count('enqueued', made) count('skipped', skipped)

@@ -9,8 +9,7 @@ local sets = { { 'p', pending }, { 'a', active }, { 'd', dead } }
 for i, id in ipairs(ids) do
   bytes = bytes + call('HSTRLEN', payload, id)
   if i > 1 and bytes > tonumber(ARGV[1]) then break end
-  local state, score = '', false
-  -- in a partition: score = call('ZSCORE', done, id)
+  local state, score = '', call('ZSCORE', done, id)
   for _, set in ipairs(sets) do
     local found = call('ZSCORE', set[2], id)
     if found then state, score = set[1], found end

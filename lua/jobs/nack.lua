@@ -5,24 +5,23 @@
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 -- include lib/prelude
--- in a partition: -- include lib/returned
--- in a partition: -- include lib/freed
+-- include lib/ids
 local mode, jitter = ARGV[1], tonumber(ARGV[3])
 if not atLeast(0, ARGV[3]) then return BAD end
 for i = 6, #ARGV, 4 do
   if not (ARGV[i] == '' or atLeast(0, ARGV[i])) then return BAD end
 end
 local ids, letters, leases = checkLeases(4, 4)
-local settings = call('HMGET', config, 'tries', 'backoff', 'ttl')
-local tries, steps = counted(settings[1], 5), {}
+local settings = uses and call('HMGET', config, 'tries', 'backoff', 'ttl') or {}
+local tries, steps = counted(settings[1], DEFAULT_TRIES), {}
 for ms in string.gmatch(ARGV[2] ~= '' and ARGV[2] or settings[2] or '', '%d+') do steps[#steps + 1] = tonumber(ms) end
 
 -- The backoff: 15 s, 1 min, 4 min, 16 min, 1 h, each times 0.8 to 1.2. Multiples of the golden ratio spread the jobs of
 -- a call evenly.
 local function backoff(failures, i)
   if #steps > 0 then return steps[math.min(failures, #steps)] end
-  local spread = (jitter + i * 0.618033988749895) % 1
-  return math.floor(math.min(15000 * 4 ^ (failures - 1), 3600000) * (0.8 + 0.4 * spread))
+  local share = (jitter + i * 0.618033988749895) % 1
+  return math.floor(math.min(15000 * 4 ^ (failures - 1), 3600000) * (0.8 + 0.4 * share))
 end
 
 local delays, retried, died, soonest, gone = {}, 0, 0, math.huge, 0
@@ -32,7 +31,7 @@ for i, id in ipairs(ids) do
   -- First write: it frees memory, so a full server also accepts the rest. An id given twice is gone by then.
   if letters[i] == 'h' and call('ZREM', active, id) == 0 then letters[i] = 'l' end
   if letters[i] == 'h' then
-    -- in a partition: returned({ id })
+    countReturned({ id })
     call('HDEL', lease, id)
     local due = dueOf(leases[i])
     letters[i], gone = 'p', gone + 1
@@ -69,5 +68,5 @@ for i, id in ipairs(ids) do
 end
 count('retried', retried) count('dead', died)
 wake(soonest)
--- in a partition: freed(gone)
+freed(gone)
 return { now, table.concat(letters), unpack(delays) }

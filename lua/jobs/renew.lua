@@ -4,7 +4,7 @@
 -- Atomic because a lease that was just taken back must not be extended.
 -- include lib/prelude
 if not (ARGV[1] == '' or atLeast(1, ARGV[1])) then return BAD end
-local leaseMs = tonumber(ARGV[1]) or queueLease(call('HGET', config, 'lease'))
+local leaseMs = tonumber(ARGV[1]) or queueLease(uses and call('HGET', config, 'lease'))
 local ids, letters = checkLeases(2, 2)
 local held, ends = {}, {}
 for i, id in ipairs(ids) do

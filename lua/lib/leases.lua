@@ -1,4 +1,11 @@
+-- include lib/queue
+-- include lib/now
 -- Reads and writes leases. Nothing that other software has written there may stop the queue.
+
+-- Whether a growth of the queue is moving the job that has this lease: only names of partitions have a slash.
+local function isTransferred(held)
+  return string.find(held or '', ' move:%S+/%d+ ') ~= nil
+end
 
 -- Ends the lease of a job that was replaced or cancelled. The field 'receipt id' tells its holder so; of a move, whose
 -- process may be dead for long, it says that as well.
@@ -16,8 +23,7 @@ local function dueOf(held)
 end
 
 -- Checks the leases of the jobs ARGV[first], ARGV[first + step] … (an id, then its receipt). Returns the ids, a letter
--- for each (h held, s superseded, l lost) and the leases. A superseded lease is known by the field 'receipt id'
--- (supersede).
+-- for each (h held, s superseded, l lost) and the leases. A superseded lease is known by the field 'receipt id'.
 local function checkLeases(first, step)
   local ids, letters, last, prefix = {}, {}, nil, nil
   for i = first, #ARGV, step do ids[#ids + 1] = ARGV[i] end

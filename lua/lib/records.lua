@@ -1,3 +1,5 @@
+-- include lib/queue
+-- include lib/now
 -- Reads and writes the records of single jobs, in meta. Nothing that other software has written there may stop the
 -- queue.
 
@@ -38,7 +40,7 @@ end
 
 -- The default lease of the queue, ms.
 local function queueLease(text)
-  return math.max(counted(text, 60000), 1)
+  return math.max(counted(text, DEFAULT_LEASE_MS), 1)
 end
 
 -- Whether a job is dead that has just failed or been lost, for the n-th time: by its own limit of these, or of both. A
@@ -46,12 +48,4 @@ end
 local function isSpent(rec, n, own, ofQueue)
   local both = counted(rec.deliveries)
   return n >= counted(own, both or ofQueue) or both and counted(rec.failures, 0) + counted(rec.losses, 0) >= both
-end
-
--- The counts of a job in the reply of drain: attempt, failures, tries. With `sent`, a list of them and of that.
-local function countsOf(rec, tries, sent)
-  local failures, losses, both = counted(rec.failures, 0), counted(rec.losses, 0), counted(rec.deliveries)
-  tries = math.min(counted(rec.tries, both or tries), both or math.huge)
-  local counts = string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, tries)
-  return sent and { counts, sent } or counts
 end

@@ -1,13 +1,15 @@
 -- Moves jobs here from a sorted set and a hash of other software, if they have not changed since they were read.
 -- KEYS   after those of the queue: the sorted set (id → time), the hash (id → value)
--- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then perhaps 'replace'
--- Reply  now, a letter for each job: c adopted, r adopted in place of another job with this id, k removed there because the
---        same job is here, e left there because another job with this id is here, x it has changed
+-- ARGV   for each job id, its score there, its value there, due ms, payload ('': the value itself); then perhaps
+--        'replace'
+-- Reply  now, a letter for each job: c adopted, r adopted in place of another job with this id, k removed there because
+--        the same job is here, e left there because another job with this id is here, x it has changed
 -- Atomic because a producer may change or remove a job at any moment, and it must be in one place only.
 -- include lib/prelude
--- in a partition: -- include lib/freed
 local replace = #ARGV % 5 == 1 and table.remove(ARGV) == 'replace'
 local set, hash = KEYS[#KEYS - 1], KEYS[#KEYS]
+-- Without a cluster, the twelfth key is one of these.
+if #KEYS < 14 then channel = nil end
 for i, want in ipairs({ 'zset', 'hash' }) do
   local key = i == 1 and set or hash
   local type = call('TYPE', key).ok
@@ -70,6 +72,6 @@ end
 -- Also 0: by this counter the next run knows that there was something to adopt.
 if #gone > 0 then try('HINCRBY', stats, 'adopted', string.format('%d', #times / 2 - #old)) end
 count('replaced', #old)
--- in a partition: freed(#superseded)
+freed(#superseded)
 wake(soonest)
 return { now, table.concat(letters) }

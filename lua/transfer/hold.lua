@@ -35,7 +35,7 @@ for i = 5, #ARGV do
   local body = score and call('HGET', payload, id) or false
   if score and not body then letter, score = 'o', false end
   local told = score
-  -- in a partition: if letter == 'm' or letter == 'o' then told = call('ZSCORE', done, id) end
+  if letter == 'm' or letter == 'o' then told = call('ZSCORE', done, id) end
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = letter, told, score and token
   reply[#reply + 1], reply[#reply + 2] = score and call('HGET', meta, id), body
   if score then

@@ -4,5 +4,7 @@
 -- Atomic with the check of the layout: once the growth is done, an id that was freed must not be taken again.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
--- in a partition: call('ZADD', done, 'GT', unpack(ARGV))
+-- include lib/uses
+call('ZADD', done, 'GT', unpack(ARGV))
+if not (uses and string.find(uses, 'windows', 1, true)) then noteUses() end
 return { 1 }

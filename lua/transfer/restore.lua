@@ -1,19 +1,18 @@
--- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs, unless told to replace them.
+-- Puts jobs into the queue in the state they have elsewhere. Does not change existing jobs, unless told to replace
+-- them.
 -- ARGV   for each job
 --        id, state (p pending | d dead), score, record ('': none), payload, token of the move that brings it ('': none)
---        then perhaps 'replace', and the counter of these jobs (none: restored; transferred: not counted, they come from
---        another partition)
+--        then perhaps 'replace', and the counter of these jobs (none: restored; transferred: not counted, they come
+--        from another partition)
 -- Reply  now, a letter for each job: c created, r replaced, k kept (it exists with the same payload and attributes, and
---        is due at the same time if others are replaced; or this move has already brought it), x kept but dead, while the
---        given one is pending, d differs (it exists with others), h an unfinished move holds one with this id, e its id is
---        remembered (only without a token)
+--        is due at the same time if others are replaced; or this move has already brought it), x kept but dead, while
+--        the given one is pending, d differs (it exists with others), h an unfinished move holds one with this id, e
+--        its id is remembered (only without a token)
 -- Atomic because an id must be in only one set, and appear together with its payload and record. The token is stored
 -- until the source has released the job: so a repeated move does not bring a job again that was completed in between.
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/prelude
--- in a partition: local remembered = call('ZCARD', done)
--- in a partition: -- include lib/done
--- in a partition: -- include lib/freed
+-- include lib/windows
 local counter = #ARGV % 6 > 0 and table.remove(ARGV) or 'restored'
 local replace = #ARGV % 6 > 0 and table.remove(ARGV) == 'replace'
 local ids = {}
@@ -39,6 +38,7 @@ local inDead = call('ZMSCORE', dead, unpack(ids))
 
 local letters, chosen, old, superseded, marks = {}, {}, {}, {}, {}
 local pendings, deads, payloads, records, soonest, replaced = {}, {}, {}, {}, math.huge, 0
+local hasOwnWindow = false
 for i, id in ipairs(ids) do
   local at = 6 * i - 5
   local score, body, mark = ARGV[at + 2], ARGV[at + 4], ARGV[at + 5] .. ' ' .. id
@@ -62,7 +62,8 @@ for i, id in ipairs(ids) do
     letters[i] = 'h'
   elseif letter ~= 'c' and letter ~= 'r' then
     letters[i] = letter
-  -- in a partition: elseif ARGV[at + 5] == '' and isRemembered(id) then letters[i] = 'e'
+  elseif ARGV[at + 5] == '' and isRemembered(id) then
+    letters[i] = 'e'
   else
     letters[i], chosen[id] = letter, i
     if letter == 'r' then replaced = replaced + 1 end
@@ -73,6 +74,7 @@ for i, id in ipairs(ids) do
     times[#times + 1], times[#times + 2] = score, id
     payloads[#payloads + 1], payloads[#payloads + 2] = id, body
     if ARGV[at + 3] ~= '' then records[#records + 1], records[#records + 2] = id, ARGV[at + 3] end
+    hasOwnWindow = hasOwnWindow or windowIn(ARGV[at + 3]) ~= nil
     if times == pendings then soonest = math.min(soonest, tonumber(score)) end
   end
   if string.find('crk', letters[i], 1, true) and mark ~= ' ' .. id then
@@ -88,10 +90,11 @@ if #payloads > 0 then
     call('HDEL', meta, unpack(old))
   end
   for _, id in ipairs(superseded) do supersede(id, call('HGET', lease, id)) end
-  -- in a partition: freed(#superseded)
+  freed(#superseded)
   if #pendings > 0 then call('ZADD', pending, unpack(pendings)) end
   if #deads > 0 then call('ZADD', dead, unpack(deads)) end
   if #records > 0 then call('HSET', meta, unpack(records)) end
+  if hasOwnWindow then openWindow() end
 end
 if #marks > 0 then call('HSET', lease, unpack(marks)) end
 -- Also 0, as in adopt.lua.

@@ -2,7 +2,7 @@ import { Spread } from '../model/due-times.js';
 import { DelayqError } from '../model/errors.js';
 import type { Id } from '../model/id.js';
 import { lifetime, type State } from '../model/job.js';
-import { needsLayout2, packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
+import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import * as edits from '../store/edit.js';
@@ -150,9 +150,7 @@ export class Operator {
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
-    const store = this.#store(queue);
-    if (needsLayout2(change)) await store.toLayout2();
-    const config = await edits.configure(store, packed);
+    const config = await edits.configure(this.#store(queue), packed);
     // So that inspect shows a queue that has settings but no jobs yet.
     if (packed.length > 0) await tryAddQueue(this.#redis, this.#prefix, queue);
     return readSettings(config);

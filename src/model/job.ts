@@ -271,9 +271,6 @@ export function recordOf(
 /** The last record without other fields: what HTTP publishes one after the other mostly has the same. */
 let last: Pick<NewJob, 'deliveries' | 'ttl'> & { readonly text: string } = { text: '' };
 
-/** Whether a job with this record has a window of its own. */
-export const hasWindow = (record: string | Buffer) => record.length > 0 && record.includes('"once":');
-
 /** Converts the length of a window to ms. Throws `usage` if it has none. */
 function windowOf(value: number | string | undefined): number | undefined {
   const ms = duration(value);

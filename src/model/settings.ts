@@ -185,15 +185,8 @@ function numberOf(text: string): number | undefined {
 
 export const SETTING_NAMES = Object.keys(DEFAULT_SETTINGS) as (keyof Settings)[];
 
-/** Settings that only a queue of layout 2 can have. */
-const OF_LAYOUT_2: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive', 'onceFor', 'text'];
-
 /** Settings that a queue with several partitions cannot have. Must match lua/edit/config.lua. */
 export const LIMITS: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive'];
-
-/** Whether a change turns on what only a queue of layout 2 can have. */
-export const needsLayout2 = (change: SettingsChange) =>
-  OF_LAYOUT_2.some((name) => change[name] != null && change[name] !== false);
 
 /** The name of a setting as people write and read it: `max-active`. */
 export const settingWord = (name: keyof Settings) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError, unknownOutcome } from '../model/errors.js';
 import { newId } from '../model/id.js';
-import { type Enqueued, GIVEN, hasWindow, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
+import { type Enqueued, GIVEN, type NewJob, type Outcome, type ReadyJob, readyJob } from '../model/job.js';
 import { JsonText } from '../model/payload.js';
 import { fitted, type Schema } from '../model/schema.js';
 import { checkMs, checkWord, keysOf } from '../model/validate.js';
@@ -19,7 +19,7 @@ import {
 } from '../store/durability.js';
 import * as scripts from '../store/jobs.js';
 import { type QueueKeys, queuesKey } from '../store/keys.js';
-import { PartitionMap } from '../store/map.js';
+import type { PartitionMap } from '../store/map.js';
 import { MAX_CALL } from '../store/script.js';
 import type { Store } from '../store/store.js';
 import { Coalescer } from './coalesce.js';
@@ -148,7 +148,6 @@ export class Enqueuer {
   /** Puts jobs into the partitions to which they belong. */
   async #route(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {
     const store = this.#store;
-    if (store.map === PartitionMap.NONE && jobs.some(({ record }) => hasWindow(record))) await store.toLayout2();
     const { map } = store;
     const owner = ownerOfAll(jobs, map);
     let ready = jobs;

@@ -1,6 +1,6 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, newId } from '../model/id.js';
-import { type Enqueued, hasWindow, type NewJob, type ReadyJob } from '../model/job.js';
+import type { Enqueued, NewJob, ReadyJob } from '../model/job.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { byId } from '../store/by-id.js';
 import * as scripts from '../store/jobs.js';
@@ -26,7 +26,6 @@ export async function swap(
     });
   }
   const ready = enqueuer.ready(job);
-  if (store.map === PartitionMap.NONE && hasWindow(ready.record)) await store.toLayout2();
   /** Sends it until its id is not that of another job. Undefined: with `active`, the other job is not. */
   const send = async (keys: QueueKeys, states: 'any' | 'active'): Promise<Enqueued | undefined> => {
     const put: ReadyJob = { ...ready, id: idIn(store, keys) };

@@ -1,7 +1,6 @@
 import { idOf, idWord } from '../model/id.js';
 import type { Reply } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
-import { PartitionMap } from '../store/map.js';
 import { SLICE } from '../store/script.js';
 import type { Store } from '../store/store.js';
 import { nextOf, packHeader, startedBy, unpack } from './definition.js';
@@ -21,7 +20,6 @@ export interface Faulty {
 
 /** Finds the recurring jobs of a queue that have faults. Throws what a call throws. */
 export async function faultsOf(store: Store): Promise<Faulty[]> {
-  if (store.map === PartitionMap.NONE) return [];
   const { redis } = store;
   const { every, occurs } = store.keys(0);
   const [defined, occurring] = (await Promise.all([

@@ -4,7 +4,7 @@ import type { Connection } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
 import type { Drained, Due } from '../store/jobs.js';
 import type { QueueKeys } from '../store/keys.js';
-import { MAX_CALL } from '../store/script.js';
+import { MAX_CALL, MAX_OCCURRENCES } from '../store/script.js';
 import { type Header, jobIdOf, occurrencesIn, unpackHeader } from './definition.js';
 import type { Occurrences } from './occurrences.js';
 
@@ -31,7 +31,7 @@ export async function fireFirst(
   let drained: Drained | Due = due;
   let notMade: DelayqError | undefined;
   for (let turn = 1; drained.state === 'occurs'; turn++) {
-    const isPart = drained.told.length >= scripts.MOST_TOLD;
+    const isPart = drained.told.length >= MAX_OCCURRENCES;
     const done = await fire(redis, keys, drained).catch((error: unknown) => {
       if (wordOf(error) === 'LAYOUT') throw error;
       notMade = isDelayqError(error) ? error : new DelayqError('internal', String(error), { cause: error });

@@ -6,7 +6,6 @@ import { checkId, checkList, checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
 import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
-import { PartitionMap } from '../store/map.js';
 import { known } from '../store/replies.js';
 import { SLICE } from '../store/script.js';
 import { Store } from '../store/store.js';
@@ -94,9 +93,7 @@ export class Recurring {
    * it is invalid or its expression never comes, before anything is sent.
    */
   async put(queue: string, job: NewRecurring): Promise<Put> {
-    const store = this.#store(queue);
     await definitionOf(job, Date.now());
-    await store.toLayout2();
     let outcome: Put['outcome'] = 'unchanged';
     let changes: Put['changes'] = [];
     const put = await this.#change(queue, job.id, async ({ now, rev, next, definition: old }) => {
@@ -133,7 +130,6 @@ export class Recurring {
   }
 
   async #setPaused(queue: string, id: string, paused: boolean): Promise<RecurringJob | undefined> {
-    if (!(await this.#mayHave(queue))) return undefined;
     return this.#change(queue, id, async ({ now, text, definition: old }) => {
       if (text !== undefined && !old) throw unreadable(queue, id);
       if (!old || old.paused === paused) return undefined;
@@ -144,13 +140,12 @@ export class Recurring {
 
   /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
   async remove(queue: string, ids: readonly Id[]): Promise<boolean[]> {
-    if (checkList(ids, 'ids').length === 0 || !(await this.#mayHave(queue))) return ids.map(() => false);
+    if (checkList(ids, 'ids').length === 0) return ids.map(() => false);
     return this.#store(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
   }
 
   /** Returns one recurring job; undefined: there is none. Throws `config` if this version cannot read it. */
   async show(queue: string, id: Id): Promise<RecurringJob | undefined> {
-    if (!(await this.#mayHave(queue))) return undefined;
     const [found] = await this.#find(queue, [id]);
     if (found?.text !== undefined && !found.definition) throw unreadable(queue, id);
     return found && recurringOf(String(id), found);
@@ -158,7 +153,6 @@ export class Recurring {
 
   /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
   async list(queue: string): Promise<RecurringJob[]> {
-    if (!(await this.#mayHave(queue))) return [];
     const { every } = this.#store(queue).keys(0);
     const ids = ((await this.#redis.call('HKEYS', every)) as Reply[]).map(String);
     const all: RecurringJob[] = [];
@@ -170,12 +164,6 @@ export class Recurring {
     }
     const due = ({ next = Number.POSITIVE_INFINITY }: RecurringJob) => next;
     return all.sort((a, b) => (due(a) === due(b) ? (a.id < b.id ? -1 : 1) : due(a) - due(b)));
-  }
-
-  /** Whether a queue has the layout of those with recurring jobs. */
-  async #mayHave(queue: string): Promise<boolean> {
-    const store = this.#store(queue);
-    return store.map !== PartitionMap.NONE || (await store.look()) !== PartitionMap.NONE;
   }
 
   /** What is stored under the first of `ids`. */

@@ -60,7 +60,7 @@ export class Adoption {
       } catch (error) {
         // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
         if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) this.#isAcrossSlots = true;
-        else await store.learnFrom(PartitionMap.NONE, error, 1);
+        else await store.learnFrom(PartitionMap.ONE, error, 1);
       }
     }
     const across = this.#across();

@@ -13,9 +13,6 @@ export interface Told {
   readonly header: string;
 }
 
-/** The most occurrences that a drain is told of at once, as in lua/parts/occurrences.lua. */
-export const MOST_TOLD = 100;
-
 /** What is told of due occurrences in a reply of drain, from index 2 on. */
 export const toldIn = (reply: readonly Reply[]): Told[] =>
   rows(reply as Reply[], 2, 3).map(([id, occurrence, header]) => {

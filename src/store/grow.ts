@@ -5,6 +5,7 @@ import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
+import { ONE_PARTITION } from './keys.js';
 import { PartitionMap } from './map.js';
 import { forgetMarks } from './relocate.js';
 import type { Store } from './store.js';
@@ -129,20 +130,20 @@ async function openGrowth(store: Store, old: PartitionMap, count: number): Promi
   for (let i = old.count; i < count; i++) tags.push(tagFor(store.queue, i));
   const first = old.count;
   const wanted = new PartitionMap(count, old.count, tags);
-  await store.advance(first, '1', wanted);
+  await store.advance(first, ONE_PARTITION, wanted);
   // The first new partition decides to how many: another growth may have begun there, and perhaps died.
   const { map } = await store.read(first, wanted);
   if (!map?.isNewerThan(old)) return;
   if (map.from === old.count) {
     try {
       const added = upTo(map.count).slice(first);
-      await each(added.slice(1), (i) => store.advance(i, '1', map));
+      await each(added.slice(1), (i) => store.advance(i, ONE_PARTITION, map));
       // All can be reached: with a growth open, calls by id need two partitions.
       await each(upTo(first), (i) => store.read(i, map));
       const versions = new Set<string>();
       await each(added, async (i) => versions.add(await store.copySettings(i, map)));
       const [version] = versions;
-      if (versions.size === 1) await store.advance(0, old.layoutOf(0) ?? '1', map, { version });
+      if (versions.size === 1) await store.advance(0, old.layoutOf(0), map, { version });
     } catch (error) {
       // Another process has made it public, and has finished it.
       if (wordOf(error) !== 'LAYOUT') throw error;
@@ -240,7 +241,7 @@ async function closeUp(
       await sweep.run(signal);
       if (!sweep.isClean || signal.aborted) return;
       // A failover may have come before this write: so look once more after it.
-      await store.advance(sweep.at, map.layoutOf(sweep.at) as string, map, { must: true });
+      await store.advance(sweep.at, map.layoutOf(sweep.at), map, { must: true });
       await sweep.run(signal);
       if (sweep.isClean) sure.add(sweep);
     });
@@ -254,8 +255,8 @@ async function closeUp(
   }
   const closed = new PartitionMap(map.count, undefined, map.tags);
   // Partition 0 says whether the growth is done: a caller who meets another one first advances it.
-  await store.advance(0, map.layoutOf(0) as string, closed);
-  await each(upTo(map.count).slice(1), (i) => store.advance(i, map.layoutOf(i) as string, closed));
+  await store.advance(0, map.layoutOf(0), closed);
+  await each(upTo(map.count).slice(1), (i) => store.advance(i, map.layoutOf(i), closed));
   await store.look();
 }
 

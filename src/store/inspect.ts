@@ -3,7 +3,7 @@ import type { StoredJob } from '../model/job.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { byId } from './by-id.js';
 import { msOf } from './every.js';
-import type { QueueKeys } from './keys.js';
+import { layoutIn, type QueueKeys } from './keys.js';
 import { LISTED } from './list.js';
 import { PartitionMap } from './map.js';
 import { known, number, pairs, rows, text, time } from './replies.js';
@@ -211,7 +211,8 @@ export function sampleOf(snapshot: Snapshot): Sample {
 
 /** How many partitions a queue has, and, while that grows, how many it had before (`from`). */
 export function partitionsOf({ config }: Snapshot): { readonly count: number; readonly from: number | undefined } {
-  const { count, from } = PartitionMap.parse(config.layout ?? '1', config.partitions ?? '') ?? PartitionMap.NONE;
+  const { count, from } =
+    PartitionMap.parse(layoutIn(config.layout).layout, config.partitions ?? '') ?? PartitionMap.ONE;
   return { count, from };
 }
 

@@ -40,14 +40,12 @@ export async function enqueue(
   how: IfExists,
 ): Promise<EnqueueReply> {
   const [first] = jobs;
-  // A plain queue has no windows.
-  const ifExists = how === 'back' && keys.layout === undefined ? 'keep' : how;
-  if (first && jobs.length === 1 && ifExists === 'keep') {
-    const args = [ifExists, first.id, sendable(first.json), timeOf(first)];
+  if (first && jobs.length === 1 && how === 'keep') {
+    const args = [how, first.id, sendable(first.json), timeOf(first)];
     if (first.record) args.push(first.record);
     return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
   }
-  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, batchOf(jobs, ifExists)));
+  return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, batchOf(jobs, how)));
 }
 
 /**
@@ -165,19 +163,17 @@ interface DrainArgs {
  */
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
   const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
-  const args = [limit, receipt, by, MAX_BYTES];
-  if (keys.layout !== undefined) {
-    const startable = typeof start === 'function' ? start() : (start ?? '');
-    args.push(leaseMs ?? '', cutoff ?? '', startable, occurs ? 1 : 0);
-  } else if (leaseMs !== undefined || cutoff !== undefined) args.push(leaseMs ?? '', cutoff ?? '');
+  const startable = typeof start === 'function' ? start() : (start ?? '');
+  const args = [limit, receipt, by, MAX_BYTES, leaseMs ?? '', cutoff ?? '', startable, occurs ? '' : 0];
+  // Each argument costs the server something.
+  while (args.at(-1) === '') args.pop();
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onePlain(reply, receipt);
   if (text(reply[0]) === 'occurs') return { ...NOTHING, jobs: [], now: number(reply[1]), told: toldIn(reply) };
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
-  const traits = reply.length % 4 === 1 ? number(reply.pop()) : 0;
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 8; i < reply.length; i += 4) {
+  for (let i = 9; i < reply.length; i += 4) {
     const head = reply[i + 2];
     const record = Array.isArray(head) ? (head[1] as Buffer) : undefined;
     const counts = record ? (head as Reply[])[0] : head;
@@ -203,8 +199,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
       reason: text(reason) as Drained['died'][number]['reason'],
     })),
     leaseMs: number(reply[7]),
-    hasLimits: traits % 2 === 1,
-    texts: traits >= 2,
+    ...traitsOf(reply[8]),
     jobs,
   };
 }
@@ -212,7 +207,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
 /** The short reply of drain, for one job without a record and with nothing else to tell. */
 function onePlain(reply: readonly Reply[], receipt: string): Drained {
   const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
-  const [id, due, payload] = [text(reply[4]), time(reply[5]), reply[6] as Bytes];
+  const [id, due, payload] = [text(reply[5]), time(reply[6]), reply[7] as Bytes];
   const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
   const state = next > now ? 'idle' : 'more';
   return {
@@ -224,9 +219,14 @@ function onePlain(reply: readonly Reply[], receipt: string): Drained {
     lost: 0,
     died: [],
     leaseMs,
-    hasLimits: false,
-    texts: reply.length > 7,
+    ...traitsOf(reply[4]),
   };
+}
+
+/** What a reply of drain says of the queue. */
+function traitsOf(reply: Reply | undefined) {
+  const traits = number(reply);
+  return { hasLimits: traits % 2 === 1, texts: traits >= 2 };
 }
 
 const receiptsOf = (jobs: readonly Held[]) => jobs.flatMap(({ id, receipt }) => [id, receipt]);
@@ -276,7 +276,8 @@ export interface FinishArgs {
 
 /** Removes jobs without receipts. At most {@link MAX_CALL}. */
 export async function finish(redis: Connection, keys: QueueKeys, ids: readonly Id[], { by, states }: FinishArgs) {
-  return words(await run<Reply>(redis, 'jobs/finish', keys, [by, states, ...ids]), FINISHED);
+  const [, letters] = await run(redis, 'jobs/remove', keys, [by, states, '', '', '', '', ...ids]);
+  return words(letters, FINISHED);
 }
 
 /** What became of the other job. With `active`, nothing was done if it was not. */
@@ -292,8 +293,8 @@ export async function swap(
   job: ReadyJob,
   { by, states }: FinishArgs,
 ): Promise<Swapped> {
-  const args = [by, states, other, job.id, sendable(job.json), timeOf(job), job.record];
-  const [now, letter, written] = await run(redis, 'jobs/swap', keys, args);
+  const args = [by, states, job.id, sendable(job.json), timeOf(job), job.record, other];
+  const [now, letter, written] = await run(redis, 'jobs/remove', keys, args);
   const meaning = { ...FINISHED, k: 'kept' } as const;
   const [found = 'missing'] = words<Swapped['other']>(letter, meaning);
   return { now: number(now), other: found, begun: number(written) === 2 };

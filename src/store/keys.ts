@@ -24,47 +24,63 @@ export function prefixOf(redis: Connection, options: PrefixOption): string {
   return checkName(checkOptions(options).prefix ?? DEFAULT_PREFIX, 'prefix');
 }
 
-/** The keys of a plain queue, in the order in which every script receives them, as KEYS[1] to KEYS[8]. */
-const PLAIN_KEYS = [
-  'pending', // zset: id → due, ms
-  'active', // zset: id → when its lease expires, ms
-  'lease', // hash: id → receipt, original due time, taken at, consumer
-  'dead', // zset: id → when it died, ms
-  'payload', // hash: id → payload bytes
-  'meta', // hash: id → JSON record, only for jobs that need one
-  'stats', // hash: counters, samples, and the time of the last drain
-  'config', // hash: layout, tags of partitions, paused, settings
-] as const;
+/** The keys of a queue and their types, in the order in which every script receives them, as KEYS[1] to KEYS[11]. */
+const KEY_TYPES = {
+  pending: 'zset', // id → due, ms
+  active: 'zset', // id → when its lease expires, ms
+  lease: 'hash', // id → receipt, original due time, taken at, consumer
+  dead: 'zset', // id → when it died, ms
+  payload: 'hash', // id → payload bytes
+  meta: 'hash', // id → JSON record, only for jobs that need one
+  stats: 'hash', // counters, samples, and the time of the last drain
+  config: 'hash', // what the queue uses, its settings, its partitions
+  done: 'zset', // id → until when it is remembered, ms
+  every: 'hash', // id → definition of a recurring job
+  occurs: 'zset', // id of a recurring job → its next occurrence, ms
+} as const;
 
-/** The keys of a queue. Scripts receive those after the plain ones only for a queue of layout 2. */
-export const KEY_ORDER = [
-  ...PLAIN_KEYS,
-  'done', // zset: id → until when it is remembered, ms
-  'every', // hash: id → definition of a recurring job
-  'occurs', // zset: id of a recurring job → its next occurrence, ms
-] as const;
+type KeyName = keyof typeof KEY_TYPES;
+export const KEY_ORDER = Object.keys(KEY_TYPES) as readonly KeyName[];
 
 /** The keys of one queue, or of one of its partitions. The hash tag keeps them in one slot of a Redis Cluster. */
-export interface QueueKeys extends Readonly<Record<(typeof KEY_ORDER)[number], string>> {
-  /** What the caller believes of the layout; undefined: that the queue is plain. Scripts compare it. */
-  readonly layout?: string | undefined;
-}
-
-/** The keys of a queue that scripts receive. */
-export function keysForScripts(keys: QueueKeys): string[] {
-  return (keys.layout === undefined ? PLAIN_KEYS : KEY_ORDER).map((name) => keys[name]);
+export interface QueueKeys extends Readonly<Record<KeyName, string>> {
+  /** The wake channel, see {@link wakeChannel}. */
+  readonly wake: string;
+  /** What the caller believes of the layout. Scripts compare it. */
+  readonly layout: string;
 }
 
 /** Does not check the names. `tag`: the name of the queue, or what a partition has in its place. */
-export function queueKeys(prefix: string, tag: string, layout?: string): QueueKeys {
+export function queueKeys(prefix: string, tag: string, layout: string = ONE_PARTITION): QueueKeys {
   const keys = Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${tag}}:${name}`]));
-  return (layout === undefined ? keys : { ...keys, layout }) as unknown as QueueKeys;
+  return { ...(keys as Record<KeyName, string>), wake: wakeChannel(prefix, tag), layout };
 }
 
-/** The longest time between two polls of a waiting drain, ms. Must match lua/lib/open.lua. */
+/** Says which key of a queue has another type than it must have; undefined if none has. */
+export async function wrongTypeIn(keys: QueueKeys, typeOf: (key: string) => Promise<string>) {
+  for (const name of KEY_ORDER) {
+    const type = await typeOf(keys[name]);
+    if (type !== 'none' && type !== KEY_TYPES[name]) return `${keys[name]} is a ${type}, not a ${KEY_TYPES[name]}`;
+  }
+  return undefined;
+}
+
+/** The layout of a queue with one partition; its config need not have it. Number 1 of all layouts. */
+export const ONE_PARTITION = '1 0/1';
+
+/** What the field `layout` of config says: the layout of a partition, and the features that it uses. */
+export function layoutIn(field: string | undefined): { readonly layout: string; readonly uses: readonly string[] } {
+  const [layout, uses = ''] = (field || ONE_PARTITION).split(' uses ');
+  return { layout: layout as string, uses: uses.split(' ').filter(Boolean) };
+}
+
+/** The fields of config that are no settings: each partition has them for itself. */
+export const OWN_FIELDS = ['layout', 'partitions', 'returned', 'growing', 'carried'] as const;
+
+/** The longest time between two polls of a waiting drain, ms. */
 export const POLL_MS = 1_000;
 
-/** The same for a partition of a queue that has several. Must match lua/lib/open.lua. */
+/** The same for a partition of a queue that has several. */
 export const PART_POLL_MS = 5_000;
 
 /** The channel on which scripts wake waiting drains, if a job falls due before their next poll. */

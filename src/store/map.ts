@@ -6,9 +6,7 @@ import { crc32 } from './crc32.js';
  * docs/internals/partitions.md.
  */
 export class PartitionMap {
-  /** A plain queue: its only partition is the queue itself. */
-  static readonly NONE = new PartitionMap(1, undefined, ['']);
-  /** The same for a queue that uses limits, windows or recurring jobs (docs/internals/limits.md). */
+  /** A queue that was never grown: its only partition is the queue itself. */
   static readonly ONE = new PartitionMap(1, undefined, ['']);
 
   readonly count: number;
@@ -27,8 +25,7 @@ export class PartitionMap {
 
   /** What a partition says of its queue; undefined if it cannot be read. */
   static parse(layout: string, tags: string): PartitionMap | undefined {
-    if (layout === '1') return PartitionMap.NONE;
-    const [, count, from] = /^2 \d+\/(\d+)(?: from (\d+))?$/.exec(layout) ?? [];
+    const [, count, from] = /^1 \d+\/(\d+)(?: from (\d+))?$/.exec(layout) ?? [];
     const names = ['', ...tags.split(' ').filter(Boolean)];
     if (names.length !== Number(count)) return undefined;
     if (names.length === 1) return PartitionMap.ONE;
@@ -37,13 +34,12 @@ export class PartitionMap {
 
   /** Which partition a layout belongs to. */
   static indexIn(layout: string): number {
-    return Number(/^2 (\d+)\//.exec(layout)?.[1] ?? 0);
+    return Number(/^1 (\d+)\//.exec(layout)?.[1] ?? 0);
   }
 
-  /** What partition `i` must have in its config; undefined: nothing, because the queue is plain. */
-  layoutOf(i: number): string | undefined {
-    if (this === PartitionMap.NONE) return undefined;
-    return `2 ${i}/${this.count}${this.from === undefined ? '' : ` from ${this.from}`}`;
+  /** What partition `i` must have in its config. */
+  layoutOf(i: number): string {
+    return `1 ${i}/${this.count}${this.from === undefined ? '' : ` from ${this.from}`}`;
   }
 
   /** The tags as they are stored. */
@@ -54,7 +50,6 @@ export class PartitionMap {
   /** Whether this is a later state of a queue than `other`. */
   isNewerThan(other: PartitionMap): boolean {
     if (this.count !== other.count) return this.count > other.count;
-    if (this.count === 1) return this === PartitionMap.ONE && other === PartitionMap.NONE;
     return this.from === undefined && other.from !== undefined;
   }
 
@@ -85,8 +80,8 @@ export class PartitionMap {
 }
 
 /**
- * Whether an id ends like those of jobs that recurring ones make: they are in partition 0, where the definitions are. Must
- * match lua/lib/returned.lua.
+ * Whether an id ends like those of jobs that recurring ones make: they are in partition 0, where the definitions are. As
+ * ownerOf in lua/lib/ids.lua.
  */
 function isOfRecurring(id: Id): boolean {
   // Nearly all ids return here.

@@ -5,11 +5,8 @@ import type { Connection, Reply } from '../redis/connection.js';
 import { byId, worst } from './by-id.js';
 import type { QueueKeys } from './keys.js';
 import { number } from './replies.js';
-import { MAX_CALL } from './script.js';
+import { LATEST_DUE, MAX_CALL } from './script.js';
 import type { Store } from './store.js';
-
-/** The latest due time, ms. Must match lua/lib/spread.lua. */
-const LAST = 1e15;
 
 /** Returns the score of each id in one of the sets; null where it is not in the set, or its score cannot be read. */
 async function scoresOf(store: Store, set: 'pending' | 'dead', ids: readonly Id[]): Promise<(number | null)[]> {
@@ -76,7 +73,7 @@ export async function spreadOver<A extends string>(
   const line = (how.byTime && inOrder?.map(({ id }) => id)) || ids;
   const dueAt = new Map<string, string>();
   let n = 0;
-  const due = () => String(Math.min(start + n * spread.stepMs, LAST));
+  const due = () => String(Math.min(start + n * spread.stepMs, LATEST_DUE));
   for (const key of line.map(idKey)) {
     if (dueAt.has(key)) continue;
     dueAt.set(key, due());

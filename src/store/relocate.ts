@@ -25,7 +25,7 @@ export async function transfer(redis: Connection, way: Way, ids: readonly Id[], 
   const at = (keys: QueueKeys) => {
     return <T>(write: Parameters<typeof replicated<T>>[3]) => replicated(redis, keys.pending, must, write);
   };
-  const [, growsTo] = /^2 \d+\/(\d+) from /.exec(way.to.layout ?? '') ?? [];
+  const [, growsTo] = /^1 \d+\/(\d+) from /.exec(way.to.layout ?? '') ?? [];
   const destination = {
     holder: `move:${way.queue}/${way.index}`,
     ...(growsTo && { mark: markOf(growsTo) }),

@@ -7,7 +7,7 @@ import { MAX_CALL, run } from './script.js';
 export const PLACES = ['pending', 'active', 'dead', 'payload', 'meta', 'lease'] as const;
 export type Place = (typeof PLACES)[number];
 
-/** A fault, as lua/lib/faults.lua names it. */
+/** A fault, as lua/repair/repair.lua names it. */
 export type Letter = 'o' | 'f' | 't' | 'n' | 'e' | 'b' | 'h' | 'u' | 'v' | 'l' | 'm' | 'r' | 's' | 'k' | 'i';
 
 /** An id with a fault. It is bytes, because other software may use any bytes as an id. */
@@ -26,7 +26,7 @@ export async function audit(
   keys: QueueKeys,
   { place, cursor, count, lean }: { place: Place; cursor: string; count: number; lean: boolean },
 ) {
-  const reply = await run(redis, 'repair/audit', keys, [place, cursor, Math.min(count, MAX_CALL), lean ? 1 : 0]);
+  const reply = await run(redis, 'repair/repair', keys, [place, cursor, Math.min(count, MAX_CALL), lean ? 1 : 0]);
   const next = text(reply[1]);
   return {
     suspects: suspects(reply),
@@ -38,7 +38,7 @@ export async function audit(
 
 /** Checks ids of a structure again, and returns those that still have a fault. At most {@link MAX_CALL}. */
 export async function recheck(redis: Connection, keys: QueueKeys, place: Place, ids: readonly Buffer[]) {
-  return suspects(await run(redis, 'repair/audit', keys, [place, '', 1, 0, ...ids]));
+  return suspects(await run(redis, 'repair/repair', keys, [place, '', 1, 0, ...ids]));
 }
 
 function suspects(reply: Reply[]): Suspect[] {
@@ -50,6 +50,6 @@ function suspects(reply: Reply[]): Suspect[] {
  * can be mended. At most {@link MAX_CALL}.
  */
 export async function mend(redis: Connection, keys: QueueKeys, place: Place, ids: readonly Arg[]) {
-  const reply = await run(redis, 'repair/mend', keys, [place, ...ids]);
+  const reply = await run(redis, 'repair/repair', keys, [place, 'mend', 1, 0, ...ids]);
   return Array.from(text(reply[1]), (letter) => (letter === '-' ? undefined : (letter as Letter)));
 }

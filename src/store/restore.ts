@@ -1,10 +1,9 @@
 import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
-import { hasWindow } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { byId } from './by-id.js';
-import { groupsOf, PartitionMap } from './map.js';
+import { groupsOf } from './map.js';
 import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { MAX_BYTES, SLICE } from './script.js';
@@ -69,7 +68,6 @@ export async function restoreInto(
 ): Promise<moves.Replacing[]> {
   const { redis } = store;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
-  if (store.map === PartitionMap.NONE && jobs.some(({ record = '' }) => hasWindow(record))) await store.toLayout2();
   let isAnyHere = false;
   const restoring = byId<Brought, moves.Replacing>(store, items, {
     idOf: ({ parcel }) => parcel.id,

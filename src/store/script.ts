@@ -1,15 +1,31 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { DelayqError, isDelayqError } from '../model/errors.js';
+import { DEFAULT_SETTINGS } from '../model/settings.js';
 import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from '../redis/connection.js';
-import { keysForScripts, type QueueKeys, queueOf } from './keys.js';
+import {
+  KEY_ORDER,
+  ONE_PARTITION,
+  OWN_FIELDS,
+  PART_POLL_MS,
+  POLL_MS,
+  type QueueKeys,
+  queueOf,
+  wrongTypeIn,
+} from './keys.js';
 
 /** Most jobs in one call of a script. With 500, a call would block Redis for about 3 ms. */
 export const MAX_CALL = 250;
 
 /** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
 export const SLICE = 100;
+
+/** The most recurring jobs that a drain is told of at once. */
+export const MAX_OCCURRENCES = 100;
+
+/** The latest due time, ms. */
+export const LATEST_DUE = 1e15;
 
 /** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
@@ -20,8 +36,7 @@ export const SCRIPTS = [
   'jobs/ack',
   'jobs/nack',
   'jobs/renew',
-  'jobs/finish',
-  'jobs/swap',
+  'jobs/remove',
   'inspect/inspect',
   'inspect/holders',
   'inspect/list',
@@ -37,75 +52,88 @@ export const SCRIPTS = [
   'edit/settings',
   'transfer/hold',
   'transfer/restore',
-  'transfer/finish',
+  'transfer/end',
   'transfer/remember',
   'transfer/advance',
   'transfer/adopt',
   'transfer/claim',
-  'transfer/unclaim',
   'transfer/erase',
   'every/put',
   'every/show',
   'every/remove',
   'every/fire',
-  'repair/audit',
-  'repair/mend',
+  'repair/repair',
 ] as const;
 
 type Name = (typeof SCRIPTS)[number];
 
-/** Which lines of the scripts count, besides those of all: `-- on a cluster: …` and `-- in a partition: …`. */
-export interface Variant {
-  readonly sharded?: boolean | undefined;
-  readonly parted?: boolean | undefined;
+/** What stands in the scripts for a value, as Lua. */
+const CONSTANTS: Readonly<Record<string, string>> = {
+  POLL_MS: String(POLL_MS),
+  PART_POLL_MS: String(PART_POLL_MS),
+  ONE_PARTITION: `'${ONE_PARTITION}'`,
+  OWN_FIELDS: `' ${OWN_FIELDS.join(' ')} '`,
+  MAX_CALL: String(MAX_CALL),
+  MAX_OCCURRENCES: String(MAX_OCCURRENCES),
+  LATEST_DUE: String(LATEST_DUE),
+  DEFAULT_TRIES: String(DEFAULT_SETTINGS.tries),
+  DEFAULT_MAX_LOST: String(DEFAULT_SETTINGS.maxLost),
+  DEFAULT_LEASE_MS: String(DEFAULT_SETTINGS.lease),
+};
+
+/**
+ * Returns what is sent to Redis of a script: the text of its file, with the files that it includes, each once. An include
+ * that is indented stands in a block, and is put in there whether or not it is elsewhere, too.
+ */
+export function scriptText(name: string): string {
+  const included = new Set<string>();
+  const textOf = (file: string, isInBlock: boolean): string =>
+    readFileSync(new URL(`../../lua/${file}.lua`, import.meta.url), 'utf8').replace(
+      /^( *)-- include (\S+)\n/gm,
+      (_, indent: string, other: string) => {
+        if (included.has(other)) return '';
+        if (isInBlock || indent !== '') return textOf(other, true);
+        included.add(other);
+        return textOf(other, false);
+      },
+    );
+  const names = new RegExp(`\\b(${Object.keys(CONSTANTS).join('|')})\\b`, 'g');
+  return textOf(name, false).replace(names, (constant) => CONSTANTS[constant] as string);
 }
-
-/** The text of a file of lua/, with the files that it includes: a part that is rarely run costs nothing in other calls. */
-function textOf(name: string, variant: Variant = {}): string {
-  let text = readFileSync(new URL(`../../lua/${name}.lua`, import.meta.url), 'utf8');
-  if (variant.sharded) text = text.replace(/-- on a cluster: /g, '');
-  if (variant.parted) text = text.replace(/-- in a partition: /g, '');
-  return text.replace(/^ *-- include (\S+)$/gm, (_, file: string) => textOf(file, variant));
-}
-
-/** @public for scripts/bundle.js */
-export const VARIANTS: readonly Variant[] = [{}, { sharded: true }, { parted: true }, { sharded: true, parted: true }];
-
-/** @public for scripts/bundle.js */
-export const keyOf = (name: Name, { sharded, parted }: Variant) =>
-  name + (sharded ? ' sharded' : '') + (parted ? ' parted' : '');
 
 /** SHA-1 by name, filled in when the command line is bundled: it then need not read the scripts or load node:crypto. */
 declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /** @public for scripts/bundle.js */
-export function shaOf(name: Name, variant: Variant): string {
-  const key = keyOf(name, variant);
-  const sha = shas.get(key) ?? createHash('sha1').update(textOf(name, variant)).digest('hex');
-  shas.set(key, sha);
+export function shaOf(name: Name): string {
+  const sha = shas.get(name) ?? createHash('sha1').update(scriptText(name)).digest('hex');
+  shas.set(name, sha);
   return sha;
 }
 
 /** Returns the name of the script with this SHA-1; undefined if it is not one of delayq's. */
 export function nameOf(sha: string): string | undefined {
-  return SCRIPTS.find((name) => VARIANTS.some((variant) => shaOf(name, variant) === sha));
+  return SCRIPTS.find((name) => shaOf(name) === sha);
 }
 
-interface EncodedKeys {
-  readonly count: number;
-  readonly text: Encoded;
-}
+/** The scripts that are called most. Each key costs the server something, and these have nothing to do with the last two. */
+const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
 
-const encoded = new WeakMap<QueueKeys, EncodedKeys>();
+/** The keys of queues, encoded once, by their number. */
+const encoded = {
+  9: new WeakMap<QueueKeys, Encoded>(),
+  11: new WeakMap<QueueKeys, Encoded>(),
+  12: new WeakMap<QueueKeys, Encoded>(),
+};
 
-/** The keys of a queue, encoded once. */
-function encodedKeys(keys: QueueKeys): EncodedKeys {
-  let found = encoded.get(keys);
+/** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
+function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
+  const count = sharded ? 12 : OF_NINE_KEYS.includes(name) ? 9 : 11;
+  let found = encoded[count].get(keys);
   if (!found) {
-    const names = keysForScripts(keys);
-    found = { count: names.length, text: new Encoded(names) };
-    encoded.set(keys, found);
+    found = new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
+    encoded[count].set(keys, found);
   }
   return found;
 }
@@ -121,29 +149,36 @@ export async function run<R extends Reply = Reply[]>(
   args: readonly Arg[],
   foreign: readonly string[] = [],
 ): Promise<R> {
-  const variant = { sharded: redis.sharded, parted: keys?.layout !== undefined };
-  const own = keys && encodedKeys(keys);
-  const layout = keys?.layout === undefined ? [] : [keys.layout];
-  const count = (own?.count ?? 0) + foreign.length;
+  const { sharded = false } = redis;
+  const own = keys ? [keysFor(name, keys, sharded)] : [];
+  const count = (own[0]?.count ?? 0) + foreign.length;
+  const layout = keys ? [keys.layout] : [];
   const send = (command: string, script: string) =>
-    redis.call(command, script, count, ...(own ? [own.text] : []), ...foreign, ...args, ...layout) as Promise<R>;
+    redis.call(command, script, count, ...own, ...foreign, ...args, ...layout) as Promise<R>;
   try {
-    return await send('EVALSHA', shaOf(name, variant)).catch((error) => {
+    return await send('EVALSHA', shaOf(name)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
-      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', textOf(name, variant));
+      if (/^NOSCRIPT/.test(replyIn(error))) return send('EVAL', scriptText(name));
       throw error;
     });
   } catch (error) {
-    // Redis does not name the key; the prelude does, and throws.
-    if (keys && /^WRONGTYPE Op/.test(replyIn(error))) await send('EVAL', textOf('lib/prelude', variant));
-    // Redis does not know the name either.
-    if (keys && isDelayqError(error, 'config') && /^(LIMITED|CONFLICT)/.test(replyIn(error))) {
-      const [prefix = ''] = keys.pending.split(':{');
-      const next = error.next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
-      throw new DelayqError(error.code, error.what, { why: error.why, next, cause: error.cause });
-    }
-    throw error;
+    throw keys && isDelayqError(error, 'config') ? await explained(redis, keys, error) : error;
   }
+}
+
+/** The error with what Redis does not know: the key that has the wrong type, the name of the queue. */
+async function explained(redis: Caller, keys: QueueKeys, error: DelayqError): Promise<DelayqError> {
+  const { code, what, cause } = error;
+  const reply = replyIn(error);
+  if (/^WRONGTYPE Op/.test(reply)) {
+    const fault = await wrongTypeIn(keys, async (key) => String(await redis.call('TYPE', key))).catch(() => undefined);
+    const why = fault === undefined ? error.why : `WRONGTYPE ${fault}`;
+    return new DelayqError(code, what, { why, next: error.next, cause });
+  }
+  if (!/^(LIMITED|CONFLICT)/.test(reply)) return error;
+  const [prefix = ''] = keys.pending.split(':{');
+  const next = error.next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
+  return new DelayqError(code, what, { why: error.why, next, cause });
 }
 
 /** The error reply of Redis in an error of Connection.call; empty if there is none. */

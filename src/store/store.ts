@@ -2,7 +2,7 @@ import { DelayqError } from '../model/errors.js';
 import { queueWord } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { type QueueKeys, queueKeys, wakeChannel } from './keys.js';
+import { layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys, wakeChannel } from './keys.js';
 import { PartitionMap } from './map.js';
 import { replicated } from './replicated.js';
 import { text } from './replies.js';
@@ -22,9 +22,9 @@ export class Store {
   readonly redis: Connection;
   readonly prefix: string;
   readonly queue: string;
-  #map = PartitionMap.NONE;
+  #map = PartitionMap.ONE;
   #texts = false;
-  readonly #keys = new WeakMap<PartitionMap, QueueKeys[]>();
+  #keys = new WeakMap<PartitionMap, QueueKeys[]>();
 
   /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
   static of(redis: Connection, prefix: string, queue: string): Store {
@@ -49,9 +49,16 @@ export class Store {
     return this.#map;
   }
 
-  /** Whether the payloads of the queue are texts, learned with the map: a plain queue has none. */
+  /** Whether the payloads of the queue are texts, learned with the map. */
   get texts(): boolean {
     return this.#texts;
+  }
+
+  #learnTexts(texts: boolean): void {
+    if (texts === this.#texts) return;
+    this.#texts = texts;
+    // A call says what its caller believes.
+    this.#keys = new WeakMap();
   }
 
   get count(): number {
@@ -66,7 +73,7 @@ export class Store {
   /** The keys of partition `i`, for calls that believe `map` (default: what is known now). */
   keys(i = 0, map = this.#map): QueueKeys {
     const all = this.#keys.get(map) ?? [];
-    const found = all[i] ?? queueKeys(this.prefix, this.tagOf(i, map), map.layoutOf(i));
+    const found = all[i] ?? queueKeys(this.prefix, this.tagOf(i, map), stated(map.layoutOf(i), this.#texts));
     all[i] = found;
     this.#keys.set(map, all);
     return found;
@@ -88,13 +95,6 @@ export class Store {
     const { map } = await this.read(0);
     if (map?.isNewerThan(this.#map)) this.#map = map;
     return this.#map;
-  }
-
-  /** Brings a plain queue to layout 2, which limits, windows and recurring jobs need. Throws what a call throws. */
-  async toLayout2(): Promise<void> {
-    if ((await this.look()) !== PartitionMap.NONE) return;
-    await this.advance(0, '1', PartitionMap.ONE);
-    await this.look();
   }
 
   /** Makes plain reads, which compare no layout; again if another one is known afterwards. */
@@ -146,15 +146,20 @@ export class Store {
   /** Learns from the error of a call that believed `map`. Throws the error if there is nothing to learn. */
   async learnFrom(map: PartitionMap, error: unknown, turn: number): Promise<void> {
     if (wordOf(error) !== 'LAYOUT' || turn > MAX_TURNS) throw error;
-    const [, layout = '', believed = '', tags = '', texts] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
+    const [, has = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
+    const [layout, texts] = [has.replace(TEXTS, ''), has.endsWith(TEXTS)];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
-    if (!seen) throw layout.startsWith('2 ') ? disagreeing(this.queue, error as DelayqError) : error;
-    if (PartitionMap.indexIn(believed) === 0) this.#texts = texts !== undefined;
+    if (!seen) throw layout.startsWith('1 ') ? disagreeing(this.queue, error as DelayqError) : error;
+    const i = PartitionMap.indexIn(believed);
+    if (i === 0) this.#learnTexts(texts);
     if (seen.isNewerThan(this.#map)) this.#map = seen;
     else if (this.#map.isNewerThan(seen)) {
-      const [known, i] = [this.#map, PartitionMap.indexIn(believed)];
+      const known = this.#map;
       await this.bringUp(0, known);
       if (i > 0) await this.advance(i, layout, known);
+    } else if (texts !== believed.endsWith(TEXTS)) {
+      // Partition 0 says what the settings are.
+      if (i > 0 && (await this.look()) && this.#texts !== texts) await this.copySettings(i);
     } else if (!this.#map.isNewerThan(map)) throw error;
   }
 
@@ -176,11 +181,11 @@ export class Store {
     { version, must = false }: { version?: string | undefined; must?: boolean } = {},
   ): Promise<boolean> {
     const tag = this.tagOf(i, map);
-    const keys = queueKeys(this.prefix, tag, have === '1' ? undefined : have);
-    const to = { layout: map.layoutOf(i) as string, tags: map.packed, ...(version !== undefined && { version }) };
+    const keys = queueKeys(this.prefix, tag, anyPayloads(have));
+    const to = { layout: map.layoutOf(i), tags: map.packed, ...(version !== undefined && { version }) };
     try {
       if (!(await replicated(this.redis, keys.pending, must, (caller) => advance(caller, keys, to)))) return false;
-      if (i > 0 && have === '1') await this.copySettings(i, map);
+      if (i > 0 && have === ONE_PARTITION) await this.copySettings(i, map);
     } catch (error) {
       // Somebody else was faster.
       if (wordOf(error) !== 'LAYOUT') throw error;
@@ -194,25 +199,35 @@ export class Store {
     const { stats } = this.keys(0, map);
     const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
     const settings = await this.settings(0, map);
-    if (settings.length > 0 || version !== '0') await takeSettings(this.redis, this.keys(i, map), version, settings);
+    if (settings.length > 0 || version !== '0') {
+      const keys = queueKeys(this.prefix, this.tagOf(i, map), anyPayloads(map.layoutOf(i)));
+      await takeSettings(this.redis, keys, version, settings);
+    }
     return version;
   }
 
   /** The settings and the pause that partition `i` has: names and values in turn. */
   async settings(i: number, map = this.#map): Promise<string[]> {
     const fields = ((await this.redis.call('HGETALL', this.keys(i, map).config)) as Reply[]).map(text);
-    return fields.filter((_, n) => !OWN_FIELDS.has(fields[n - (n % 2)] as string));
+    return fields.filter((_, n) => !isOwn(fields[n - (n % 2)] as string));
   }
 
   /** What partition `i` says of its queue; its tag is that in `map`. */
   async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
     const { config } = this.keys(i, map);
-    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions', 'text')) as Reply[];
-    const layout = found[0] === null ? '1' : text(found[0]);
-    if (i === 0) this.#texts = layout !== '1' && text(found[2] ?? undefined) === '1';
-    return { layout, map: PartitionMap.parse(layout, text(found[1] ?? undefined)) };
+    const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
+    const [says, tags = ''] = found.map((one) => text(one ?? undefined));
+    const { layout, uses } = layoutIn(says);
+    if (i === 0) this.#learnTexts(uses.includes('texts'));
+    return { layout, map: PartitionMap.parse(layout, tags) };
   }
 }
+
+/** How a call and a refusal say of a layout that its payloads are texts, as lua/lib/queue.lua does. */
+const TEXTS = ' texts';
+const stated = (layout: string, texts: boolean) => (texts ? `${layout}${TEXTS}` : layout);
+/** The same of a call that may be made in either case. */
+const anyPayloads = (layout: string) => `${layout} *`;
 
 /** The error for a partition whose layout no growth can have written. */
 function disagreeing(queue: string, cause: DelayqError): DelayqError {
@@ -224,8 +239,7 @@ function disagreeing(queue: string, cause: DelayqError): DelayqError {
   });
 }
 
-/** What lua/lib/layout.lua replies. */
-const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: ([^;]*)(; texts)?$/;
+/** What lua/lib/queue.lua replies. */
+const REFUSAL = /^LAYOUT the queue has layout ([^,]*), this call is for layout ([^;]*); partitions: (.*)$/;
 
-/** The fields of config that are no settings: each partition has them for itself. */
-export const OWN_FIELDS: ReadonlySet<string> = new Set(['layout', 'partitions', 'returned', 'growing', 'carried']);
+const isOwn = (field: string) => (OWN_FIELDS as readonly string[]).includes(field);

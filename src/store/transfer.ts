@@ -120,7 +120,7 @@ export async function endHolds(
   receipt: string,
 ): Promise<Answer[]> {
   const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
-  const reply = await run(redis, 'transfer/finish', keys, args);
+  const reply = await run(redis, 'transfer/end', keys, args);
   return answered(reply, LEASES).answers;
 }
 
@@ -199,34 +199,51 @@ export async function claim(
   jobs: readonly Claim[],
   owner: string,
 ): Promise<(Claim | undefined)[]> {
-  const args = jobs.flatMap((job) => [job.id, job.score, inClaim(job)]);
-  const reply = await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]);
-  return jobs.map((job, i) => (reply[i] === null ? undefined : job));
+  const found = await change(redis, { zset, claims }, owner, 'c', jobs);
+  return jobs.map((job, i) => (found[i] === undefined ? undefined : job));
 }
 
 /** Takes over all claims of runs that have not finished. */
 export async function takeOver(redis: Connection, { zset, claims }: ClaimKeys, owner: string): Promise<Claim[]> {
   const ids = ((await redis.call('HKEYS', claims)) as Reply[]).map(text);
-  const args = ids.flatMap((id) => [id, '', '']);
-  const reply = ids.length > 0 ? await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]) : [];
+  const found = await change(
+    redis,
+    { zset, claims },
+    owner,
+    't',
+    ids.map((id) => ({ id })),
+  );
   return ids.flatMap((id, i) => {
-    if (reply[i] === null) return [];
-    const [token = '', score = '', due = '', sha = ''] = text(reply[i]).split(' ');
-    return [{ id, token, score, due, sha }];
+    const [token, score = '', due = '', sha = ''] = found[i]?.split(' ') ?? [];
+    return token === undefined ? [] : [{ id, token, score, due, sha }];
   });
 }
 
 /** Ends claims: `back` puts a job back into its sorted set. Returns whether each was still claimed by `owner`. */
 export async function unclaim(
   redis: Connection,
-  { zset, claims }: ClaimKeys,
+  where: ClaimKeys,
   jobs: readonly { readonly id: string; readonly back: boolean }[],
   owner: string,
 ): Promise<boolean[]> {
+  const ends = jobs.map(({ id, back }) => ({ id, act: back ? 'b' : 'd' }));
+  return (await change(redis, where, owner, 'd', ends)).map((claim) => claim !== undefined);
+}
+
+/** Does `act` of lua/transfer/claim.lua to claims. Returns what is in each; undefined: it was not done. */
+async function change(
+  redis: Connection,
+  { zset, claims }: ClaimKeys,
+  owner: string,
+  act: string,
+  jobs: readonly (Claim | { readonly id: string; readonly act?: string })[],
+): Promise<(string | undefined)[]> {
   if (jobs.length === 0) return [];
-  const args = jobs.flatMap(({ id, back }) => [id, back ? 'b' : 'd']);
-  const letters = await run<Reply>(redis, 'transfer/unclaim', undefined, [owner, ...args], [zset, claims]);
-  return [...text(letters)].map((letter) => letter === 'h');
+  const args = jobs.flatMap((job) =>
+    'token' in job ? [job.id, act, job.score, inClaim(job)] : [job.id, job.act ?? act, '', ''],
+  );
+  const reply = await run(redis, 'transfer/claim', undefined, [owner, ...args], [zset, claims]);
+  return reply.map((claim) => (claim === null ? undefined : text(claim)));
 }
 
 /** Removes values of other software, fields of a hash, that have not changed since they were read. */

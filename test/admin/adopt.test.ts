@@ -55,8 +55,7 @@ class Interrupted extends Connection {
 /** A connection on which no job can be put into a queue, as on a server that is full. */
 class Full extends Connection {
   override call(...args: Parameters<Connection['call']>) {
-    const shas = [false, true].map((sharded) => shaOf('transfer/restore', { sharded }));
-    const isRestore = args[0] === 'EVALSHA' && shas.includes(String(args[1]));
+    const isRestore = args[0] === 'EVALSHA' && args[1] === shaOf('transfer/restore');
     return isRestore ? Promise.reject(new DelayqError('temporary', 'full', { next: 'wait' })) : super.call(...args);
   }
 }

@@ -135,7 +135,7 @@ describe('over partitions', () => {
       .filter((id) => crc32(id) % 2 === 1) as [string, string];
     await new Queue(connection, name).enqueue({ id: a, payload: 1, in: '1h' });
     await makePublic(admin, name, 2);
-    const keys = queueKeys('delayq', name, '2 0/2 from 1');
+    const keys = queueKeys('delayq', name, '1 0/2 from 1');
     await moves.hold(connection, keys, [a], { states: ['pending'], receipt: 'dead', by: `move:${name}/1` });
     await new Queue(connection, name).enqueue({ id: b, payload: 'x'.repeat(600_000), in: '1h' });
     const shown: unknown[] = [];

@@ -68,7 +68,7 @@ it('a growth stops with 75 when the server is full, loses nothing, and goes on l
   const places = await placesOf(server.admin, 'q');
   expect(places.size).toBe(20_000);
   expect([...places].filter(([, all]) => all.length > 1 || !all[0]?.endsWith(' pending'))).toEqual([]);
-  expect(await layoutsOf(server.admin, 'q')).toEqual(Array.from({ length: 16 }, (_, i) => `2 ${i}/16`));
+  expect(await layoutsOf(server.admin, 'q')).toEqual(Array.from({ length: 16 }, (_, i) => `1 ${i}/16`));
 });
 
 /** How many jobs stand in other partitions than the first. */

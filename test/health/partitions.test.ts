@@ -65,7 +65,7 @@ describe('the audit of a queue with partitions', () => {
     const lost = (await stranger.examine(name, { graceMs: 0 })).find(({ check }) => check === 'partition-layout');
     expect(lost?.what).toContain('4 partitions');
     await stranger.examine(name, { mend: true, graceMs: 0 });
-    expect(await admin.hget(at(0, 'config'), 'layout')).toBe('2 0/4');
+    expect(await admin.hget(at(0, 'config'), 'layout')).toBe('1 0/4');
     expect(await queue.counts()).toMatchObject({ pending: 40 });
   });
 
@@ -103,7 +103,7 @@ describe('the audit of a queue with partitions', () => {
 
   it('finds a partition with another layout, other tags, or none, and mends it', async () => {
     const { name, map, at } = await parted();
-    await admin.hset(at(1, 'config'), 'layout', '2 1/4 from 2');
+    await admin.hset(at(1, 'config'), 'layout', '1 1/4 from 2');
     await admin.hset(at(2, 'config'), 'partitions', 'x y z');
     await admin.del(at(3, 'config'));
     expect((await found(name)).filter(({ check }) => check === 'partition-layout')).toHaveLength(3);
@@ -111,7 +111,7 @@ describe('the audit of a queue with partitions', () => {
     expect(await found(name)).toEqual([]);
     for (const i of [1, 2, 3]) {
       const config = await admin.hgetall(at(i, 'config'));
-      expect(config).toEqual({ layout: map.layoutOf(i), partitions: map.packed, tries: '3' });
+      expect(config).toEqual({ layout: `${map.layoutOf(i)} uses settings`, partitions: map.packed, tries: '3' });
     }
   });
 

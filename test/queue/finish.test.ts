@@ -163,7 +163,7 @@ describe('finish', () => {
     const queue = new Queue(redis, freshName());
     await queue.enqueue(jobs('one', 'two'));
     await queue.drain({ limit: 1 });
-    proxy.fault = { word: shaOf('jobs/finish', { sharded: redis.sharded }), kind: 'cut', times: 1 };
+    proxy.fault = { word: shaOf('jobs/remove'), kind: 'cut', times: 1 };
     expect(await queue.finish(['one', 'two'], MINE)).toEqual(['missing', 'missing']);
     expect(await admin.hmget(key(queue.name, 'stats'), 'acked', 'cancelled')).toEqual(['1', '1']);
   });

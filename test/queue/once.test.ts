@@ -170,8 +170,7 @@ describe('an enqueue whose reply was lost', () => {
     await queue.ack((await queue.drain()).jobs);
     await faulty.enqueue({ payload: 0, in: '1h' });
     // The reply is lost, and the job is done before the enqueue is repeated.
-    const variant = { sharded: redis.sharded, parted: true };
-    proxy.fault = { word: shaOf('jobs/enqueue', variant), kind: 'cut', times: 1 };
+    proxy.fault = { word: shaOf('jobs/enqueue'), kind: 'cut', times: 1 };
     const sent = faulty.enqueue(job(id));
     let acked = 0;
     while (acked === 0) acked = (await queue.ack((await queue.drain()).jobs)).length;
@@ -319,21 +318,21 @@ describe('what is remembered', () => {
     expect((await queue.counts()).remembered).toBe(0);
   });
 
-  it('is swept when windows have closed, in steps: two for each that is added, 100 by other calls', async () => {
+  it('is swept when windows have closed, in steps: two for each that is added, 100 by each enqueue', async () => {
     const queue = freshQueue();
     await queue.enqueue([job(), job({ id: 'b' })]);
     const many = Array.from({ length: 500 }, (_, i) => [1, `old:${i}`]).flat();
     await admin.zadd(key(queue.name, 'done'), ...(many as []));
     const size = () => admin.zcard(key(queue.name, 'done'));
     const { jobs } = await queue.drain({ limit: 1 });
-    expect(await size()).toBe(400);
+    expect(await size()).toBe(500);
     await queue.ack(jobs);
-    expect(await size()).toBe(400 + 1 - 2);
+    expect(await size()).toBe(500 + 1 - 2);
     await queue.enqueue({ payload: 1, in: '1h' });
-    expect(await size()).toBe(299);
+    expect(await size()).toBe(399);
     await queue.enqueue([1, 2].map((payload) => ({ payload, in: '1h' })));
-    expect(await size()).toBe(199);
-    for (let n = 0; n < 3; n++) await queue.drain();
+    expect(await size()).toBe(299);
+    for (let n = 0; n < 3; n++) await queue.enqueue({ payload: 1, in: '1h' });
     expect(await remembered(queue)).toEqual(['a']);
   });
 

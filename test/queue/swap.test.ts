@@ -169,7 +169,7 @@ describe('swap', () => {
       const queue = new Queue(redis, freshName());
       await queue.enqueue(jobs('one'));
       const lose = (times: number) => {
-        proxy.fault = { word: shaOf('jobs/swap', { sharded: redis.sharded }), kind: 'cut', times };
+        proxy.fault = { word: shaOf('jobs/remove'), kind: 'cut', times };
       };
       return { queue, lose };
     }

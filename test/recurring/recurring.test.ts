@@ -5,7 +5,7 @@ import { Connection } from '../../src/redis/connection.js';
 import { shaOf } from '../../src/store/script.js';
 import { afterwards } from '../support/afterwards.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { admin, connection, freshQueue, key, onCluster, redisTargets, redisUrl } from '../support/redis.js';
+import { admin, connection, freshQueue, key, redisTargets, redisUrl } from '../support/redis.js';
 
 const recurring = new Recurring(connection);
 const operator = new Operator(connection);
@@ -71,7 +71,7 @@ describe('a recurring job', () => {
       redis.close();
       await proxy.stop();
     });
-    const word = shaOf('every/fire', { parted: true, sharded: onCluster });
+    const word = shaOf('every/fire');
     proxy.fault = { word, kind, times: 1 };
     const taken = await idsIn(new Queue(redis, name)).catch(() => []);
     expect(proxy.struck).toBe(1);

@@ -140,7 +140,7 @@ describe('a growth whose process has died', () => {
     await new Queue(connection, name).enqueue(ids.map((id) => ({ id, payload: id })));
     const tags = [1, 2, 3].map((i) => tagFor(name, i));
     for (const [i, tag] of tags.entries())
-      await admin.hset(key(tag, 'config'), { layout: `2 ${i + 1}/4 from 1`, partitions: tags.join(' ') });
+      await admin.hset(key(tag, 'config'), { layout: `1 ${i + 1}/4 from 1`, partitions: tags.join(' ') });
     for (const how of [[], ['--fix', '--yes']]) {
       const { stdout } = await delayq(['doctor', ...how, name]);
       expect(stdout).toContain('a growth from 1 to 4 partitions was begun, and is not public');

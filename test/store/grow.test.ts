@@ -53,21 +53,19 @@ async function expectAtHome(name: string, ids: readonly string[]): Promise<void>
   expect(found.sort()).toEqual([...ids].sort());
 }
 
-const scripts = (name: Parameters<typeof shaOf>[0], parted = true) => shaOf(name, { sharded: onCluster, parted });
-
 /** The calls of a growth from 1 to 4, each by a word of its request, and how many such calls come before. */
 const STEPS: [step: string, word: string, after?: number][] = [
-  ['the first new partition', scripts('transfer/advance', false)],
-  ['its settings', scripts('edit/settings')],
-  ['the second new partition', scripts('transfer/advance', false), 1],
-  ['partition 0: the growth is public', '2 0/4 from 1'],
-  ['the first hold', scripts('transfer/hold')],
-  ['the first copy', scripts('transfer/restore')],
-  ['the first removal', scripts('transfer/finish')],
+  ['the first new partition', shaOf('transfer/advance')],
+  ['its settings', shaOf('edit/settings')],
+  ['the second new partition', shaOf('transfer/advance'), 1],
+  ['partition 0: the growth is public', '1 0/4 from 1'],
+  ['the first hold', shaOf('transfer/hold')],
+  ['the first copy', shaOf('transfer/restore')],
+  ['the first removal', shaOf('transfer/end')],
   ['the first mark', 'HDEL'],
-  ['the layout of a clean partition', scripts('transfer/advance')],
-  ['partition 0: the growth is done', scripts('transfer/advance'), 1],
-  ['the layout of another partition', scripts('transfer/advance'), 2],
+  ['the layout of a clean partition', shaOf('transfer/advance')],
+  ['partition 0: the growth is done', shaOf('transfer/advance'), 1],
+  ['the layout of another partition', shaOf('transfer/advance'), 2],
 ];
 
 describe('a growth whose process is killed', () => {
@@ -173,7 +171,7 @@ describe.concurrent('growth', () => {
     const queue = new Queue(redis, 'q');
     await queue.enqueue(upTo(250).map((i) => ({ id: `o:${i}`, payload: 'x'.repeat(2_000), in: '1h' })));
     const proxy = await during(FaultyProxy.start(server.socket));
-    proxy.fault = { word: shaOf('transfer/restore', { parted: true }), kind: 'deaf', times: 1, after: 1 };
+    proxy.fault = { word: shaOf('transfer/restore'), kind: 'deaf', times: 1, after: 1 };
     const dying = begin(['config', '--redis', proxy.url, 'q', 'partitions=4']);
     await until(() => proxy.struck === 1);
     dying.child.kill('SIGKILL');
@@ -194,7 +192,7 @@ describe.concurrent('growth', () => {
 
   it('that cannot begin says what to do', async () => {
     const proxy = await during(FaultyProxy.start(...redisTargets));
-    proxy.fault = { word: scripts('transfer/advance', false), kind: 'cut', times: 1_000 };
+    proxy.fault = { word: shaOf('transfer/advance'), kind: 'cut', times: 1_000 };
     const { name } = await filled();
     const { code, stdout, stderr } = await delayq(['config', '--redis', proxy.url, name, 'partitions=4']);
     expect({ code, stdout }).toEqual({ code: 75, stdout: '' });

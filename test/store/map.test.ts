@@ -84,13 +84,13 @@ describe('a map of partitions', () => {
       expect(read).toEqual(map);
       expect(PartitionMap.indexIn(map.layoutOf(1) as string)).toBe(1);
     }
-    expect(PartitionMap.parse('1', '')).toBe(PartitionMap.NONE);
-    for (const layout of ['3', '2', '2 1/16', '2 1/2 from', ''])
+    expect(PartitionMap.parse('1 0/1', '')).toBe(PartitionMap.ONE);
+    for (const layout of ['3', '1', '2 0/1', '1 1/16', '1 1/2 from', ''])
       expect(PartitionMap.parse(layout, 'a')).toBe(undefined);
   });
 
   it('is newer with more partitions, and with a growth that is done', () => {
-    const inOrder = [PartitionMap.NONE, mapOf(4, 1), mapOf(4), mapOf(16, 4), mapOf(16)];
+    const inOrder = [PartitionMap.ONE, mapOf(4, 1), mapOf(4), mapOf(16, 4), mapOf(16)];
     for (const [i, one] of inOrder.entries())
       for (const [k, other] of inOrder.entries()) expect(one.isNewerThan(other)).toBe(i > k);
   });

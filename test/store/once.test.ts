@@ -96,7 +96,7 @@ describe('the growth of a queue that remembers ids', () => {
         const proxy = await during(FaultyProxy.start(...redisTargets));
         const redis = new Connection(proxy.url);
         afterwards(() => redis.close());
-        const sha = shaOf('transfer/remember', { sharded: redis.sharded, parted: true });
+        const sha = shaOf('transfer/remember');
         const dying = new AbortController();
         // From its fault on, the grower gets no further.
         proxy.fault = { word: sha, kind, times: 1_000, after, before: () => dying.abort() };

@@ -108,7 +108,7 @@ describe('a partition that is behind', () => {
     await admin.del(config);
     const id = store.map.newIdOf(2);
     await new Queue(connection, name).enqueue({ id, payload: 1 });
-    expect(await admin.hget(config, 'layout')).toBe('2 2/4');
+    expect(await admin.hget(config, 'layout')).toBe('1 2/4');
     expect(await places(name, id)).toHaveLength(1);
   });
 
@@ -139,7 +139,7 @@ describe('a partition that is behind', () => {
     await admin.del(store.keys(0).config);
     await admin.del(store.keys(3).config);
     await new Queue(connection, name).enqueue({ id: store.map.newIdOf(3), payload: 1 });
-    expect(await admin.hget(store.keys(0).config, 'layout')).toBe('2 0/4');
+    expect(await admin.hget(store.keys(0).config, 'layout')).toBe('1 0/4');
   });
 });
 
@@ -164,7 +164,7 @@ describe('a partition whose layout nobody can have written', () => {
     const name = freshName();
     await grow(name, 2);
     const store = Store.of(connection, 'delayq', name);
-    await admin.hset(store.keys(1).config, 'layout', '2 1/9');
+    await admin.hset(store.keys(1).config, 'layout', '1 1/9');
     const enqueued = new Queue(connection, name).enqueue({ id: store.map.newIdOf(1), payload: 1 });
     await expect(enqueued).rejects.toMatchObject({ code: 'config', next: `delayq doctor --fix ${name}` });
   });

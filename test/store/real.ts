@@ -72,16 +72,16 @@ export class RealQueue {
     return this.layout.parts.indexOf(this.#tags.indexOf(tag));
   }
 
-  #layoutAt(i: number, level: Level, hasWindows: boolean): string | undefined {
+  #layoutAt(i: number, level: Level): string | undefined {
     const { from, to } = this.layout;
     if (level === 0 && i >= from) return undefined;
-    if (level === 0) return from === 1 && !hasWindows ? undefined : `2 ${i}/${from}`;
-    return `2 ${i}/${to}${level === 1 ? ` from ${from}` : ''}`;
+    if (level === 0) return from === 1 ? undefined : `1 ${i}/${from}`;
+    return `1 ${i}/${to}${level === 1 ? ` from ${from}` : ''}`;
   }
 
-  keys(part: number, { level, done }: Pick<Partition, 'level' | 'done'>) {
+  keys(part: number, { level }: Pick<Partition, 'level'>) {
     const i = this.layout.parts[part] as number;
-    return queueKeys('delayq', this.#tags[i] as string, this.#layoutAt(i, level, done !== null));
+    return queueKeys('delayq', this.#tags[i] as string, this.#layoutAt(i, level));
   }
 
   /** Writes the keys of all partitions. */
@@ -91,10 +91,11 @@ export class RealQueue {
     const now = Date.now();
     const put = (i: number, { level, job, marks, done, returned }: Partition) => {
       const name = (what: string) => key(this.#tags[i] as string, what);
-      const own = this.#layoutAt(i, level, done !== null);
+      const own = this.#layoutAt(i, level);
       const tags = this.#tags.slice(1, level === 0 ? layout.from : layout.to).join(' ');
       if (own !== undefined) pipeline.hset(name('config'), 'layout', own, 'partitions', tags);
-      if (own !== undefined && done !== null) pipeline.hset(name('config'), 'onceFor', '1000000');
+      if (done !== null)
+        pipeline.hset(name('config'), 'layout', `${own ?? '1 0/1'} uses windows`, 'onceFor', '1000000');
       if (returned > 0) pipeline.hset(name('config'), 'returned', returned);
       for (const word of marks) pipeline.hset(name('lease'), `${word} ${id}`, now);
       if (done) pipeline.zadd(name('done'), now + 1_000_000, id);
@@ -151,7 +152,7 @@ export class RealQueue {
       };
     }
     const marks = [...leases.keys()].filter((field) => field !== this.id).map((field) => field.split(' ')[0] as string);
-    const layout = fields.get('layout') ?? '1';
+    const layout = fields.get('layout') ?? '1 0/1';
     const count = Number(/\/(\d+)/.exec(layout)?.[1] ?? 1);
     const level = count < this.layout.to ? 0 : layout.includes('from') ? 1 : 2;
     return {
@@ -397,14 +398,14 @@ export class RealActor {
         return 'hold';
       case 'transfer/restore':
         return args.at(-2) === 'transferred' ? 'restore' : 'act';
-      case 'transfer/finish':
+      case 'transfer/end':
         if (!this.#transfers.has(args[1] as string)) return 'act';
         return args[2] === 'm' ? 'finish' : 'put back';
       case 'transfer/remember':
         return 'remember';
       case 'transfer/advance':
         // Of partition 0, which is swept as well.
-        return args[0] !== args.at(-1) || part === this.#queue.layout.parts.length - 2 ? 'advance' : undefined;
+        return args.at(-1) !== `${args[0]} *` || part === this.#queue.layout.parts.length - 2 ? 'advance' : undefined;
       case 'edit/settings':
         return undefined;
       default:

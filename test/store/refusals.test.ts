@@ -6,7 +6,7 @@ import { openGrowth } from '../support/partitions.js';
 import { admin, connection, freshName, key } from '../support/redis.js';
 
 /** The scripts that touch no keys of a queue. */
-const FOREIGN = ['transfer/claim', 'transfer/unclaim', 'transfer/erase'];
+const FOREIGN = ['transfer/claim', 'transfer/erase'];
 const OF_QUEUES = SCRIPTS.filter((name) => !FOREIGN.includes(name));
 
 /** Arguments with which each does something. */
@@ -16,8 +16,7 @@ const ARGS: Record<string, (string | number)[]> = {
   'jobs/ack': ['held', 'receipt'],
   'jobs/nack': ['retry', '', 0, 0, 'held', 'receipt', '', ''],
   'jobs/renew': [1_000, 'held', 'receipt'],
-  'jobs/finish': ['', 'any', 'waiting'],
-  'jobs/swap': ['', 'any', 'waiting', 'new', '1', '+0', ''],
+  'jobs/remove': ['', 'any', 'new', '1', '+0', '', 'waiting'],
   'inspect/inspect': [0],
   'inspect/holders': [10],
   'inspect/list': ['p', '-inf', 'inf', 10],
@@ -32,11 +31,10 @@ const ARGS: Record<string, (string | number)[]> = {
   'edit/settings': ['99999999999999', 'tries', '7'],
   'transfer/hold': ['pd', 'token', 'move:other', 1_000, 'waiting'],
   'transfer/restore': ['new', 'p', '0', '', '1', ''],
-  'transfer/finish': ['held', 'receipt', 'm'],
-  'transfer/advance': ['2 0/8', 'tags', ''],
+  'transfer/end': ['held', 'receipt', 'm'],
+  'transfer/advance': ['1 0/8', 'tags', ''],
   'transfer/adopt': ['id', '0', '1', '0', ''],
-  'repair/audit': [],
-  'repair/mend': [],
+  'repair/repair': ['pending', 'mend', 1, 0, 'waiting'],
 };
 
 /** What stands in all keys of a queue. */
@@ -71,6 +69,6 @@ it.each(OF_QUEUES)('%s of a client that knows no partitions is refused, and chan
   const name = await grown();
   const before = await contentsOf(name);
   const called = run(connection, script, queueKeys('delayq', name), ARGS[script] ?? []);
-  await expect(called).rejects.toMatchObject({ code: 'config', why: expect.stringMatching(/^LAYOUT .*2 0\/4 from 1/) });
+  await expect(called).rejects.toMatchObject({ code: 'config', why: expect.stringMatching(/^LAYOUT .*1 0\/4 from 1/) });
   expect(await contentsOf(name)).toEqual(before);
 });

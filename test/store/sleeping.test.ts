@@ -32,14 +32,14 @@ const CALLS: Record<string, string[]> = {
   cancel: ['cancel', QUEUE, MOVER],
   reschedule: ['reschedule', '--in', '1h', QUEUE, MOVER],
 };
-const STEPS = ['transfer/hold', 'transfer/restore', 'transfer/finish'] as const;
+const STEPS = ['transfer/hold', 'transfer/restore', 'transfer/end'] as const;
 
 /** Starts a call by id that falls asleep while `step` is done. Returns what wakes it up. */
 async function asleep(call: string[], step: (typeof STEPS)[number]) {
   let sleeps = false;
   const sleeper = begin(call, { env: { DELAYQ_REDIS_URL: proxy.url } });
   proxy.fault = {
-    word: shaOf(step, { parted: true }),
+    word: shaOf(step),
     kind: 'pass',
     times: 1,
     before: () => {
@@ -61,7 +61,7 @@ it.each(both)(
   async (call, step) => {
     const wake = await asleep(CALLS[call] as string[], step);
     expect(await delayq(['config', QUEUE, 'partitions=4'], { env })).toMatchObject({ code: 0 });
-    expect(await layoutsOf(server.admin, QUEUE)).toEqual(['2 0/4', '2 1/4', '2 2/4', '2 3/4']);
+    expect(await layoutsOf(server.admin, QUEUE)).toEqual(['1 0/4', '1 1/4', '1 2/4', '1 3/4']);
     const done = await delayq(['drain', QUEUE], { env });
     expect(done).toMatchObject({ code: 0, stdout: '"old"\n' });
     const { code, stdout } = await wake();

@@ -51,7 +51,7 @@ describe('a take from a queue of texts', () => {
     expect(await told()).toEqual(new Set([false]));
   });
 
-  it('takes any other value of the field for none, and the field of a plain queue', async () => {
+  it('counts what config has turned on, and no field that other software has written', async () => {
     const queue = freshQueue();
     await operator.configure(queue.name, { text: false });
     expect(await admin.exists(key(queue.name, 'config'))).toBe(0);
@@ -61,9 +61,7 @@ describe('a take from a queue of texts', () => {
     expect(await isOfTexts(connection, 'delayq', queue.name)).toBe(false);
     await operator.configure(queue.name, { text: true });
     expect(await isOfTexts(connection, 'delayq', queue.name)).toBe(true);
-    await admin.hset(key(queue.name, 'config'), 'text', 'on');
-    expect(await isOfTexts(connection, 'delayq', queue.name)).toBe(false);
     await queue.enqueue({ payload: 'a' });
-    expect(await queue.drain()).toMatchObject({ texts: false, jobs: [{ attempt: 1 }] });
+    expect(await queue.drain()).toMatchObject({ texts: true, jobs: [{ attempt: 1 }] });
   });
 });

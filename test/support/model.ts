@@ -266,7 +266,7 @@ export class Model {
   ): { state: State; jobs: Taken[] } {
     if ((this.pausedUntil ?? now) > now) return { state: 'paused', jobs: [] };
     if (occurs && this.occurring(now).length > 0) return { state: 'occurs', jobs: [] };
-    return this.sweeping(now, 100, () => this.#take(now, limit, leaseMs, { receipt, by }, start));
+    return this.sweeping(now, 0, () => this.#take(now, limit, leaseMs, { receipt, by }, start));
   }
 
   #take(

@@ -12,7 +12,7 @@ export async function openGrowth(client: Redis | Cluster, queue: string, n: numb
   const tags = [queue, ...Array.from({ length: n - 1 }, (_, i) => `${queue}/${i + 1}.0`)];
   // Partition 0 comes last.
   for (const [i, tag] of [...tags.entries()].reverse()) {
-    const fields = { layout: `2 ${i}/${n} from 1`, partitions: tags.slice(1).join(' ') };
+    const fields = { layout: `1 ${i}/${n} from 1`, partitions: tags.slice(1).join(' ') };
     await client.hset(key(tag, 'config'), fields);
   }
   return tags;

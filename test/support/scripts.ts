@@ -2,13 +2,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { SCRIPTS, shaOf } from '../../src/store/script.js';
 
 /**
- * Returns the SHA-1 of the script whose path is, or ends in, `name`, as sent to a cluster if `sharded`, for a queue of
- * layout 2 if `parted`. Throws if there is none, or several.
+ * Returns the SHA-1 of the script whose path is, or ends in, `name`. Throws if there is none, or several.
  */
-export function scriptHash(name: string, sharded = false, parted = false): string {
+export function scriptHash(name: string): string {
   const [script, another] = SCRIPTS.filter((path) => `/${path}`.endsWith(`/${name}`));
   if (script === undefined || another !== undefined) throw new Error(`no script, or several: ${name}`);
-  return shaOf(script, { sharded, parted });
+  return shaOf(script);
 }
 
 /** The texts of all files in lua/. */

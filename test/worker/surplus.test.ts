@@ -4,7 +4,7 @@ import { shaOf } from '../../src/store/script.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { upTo } from '../support/jobs.js';
 import { FaultyProxy } from '../support/proxy.js';
-import { freshName, freshQueue, onCluster, redisTargets } from '../support/redis.js';
+import { freshName, freshQueue, redisTargets } from '../support/redis.js';
 
 it('a run without watch handles all that was due, also if jobs wait for long while a fetch is under way', async () => {
   const proxy = await during(FaultyProxy.start(...redisTargets));
@@ -25,7 +25,7 @@ it('a run without watch handles all that was due, also if jobs wait for long whi
     setTimeout(go, 3_000);
   };
   proxy.fault = {
-    word: shaOf('jobs/drain', { sharded: onCluster, parted: false }),
+    word: shaOf('jobs/drain'),
     kind: 'pass',
     times: 1,
     after: 1,

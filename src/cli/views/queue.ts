@@ -146,7 +146,7 @@ function chartsOf(snapshot: Snapshot, { width, height }: Room): string[] {
 
 function settingsOf(snapshot: Snapshot, zone: string): [string, string][] {
   const settings = readSettings(snapshot.config);
-  const given = Object.entries(snapshot.config).filter(([name]) => !OWN_FIELDS.has(name));
+  const given = Object.entries(snapshot.config).filter(([name]) => !OWN_FIELDS.some((own) => own === name));
   return given.map(([name, text]) => {
     if (name === 'paused' && text !== '') return [name, pauseInWords(snapshot, text, zone)];
     const value = settings[name as keyof Settings];

@@ -7,7 +7,7 @@ import { during } from '../../support/afterwards.js';
 import { begin, beginSh, delayq } from '../../support/cli.js';
 import { upTo } from '../../support/jobs.js';
 import { FaultyProxy } from '../../support/proxy.js';
-import { admin, connection, freshQueue, key, onCluster, redisTargets } from '../../support/redis.js';
+import { admin, connection, freshQueue, key, redisTargets } from '../../support/redis.js';
 import { until } from '../../support/until.js';
 
 describe('delayq config', () => {
@@ -68,7 +68,7 @@ describe('delayq config', () => {
       ['on', ''],
     ]) {
       expect((await delayq(['config', queue.name, `text=${on}`])).stdout).toMatch(/^text +on +payloads are any text/m);
-      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual(['2 0/1', '1']);
+      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual(['1 0/1 uses texts', '1']);
       expect((await delayq(['config', queue.name, `text=${off}`])).stdout).toMatch(/^text +off +default/m);
     }
     await delayq(['config', queue.name, 'text=on']);
@@ -181,7 +181,7 @@ describe('delayq config partitions=N', () => {
     await queue.enqueue(upTo(20).map((i) => ({ id: `o:${i}`, payload: 1 })));
     await queue.drain({ limit: 20 });
     const run = begin(['config', '--create', queue.name, 'partitions=2']);
-    await until(async () => (await admin.hget(key(queue.name, 'config'), 'layout')) === '2 0/2 from 1');
+    await until(async () => (await admin.hget(key(queue.name, 'config'), 'layout')) === '1 0/2 from 1');
     run.child.kill('SIGINT');
     expect(await run.ended).toMatchObject({ code: 130 });
   });
@@ -206,7 +206,7 @@ describe('settings of a queue with partitions', () => {
     await delayq(['config', '--create', queue.name, 'partitions=3']);
     const proxy = await during(FaultyProxy.start(...redisTargets));
     // What the first of the others is sent: in the tag of no other queue.
-    proxy.fault = { word: shaOf('edit/settings', { sharded: onCluster, parted: true }), kind: 'deaf', times: 1 };
+    proxy.fault = { word: shaOf('edit/settings'), kind: 'deaf', times: 1 };
     const ended = await delayq(['config', '--redis', proxy.url, queue.name, 'tries=3']);
     expect(ended).toMatchObject({ code: 75, stdout: '' });
     expect(ended.stderr).toMatch(

@@ -168,7 +168,7 @@ const sureOf = (url: string) => (onCluster ? url.replace('redis:', 'redis+cluste
 /** Starts a move that is stopped for ever at a step, before or after Redis does it, and kills it there. */
 async function killedAt(from: Queue, to: Queue, step: string, kind: 'deaf' | 'silent', which = '--all'): Promise<void> {
   // Redis must know the scripts, or the call that is struck only learns that it does not.
-  const hashes = ['hold', 'restore', 'transfer/finish'].map((name) => scriptHash(name, onCluster));
+  const hashes = ['hold', 'restore', 'transfer/end'].map((name) => scriptHash(name));
   await until(async () => {
     const [one, other] = [freshQueue(), freshQueue()];
     await one.enqueue({ id: 'a', payload: 1 });
@@ -177,7 +177,7 @@ async function killedAt(from: Queue, to: Queue, step: string, kind: 'deaf' | 'si
     return known.flat().every((one) => one === 1);
   });
   const proxy = await during(FaultyProxy.start(...redisTargets));
-  const word = step === 'forget' ? 'HDEL' : scriptHash(step, onCluster);
+  const word = step === 'forget' ? 'HDEL' : scriptHash(step);
   proxy.fault = { word, kind, times: 1 };
   const args = ['move', from.name, '--into', to.name, which, '--yes'];
   const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: sureOf(proxy.url) } });
@@ -194,13 +194,13 @@ async function isDone(from: Queue, to: Queue, step: string): Promise<boolean> {
   const copies = await admin.hlen(key(to.name, 'payload'));
   const tokens = await admin.hlen(key(to.name, 'lease'));
   return (
-    { hold: held > 0, restore: copies > 0, 'transfer/finish': held === 0 && copies > 0, forget: tokens === 0 }[step] ??
+    { hold: held > 0, restore: copies > 0, 'transfer/end': held === 0 && copies > 0, forget: tokens === 0 }[step] ??
     false
   );
 }
 
 describe('a move that was killed', () => {
-  const steps = ['hold', 'restore', 'transfer/finish', 'forget'].flatMap((step) =>
+  const steps = ['hold', 'restore', 'transfer/end', 'forget'].flatMap((step) =>
     (['deaf', 'silent'] as const).map((kind) => ({ step, kind })),
   );
 
@@ -310,7 +310,7 @@ describe('a move that was killed', () => {
 it('a job is not moved back onto what an interrupted move still holds of it, which goes when that is ended', async () => {
   const [from, to] = [await filled(), freshQueue()];
   const { payload } = await contents(from.name);
-  await killedAt(from, to, 'transfer/finish', 'deaf', '--pending');
+  await killedAt(from, to, 'transfer/end', 'deaf', '--pending');
   const held = await admin.zcard(key(from.name, 'active'));
   const back = await delayq(['move', to.name, '--into', from.name, '--all', '--yes', '--json']);
   expect(back.code).toBe(1);
@@ -339,8 +339,8 @@ it('moves to and fro, killed at any step while consumers work on both queues, lo
   for (const _ of upTo(12)) {
     const [from, to] = random.pick([queues, [queues[1], queues[0]] as const]);
     const proxy = await during(FaultyProxy.start(...redisTargets));
-    const step = random.pick(['hold', 'restore', 'transfer/finish', 'forget'] as const);
-    const word = step === 'forget' ? 'HDEL' : scriptHash(step, onCluster);
+    const step = random.pick(['hold', 'restore', 'transfer/end', 'forget'] as const);
+    const word = step === 'forget' ? 'HDEL' : scriptHash(step);
     proxy.fault = { word, kind: random.pick(['deaf', 'silent'] as const), times: 1 };
     const args = ['move', from.name, '--into', to.name, random.pick(['--all', '--pending', '--overdue']), '--yes'];
     const running = begin(args, { input: '', env: { DELAYQ_REDIS_URL: sureOf(proxy.url) } });
@@ -377,7 +377,7 @@ it('a move that sleeps while another ends it brings back no job that was done me
   let wake = () => {};
   let asleep = false;
   sleeper.call = async (command, ...args) => {
-    if (String(args[0]) === scriptHash('restore', onCluster)) {
+    if (String(args[0]) === scriptHash('restore')) {
       asleep = true;
       await new Promise<void>((resolve) => {
         wake = resolve;

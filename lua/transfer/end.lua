@@ -3,8 +3,7 @@
 -- Reply  now, a letter for each job: h held, and done, l lost (another move took over), s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it must be in only one set.
 -- include lib/prelude
--- include lib/transferred
--- in a partition: -- include lib/returned
+-- include lib/ids
 local ids, letters, leases = checkLeases(1, 3)
 local gone, transferred, soonest = {}, 0, math.huge
 for i, id in ipairs(ids) do
@@ -19,7 +18,7 @@ for i, id in ipairs(ids) do
     else
       local score, state = string.match(leases[i], '^%S+ (%S+) %S+ %S+ ([pd]) %S+$')
       local at = tonumber(score) or now
-      -- in a partition: returned({ id })
+      countReturned({ id })
       call('ZADD', state == 'd' and dead or pending, string.format('%.17g', at), id)
       if state ~= 'd' then soonest = math.min(soonest, at) end
     end
