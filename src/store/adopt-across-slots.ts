@@ -46,10 +46,10 @@ export async function adoptAcrossSlots(
     sha: shaOf(value),
   }));
   const claimed = await moves.claim(store.redis, keysOf(across), wanted, owner);
-  const payloads = new Map(jobs.map(({ id, value, payload }) => [id, payload ?? value]));
   const claims = claimed.filter((claim) => claim !== undefined);
-  const read = new Map(jobs.map(({ id, value }) => [id, value]));
-  const answers = await endClaims(store, across, claims, owner, (_, id) => payloads.get(id), read);
+  const read = new Map(jobs.map((job) => [job.id, job]));
+  const payloadOf = (value: Buffer, id: string) => read.get(id)?.payload ?? value;
+  const answers = await endClaims(store, across, claims, owner, payloadOf, read);
   return claimed.map((claim) => (claim === undefined ? 'changed' : (answers.shift() as moves.Adopted)));
 }
 
@@ -79,7 +79,7 @@ async function endClaims(
   claims: readonly moves.Claim[],
   owner: string,
   payloadOf: (value: Buffer, id: string) => string | Buffer | undefined,
-  read?: ReadonlyMap<string, Buffer>,
+  read?: ReadonlyMap<string, moves.Foreign>,
 ): Promise<moves.Adopted[]> {
   if (claims.length === 0) return [];
   const { redis } = store;
@@ -92,7 +92,7 @@ async function endClaims(
   for (const [i, claim] of claims.entries()) {
     const { id, token, due } = claim;
     // The consumer that had seen it before the claim has removed the value that it could not claim: the job is ours.
-    const value = values[i] ?? read?.get(id);
+    const value = values[i] ?? read?.get(id)?.value;
     const payload = value && shaOf(value) === claim.sha ? payloadOf(value, id) : undefined;
     if (value && payload !== undefined && !listed[i]) {
       const parcel = { id: Buffer.from(id), state: 'pending', score: due, record: undefined } as const;
@@ -117,14 +117,15 @@ async function endClaims(
       throw error;
     }
   }
-  const become = restored.map((answer) => BECOME[answer] ?? 'exists');
-  const isHere = (i: number) => become[i] !== 'exists';
-  const copied = ready.filter((_, i) => isHere(i));
-  await foreign.erase(copied.map(({ claim: { id }, value }) => ({ id, value })));
-  for (const [i, { claim }] of ready.entries()) {
-    ends.push({ id: claim.id, token: claim.token, back: !isHere(i) });
-    answers.set(claim.id, become[i] as moves.Adopted);
+  const copied: { id: string; value: Buffer }[] = [];
+  for (const [i, { claim, value }] of ready.entries()) {
+    const { id, token } = claim;
+    const become = BECOME[restored[i] as moves.Replacing] ?? 'exists';
+    if (become !== 'exists') copied.push({ id, value });
+    ends.push({ id, token, back: become === 'exists' });
+    answers.set(id, become);
   }
+  await foreign.erase(copied);
   const ended = await moves.unclaim(redis, keysOf(across), ends, owner);
   // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);

@@ -35,9 +35,8 @@ export class Adoption {
 
   /** Whether the queue has ever adopted a job. */
   async hasAdopted(): Promise<boolean> {
-    const { redis, count } = this.#store;
-    const stats = Array.from({ length: count }, (_, i) => this.#store.keys(i).stats);
-    return (await Promise.all(stats.map((key) => redis.call('HEXISTS', key, 'adopted')))).some(Number);
+    const { redis, all } = this.#store;
+    return (await Promise.all(all.map(({ stats }) => redis.call('HEXISTS', stats, 'adopted')))).some(Number);
   }
 
   /** Finishes what earlier runs have left. */

@@ -115,11 +115,11 @@ const order = (a: Entry, b: Entry) => (a.score < b.score ? -1 : a.score > b.scor
 export async function countAll(
   store: Store,
   states: readonly State[],
-  { from = '-inf', to = '+inf' }: { from?: number | undefined | '-inf'; to?: number | undefined | '+inf' },
+  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
 ): Promise<number> {
   const counts = await store.steady(() => {
-    const all = Array.from({ length: store.count }, (_, i) => store.keys(i));
-    return Promise.all(all.flatMap((keys) => states.map((state) => store.redis.call('ZCOUNT', keys[state], from, to))));
+    const sets = store.all.flatMap((keys) => states.map((state) => keys[state]));
+    return Promise.all(sets.map((key) => store.redis.call('ZCOUNT', key, from, to)));
   });
   return counts.reduce<number>((sum, n) => sum + Number(n), 0);
 }

@@ -79,11 +79,14 @@ export class Store {
     return found;
   }
 
+  /** The keys of each partition that is known now. */
+  get all(): QueueKeys[] {
+    return Array.from({ length: this.count }, (_, i) => this.keys(i));
+  }
+
   /** Whether this is the name of one of its keys. */
   owns(name: string): boolean {
-    return Array.from({ length: this.count }, (_, i) => Object.values(this.keys(i))).some((keys) =>
-      keys.includes(name),
-    );
+    return this.all.some((keys) => Object.values(keys).includes(name));
   }
 
   wakeChannel(i: number): string {
