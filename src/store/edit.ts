@@ -225,11 +225,11 @@ export async function pauseIn(redis: Connection, keys: QueueKeys, forMs: number 
 
 /** Changes settings of a queue, given as names and texts in turn (empty: remove), and returns its whole config. */
 export async function configure(store: Store, change: readonly string[]): Promise<Record<string, string>> {
-  const set = (keys: QueueKeys) => config(store.redis, keys, change);
+  const set = (keys: QueueKeys) => configIn(store.redis, keys, change);
   return change.length > 0 ? changeEverywhere(store, set) : store.at(0, set);
 }
 
 /** As {@link configure}, in one partition. */
-export async function config(redis: Connection, keys: QueueKeys, change: readonly string[]) {
+export async function configIn(redis: Connection, keys: QueueKeys, change: readonly string[]) {
   return Object.fromEntries(pairs(await run(redis, 'edit/config', keys, [...change])));
 }

@@ -476,7 +476,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const text = burst === 3 ? 1 : undefined;
       const settings = { rate: rate && `${rate.jobs} ${rate.perMs}`, burst, maxActive, onceFor, text };
       Object.assign(model.config, { rate, burst, maxActive, onceFor, text });
-      await acts.config(
+      await acts.configIn(
         connection,
         keys,
         Object.entries(settings).flatMap(([setting, value]) => [setting, String(value ?? '')]),
@@ -546,7 +546,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
         name,
         String(config[name] ?? ''),
       ]);
-      await acts.config(connection, keys, change);
+      await acts.configIn(connection, keys, change);
     }
   }
 }
