@@ -23,9 +23,6 @@ export async function connect(to?: string | ConnectOptions): Promise<Connection>
 }
 
 export type { AdoptedSlice, AdoptOptions } from './admin/adopt.js';
-export type { ExportSlice } from './admin/export.js';
-export type { ForeignQueue } from './admin/foreign.js';
-export type { Growth, Partitioning } from './admin/grow.js';
 export { type Filter, Inspector } from './admin/inspector.js';
 export { Operator } from './admin/operator.js';
 export { sampleOf } from './admin/snapshot.js';
@@ -70,9 +67,12 @@ export { Connection, type Reply } from './redis/connection.js';
 export { Doctor } from './server/doctor.js';
 export type { Durability } from './store/durability.js';
 export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from './store/edit.js';
+export type { ExportSlice } from './store/export.js';
+export type { ForeignQueue } from './store/foreign.js';
+export type { Growth, Partitioning } from './store/grow.js';
 export type { Holder, Snapshot } from './store/inspect.js';
 export type { Drained, Finished } from './store/jobs.js';
-export type { Moved } from './store/move.js';
+export type { Moved } from './store/move-steps.js';
 export type { Sample } from './store/samples.js';
 export type { Part } from './store/sum.js';
 export type { Parcel, Restored } from './store/transfer.js';

@@ -4,8 +4,6 @@
 
 export type { LeftReason } from './admin/adopt.js';
 export { eachQueue } from './admin/each-queue.js';
-export { type Exported, SCORE } from './admin/export.js';
-export { checkGrows, checkNoLimits, checkPartitions, MAX_PARTITIONS } from './admin/grow.js';
 export {
   exists,
   heldBackBy,
@@ -65,6 +63,8 @@ export { ID_ADVICE } from './recurring/definition.js';
 export { upcoming } from './recurring/recurring.js';
 export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
 export { aclLine } from './server/rights.js';
+export { type Exported, SCORE } from './store/export.js';
+export { checkGrows, checkNoLimits, checkPartitions, MAX_PARTITIONS } from './store/grow.js';
 export type { Span } from './store/inspect.js';
 export { DEFAULT_PREFIX, OWN_FIELDS } from './store/keys.js';
 export { MAX_CALL } from './store/script.js';

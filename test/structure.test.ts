@@ -151,6 +151,13 @@ describe('each has one owner:', () => {
     expect(owners(pattern)).toEqual(expected);
   });
 
+  it('keys, partition maps and raw replies: the store; above it are rules', () => {
+    const raw = /\.call\(|\bQueueKeys\b|\bqueueKeys\b|\.keys\(|\bbyId\b|\bPartitionMap\b|\bReply\b/;
+    const objects = /Object\.keys\(/g;
+    const named = files.filter((file) => file.startsWith('admin/') && raw.test(text(file).replace(objects, '')));
+    expect(named).toEqual([]);
+  });
+
   it('options of the command line: errors of the library name none that have a method', () => {
     const named = owners(/['"`][^'"`\n]*--[a-z]/).filter((file) => !/^(cli|serve|health|server)\//.test(file));
     // Times that only the command line reads, a line that only it prints, and a repair by an operator.

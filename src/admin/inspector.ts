@@ -2,23 +2,16 @@ import { type Id, idOf } from '../model/id.js';
 import type { State, StoredJob } from '../model/job.js';
 import { readSettings, type Settings } from '../model/settings.js';
 import { checkList, checkName, keysOf } from '../model/validate.js';
-import type { Connection, Reply } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
 import { lettersOf } from '../store/answers.js';
-import { byId } from '../store/by-id.js';
 import * as looks from '../store/inspect.js';
-import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
-import { LISTED, listAll } from '../store/list.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
+import { countAll, listAll } from '../store/list.js';
 import { movementOf, type Still, untilStill } from '../store/movement.js';
 import { ranked } from '../store/order.js';
-import { MAX_BYTES } from '../store/script.js';
+import { listQueues } from '../store/queues.js';
 import { Store } from '../store/store.js';
-import { inspectAll, inspectEach, type Part, sumHolders } from '../store/sum.js';
-
-/** In place of a job that is not in this reply: others before it fill it. */
-const LATER = Symbol('later');
-
-/** How many leases are looked at to find out who holds them: about 1 ms of Redis's time. */
-const MAX_LEASES = 250;
+import { holdersAll, inspectAll, inspectEach, type Part } from '../store/sum.js';
 
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
@@ -60,8 +53,7 @@ export class Inspector {
 
   /** Returns the sorted names of all queues that delayq has enqueued to. Queues filled only by other software may be missing. */
   async queues(): Promise<string[]> {
-    const names = (await this.#redis.call('SMEMBERS', queuesKey(this.#prefix))) as Reply[];
-    return names.map(String).sort();
+    return (await listQueues(this.#redis, this.#prefix)).sort();
   }
 
   /**
@@ -85,9 +77,8 @@ export class Inspector {
    * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
    * first.
    */
-  async holders(queue: string): Promise<Awaited<ReturnType<typeof looks.holders>>> {
-    const store = this.#store(queue);
-    return sumHolders(await store.each((keys) => looks.holders(this.#redis, keys, MAX_LEASES)));
+  async holders(queue: string): Promise<looks.Holders> {
+    return holdersAll(this.#store(queue));
   }
 
   #store(queue: string): Store {
@@ -114,27 +105,7 @@ export class Inspector {
    * payload (of each partition).
    */
   async *shown(queue: string, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
-    const store = this.#store(queue);
-    checkList(ids, 'ids');
-    let most = LISTED;
-    for (let at = 0; at < ids.length; ) {
-      const rows = await byId<Id, StoredJob | null | typeof LATER>(store, ids.slice(at, at + most), {
-        idOf: (id) => id,
-        reads: { isMoving: (job) => typeof job === 'object' && job?.moving?.to.includes('/') === true },
-        act: async (keys, some) => {
-          const found = await looks.show(this.#redis, keys, some, Math.ceil(MAX_BYTES / store.count));
-          return some.map((_, i) => (i < found.length ? (found[i] ?? null) : LATER));
-        },
-        isMissing: (job) => job === null,
-      });
-      // Each partition answers for the first of its ids; what is in between is asked for again.
-      const end = rows.indexOf(LATER);
-      const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
-      at += some.length;
-      // At least one: the first may have come after others, where a growth has moved it.
-      most = store.count === 1 ? LISTED : Math.min(LISTED, Math.max(1, 2 * some.length));
-      if (some.length > 0) yield some.map((job) => job ?? undefined);
-    }
+    yield* looks.show(this.#store(queue), checkList(ids, 'ids'));
   }
 
   /** Returns `ids` without duplicates: pending jobs in the order in which they fall due, then all others. @internal */
@@ -149,24 +120,12 @@ export class Inspector {
    * @internal
    */
   async rememberedUntil(queue: string, id: Id): Promise<number | undefined> {
-    const [until] = await byId<Id, number | 0>(this.#store(queue), [id], {
-      idOf: (id) => id,
-      reads: true,
-      act: async (keys) => [(await looks.rememberedUntil(this.#redis, keys, id)) ?? 0],
-      isMissing: (until) => until === 0,
-    });
-    return until !== undefined && until > (await this.#redis.now()) ? until : undefined;
+    return looks.rememberedUntil(this.#store(queue), id);
   }
 
   /** Whether a payload is stored under this id, with or without a job. @internal */
   async hasPayload(queue: string, id: Id): Promise<boolean> {
-    const [found] = await byId<Id, boolean>(this.#store(queue), [id], {
-      idOf: (id) => id,
-      reads: true,
-      act: async (keys) => [await looks.hasPayload(this.#redis, keys, id)],
-      isMissing: (is) => !is,
-    });
-    return found as boolean;
+    return looks.hasPayload(this.#store(queue), id);
   }
 
   /**
@@ -196,14 +155,7 @@ export class Inspector {
   async count(queue: string, filter: Filter) {
     const { states, from, to, text, limit = Number.POSITIVE_INFINITY } = checkFilter(filter);
     if (text !== undefined) return undefined;
-    const store = this.#store(queue);
-    const count = (key: string) => this.#redis.call('ZCOUNT', key, from ?? '-inf', to ?? '+inf');
-    const counts = await store.steady(() => {
-      const all = Array.from({ length: store.count }, (_, i) => store.keys(i));
-      return Promise.all(all.flatMap((keys) => states.map((state) => count(keys[state]))));
-    });
-    const total = counts.reduce<number>((sum, n) => sum + Number(n), 0);
-    return Math.min(limit, total);
+    return Math.min(limit, await countAll(this.#store(queue), states, { from, to }));
   }
 
   /** Yields the selected jobs. Changes made meanwhile have the same effect as for {@link Inspector.ids}. */

@@ -1,20 +1,15 @@
 import { Spread } from '../model/due-times.js';
 import { DelayqError } from '../model/errors.js';
-import { type Id, idKey } from '../model/id.js';
+import type { Id } from '../model/id.js';
 import { lifetime, type State } from '../model/job.js';
 import { packSettings, readSettings, type Settings, type SettingsChange } from '../model/settings.js';
 import { checkCount, checkList, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { unlessMissing } from '../store/answers.js';
-import { byId } from '../store/by-id.js';
-import * as acts from '../store/edit.js';
-import { type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
-import { untilStill } from '../store/movement.js';
-import { ranked, spreadOver } from '../store/order.js';
-import { SLICE } from '../store/script.js';
-import { changeEverywhere, forgetAll } from '../store/settings.js';
+import * as edits from '../store/edit.js';
+import { type Growth, grow, type Partitioning, partitioningOf } from '../store/grow.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
+import { tryAddQueue } from '../store/queues.js';
 import { Store } from '../store/store.js';
-import { type Growth, grow, type Partitioning, partitioningOf } from './grow.js';
 
 const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: 'keep remember' });
 /** New limits of jobs that are requeued. */
@@ -55,18 +50,9 @@ export class Operator {
     ids: readonly Id[],
     states: readonly State[] = ['pending', 'active', 'dead'],
     options: { keepId?: boolean | undefined } = {},
-  ): Promise<acts.Cancelled[]> {
+  ): Promise<edits.Cancelled[]> {
     const { keepId } = checkCancel(options);
-    const cancel = async (keys: QueueKeys, some: readonly Id[], from: readonly State[]) =>
-      (await acts.cancel(this.#redis, keys, some.slice(0, SLICE), from, keepId)).answers;
-    return byId<Id, acts.Cancelled>(this.#store(queue), checkList(ids, 'ids'), {
-      idOf: (id) => id,
-      act: (keys, some) => cancel(keys, some, states),
-      isMissing: (answer) => answer === 'missing',
-      ...(states.includes('active')
-        ? { onActive: async (keys, some) => (await cancel(keys, some, ['active'])).map(unlessMissing) }
-        : { ifActive: () => 'missing' }),
-    });
+    return edits.cancel(this.#store(queue), checkList(ids, 'ids'), states, keepId);
   }
 
   /**
@@ -81,42 +67,27 @@ export class Operator {
     ids: readonly Id[],
     spread = new Spread({ stepMs: 0 }),
     options: RequeueOptions = {},
-  ): Promise<acts.Requeued[]> {
+  ): Promise<edits.Requeued[]> {
     const { ttl, deliveries } = checkRequeue(options);
     const limits = { ttl: lifetime(ttl), deliveries: checkCount(deliveries, 'deliveries') };
-    const act: typeof acts.requeue = (redis, keys, some, spread) => acts.requeue(redis, keys, some, spread, limits);
-    const store = this.#store(queue);
-    const how = { set: 'dead', byTime: false, act, ifActive: 'missing' } as const;
-    return inSlices(ids, (some) => spreadOver<acts.Requeued>(store, some, spread, how));
+    return edits.requeue(this.#store(queue), checkList(ids, 'ids'), spread, limits);
   }
 
   /**
    * Gives pending jobs new due times, in the order in which they fall due now. Active and dead jobs do not change. A time
    * to live starts again at the new due time. Further calls with the same `spread` continue after these jobs.
    */
-  async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<acts.Rescheduled[]> {
-    const store = this.#store(queue);
-    const how = { set: 'pending', byTime: true, act: acts.reschedule, ifActive: 'active' } as const;
-    // Within one call, the script sorts.
-    const isLong = checkList(ids, 'ids').length > SLICE;
-    const sorted = isLong ? (await ranked(store, 'pending', ids)).map(({ id }) => id) : ids;
-    const answers = await inSlices(sorted, (some) => spreadOver<acts.Rescheduled>(store, some, spread, how));
-    const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
-    return ids.map((id) => answerOf.get(idKey(id)) as acts.Rescheduled);
+  async reschedule(queue: string, ids: readonly Id[], spread: Spread): Promise<edits.Rescheduled[]> {
+    return edits.reschedule(this.#store(queue), checkList(ids, 'ids'), spread);
   }
 
   /**
    * Moves pending jobs to the dead set, until they are requeued or cancelled. Stores `reason` as their last error, cut to
    * 2,000 characters. Active jobs do not change.
    */
-  async bury(queue: string, ids: readonly Id[], options: { reason?: string } = {}): Promise<acts.Buried[]> {
+  async bury(queue: string, ids: readonly Id[], options: { reason?: string } = {}): Promise<edits.Buried[]> {
     const { reason = '' } = checkBury(options);
-    return byId<Id, acts.Buried>(this.#store(queue), checkList(ids, 'ids'), {
-      idOf: (id) => id,
-      act: async (keys, some) => (await acts.bury(this.#redis, keys, some.slice(0, SLICE), reason)).answers,
-      isMissing: (answer) => answer === 'missing',
-      ifActive: () => 'active',
-    });
+    return edits.bury(this.#store(queue), checkList(ids, 'ids'), reason);
   }
 
   /**
@@ -128,39 +99,18 @@ export class Operator {
     queue: string,
     states: readonly State[] = ['pending', 'active', 'dead'],
     options: { due?: boolean | undefined } = {},
-  ): AsyncGenerator<acts.Purged> {
+  ): AsyncGenerator<edits.Purged> {
     const { due = false } = checkPurge(options);
     if (due && (states.length !== 1 || states[0] !== 'pending')) {
       const next = "give ['pending'], or leave out due";
       throw new DelayqError('usage', 'only pending jobs are due', { why: 'other states are given', next });
     }
-    const store = this.#store(queue);
-    const redis = this.#redis;
-    const each = async function* () {
-      for (let i = 0; i < store.count; i++) {
-        for (let more = true; more; ) {
-          const purged = await store.at(i, (keys) => acts.purge(redis, keys, states, SLICE, due));
-          more = purged.more;
-          yield { ...purged, more: more || i + 1 < store.count };
-        }
-      }
-    };
-    if (store.count === 1) yield* each();
-    // A growth that has begun is known by now: the calls were refused.
-    if (store.count > 1) yield* untilStill(store, each);
+    yield* edits.purge(this.#store(queue), states, due);
   }
 
   /** Removes counters, settings, remembered ids and the name of a queue. Returns false, and changes nothing, if it has jobs. */
   async forget(queue: string): Promise<boolean> {
-    const store = this.#store(queue);
-    if (!(await forgetAll(store))) return false;
-    const list = queuesKey(this.#prefix);
-    await this.#redis.call('SREM', list, queue);
-    // A producer may have created it again, and listed it, before the SREM. The layout of partitions remains.
-    const { stats, config } = store.keys();
-    const again = await this.#redis.call('EXISTS', stats, ...(store.count === 1 ? [config] : []));
-    if (Number(again) > 0) await this.#redis.call('SADD', list, queue);
-    return true;
+    return edits.forget(this.#store(queue));
   }
 
   /**
@@ -168,15 +118,15 @@ export class Operator {
    * active go on; enqueue, ack, nack and renew work as always. Expired leases are not taken back until the queue resumes.
    * Throws `temporary` while some partitions have not confirmed.
    */
-  async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<acts.Paused> {
+  async pause(queue: string, options: { forMs?: number | undefined } = {}): Promise<edits.Paused> {
     const { forMs = Number.POSITIVE_INFINITY } = checkPause(options);
     const ms = forMs === Number.POSITIVE_INFINITY ? forMs : Math.round(checkMs(forMs, 'forMs', 1));
-    return changeEverywhere(this.#store(queue), (keys) => acts.pause(this.#redis, keys, ms));
+    return edits.pause(this.#store(queue), ms);
   }
 
   /** Delivers jobs from a queue again. Waiting drains notice at once. Throws as {@link Operator.pause}. */
-  async resume(queue: string): Promise<acts.Paused> {
-    return changeEverywhere(this.#store(queue), (keys) => acts.pause(this.#redis, keys, undefined));
+  async resume(queue: string): Promise<edits.Paused> {
+    return edits.pause(this.#store(queue), undefined);
   }
 
   /**
@@ -185,7 +135,7 @@ export class Operator {
    */
   async *partition(queue: string, count: number): AsyncGenerator<Growth> {
     // As for settings: the queue may have no jobs yet.
-    if (count > 1) await this.#redis.call('SADD', queuesKey(this.#prefix), checkName(queue)).catch(() => {});
+    if (count > 1) await tryAddQueue(this.#redis, this.#prefix, checkName(queue));
     yield* grow(this.#store(queue), count);
   }
 
@@ -200,18 +150,9 @@ export class Operator {
    */
   async configure(queue: string, change: SettingsChange): Promise<Partial<Settings>> {
     const packed = packSettings(change);
-    const store = this.#store(queue);
-    const set = (keys: QueueKeys) => acts.config(this.#redis, keys, packed);
-    const config = await (packed.length > 0 ? changeEverywhere(store, set) : store.at(0, set));
-    // So that inspect shows a queue that has settings but no jobs yet. Only a hint, so it may fail.
-    if (packed.length > 0) await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
+    const config = await edits.configure(this.#store(queue), packed);
+    // So that inspect shows a queue that has settings but no jobs yet.
+    if (packed.length > 0) await tryAddQueue(this.#redis, this.#prefix, queue);
     return readSettings(config);
   }
-}
-
-async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<A[]>): Promise<A[]> {
-  const answers: A[] = [];
-  checkList(ids, 'ids');
-  for (let i = 0; i < ids.length; i += SLICE) answers.push(...(await act(ids.slice(i, i + SLICE))));
-  return answers;
 }

@@ -1,30 +1,17 @@
 import { formatRate, readSettings } from '../model/settings.js';
 import { grouped } from '../model/text.js';
-import { lag, type Snapshot } from '../store/inspect.js';
-import { layoutIn } from '../store/keys.js';
-import { PartitionMap } from '../store/map.js';
+import { COUNTS, lag, partitionsOf, type Snapshot } from '../store/inspect.js';
 import { FURTHEST } from '../store/replies.js';
 
-export { lag, sampleOf } from '../store/inspect.js';
+export { lag, partitionsOf, sampleOf } from '../store/inspect.js';
 
 /** A job that has been due for this long is late, and so is a queue without a drain for this long, ms: cron runs every minute. */
 export const LATE_MS = 120_000;
 
 /** Whether anything of the queue exists in Redis. */
 export function exists(snapshot: Snapshot): boolean {
-  const { pending, active, lease, dead, payload, meta, stats, config, remembered } = snapshot;
-  return (
-    pending +
-      active +
-      lease +
-      dead +
-      payload +
-      meta +
-      remembered +
-      Object.keys(stats).length +
-      Object.keys(config).length >
-    0
-  );
+  const { stats, config } = snapshot;
+  return COUNTS.some((name) => snapshot[name] > 0) || Object.keys({ ...stats, ...config }).length > 0;
 }
 
 /**
@@ -59,13 +46,6 @@ export function stalled(snapshot: Snapshot): number | undefined {
   const age = drainAge(snapshot);
   const waits = (lag(snapshot) >= LATE_MS || snapshot.runOut > 0) && pausedUntil(snapshot) === undefined;
   return waits && age >= LATE_MS ? age : undefined;
-}
-
-/** How many partitions a queue has, and, while that grows, how many it had before (`from`). */
-export function partitionsOf({ config }: Snapshot): { readonly count: number; readonly from: number | undefined } {
-  const { count, from } =
-    PartitionMap.parse(layoutIn(config.layout).layout, config.partitions ?? '') ?? PartitionMap.ONE;
-  return { count, from };
 }
 
 /** After so long without a sign of life, ms, the process that grows a queue counts as dead: it rides out a failover. */

@@ -1,19 +1,19 @@
 import { DelayqError } from '../model/errors.js';
 import { type Id, idOf } from '../model/id.js';
+import type { StoredJob } from '../model/job.js';
 import { checkName, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { repeatIfLost } from '../redis/retry.js';
-import { byId } from '../store/by-id.js';
-import { claimsKey, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
-import { type Moved, moveSome } from '../store/move.js';
-import { MAX_BYTES, SLICE } from '../store/script.js';
+import { type ExportSlice, exportJobs } from '../store/export.js';
+import type { ForeignQueue } from '../store/foreign.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
+import { moveJobs, unfinishedMoves } from '../store/move.js';
+import type { Moved } from '../store/move-steps.js';
+import { tryAddQueue } from '../store/queues.js';
+import { restoreJobs } from '../store/restore.js';
 import { Store } from '../store/store.js';
-import type * as moves from '../store/transfer.js';
+import type { Parcel, Restored } from '../store/transfer.js';
 import { type AdoptedSlice, type AdoptOptions, adoptJobs, foreignRest } from './adopt.js';
-import { type ExportSlice, exportJobs } from './export.js';
-import type { ForeignQueue } from './foreign.js';
-import { checkFilter, type Filter } from './inspector.js';
-import { destinationIn, restoreInto, unfinishedMoves } from './move.js';
+import { checkFilter, containsText, type Filter } from './inspector.js';
 
 /** Where jobs are moved to, and from which states. */
 export interface MoveOptions {
@@ -40,14 +40,6 @@ export class Transfer {
   }
 
   /**
-   * Adds a queue to the list of queues. This is a separate call, because the list is in another slot, and it may fail,
-   * because the list is only a hint. Repeated with every slice of jobs, in case Redis has lost its data meanwhile.
-   */
-  #list(queue: string): void {
-    this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
-  }
-
-  /**
    * Yields the selected jobs, byte for byte, in slices; within a state, in the order of their times (of a queue with
    * partitions, one partition after the other). An active job is exported in the state it was taken from. Jobs that change
    * state meanwhile may be left out or come twice, and so may jobs that a growth of the queue moves.
@@ -56,20 +48,17 @@ export class Transfer {
     queue: string,
     filter: Filter = { states: ['pending', 'active', 'dead'] },
   ): AsyncGenerator<ExportSlice> {
-    yield* exportJobs(this.#store(queue), checkFilter(filter));
+    const { text, ...selection } = checkFilter(filter);
+    const matches = text === undefined ? undefined : (job: StoredJob) => containsText(job, text);
+    yield* exportJobs(this.#store(queue), { ...selection, matches });
   }
 
   /**
    * Puts exported jobs into a queue as they were. Jobs whose ids exist there stay as they are. If the reply to a call is
    * lost, the call is repeated. Throws `temporary` if Redis cannot take the jobs now.
    */
-  async restore(queue: string, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
-    const restored: moves.Restored[] = [];
-    for (const some of slices(jobs)) {
-      this.#list(queue);
-      restored.push(...(await repeatIfLost(() => restoreInto(this.#store(queue), some))));
-    }
-    return restored;
+  async restore(queue: string, jobs: readonly Parcel[]): Promise<Restored[]> {
+    return restoreJobs(this.#store(queue), jobs);
   }
 
   /**
@@ -80,22 +69,12 @@ export class Transfer {
   async move(queue: string, ids: readonly Id[], options: MoveOptions): Promise<Moved[]> {
     const { to, states = ['pending', 'dead'] } = checkMove(options);
     for (const state of states) checkWord(state, ['pending', 'dead'], 'a state');
-    const [source, destination] = [this.#store(queue), destinationIn(this.#store(to))];
+    const [source, destination] = [this.#store(queue), this.#store(to)];
     if (queue === to) {
       const next = 'name another queue';
       throw new DelayqError('usage', `cannot move jobs of ${queue} into the same queue`, { next });
     }
-    const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
-      this.#list(to);
-      return moveSome({ redis: this.#redis, keys }, destination, some, from);
-    };
-    return byId<Id, Moved>(source, ids, {
-      idOf: (id) => id,
-      act: (keys, some) => moveFrom(keys, some, states),
-      isMissing: (answer) => answer === 'missing',
-      // What an earlier move to the same queue holds, this one finishes where it is.
-      onActive: async (keys, some) => (await moveFrom(keys, some, [])).map((a) => (a === 'missing' ? undefined : a)),
-    });
+    return moveJobs(source, destination, ids, states);
   }
 
   /** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
@@ -117,9 +96,8 @@ export class Transfer {
    * `missing` if there is no such sorted set, and the queue has never adopted a job.
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
-    const claims = claimsKey(this.#prefix, queue, options.zset);
-    for await (const slice of adoptJobs(this.#store(queue), claims, options)) {
-      if (slice.adopted + slice.replaced > 0 && !options.dryRun) this.#list(queue);
+    for await (const slice of adoptJobs(this.#store(queue), options)) {
+      if (slice.adopted + slice.replaced > 0 && !options.dryRun) tryAddQueue(this.#redis, this.#prefix, queue);
       yield slice;
     }
   }
@@ -131,19 +109,4 @@ export class Transfer {
   async foreignRest(foreign: ForeignQueue): Promise<{ members: number; fields?: number; strays: string[] }> {
     return foreignRest(this.#redis, foreign);
   }
-}
-
-/** Cuts jobs into slices that are limited in number and in bytes. */
-function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel[]> {
-  let start = 0;
-  let size = 0;
-  for (const [i, { payload }] of jobs.entries()) {
-    if (i > start && (i - start >= SLICE || size + payload.length > MAX_BYTES)) {
-      yield jobs.slice(start, i);
-      start = i;
-      size = 0;
-    }
-    size += payload.length;
-  }
-  if (start < jobs.length) yield jobs.slice(start);
 }

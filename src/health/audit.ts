@@ -4,7 +4,7 @@ import { idOf, idWord } from '../model/id.js';
 import { many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { type Snapshot, show } from '../store/inspect.js';
+import { type Snapshot, showIn } from '../store/inspect.js';
 import { KEY_ORDER, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
 import { type Letter, PLACES } from '../store/repair.js';
 import { Store } from '../store/store.js';
@@ -104,7 +104,7 @@ export class Auditor {
     const { queue } = store;
     const fix = `delayq doctor --fix ${queueWord(queue)}`;
     if (letter !== 'v') return FAULTS[letter].next ?? fix;
-    const [job] = await store.at(i, (keys) => show(this.#redis, keys, samples.slice(0, 1)));
+    const [job] = await store.at(i, (keys) => showIn(this.#redis, keys, samples.slice(0, 1)));
     const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
     // From one partition to another.
     if (to.startsWith(`${queue}/`)) return store.map.from === undefined ? fix : growthOf(store);

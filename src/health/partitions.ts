@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { idsWhere, sweepRemembered } from '../admin/sweep.js';
 import { isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
 import { many, printable, queueWord } from '../model/text.js';
-import { config } from '../store/edit.js';
+import { configure } from '../store/edit.js';
 import { groupsOf, PartitionMap } from '../store/map.js';
 import { transfer } from '../store/relocate.js';
-import { changeEverywhere } from '../store/settings.js';
 import type { Store } from '../store/store.js';
+import { idsWhere, sweepRemembered } from '../store/sweep-partition.js';
 import { tagFor } from '../store/tags.js';
 import { bad, type Finding, fine } from './finding.js';
 import { SAMPLES } from './id-audit.js';
@@ -95,7 +94,7 @@ async function checkSettings(store: Store, map: PartitionMap, mender: Mender): P
   const why = 'a change was interrupted, or made in one partition only';
   const finding = bad('fail', 'partition-settings', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
   // Changes nothing in partition 0, but makes its settings the latest.
-  const repeat = () => changeEverywhere(store, (keys) => config(store.redis, keys, ['', '']));
+  const repeat = () => configure(store, ['', '']);
   return mender.mend(finding, different.length, `${which}: given the settings of partition 0`, repeat);
 }
 

@@ -52,9 +52,9 @@ async function carryOnAt(store: Store, at: number): Promise<void> {
   }
 }
 
-/** The first jobs, at most `most`, whose leases do not end, as moves hold them; and their leases. */
-export async function heldIn(redis: Connection, { active, lease }: QueueKeys, most: number) {
-  const found = (await redis.call('ZRANGEBYSCORE', active, '+inf', '+inf', 'LIMIT', 0, most)) as Buffer[];
+/** The first jobs, at most `max`, whose leases do not end, as moves hold them; and their leases. */
+export async function heldIn(redis: Connection, { active, lease }: QueueKeys, max: number) {
+  const found = (await redis.call('ZRANGEBYSCORE', active, '+inf', '+inf', 'LIMIT', 0, max)) as Buffer[];
   const leases = found.length > 0 ? ((await redis.call('HMGET', lease, ...found)) as Reply[]) : [];
   return { ids: found.map(idOf), leases: leases.map((one) => text(one ?? undefined)) };
 }

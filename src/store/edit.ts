@@ -1,11 +1,19 @@
 import type { Spread } from '../model/due-times.js';
-import type { Id } from '../model/id.js';
+import { type Id, idKey } from '../model/id.js';
 import type { State } from '../model/job.js';
 import type { Arg, Connection } from '../redis/connection.js';
-import { answered, errorText, lettersOf, STATES } from './answers.js';
+import { answered, errorText, lettersOf, STATES, unlessMissing } from './answers.js';
+import { byId } from './by-id.js';
 import type { QueueKeys } from './keys.js';
+import { untilStill } from './movement.js';
+import { ranked, spreadOver } from './order.js';
+import { addQueue, removeQueue } from './queues.js';
 import { number, pairs, text } from './replies.js';
-import { run } from './script.js';
+import { run, SLICE } from './script.js';
+import { changeEverywhere, copyEverywhere } from './settings.js';
+import type { Store } from './store.js';
+
+// Each change has two functions: one runs its script in one partition (`…In`), the other acts on a whole queue.
 
 /**
  * The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. `freed`: it was no
@@ -13,8 +21,27 @@ import { run } from './script.js';
  */
 export type Cancelled = State | 'missing' | 'freed';
 
-/** Removes jobs that are in one of `states`. `keepId`: their windows begin, as if they were done. At most {@link MAX_CALL}. */
+/** Removes jobs that are in one of `states`. `keepId`: their windows begin, as if they were done. */
 export async function cancel(
+  store: Store,
+  ids: readonly Id[],
+  states: readonly State[],
+  keepId?: boolean,
+): Promise<Cancelled[]> {
+  const act = async (keys: QueueKeys, some: readonly Id[], from: readonly State[]) =>
+    (await cancelIn(store.redis, keys, some.slice(0, SLICE), from, keepId)).answers;
+  return byId<Id, Cancelled>(store, ids, {
+    idOf: (id) => id,
+    act: (keys, some) => act(keys, some, states),
+    isMissing: (answer) => answer === 'missing',
+    ...(states.includes('active')
+      ? { onActive: async (keys, some) => (await act(keys, some, ['active'])).map(unlessMissing) }
+      : { ifActive: () => 'missing' }),
+  });
+}
+
+/** As {@link cancel}, in one partition. At most {@link MAX_CALL}. */
+export async function cancelIn(
   redis: Connection,
   keys: QueueKeys,
   ids: readonly Id[],
@@ -39,8 +66,15 @@ interface NewLimits {
 
 const spreadDead = spreader<Requeued>('edit/requeue', { r: 'requeued', m: 'missing', o: 'orphaned', i: 'bad-id' });
 
-/** Puts dead jobs back into pending and resets their counts. At most {@link MAX_CALL}. */
-export const requeue = (
+/** Puts dead jobs back into pending and resets their counts. Continues `spread` behind them. */
+export async function requeue(store: Store, ids: readonly Id[], spread: Spread, limits: NewLimits = {}) {
+  const act: typeof requeueIn = (redis, keys, some, spread) => requeueIn(redis, keys, some, spread, limits);
+  const how = { set: 'dead', byTime: false, act, ifActive: 'missing' } as const;
+  return inSlices(ids, (some) => spreadOver<Requeued>(store, some, spread, how));
+}
+
+/** As {@link requeue}, in one partition. At most {@link MAX_CALL}. */
+export const requeueIn = (
   redis: Connection,
   keys: QueueKeys,
   ids: readonly Id[],
@@ -51,8 +85,24 @@ export const requeue = (
 /** The result of a reschedule: the job has its new due time, or it is not pending. */
 export type Rescheduled = 'rescheduled' | 'active' | 'dead' | 'missing';
 
-/** Gives pending jobs new due times and keeps their order. At most {@link MAX_CALL}. */
-export const reschedule = spreader<Rescheduled>('edit/reschedule', {
+/** Gives pending jobs new due times, in the order in which they fall due now. Continues `spread` behind them. */
+export async function reschedule(store: Store, ids: readonly Id[], spread: Spread): Promise<Rescheduled[]> {
+  const how = { set: 'pending', byTime: true, act: rescheduleIn, ifActive: 'active' } as const;
+  // Within one call, the script sorts.
+  const sorted = ids.length > SLICE ? (await ranked(store, 'pending', ids)).map(({ id }) => id) : ids;
+  const answers = await inSlices(sorted, (some) => spreadOver<Rescheduled>(store, some, spread, how));
+  const answerOf = new Map(sorted.map((id, i) => [idKey(id), answers[i]] as const));
+  return ids.map((id) => answerOf.get(idKey(id)) as Rescheduled);
+}
+
+async function inSlices<A>(ids: readonly Id[], act: (some: readonly Id[]) => Promise<A[]>): Promise<A[]> {
+  const answers: A[] = [];
+  for (let i = 0; i < ids.length; i += SLICE) answers.push(...(await act(ids.slice(i, i + SLICE))));
+  return answers;
+}
+
+/** As {@link reschedule}, in one partition. At most {@link MAX_CALL}. */
+export const rescheduleIn = spreader<Rescheduled>('edit/reschedule', {
   p: 'rescheduled',
   a: 'active',
   d: 'dead',
@@ -71,8 +121,18 @@ function spreader<A>(name: 'edit/requeue' | 'edit/reschedule', meaning: Record<s
 /** The result of a bury: the job is dead now, or was not pending. */
 export type Buried = 'buried' | 'active' | 'dead' | 'missing';
 
-/** Moves pending jobs to dead, with `error` as their last error unless it is empty. At most {@link MAX_CALL}. */
-export async function bury(redis: Connection, keys: QueueKeys, ids: readonly Id[], error: string) {
+/** Moves pending jobs to dead, with `error` as their last error unless it is empty. */
+export async function bury(store: Store, ids: readonly Id[], error: string): Promise<Buried[]> {
+  return byId<Id, Buried>(store, ids, {
+    idOf: (id) => id,
+    act: async (keys, some) => (await buryIn(store.redis, keys, some.slice(0, SLICE), error)).answers,
+    isMissing: (answer) => answer === 'missing',
+    ifActive: () => 'active',
+  });
+}
+
+/** As {@link bury}, in one partition. At most {@link MAX_CALL}. */
+export async function buryIn(redis: Connection, keys: QueueKeys, ids: readonly Id[], error: string) {
   const reply = await run(redis, 'edit/bury', keys, [errorText(error), ...ids]);
   return answered<Buried>(reply, { b: 'buried', a: 'active', d: 'dead', m: 'missing' });
 }
@@ -86,17 +146,61 @@ export interface Purged {
 }
 
 /**
- * Removes up to `limit` jobs of `states`. With all states and no active job left, removes everything. `due`, only with
- * pending jobs alone: those whose time has come.
+ * Removes all jobs of `states`, and yields how many each call removed. `due`, only with pending jobs alone: those whose
+ * time has come.
  */
-export async function purge(redis: Connection, keys: QueueKeys, states: readonly State[], limit: number, due = false) {
+export async function* purge(store: Store, states: readonly State[], due: boolean): AsyncGenerator<Purged> {
+  const each = async function* () {
+    for (let i = 0; i < store.count; i++) {
+      for (let more = true; more; ) {
+        const purged = await store.at(i, (keys) => purgeIn(store.redis, keys, states, SLICE, due));
+        more = purged.more;
+        yield { ...purged, more: more || i + 1 < store.count };
+      }
+    }
+  };
+  if (store.count === 1) yield* each();
+  // A growth that has begun is known by now: the calls were refused.
+  if (store.count > 1) yield* untilStill(store, each);
+}
+
+/** Removes up to `limit` jobs, in one partition. With all states and no active job left, removes everything. */
+export async function purgeIn(
+  redis: Connection,
+  keys: QueueKeys,
+  states: readonly State[],
+  limit: number,
+  due = false,
+) {
   const reply = await run(redis, 'edit/purge', keys, [lettersOf(states), limit, ...(due ? ['due'] : [])]);
   const [pending = 0, active = 0, dead = 0, more] = reply.map(number);
   return { pending, active, dead, more: more === 1 } satisfies Purged;
 }
 
-/** Removes counters and settings of a queue. Returns false, and removes nothing, if the queue has jobs. */
-export async function forget(redis: Connection, keys: QueueKeys): Promise<boolean> {
+/** Removes counters, settings and the name of a queue. Returns false, and removes nothing, if it has jobs. */
+export async function forget(store: Store): Promise<boolean> {
+  const { redis, prefix, queue } = store;
+  await store.look();
+  if (store.count > 1) {
+    const found = await store.each(({ pending, active, dead }) => redis.call('EXISTS', pending, active, dead));
+    if (found.some((keys) => Number(keys) > 0)) return false;
+    const others = await store.each(async (keys, i) => i === 0 || (await forgetIn(redis, keys)));
+    if (!others.every(Boolean)) {
+      // There are new jobs. Partition 0 still has the settings.
+      await copyEverywhere(store);
+      return false;
+    }
+  }
+  if (!(await store.at(0, (keys) => forgetIn(redis, keys)))) return false;
+  await removeQueue(redis, prefix, queue);
+  // A producer may have created it again, and listed it, before that. The layout of partitions remains.
+  const { stats, config } = store.keys();
+  const again = await redis.call('EXISTS', stats, ...(store.count === 1 ? [config] : []));
+  if (Number(again) > 0) await addQueue(redis, prefix, queue);
+  return true;
+}
+
+async function forgetIn(redis: Connection, keys: QueueKeys): Promise<boolean> {
   return number((await run(redis, 'edit/forget', keys, []))[0]) === 1;
 }
 
@@ -107,7 +211,12 @@ export interface Paused {
 }
 
 /** Stops delivery for `forMs` (Infinity: without an end), or, if it is undefined, starts it again. */
-export async function pause(redis: Connection, keys: QueueKeys, forMs: number | undefined) {
+export async function pause(store: Store, forMs: number | undefined): Promise<Paused> {
+  return changeEverywhere(store, (keys) => pauseIn(store.redis, keys, forMs));
+}
+
+/** As {@link pause}, in one partition. */
+export async function pauseIn(redis: Connection, keys: QueueKeys, forMs: number | undefined) {
   const how = forMs === undefined ? '' : forMs === Number.POSITIVE_INFINITY ? 'inf' : `+${forMs}`;
   const [, was, until] = (await run(redis, 'edit/pause', keys, [how])).map(text);
   const parse = (word = '') => (word === '' ? undefined : word === 'inf' ? Number.POSITIVE_INFINITY : Number(word));
@@ -115,11 +224,12 @@ export async function pause(redis: Connection, keys: QueueKeys, forMs: number | 
 }
 
 /** Changes settings of a queue, given as names and texts in turn (empty: remove), and returns its whole config. */
-export async function config(redis: Connection, keys: QueueKeys, change: readonly string[]) {
-  return Object.fromEntries(pairs(await run(redis, 'edit/config', keys, [...change])));
+export async function configure(store: Store, change: readonly string[]): Promise<Record<string, string>> {
+  const set = (keys: QueueKeys) => configIn(store.redis, keys, change);
+  return change.length > 0 ? changeEverywhere(store, set) : store.at(0, set);
 }
 
-/** Gives a partition settings, as names and texts in turn, unless it has newer ones than of this version. */
-export async function takeSettings(redis: Connection, keys: QueueKeys, version: string, settings: readonly string[]) {
-  await run(redis, 'edit/settings', keys, [version, ...settings]);
+/** As {@link configure}, in one partition. */
+export async function configIn(redis: Connection, keys: QueueKeys, change: readonly string[]) {
+  return Object.fromEntries(pairs(await run(redis, 'edit/config', keys, [...change])));
 }

@@ -1,35 +1,51 @@
 import { type Id, idOf, idWord } from '../model/id.js';
-import type { State, StoredJob } from '../model/job.js';
-import type { Arg, Connection, Reply } from '../redis/connection.js';
+import type { StoredJob } from '../model/job.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { byId } from './by-id.js';
 import { msOf } from './every.js';
-import type { QueueKeys } from './keys.js';
+import { layoutIn, type QueueKeys } from './keys.js';
+import { LISTED } from './list.js';
+import { PartitionMap } from './map.js';
 import { known, number, pairs, rows, text, time } from './replies.js';
 import { readSamples, type Sample } from './samples.js';
-import { run } from './script.js';
-import { raw, stored } from './stored.js';
+import { MAX_BYTES, run } from './script.js';
+import type { Store } from './store.js';
+import { type Raw, raw, stored } from './stored.js';
 
 /**
- * Returns up to `limit` ids of one state with times `from` … `to`, ms, in the order of their times; continues behind
- * the slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same
- * entries.
+ * Yields everything stored about jobs, undefined for a missing one, as much as one reply of Redis at a time: about 1 MiB of
+ * payloads, or one larger payload (of each partition).
  */
-export async function list(
-  redis: Connection,
-  keys: QueueKeys,
-  state: State,
-  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
-  { limit, before }: { limit: number; before: readonly Reply[] },
-): Promise<Reply[]> {
-  const backwards: Arg[] = [];
-  for (let i = before.length - 2; i >= 0; i -= 2) backwards.push(before[i] as Buffer, before[i + 1] as Buffer);
-  return run(redis, 'inspect/list', keys, [state, limit, from, to, ...backwards]);
+export async function* show(store: Store, ids: readonly Id[]): AsyncGenerator<(StoredJob | undefined)[]> {
+  let max = LISTED;
+  for (let at = 0; at < ids.length; ) {
+    const rows = await byId<Id, StoredJob | null | typeof LATER>(store, ids.slice(at, at + max), {
+      idOf: (id) => id,
+      reads: { isMoving: (job) => typeof job === 'object' && job?.moving?.to.includes('/') === true },
+      act: async (keys, some) => {
+        const found = await showIn(store.redis, keys, some, Math.ceil(MAX_BYTES / store.count));
+        return some.map((_, i) => (i < found.length ? (found[i] ?? null) : LATER));
+      },
+      isMissing: (job) => job === null,
+    });
+    // Each partition answers for the first of its ids; what is in between is asked for again.
+    const end = rows.indexOf(LATER);
+    const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
+    at += some.length;
+    // At least one: the first may have come after others, where a growth has moved it.
+    max = store.count === 1 ? LISTED : Math.min(LISTED, Math.max(1, 2 * some.length));
+    if (some.length > 0) yield some.map((job) => job ?? undefined);
+  }
 }
 
+/** In place of a job that is not in this reply: others before it fill it. */
+const LATER = Symbol('later');
+
 /**
- * Returns everything stored about the first of `ids`: as many as fit into one reply of `bytes` (default: 1 MiB) of
- * payloads; undefined for a missing job.
+ * Returns everything stored in one partition about the first of `ids`: as many as fit into one reply of `bytes` (default:
+ * 1 MiB) of payloads; undefined for a missing job.
  */
-export async function show(
+export async function showIn(
   redis: Connection,
   keys: QueueKeys,
   ids: readonly Id[],
@@ -39,15 +55,35 @@ export async function show(
   return found.map((job, i) => (text(job.state) === '' ? undefined : stored(ids[i] as Id, job)));
 }
 
-/** Until when this id is remembered, ms; undefined if it is not, or has a job. */
-export async function rememberedUntil(redis: Connection, keys: QueueKeys, id: Id): Promise<number | undefined> {
-  const [found] = await raw(redis, keys, [id]);
-  return found && text(found.state) === '' && text(found.score) !== '' ? time(found.score) : undefined;
+/**
+ * Until when this id stays taken although its job has ended, ms by Redis's clock; undefined if it does not. A job of this
+ * id may exist.
+ */
+export async function rememberedUntil(store: Store, id: Id): Promise<number | undefined> {
+  const until = await readById(store, id, (row) =>
+    text(row?.state) === '' && text(row?.score) !== '' ? time(row?.score) : 0,
+  );
+  return until > (await store.redis.now()) ? until : undefined;
 }
 
 /** Whether this id has a payload, even if it is not a job. */
-export async function hasPayload(redis: Connection, keys: QueueKeys, id: Id): Promise<boolean> {
-  return (await raw(redis, keys, [id]))[0]?.payload !== null;
+export function hasPayload(store: Store, id: Id): Promise<boolean> {
+  return readById(store, id, (row) => row?.payload !== null);
+}
+
+/** What `read` makes of what is stored about an id; where that is nothing (`0`, `false`), it is looked for elsewhere. */
+async function readById<T extends number | boolean>(
+  store: Store,
+  id: Id,
+  read: (row: Raw | undefined) => T,
+): Promise<T> {
+  const [found] = await byId<Id, T>(store, [id], {
+    idOf: (id) => id,
+    reads: true,
+    act: async (keys, some) => [read((await raw(store.redis, keys, some))[0])],
+    isMissing: (answer) => !answer,
+  });
+  return found as T;
 }
 
 /** The counts of a queue at one moment. Times are ms by Redis's clock. */
@@ -87,6 +123,9 @@ export interface Snapshot {
   readonly remembered: number;
 }
 
+/** What a snapshot counts. */
+export const COUNTS = ['pending', 'active', 'lease', 'dead', 'payload', 'meta', 'due', 'runOut', 'remembered'] as const;
+
 /** How many jobs fall due after `from` and until `to`, ms. */
 export interface Span {
   readonly from: number;
@@ -106,10 +145,10 @@ function recurringIn(count: Reply | undefined, next: Reply | undefined): Snapsho
 }
 
 /**
- * Returns the counts of a queue, up to `upcoming` of the next due times, and how many jobs fall due until each of
+ * Returns the counts of one partition, up to `upcoming` of the next due times, and how many jobs fall due until each of
  * `ahead`, ms from now, ascending.
  */
-export async function inspect(
+export async function inspectIn(
   redis: Connection,
   keys: QueueKeys,
   upcoming: number,
@@ -170,6 +209,13 @@ export function sampleOf(snapshot: Snapshot): Sample {
   return { at, enqueued, delivered, done: acked + removed, retried, dead, due, lag: jobLag(snapshot), pending };
 }
 
+/** How many partitions a queue has, and, while that grows, how many it had before (`from`). */
+export function partitionsOf({ config }: Snapshot): { readonly count: number; readonly from: number | undefined } {
+  const { count, from } =
+    PartitionMap.parse(layoutIn(config.layout).layout, config.partitions ?? '') ?? PartitionMap.ONE;
+  return { count, from };
+}
+
 /** A consumer, or a move, that holds leases. Times are ms. */
 export interface Holder {
   /** host:pid of a drain, or `move:` and the destination queue; empty if unknown. */
@@ -189,8 +235,8 @@ export interface Holders {
   readonly holders: Holder[];
 }
 
-/** Returns who holds the first `limit` active jobs, in the order in which their leases expire. */
-export async function holders(redis: Connection, keys: QueueKeys, limit: number): Promise<Holders> {
+/** Returns who holds the first `limit` active jobs of one partition, in the order in which their leases expire. */
+export async function holdersIn(redis: Connection, keys: QueueKeys, limit: number): Promise<Holders> {
   const reply = await run(redis, 'inspect/holders', keys, [limit]);
   const [now, active, seen] = reply.slice(0, 3).map(number) as [number, number, number];
   const holders: Holder[] = rows(reply, 3, 4).map(([by, jobs, since, ends]) => ({

@@ -1,7 +1,8 @@
 import type { State } from '../model/job.js';
-import type { Reply } from '../redis/connection.js';
-import { list } from './inspect.js';
+import type { Arg, Connection, Reply } from '../redis/connection.js';
+import type { QueueKeys } from './keys.js';
 import { text } from './replies.js';
+import { run } from './script.js';
 import type { Store } from './store.js';
 
 /** Ids per call: cheap for Redis, and few are out of date by the time they are used. */
@@ -16,7 +17,7 @@ interface Entry {
 interface Lane {
   /** Read, and not yielded yet: in order. */
   waiting: Entry[];
-  /** The last slice of which something was yielded, up to there, as {@link list} continues behind it. */
+  /** The last slice of which something was yielded, up to there, as {@link listIn} continues behind it. */
   before: readonly Reply[];
   /** The last slice that was read. */
   slice: readonly Reply[];
@@ -39,16 +40,16 @@ export async function* listAll(
   const lanes: Lane[] = [];
   let last: Entry | undefined;
   for (let left = limit; left > 0; ) {
-    const most = Math.min(left, LISTED);
+    const max = Math.min(left, LISTED);
     const read = async (lane: Lane, i: number) => {
       // Only what was yielded is behind it. The rest is read again.
       lane.before = behind(lane);
       lane.slice = await store.at(i, (keys) =>
-        list(store.redis, keys, state, range, { limit: most, before: lane.before }),
+        listIn(store.redis, keys, state, range, { limit: max, before: lane.before }),
       );
       lane.waiting = entriesOf(lane.slice);
       lane.from = store.map.from;
-      const isLast = store.count > 1 && store.map.from === undefined && lane.waiting.length < most;
+      const isLast = store.count > 1 && store.map.from === undefined && lane.waiting.length < max;
       lane.done = lane.waiting.length === 0 || isLast;
     };
     await fill(store, lanes, read);
@@ -109,3 +110,33 @@ function entriesOf(slice: readonly Reply[]): Entry[] {
 
 /** The order of a sorted set. Not by subtraction: Infinity - Infinity is NaN. */
 const order = (a: Entry, b: Entry) => (a.score < b.score ? -1 : a.score > b.score ? 1 : Buffer.compare(a.id, b.id));
+
+/** Counts the jobs of `states` with times `from` … `to`, ms. */
+export async function countAll(
+  store: Store,
+  states: readonly State[],
+  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
+): Promise<number> {
+  const counts = await store.steady(() => {
+    const sets = store.all.flatMap((keys) => states.map((state) => keys[state]));
+    return Promise.all(sets.map((key) => store.redis.call('ZCOUNT', key, from, to)));
+  });
+  return counts.reduce<number>((sum, n) => sum + Number(n), 0);
+}
+
+/**
+ * Returns up to `limit` ids of one state in one partition with times `from` … `to`, ms, in the order of their times;
+ * continues behind the slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same
+ * entries.
+ */
+export async function listIn(
+  redis: Connection,
+  keys: QueueKeys,
+  state: State,
+  { from = '-inf', to = '+inf' }: { from?: number | string | undefined; to?: number | string | undefined },
+  { limit, before }: { limit: number; before: readonly Reply[] },
+): Promise<Reply[]> {
+  const backwards: Arg[] = [];
+  for (let i = before.length - 2; i >= 0; i -= 2) backwards.push(before[i] as Buffer, before[i + 1] as Buffer);
+  return run(redis, 'inspect/list', keys, [state, limit, from, to, ...backwards]);
+}

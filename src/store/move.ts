@@ -1,118 +1,56 @@
-import { isDelayqError } from '../model/errors.js';
-import { type Id, randomWord } from '../model/id.js';
-import type { Answer } from '../model/job.js';
-import type { Caller, Connection } from '../redis/connection.js';
+import type { Id } from '../model/id.js';
+import type { Reply } from '../redis/connection.js';
+import { unlessMissing } from './answers.js';
+import { byId } from './by-id.js';
 import type { QueueKeys } from './keys.js';
+import { listIn } from './list.js';
+import { type Destination, type Moved, moveSome } from './move-steps.js';
+import { tryAddQueue } from './queues.js';
+import { text } from './replies.js';
+import { forgetTokens, restoreInto } from './restore.js';
 import { SLICE } from './script.js';
-import * as moves from './transfer.js';
+import type { Store } from './store.js';
 
-/*
- * Moving jobs between two queues, or two partitions of one. On a cluster they are in two slots, so no script can do it in
- * one step:
- * 1. hold: at the source, the jobs become active with a lease that never ends, so no drain takes them
- * 2. restore: at the destination, copies are made, each with a token that says which move brought it
- * 3. finish: at the source, the jobs are removed, or put back if they could not be copied
- * 4. forget: at the destination, the tokens are removed
- * A move that was interrupted is repeated from step 1. The token keeps step 2 from making a second copy.
- */
-
-/**
- * What became of a job that was to be moved.
- * - It is in the other queue: `moved`, or `kept` if a job with the same id and payload was there already.
- * - It stays: the other queue has another payload or other attributes under its id (`differs`), has the job among its
- *   dead (`kept-dead`), or
- *   holds a job of this id for another unfinished move (`held`); a consumer holds it (`active`); or it has no payload
- *   (`orphaned`).
- * - It does not exist: `missing`.
- * - It was cancelled or replaced while it was moved, and its copy stays: `superseded`.
- */
-export type Moved =
-  | 'moved'
-  | 'kept'
-  | 'kept-dead'
-  | 'differs'
-  | 'held'
-  | 'active'
-  | 'missing'
-  | 'orphaned'
-  | 'superseded';
-
-type HeldJob = Exclude<moves.Hold, string>;
-
-/** Where jobs are moved to. */
-export interface Destination {
-  /** Who holds jobs for a move to it: `move:` and its name. */
-  readonly holder: string;
-  restore(jobs: readonly moves.Parcel[], tokens: readonly string[]): Promise<moves.Restored[]>;
-  /** How its tokens begin. */
-  readonly mark?: string;
-  /** Removes tokens that `restore` has stored. */
-  forget(jobs: readonly HeldJob[]): Promise<void>;
-  /** Takes over what the source remembers of ids that are no jobs. Default: it stays there. */
-  remember?(ids: readonly moves.Remembered[]): Promise<void>;
-}
-
-/** Where jobs are moved from. */
-export interface Source {
-  readonly redis: Connection;
-  readonly keys: QueueKeys;
-  /** Runs a step at the source; default: once, without more. */
-  readonly step?: <T>(write: (caller: Caller) => Promise<T>) => Promise<T>;
-}
-
-/** Moves the first of `ids`, as many as fit into a call, and returns what became of them. */
-export async function moveSome(
-  source: Source,
-  to: Destination,
+/** Moves jobs that are in one of `states` to another queue. A repeat finishes what was interrupted. */
+export async function moveJobs(
+  store: Store,
+  to: Store,
   ids: readonly Id[],
   states: readonly ('pending' | 'dead')[],
 ): Promise<Moved[]> {
-  const receipt = (to.mark ?? '') + randomWord(12);
-  const { keys, redis, step = (write) => write(redis) } = source;
-  const how = { states, receipt, by: to.holder };
-  const { holds, remembered } = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));
-  if (remembered.length > 0) await to.remember?.(remembered);
-  const held = holds.filter((hold) => typeof hold !== 'string');
-  const copied = held.length > 0 ? await copyAndFinish({ redis, keys, step }, to, held, receipt) : [];
-  return holds.map((hold) => (typeof hold === 'string' ? hold : (copied.shift() as Moved)));
-}
-
-async function copyAndFinish(
-  { keys, step }: Required<Source>,
-  to: Destination,
-  jobs: readonly HeldJob[],
-  receipt: string,
-): Promise<Moved[]> {
-  const finish = (some: readonly HeldJob[], moved: (i: number) => boolean) => {
-    const items = some.map(({ parcel: { id } }, i) => ({ id, moved: moved(i) }));
-    return step((caller) => moves.finish(caller, keys, items, receipt));
+  const { redis } = store;
+  const destination: Destination = {
+    holder: `move:${to.queue}`,
+    restore: (jobs, tokens) => restoreInto(to, jobs, tokens),
+    forget: (jobs) => forgetTokens(to, jobs),
   };
-  let restored: moves.Restored[];
-  try {
-    restored = await to.restore(
-      jobs.map(({ parcel }) => parcel),
-      jobs.map(({ token }) => token),
-    );
-  } catch (error) {
-    // Nothing was copied, so put the jobs back, except those that an earlier move may have copied.
-    const own = jobs.filter(({ token }) => token === receipt);
-    if (!isDelayqError(error, 'unknown') && own.length > 0) await finish(own, () => false).catch(() => {});
-    throw error;
-  }
-  const copied = (i: number) => restored[i] === 'created' || restored[i] === 'kept';
-  const finished = await finish(jobs, copied);
-  // A token must outlive the hold: another move that takes over the job looks for it, and so does the first move if it
-  // only slept. So the token is removed only by the move that held the job first and finished it; doctor sweeps the rest.
-  const own = jobs.filter(({ token }, i) => copied(i) && finished[i] !== 'lost' && token === receipt);
-  await to.forget(own);
-  return restored.map((outcome, i) => movedOf(outcome, finished[i] as Answer));
+  const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
+    // With every slice: Redis may have lost its data meanwhile.
+    tryAddQueue(redis, to.prefix, to.queue);
+    return moveSome({ redis, keys }, destination, some, from);
+  };
+  return byId<Id, Moved>(store, ids, {
+    idOf: (id) => id,
+    act: (keys, some) => moveFrom(keys, some, states),
+    isMissing: (answer) => answer === 'missing',
+    // What an earlier move to the same queue holds, this one finishes where it is.
+    onActive: async (keys, some) => (await moveFrom(keys, some, [])).map(unlessMissing),
+  });
 }
 
-function movedOf(restored: moves.Restored, finished: Answer): Moved {
-  // A move ignores windows.
-  const outcome = restored as Exclude<moves.Restored, 'kept-done'>;
-  if (outcome !== 'created' && outcome !== 'kept') return outcome;
-  if (finished === 'superseded') return 'superseded';
-  // `lost`: another move to the same queue took over the job and finishes it.
-  return outcome === 'kept' ? 'kept' : 'moved';
+/** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
+export async function* unfinishedMoves(store: Store, to: string): AsyncGenerator<Buffer[]> {
+  const { redis } = store;
+  const marker = ` move:${to} `;
+  for (let i = 0; i < store.count; i++) {
+    let before: readonly Reply[] = [];
+    for (;;) {
+      const how = { limit: SLICE, before };
+      before = await store.at(i, (keys) => listIn(redis, keys, 'active', { from: 'inf' }, how));
+      if (before.length === 0) break;
+      const ids = before.filter((_, n) => n % 2 === 0) as Buffer[];
+      const leases = (await redis.call('HMGET', store.keys(i).lease, ...ids)) as Reply[];
+      yield ids.filter((_, n) => text(leases[n]).includes(marker));
+    }
+  }
 }

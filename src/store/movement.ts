@@ -4,7 +4,7 @@ import { text } from './replies.js';
 import type { Store } from './store.js';
 
 /** The most jobs without an end of their leases that are looked at: a growth holds some hundreds at a time. */
-const MOST_HELD = 10_000;
+const MAX_HELD = 10_000;
 
 /** How long to wait before what a growth moves is looked at once more, ms. */
 const AGAIN_MS = 50;
@@ -50,7 +50,7 @@ export async function movementOf(store: Store): Promise<string | null> {
 /** How many jobs a growth has moved from a partition; undefined if it holds some. */
 async function carriedFrom(store: Store, i: number): Promise<string | undefined> {
   const { redis } = store;
-  const { leases } = await heldIn(redis, store.keys(i), MOST_HELD);
+  const { leases } = await heldIn(redis, store.keys(i), MAX_HELD);
   // Moves to other queues may stand still for days.
   if (leases.some((lease) => HELD.test(lease))) return undefined;
   return text((await redis.call('HGET', store.keys(i).config, 'carried')) ?? undefined) || '0';

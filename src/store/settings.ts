@@ -2,7 +2,6 @@ import { DelayqError, isPassing } from '../model/errors.js';
 import { many } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { forget } from './edit.js';
 import type { QueueKeys } from './keys.js';
 import { Store } from './store.js';
 
@@ -28,7 +27,7 @@ export async function isOfTexts(redis: Connection, prefix: string, queue: string
 }
 
 /** Gives all partitions what partition 0 has. If the queue grows meanwhile, the new ones have it from its growth. */
-async function copyEverywhere(store: Store): Promise<void> {
+export async function copyEverywhere(store: Store): Promise<void> {
   const others = Array.from({ length: store.count - 1 }, (_, n) => n + 1);
   const ended = await Promise.allSettled(others.map((i) => store.at(i, () => store.copySettings(i))));
   const failed = ended.flatMap((one, n) =>
@@ -43,21 +42,4 @@ async function copyEverywhere(store: Store): Promise<void> {
   const why = `${which.length === 1 ? 'partition' : 'partitions'} ${which.join(', ')}${more}: ${cause.why ?? cause.what}`;
   const what = `${many(failed.length, 'partition')} of ${store.queue} did not confirm the change`;
   throw new DelayqError('temporary', what, { why, next: 'repeat it: that changes the rest', cause });
-}
-
-/** Removes counters and settings of a queue. Returns false, and removes nothing, if one of its partitions has jobs. */
-export async function forgetAll(store: Store): Promise<boolean> {
-  const { redis } = store;
-  await store.look();
-  if (store.count > 1) {
-    const found = await store.each(({ pending, active, dead }) => redis.call('EXISTS', pending, active, dead));
-    if (found.some((keys) => Number(keys) > 0)) return false;
-    const others = await store.each(async (keys, i) => i === 0 || (await forget(redis, keys)));
-    if (!others.every(Boolean)) {
-      // There are new jobs. Partition 0 still has the settings.
-      await copyEverywhere(store);
-      return false;
-    }
-  }
-  return store.at(0, (keys) => forget(redis, keys));
 }

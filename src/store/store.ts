@@ -2,12 +2,11 @@ import { DelayqError } from '../model/errors.js';
 import { queueWord } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import { takeSettings } from './edit.js';
 import { layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys, wakeChannel } from './keys.js';
 import { PartitionMap } from './map.js';
 import { replicated } from './replicated.js';
 import { text } from './replies.js';
-import { advance } from './transfer.js';
+import { advance, takeSettings } from './transfer.js';
 
 /** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
 export const MAX_TURNS = 20;
@@ -78,6 +77,16 @@ export class Store {
     all[i] = found;
     this.#keys.set(map, all);
     return found;
+  }
+
+  /** The keys of each partition that is known now. */
+  get all(): QueueKeys[] {
+    return Array.from({ length: this.count }, (_, i) => this.keys(i));
+  }
+
+  /** Whether this is the name of one of its keys. */
+  owns(name: string): boolean {
+    return this.all.some((keys) => Object.values(keys).includes(name));
   }
 
   wakeChannel(i: number): string {

@@ -1,6 +1,6 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
-import { type Holder, type Holders, inspect, type Snapshot, sampleOf } from './inspect.js';
+import { COUNTS, type Holder, type Holders, holdersIn, inspectIn, type Snapshot, sampleOf } from './inspect.js';
 import { mergeSamples } from './samples.js';
 import type { Store } from './store.js';
 
@@ -14,7 +14,7 @@ export interface Part {
 }
 
 /**
- * Returns the counts of each partition of a queue, not at one moment. Times: see {@link inspect}. Throws if the first cannot
+ * Returns the counts of each partition of a queue, not at one moment. Times: see {@link inspectIn}. Throws if the first cannot
  * be read, and nothing is known of others.
  */
 export async function inspectEach(
@@ -24,7 +24,7 @@ export async function inspectEach(
   limitMs = Number.POSITIVE_INFINITY,
 ): Promise<Part[]> {
   const all = await store.settle((keys, i) => {
-    const looked = inspect(store.redis, keys, upcoming, ahead);
+    const looked = inspectIn(store.redis, keys, upcoming, ahead);
     return i === 0 && store.count === 1 ? looked : inTime(limitMs, looked);
   });
   return all.map((one, index) => {
@@ -44,7 +44,7 @@ async function inTime<T>(limitMs: number, call: Promise<T>): Promise<T> {
 
 /** Returns the counts of a queue: of its partitions together. Throws if one of them cannot be read. */
 export async function inspectAll(store: Store, upcoming: number, ahead: readonly number[] = []): Promise<Snapshot> {
-  const all = await store.each((keys) => inspect(store.redis, keys, upcoming, ahead));
+  const all = await store.each((keys) => inspectIn(store.redis, keys, upcoming, ahead));
   return sum(all, upcoming);
 }
 
@@ -59,16 +59,10 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
   const now = Math.max(...all.map(({ now }) => now));
   // By the clock of its own server: clocks that differ must not make a lag.
   const oldest = now + Math.min(...all.map((one) => (one.oldest ?? Number.POSITIVE_INFINITY) - one.now));
+  const counts = Object.fromEntries(COUNTS.map((name) => [name, add((one) => one[name])]));
   return {
     now,
-    pending: add(({ pending }) => pending),
-    active: add(({ active }) => active),
-    lease: add(({ lease }) => lease),
-    dead: add(({ dead }) => dead),
-    payload: add(({ payload }) => payload),
-    meta: add(({ meta }) => meta),
-    due: add(({ due }) => due),
-    runOut: add(({ runOut }) => runOut),
+    ...(counts as Record<(typeof COUNTS)[number], number>),
     oldest: Number.isFinite(oldest) ? oldest : undefined,
     upcoming: all
       .flatMap((one) => one.upcoming)
@@ -90,12 +84,21 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     config: first.config,
     // They are in the first.
     recurring: first.recurring,
-    remembered: add(({ remembered }) => remembered),
   };
 }
 
-/** Adds up who holds leases in each partition. */
-export function sumHolders(all: readonly Holders[]): Holders {
+/** How many leases are looked at to find out who holds them: about 1 ms of Redis's time. */
+const MAX_LEASES = 250;
+
+/**
+ * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
+ * first.
+ */
+export async function holdersAll(store: Store): Promise<Holders> {
+  return sumHolders(await store.each((keys) => holdersIn(store.redis, keys, MAX_LEASES)));
+}
+
+function sumHolders(all: readonly Holders[]): Holders {
   if (all.length === 1) return all[0] as Holders;
   const holders = new Map<string, Holder>();
   for (const holder of all.flatMap((one) => one.holders)) {

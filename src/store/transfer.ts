@@ -88,7 +88,7 @@ export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active
 const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
 
 /**
- * Reserves the first of `ids`, as many as fit into one reply: nobody can take them until {@link finish}. Jobs that `by`
+ * Reserves the first of `ids`, as many as fit into one reply: nobody can take them until {@link endHolds}. Jobs that `by`
  * already holds are taken over and keep their first token. Of those that are no jobs, `remembered` are told. At most
  * {@link MAX_CALL}.
  */
@@ -113,7 +113,7 @@ export async function hold(
 }
 
 /** Ends holds: removes jobs that were `moved`, and puts the others back where they were. At most {@link MAX_CALL}. */
-export async function finish(
+export async function endHolds(
   redis: Caller,
   keys: QueueKeys,
   jobs: readonly { readonly id: Buffer; readonly moved: boolean }[],
@@ -166,6 +166,11 @@ export async function advance(
   { layout, tags, version = '' }: { layout: string; tags: string; version?: string },
 ): Promise<boolean> {
   return Number((await run(redis, 'transfer/advance', keys, [layout, tags, version]))[0]) === 1;
+}
+
+/** Gives a partition settings, as names and texts in turn, unless it has newer ones than of this version. */
+export async function takeSettings(redis: Connection, keys: QueueKeys, version: string, settings: readonly string[]) {
+  await run(redis, 'edit/settings', keys, [version, ...settings]);
 }
 
 /** Where the claims of an adopt are, beside the sorted set of the jobs. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { check, Inspector, metricsText, Operator, problems, Queue } from '../../src/internal.js';
 import type { Id } from '../../src/model/id.js';
-import { purge } from '../../src/store/edit.js';
+import { purgeIn } from '../../src/store/edit.js';
 import { PartitionMap } from '../../src/store/map.js';
 import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
@@ -75,7 +75,7 @@ describe('a growth whose process has died', () => {
     const { name, queue, movers } = await diedGrowing({ agoMs: 0 });
     const store = Store.of(connection, 'delayq', name);
     const removed = state === 'pending' ? ids.length - movers.length : 0;
-    expect(await purge(connection, store.keys(0), [state], 100)).toMatchObject({
+    expect(await purgeIn(connection, store.keys(0), [state], 100)).toMatchObject({
       active: 0,
       dead: 0,
       pending: removed,
@@ -100,7 +100,7 @@ describe('a growth whose process has died', () => {
       payload: Buffer.from(`"${id}"`),
     };
     await restore(connection, store.keys(owner), [copy as Parcel], [receipt], 'transferred');
-    for (const i of upTo(4)) await purge(connection, store.keys(i), states, 100);
+    for (const i of upTo(4)) await purgeIn(connection, store.keys(i), states, 100);
     expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length, payload: movers.length });
     await admin.hset(key(name, 'lease'), id, `${receipt} ${due} 1 move:${name}/${owner} p ${receipt}`);
     const { code, stderr } = await delayq(['drain', name]);

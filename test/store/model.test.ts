@@ -411,7 +411,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     case 'requeue': {
       const { ids, stepMs, ttl, deliveries } = one;
       const spread = new Spread({ stepMs });
-      const { now, answers } = await acts.requeue(connection, keys, ids.map(bytesOf), spread, { ttl, deliveries });
+      const { now, answers } = await acts.requeueIn(connection, keys, ids.map(bytesOf), spread, { ttl, deliveries });
       let n = 0;
       expect(answers).toEqual(
         ids.map((which) => {
@@ -425,19 +425,19 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     case 'reschedule': {
       const { ids, stepMs } = one;
       const spread = new Spread({ in: one.in, ...(stepMs === undefined ? {} : { stepMs }) });
-      const { now, answers } = await acts.reschedule(connection, keys, ids.map(bytesOf), spread);
+      const { now, answers } = await acts.rescheduleIn(connection, keys, ids.map(bytesOf), spread);
       expect(answers).toEqual(model.reschedule(ids, now + one.in, stepMs ?? 2 ** -10));
       return;
     }
     case 'bury': {
-      const { now, answers } = await acts.bury(connection, keys, one.ids.map(bytesOf), one.error);
+      const { now, answers } = await acts.buryIn(connection, keys, one.ids.map(bytesOf), one.error);
       expect(answers).toEqual(one.ids.map((which) => model.bury(now, which, one.error)));
       return;
     }
     case 'cancel': {
       const { ids, states } = one;
       const keepId = 'keepId' in one && one.keepId;
-      const { now, answers } = await acts.cancel(connection, keys, ids.map(bytesOf), states, keepId);
+      const { now, answers } = await acts.cancelIn(connection, keys, ids.map(bytesOf), states, keepId);
       expect(answers).toEqual(ids.map((which) => model.cancel(now, which, states, keepId)));
       return;
     }
@@ -446,7 +446,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const due = one.due && one.states[0] === 'pending';
       const states = due ? ['pending' as const] : one.states;
       const usesBefore = await usesOf(name);
-      const removed = await acts.purge(connection, keys, states, limit, due);
+      const removed = await acts.purgeIn(connection, keys, states, limit, due);
       const now = await redisTime();
       const how = { plain: !usesBefore.includes('windows'), due };
       const expected = model.sweeping(now, 0, () => model.purge(now, states, limit, how));
@@ -476,7 +476,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const text = burst === 3 ? 1 : undefined;
       const settings = { rate: rate && `${rate.jobs} ${rate.perMs}`, burst, maxActive, onceFor, text };
       Object.assign(model.config, { rate, burst, maxActive, onceFor, text });
-      await acts.config(
+      await acts.configIn(
         connection,
         keys,
         Object.entries(settings).flatMap(([setting, value]) => [setting, String(value ?? '')]),
@@ -528,7 +528,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       return;
     }
     case 'pause': {
-      const { until } = await acts.pause(connection, keys, one.forMs);
+      const { until } = await acts.pauseIn(connection, keys, one.forMs);
       expect(until === undefined).toBe(one.forMs === undefined);
       model.pausedUntil = until;
       return;
@@ -546,7 +546,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
         name,
         String(config[name] ?? ''),
       ]);
-      await acts.config(connection, keys, change);
+      await acts.configIn(connection, keys, change);
     }
   }
 }

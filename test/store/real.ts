@@ -1,14 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
-import { grow } from '../../src/admin/grow.js';
-import { restoreInto } from '../../src/admin/move.js';
 import { Transfer } from '../../src/admin/transfer.js';
 import { Connection, Inspector, JsonText, Operator, Queue, Spread } from '../../src/index.js';
 import { type Arg, type Caller, Encoded, type Reply } from '../../src/net/call.js';
 import * as edits from '../../src/store/edit.js';
+import { grow } from '../../src/store/grow.js';
 import * as looks from '../../src/store/inspect.js';
 import * as scripts from '../../src/store/jobs.js';
 import { queueKeys } from '../../src/store/keys.js';
 import { PartitionMap } from '../../src/store/map.js';
+import { restoreInto } from '../../src/store/restore.js';
 import { nameOf } from '../../src/store/script.js';
 import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
@@ -200,7 +200,9 @@ export class RealQueue {
         return (await transfers.restore(connection, keys, [parcel], [op.token], 'transferred'))[0] as string;
       }
       case 'finish':
-        return (await transfers.finish(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt))[0] as string;
+        return (
+          await transfers.endHolds(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt)
+        )[0] as string;
       case 'forget':
         await transfers.forgetTokens(connection, keys, [{ parcel: { id }, token: op.token }]);
         return 'forgotten';
@@ -216,20 +218,20 @@ export class RealQueue {
       }
       case 'cancel': {
         const cancelled = edits
-          .cancel(connection, keys, [this.id], op.states)
+          .cancelIn(connection, keys, [this.id], op.states)
           .then(({ answers }) => answers[0] as string);
         return cancelled.catch((error: { why?: string }) =>
           /GROWING/.test(error.why ?? '') ? 'refused' : String(error),
         );
       }
       case 'requeue': {
-        const [answer] = (await edits.requeue(connection, keys, [this.id], new Spread({ stepMs: 0 }))).answers;
+        const [answer] = (await edits.requeueIn(connection, keys, [this.id], new Spread({ stepMs: 0 }))).answers;
         return answer === 'missing' ? 'not dead' : (answer as string);
       }
       case 'bury':
-        return (await edits.bury(connection, keys, [this.id], '')).answers[0] as string;
+        return (await edits.buryIn(connection, keys, [this.id], '')).answers[0] as string;
       case 'show': {
-        const [job] = await looks.show(connection, keys, [this.id]);
+        const [job] = await looks.showIn(connection, keys, [this.id]);
         return job ? `${job.state} ${wordOfPayload(String(job.payload))}` : 'missing';
       }
       default:

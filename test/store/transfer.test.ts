@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { grow } from '../../src/admin/grow.js';
 import { Operator, Queue, Transfer } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
+import { grow } from '../../src/store/grow.js';
 import { Store } from '../../src/store/store.js';
 import { tagFor } from '../../src/store/tags.js';
 import { hold } from '../../src/store/transfer.js';

@@ -408,9 +408,9 @@ it('a move that was taken over ends nothing any more, and its token stays the sa
   const other = { ...how, by: 'move:elsewhere', receipt: 'third' };
   expect((await moves.hold(connection, keys, ['p0', 'd0'], other)).holds).toEqual(['active', 'active']);
   const jobs = ['p0', 'd0'].map((id, i) => ({ id: Buffer.from(id), moved: i === 0 }));
-  expect(await moves.finish(connection, keys, jobs, 'first')).toEqual(['lost', 'lost']);
+  expect(await moves.endHolds(connection, keys, jobs, 'first')).toEqual(['lost', 'lost']);
   expect((await contents(from.name)).active).toEqual(['d0', 'inf', 'p0', 'inf']);
-  expect(await moves.finish(connection, keys, jobs, 'second')).toEqual(['held', 'held']);
+  expect(await moves.endHolds(connection, keys, jobs, 'second')).toEqual(['held', 'held']);
   expect(await contents(from.name)).toMatchObject({ active: [], lease: {} });
   expect(await admin.zscore(key(from.name, 'dead'), 'd0')).not.toBeNull();
   expect(await admin.hexists(key(from.name, 'payload'), 'p0')).toBe(0);

@@ -1,15 +1,15 @@
 import { readAttributes } from '../model/attributes.js';
 import { isDelayqError, partly } from '../model/errors.js';
 import type { Reply } from '../redis/connection.js';
-import { byId } from '../store/by-id.js';
-import * as looks from '../store/inspect.js';
-import { groupsOf } from '../store/map.js';
-import type { Destination } from '../store/move.js';
-import { text } from '../store/replies.js';
-import { SLICE } from '../store/script.js';
-import type { Store } from '../store/store.js';
-import { parseRecord, type Raw, raw } from '../store/stored.js';
-import * as moves from '../store/transfer.js';
+import { repeatIfLost } from '../redis/retry.js';
+import { byId } from './by-id.js';
+import { groupsOf } from './map.js';
+import { tryAddQueue } from './queues.js';
+import { text } from './replies.js';
+import { MAX_BYTES, SLICE } from './script.js';
+import type { Store } from './store.js';
+import { parseRecord, type Raw, raw } from './stored.js';
+import * as moves from './transfer.js';
 
 /** A job to be put into a queue, and the token of the move that brings it; '' without one. */
 interface Brought {
@@ -19,8 +19,34 @@ interface Brought {
 
 const markOf = ({ parcel: { id }, token }: Brought) => Buffer.concat([Buffer.from(`${token} `), id]);
 
+/** Puts jobs into a queue as they were. Repeats a call whose reply was lost. */
+export async function restoreJobs(store: Store, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
+  const restored: moves.Restored[] = [];
+  for (const some of slices(jobs)) {
+    // With every slice: Redis may have lost its data meanwhile.
+    tryAddQueue(store.redis, store.prefix, store.queue);
+    restored.push(...(await repeatIfLost(() => restoreInto(store, some))));
+  }
+  return restored;
+}
+
+/** Cuts jobs into slices that are limited in number and in bytes. */
+function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel[]> {
+  let start = 0;
+  let size = 0;
+  for (const [i, { payload }] of jobs.entries()) {
+    if (i > start && (i - start >= SLICE || size + payload.length > MAX_BYTES)) {
+      yield jobs.slice(start, i);
+      start = i;
+      size = 0;
+    }
+    size += payload.length;
+  }
+  if (start < jobs.length) yield jobs.slice(start);
+}
+
 /**
- * Puts jobs into a queue as they are, each into the partition of its id; see moves.restore. Throws `unknown` if some are
+ * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if some are
  * there when it fails: others must not put them back where they were.
  */
 export function restoreInto(
@@ -101,15 +127,6 @@ function isSame(row: Raw, { payload, record }: moves.Parcel): boolean {
   );
 }
 
-/** A queue as the destination of a move. */
-export function destinationIn(store: Store): Destination {
-  return {
-    holder: `move:${store.queue}`,
-    restore: (jobs, tokens) => restoreInto(store, jobs, tokens),
-    forget: (jobs) => forgetTokens(store, jobs),
-  };
-}
-
 /** Whether a move with this token has brought a job. */
 export async function isBrought(store: Store, token: string, id: string): Promise<boolean> {
   const found = await store.steady(() => {
@@ -129,22 +146,5 @@ export async function forgetTokens(store: Store, jobs: readonly Marked[]): Promi
     if (of === 'formerOf' && map.from === undefined) continue;
     for (const [i, some] of groupsOf(jobs, ({ parcel }) => map[of](parcel.id)))
       await moves.forgetTokens(redis, store.keys(i, map), some);
-  }
-}
-
-/** Yields the ids of jobs that interrupted moves to the queue `to` still hold, in slices. */
-export async function* unfinishedMoves(store: Store, to: string): AsyncGenerator<Buffer[]> {
-  const { redis } = store;
-  const marker = ` move:${to} `;
-  for (let i = 0; i < store.count; i++) {
-    let before: readonly Reply[] = [];
-    for (;;) {
-      const how = { limit: SLICE, before };
-      before = await store.at(i, (keys) => looks.list(redis, keys, 'active', { from: 'inf' }, how));
-      if (before.length === 0) break;
-      const ids = before.filter((_, n) => n % 2 === 0) as Buffer[];
-      const leases = (await redis.call('HMGET', store.keys(i).lease, ...ids)) as Reply[];
-      yield ids.filter((_, n) => text(leases[n]).includes(marker));
-    }
   }
 }

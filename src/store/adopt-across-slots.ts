@@ -1,11 +1,10 @@
 import { createHash } from 'node:crypto';
 import { isDelayqError } from '../model/errors.js';
 import { randomWord } from '../model/id.js';
-import type { Reply } from '../redis/connection.js';
-import type { Store } from '../store/store.js';
-import * as moves from '../store/transfer.js';
-import type { Values } from './foreign.js';
-import { forgetTokens, isBrought, restoreInto } from './move.js';
+import type { ForeignJobs } from './foreign.js';
+import { forgetTokens, isBrought, restoreInto } from './restore.js';
+import type { Store } from './store.js';
+import * as moves from './transfer.js';
 
 /*
  * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no script can do it at once.
@@ -20,10 +19,12 @@ import { forgetTokens, isBrought, restoreInto } from './move.js';
  */
 
 /** Reads the payload out of a value; undefined if it is not valid. */
-type PayloadOf = (value: Buffer) => string | Buffer | undefined;
+export type PayloadOf = (value: Buffer) => string | Buffer | undefined;
 
-interface Foreign extends moves.ClaimKeys {
-  readonly values: Values;
+interface AcrossSlots {
+  readonly foreign: ForeignJobs;
+  /** The key of the claims: in the slot of the sorted set. */
+  readonly claims: string;
   /** Copy jobs in place of others with their ids. */
   readonly replace: boolean;
 }
@@ -31,9 +32,9 @@ interface Foreign extends moves.ClaimKeys {
 const shaOf = (value: Buffer) => createHash('sha1').update(value).digest('hex');
 
 /** Takes over jobs as they were read. Throws what Connection.call throws; a repeat of the adopt then finishes it. */
-export async function adoptApart(
+export async function adoptAcrossSlots(
   store: Store,
-  foreign: Foreign,
+  across: AcrossSlots,
   jobs: readonly moves.Foreign[],
 ): Promise<moves.Adopted[]> {
   const owner = randomWord(12);
@@ -44,20 +45,26 @@ export async function adoptApart(
     due: String(due),
     sha: shaOf(value),
   }));
-  const claimed = await moves.claim(store.redis, foreign, wanted, owner);
-  const payloads = new Map(jobs.map(({ id, value, payload }) => [id, payload ?? value]));
+  const claimed = await moves.claim(store.redis, keysOf(across), wanted, owner);
   const claims = claimed.filter((claim) => claim !== undefined);
-  const read = new Map(jobs.map(({ id, value }) => [id, value]));
-  const answers = await finish(store, foreign, claims, owner, (_, id) => payloads.get(id), read);
+  const read = new Map(jobs.map((job) => [job.id, job]));
+  const payloadOf = (value: Buffer, id: string) => read.get(id)?.payload ?? value;
+  const answers = await endClaims(store, across, claims, owner, payloadOf, read);
   return claimed.map((claim) => (claim === undefined ? 'changed' : (answers.shift() as moves.Adopted)));
 }
 
 /** Finishes what runs have left that ended early. */
-export async function resumeApart(store: Store, foreign: Foreign, payloadOf: PayloadOf): Promise<moves.Adopted[]> {
+export async function resumeAcrossSlots(
+  store: Store,
+  across: AcrossSlots,
+  payloadOf: PayloadOf,
+): Promise<moves.Adopted[]> {
   const owner = randomWord(12);
-  const claims = await moves.takeOver(store.redis, foreign, owner);
-  return finish(store, foreign, claims, owner, payloadOf);
+  const claims = await moves.takeOver(store.redis, keysOf(across), owner);
+  return endClaims(store, across, claims, owner, payloadOf);
 }
+
+const keysOf = ({ foreign: { zset }, claims }: AcrossSlots): moves.ClaimKeys => ({ zset, claims });
 
 /** What a restore means for a job of other software; any other answer: another job is here. */
 const BECOME: Partial<Record<moves.Replacing, moves.Adopted>> = {
@@ -66,61 +73,60 @@ const BECOME: Partial<Record<moves.Replacing, moves.Adopted>> = {
   kept: 'kept',
 };
 
-async function finish(
+async function endClaims(
   store: Store,
-  foreign: Foreign,
+  across: AcrossSlots,
   claims: readonly moves.Claim[],
   owner: string,
   payloadOf: (value: Buffer, id: string) => string | Buffer | undefined,
-  read?: ReadonlyMap<string, Buffer>,
+  read?: ReadonlyMap<string, moves.Foreign>,
 ): Promise<moves.Adopted[]> {
   if (claims.length === 0) return [];
   const { redis } = store;
+  const { foreign, replace } = across;
   const ids = claims.map(({ id }) => id);
-  const [scores, values] = (await Promise.all([
-    redis.call('ZMSCORE', foreign.zset, ...ids),
-    foreign.values.get(ids),
-  ])) as [Reply[], (Buffer | null)[]];
+  const [listed, values] = await Promise.all([foreign.areListed(ids), foreign.values(ids)]);
   const answers = new Map<string, moves.Adopted>();
   const ends: { id: string; back: boolean; token: string }[] = [];
   const ready: { claim: moves.Claim; value: Buffer; parcel: moves.Parcel }[] = [];
   for (const [i, claim] of claims.entries()) {
     const { id, token, due } = claim;
     // The consumer that had seen it before the claim has removed the value that it could not claim: the job is ours.
-    const value = values[i] ?? read?.get(id);
+    const value = values[i] ?? read?.get(id)?.value;
     const payload = value && shaOf(value) === claim.sha ? payloadOf(value, id) : undefined;
-    if (value && payload !== undefined && scores[i] === null) {
+    if (value && payload !== undefined && !listed[i]) {
       const parcel = { id: Buffer.from(id), state: 'pending', score: due, record: undefined } as const;
       ready.push({ claim, value, parcel: { ...parcel, payload: Buffer.from(payload as string) } });
       continue;
     }
     // Enqueued anew, or cancelled: nothing is left to do. A new value alone belongs to the claimed job, unless that has
     // been copied before. Another consumer could take it before it is put back; losing it would be worse than twice.
-    const copied = value && scores[i] === null && (await isBrought(store, token, id));
-    ends.push({ id, token, back: Boolean(value) && scores[i] === null && !copied });
+    const copied = value && !listed[i] && (await isBrought(store, token, id));
+    ends.push({ id, token, back: Boolean(value) && !listed[i] && !copied });
     answers.set(id, copied ? 'adopted' : 'changed');
   }
   let restored: moves.Replacing[] = [];
   if (ready.length > 0) {
     const [parcels, tokens] = [ready.map(({ parcel }) => parcel), ready.map(({ claim }) => claim.token)];
     try {
-      restored = await restoreInto(store, parcels, tokens, { counter: 'adopted', replace: foreign.replace });
+      restored = await restoreInto(store, parcels, tokens, { counter: 'adopted', replace });
     } catch (error) {
       // Nothing was copied, so put the jobs back, except those that an earlier run may have copied.
       const own = ready.flatMap(({ claim: { id, token } }) => (token === owner ? [{ id, back: true }] : []));
-      if (!isDelayqError(error, 'unknown')) await moves.unclaim(redis, foreign, own, owner).catch(() => {});
+      if (!isDelayqError(error, 'unknown')) await moves.unclaim(redis, keysOf(across), own, owner).catch(() => {});
       throw error;
     }
   }
-  const become = restored.map((answer) => BECOME[answer] ?? 'exists');
-  const isHere = (i: number) => become[i] !== 'exists';
-  const copied = ready.filter((_, i) => isHere(i));
-  await foreign.values.erase(copied.map(({ claim: { id }, value }) => ({ id, value })));
-  for (const [i, { claim }] of ready.entries()) {
-    ends.push({ id: claim.id, token: claim.token, back: !isHere(i) });
-    answers.set(claim.id, become[i] as moves.Adopted);
+  const copied: { id: string; value: Buffer }[] = [];
+  for (const [i, { claim, value }] of ready.entries()) {
+    const { id, token } = claim;
+    const become = BECOME[restored[i] as moves.Replacing] ?? 'exists';
+    if (become !== 'exists') copied.push({ id, value });
+    ends.push({ id, token, back: become === 'exists' });
+    answers.set(id, become);
   }
-  const ended = await moves.unclaim(redis, foreign, ends, owner);
+  await foreign.erase(copied);
+  const ended = await moves.unclaim(redis, keysOf(across), ends, owner);
   // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);
   await forgetTokens(

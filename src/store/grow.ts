@@ -5,12 +5,12 @@ import { checkCount } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { withRetries } from '../redis/retry.js';
-import { ONE_PARTITION } from '../store/keys.js';
-import { PartitionMap } from '../store/map.js';
-import { forgetMarks } from '../store/relocate.js';
-import type { Store } from '../store/store.js';
-import { tagFor } from '../store/tags.js';
-import { Sweep } from './sweep.js';
+import { ONE_PARTITION } from './keys.js';
+import { PartitionMap } from './map.js';
+import { forgetMarks } from './relocate.js';
+import type { Store } from './store.js';
+import { Sweep } from './sweep-partition.js';
+import { tagFor } from './tags.js';
 
 /** The most partitions: a watcher asks each every few seconds. */
 export const MAX_PARTITIONS = 1_024;
@@ -100,8 +100,8 @@ export async function* grow(store: Store, count: number, options: GrowOptions = 
   let map = await store.look();
   checkGrows(store.queue, map.count, count);
   for (let moved = 0; ; ) {
-    if (map.from !== undefined) moved = yield* finish(store, map, moved, options);
-    else if (map.count < count) await open(store, map, count);
+    if (map.from !== undefined) moved = yield* finishGrowth(store, map, moved, options);
+    else if (map.count < count) await openGrowth(store, map, count);
     else return;
     map = store.map;
   }
@@ -121,7 +121,7 @@ export function checkNoLimits(queue: string, set: Partial<Record<keyof Settings,
 }
 
 /** Steps 1 and 2: makes the new partitions, and then the growth public. May return before that: call it again. */
-async function open(store: Store, old: PartitionMap, count: number): Promise<void> {
+async function openGrowth(store: Store, old: PartitionMap, count: number): Promise<void> {
   if (old.count === 1) {
     const set = (await store.redis.call('HMGET', store.keys(0, old).config, ...LIMITS)) as Reply[];
     checkNoLimits(store.queue, Object.fromEntries(LIMITS.map((name, i) => [name, set[i]])));
@@ -156,7 +156,7 @@ async function open(store: Store, old: PartitionMap, count: number): Promise<voi
 }
 
 /** Steps 3 to 5: moves what belongs elsewhere now, and closes the growth. Returns how many jobs were `moved` so far. */
-async function* finish(
+async function* finishGrowth(
   store: Store,
   map: PartitionMap,
   moved: number,
@@ -176,7 +176,7 @@ async function* finish(
   await note();
   let notedAt = performance.now();
   try {
-    const work = ridesOut(
+    const work = retryWhileProgressing(
       () => closeUp(store, map, sweeps, { lookMs, signal: stop.signal }),
       () => state().moved,
       patienceMs,
@@ -211,7 +211,11 @@ async function noteAlive(store: Store): Promise<void> {
 }
 
 /** Repeats `work` while its errors pass: a failover is over in some seconds. Throws the last one if nothing moves for long. */
-async function ridesOut(work: () => Promise<void>, moved: () => number, patienceMs: number): Promise<void> {
+async function retryWhileProgressing(
+  work: () => Promise<void>,
+  moved: () => number,
+  patienceMs: number,
+): Promise<void> {
   let before = -1;
   let end = 0;
   const until = () => {

@@ -1,12 +1,12 @@
 import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
-import type { QueueKeys } from '../store/keys.js';
-import { groupsOf, type PartitionMap } from '../store/map.js';
-import { bringRemembered, transfer } from '../store/relocate.js';
-import { replicated } from '../store/replicated.js';
-import { rows, text } from '../store/replies.js';
-import { SLICE } from '../store/script.js';
-import type { Store } from '../store/store.js';
+import type { QueueKeys } from './keys.js';
+import { groupsOf, type PartitionMap } from './map.js';
+import { bringRemembered, transfer } from './relocate.js';
+import { replicated } from './replicated.js';
+import { rows, text } from './replies.js';
+import { SLICE } from './script.js';
+import type { Store } from './store.js';
 
 /** About how many ids one reply has while a set is searched: less than 1 ms of Redis's time. */
 const SCANNED = 500;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { grow as growing } from '../../src/admin/grow.js';
 import { Operator, Queue } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
+import { grow as growing } from '../../src/store/grow.js';
 import { PartitionMap } from '../../src/store/map.js';
 import { shaOf } from '../../src/store/script.js';
 import { Store } from '../../src/store/store.js';

@@ -1,18 +1,17 @@
 import { type Id, idOf } from '../model/id.js';
-import type { State } from '../model/job.js';
+import type { State, StoredJob } from '../model/job.js';
 import type { Reply } from '../redis/connection.js';
-import * as looks from '../store/inspect.js';
-import { text } from '../store/replies.js';
-import { SLICE } from '../store/script.js';
-import type { Store } from '../store/store.js';
-import { type Raw, raw, stored } from '../store/stored.js';
-import type * as moves from '../store/transfer.js';
-import { containsText, type Filter } from './inspector.js';
+import { listIn } from './list.js';
+import { text } from './replies.js';
+import { SLICE } from './script.js';
+import type { Store } from './store.js';
+import { type Raw, raw, stored } from './stored.js';
+import type { Parcel } from './transfer.js';
 
 /** A score as Redis writes it. */
 export const SCORE = /^-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)$/;
 
-export interface Exported extends moves.Parcel {
+export interface Exported extends Parcel {
   /** Who held an active job, which is exported in the state it was taken from; undefined for other jobs. */
   readonly held: 'consumer' | 'move' | undefined;
 }
@@ -23,13 +22,25 @@ export interface ExportSlice {
   readonly orphans: readonly Id[];
 }
 
-/** Yields the selected jobs of a queue, byte for byte; see {@link Transfer.export}. */
-export async function* exportJobs(store: Store, filter: Filter): AsyncGenerator<ExportSlice> {
+/** Which jobs to export: of `states`, with times `from` … `to`, ms, of which `matches` says so; at most `limit`. */
+interface Selection {
+  readonly states: readonly State[];
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  readonly limit?: number | undefined;
+  readonly matches?: ((job: StoredJob) => boolean) | undefined;
+}
+
+/**
+ * Yields the selected jobs of a queue, byte for byte, in slices; of one state, one partition after the other, in the order
+ * of their times.
+ */
+export async function* exportJobs(store: Store, selection: Selection): AsyncGenerator<ExportSlice> {
   const now = await store.redis.now();
-  let left = filter.limit ?? Number.POSITIVE_INFINITY;
-  for (const state of filter.states) {
+  let left = selection.limit ?? Number.POSITIVE_INFINITY;
+  for (const state of selection.states) {
     for (let i = 0; i < store.count && left > 0; i++) {
-      for await (const slice of exportState(store, i, state, { ...filter, limit: left }, now)) {
+      for await (const slice of exportState(store, i, state, { ...selection, limit: left }, now)) {
         left -= slice.jobs.length + slice.orphans.length;
         yield slice;
       }
@@ -42,13 +53,13 @@ async function* exportState(
   store: Store,
   part: number,
   state: State,
-  filter: Filter & { readonly limit: number },
+  { matches, limit, ...range }: Selection & { readonly limit: number },
   now: number,
 ): AsyncGenerator<ExportSlice> {
   const { redis } = store;
-  let left = filter.limit;
+  let left = limit;
   const list = (before: readonly Reply[]) => {
-    const listed = store.at(part, (keys) => looks.list(redis, keys, state, filter, { limit: SLICE, before }));
+    const listed = store.at(part, (keys) => listIn(redis, keys, state, range, { limit: SLICE, before }));
     listed.catch(() => {});
     return listed;
   };
@@ -65,8 +76,7 @@ async function* exportState(
         const id = ids[at + i] as Buffer;
         const letter = text(row.state);
         const inState = letter !== '' && state.startsWith(letter);
-        const matches = filter.text === undefined || containsText(stored(idOf(id), row), filter.text);
-        if (!inState || !matches || left <= 0) continue;
+        if (!inState || left <= 0 || matches?.(stored(idOf(id), row)) === false) continue;
         left -= 1;
         if (row.payload) jobs.push(exported(id, state, row, now));
         else orphans.push(idOf(id));

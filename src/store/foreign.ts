@@ -1,0 +1,169 @@
+import { DelayqError, isDelayqError } from '../model/errors.js';
+import { type Id, idOf } from '../model/id.js';
+import { printable } from '../model/text.js';
+import type { Connection, Reply } from '../redis/connection.js';
+import { text } from './replies.js';
+import { MAX_BYTES, SLICE } from './script.js';
+import { erase, eraseKey } from './transfer.js';
+
+/** The keys in which other software keeps its jobs: a sorted set, and either a hash or string keys. */
+export interface ForeignQueue {
+  /** Key of a sorted set: id → due time. */
+  readonly zset: string;
+  /** Key of a hash: id → value. */
+  readonly hash?: string | undefined;
+  /** Names of the string keys with the values: `{id}` stands for the id, such as `job:{id}`. */
+  readonly stringKeys?: string | undefined;
+  /** Unit of the times in the sorted set, since 1970. */
+  readonly unit: 's' | 'ms';
+}
+
+/** What stands for an id in the names of string keys. */
+const ID = '{id}';
+
+/** How many pages of keys are looked through for sorted sets. */
+const MAX_PAGES = 10;
+
+/** A job of other software, as it was read. */
+export interface ForeignRow {
+  readonly id: Buffer;
+  readonly score: Buffer;
+  /** Null if it has none, perhaps not yet. */
+  readonly value: Buffer | null;
+}
+
+/** The jobs of other software. */
+export class ForeignJobs {
+  readonly zset: string;
+  readonly hash: string | undefined;
+  readonly #redis: Connection;
+  readonly #keyOf: (id: Buffer | string) => string;
+
+  /** Throws `usage` unless there is either a hash or names of string keys. */
+  constructor(redis: Connection, foreign: ForeignQueue) {
+    this.#redis = redis;
+    this.zset = foreign.zset;
+    this.hash = foreign.hash;
+    this.#keyOf = stringKeysIn(foreign);
+  }
+
+  /** Returns what is at a key, in the words of Redis: `zset`, `hash`, `none` … */
+  async typeOf(key: string): Promise<string> {
+    return text(await this.#redis.call('TYPE', key));
+  }
+
+  /** How many jobs there are, by their times. */
+  async size(): Promise<number> {
+    return Number(await this.#redis.call('ZCARD', this.zset));
+  }
+
+  /** Reads the jobs from place `from` on, earliest first: some, of about 1 MiB together. None: there are no more. */
+  async read(from: number): Promise<ForeignRow[]> {
+    const range = (await this.#redis.call('ZRANGE', this.zset, from, from + SLICE - 1, 'WITHSCORES')) as Buffer[];
+    if (range.length === 0) return [];
+    const listed = range.filter((_, i) => i % 2 === 0);
+    let bytes = 0;
+    const full = (await this.#sizes(listed)).findIndex((size, i) => {
+      bytes += size;
+      return i > 0 && bytes > MAX_BYTES;
+    });
+    const ids = full < 0 ? listed : listed.slice(0, full);
+    const values = await this.values(ids);
+    return ids.map((id, i) => ({ id, score: range[2 * i + 1] as Buffer, value: values[i] ?? null }));
+  }
+
+  /** Returns the values of jobs, in the order of their ids; null for each that has none. */
+  async values(ids: readonly (Buffer | string)[]): Promise<(Buffer | null)[]> {
+    if (this.hash !== undefined) return (await this.#redis.call('HMGET', this.hash, ...ids)) as (Buffer | null)[];
+    // Each on its own: on a cluster they are in many slots. Where GET fails, for a key of another type, MGET has null.
+    const found = await Promise.all(ids.map((id) => this.#redis.call('MGET', this.#keyOf(id))));
+    return found.map((values) => (values as [Buffer | null])[0]);
+  }
+
+  async #sizes(ids: readonly Buffer[]): Promise<number[]> {
+    const { hash } = this;
+    const sizeOf = (id: Buffer) =>
+      hash === undefined
+        ? this.#redis.call('STRLEN', this.#keyOf(id)).catch(noSize)
+        : this.#redis.call('HSTRLEN', hash, id);
+    return (await Promise.all(ids.map(sizeOf))).map(Number);
+  }
+
+  /** Removes values that are still as they were read. */
+  async erase(jobs: readonly { readonly id: string; readonly value: Buffer }[]): Promise<void> {
+    if (this.hash !== undefined) await erase(this.#redis, this.hash, jobs);
+    else await Promise.all(jobs.map(({ id, value }) => eraseKey(this.#redis, this.#keyOf(id), value)));
+  }
+
+  /** Whether each of these ids has a time. */
+  async areListed(ids: readonly (string | Buffer)[]): Promise<boolean[]> {
+    if (ids.length === 0) return [];
+    const scores = (await this.#redis.call('ZMSCORE', this.zset, ...ids)) as Reply[];
+    return scores.map((score) => score !== null);
+  }
+
+  /** Counts the times from `from` on and before `to`. */
+  async countTimes(from: number, to: number): Promise<number> {
+    const end = to === Number.POSITIVE_INFINITY ? '(inf' : `(${to}`;
+    return Number(await this.#redis.call('ZCOUNT', this.zset, from, end));
+  }
+
+  /** The first time from `from` on. */
+  async firstTimeFrom(from: number): Promise<string> {
+    const found = await this.#redis.call('ZRANGEBYSCORE', this.zset, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1);
+    return text((found as Reply[])[1]);
+  }
+
+  /** The number of fields of the hash, and some that are not ids with times. Undefined without a hash. */
+  async fields(): Promise<{ fields: number; strays: Id[] } | undefined> {
+    if (this.hash === undefined) return undefined;
+    const fields = Number(await this.#redis.call('HLEN', this.hash));
+    const some = fields === 0 ? [] : ((await this.#redis.call('HRANDFIELD', this.hash, 20)) as Buffer[]);
+    const listed = await this.areListed(some);
+    return { fields, strays: some.filter((_, i) => !listed[i]).map(idOf) };
+  }
+}
+
+/** The names of some sorted sets: all of a small database. None without the permission to look. */
+export async function someSortedSets(redis: Connection): Promise<string[]> {
+  const found: string[] = [];
+  try {
+    for (const node of await redis.nodes()) {
+      for (let page = 0, cursor = ''; page < MAX_PAGES && cursor !== '0'; page++) {
+        const scanned = await node.call('SCAN', cursor || '0', 'TYPE', 'zset', 'COUNT', 1_000);
+        const [next, keys] = scanned as [Buffer, Reply[]];
+        cursor = String(next);
+        found.push(...keys.map(String));
+      }
+    }
+  } catch {
+    // The suggestion is not worth an error of its own.
+  }
+  return found;
+}
+
+/** Names the string key of an id, if the values are in string keys. Throws `usage` unless there are these or a hash. */
+function stringKeysIn({ hash, stringKeys }: ForeignQueue): (id: Buffer | string) => string {
+  if ((hash === undefined) === (stringKeys === undefined)) {
+    throw new DelayqError('usage', `${hash === undefined ? 'neither' : 'both'} a hash and string keys are given`, {
+      why: 'the values of the jobs are in one of them',
+      next: 'give either of them',
+    });
+  }
+  // Nobody asks for one.
+  if (stringKeys === undefined) return String;
+  const [before = '', after, more] = stringKeys.split(ID);
+  if (after === undefined || more !== undefined) {
+    throw new DelayqError('usage', `${printable(stringKeys)} does not name string keys`, {
+      why: `it must have ${ID} once, where the id is in the name`,
+      next: `write it as job:${ID}, for example`,
+    });
+  }
+  return (id) => `${before}${id}${after}`;
+}
+
+/** A key of another type has no size, and its job no value. */
+function noSize(error: unknown): Reply {
+  if (isDelayqError(error, 'config')) return 0;
+  throw error;
+}
