@@ -1,5 +1,5 @@
 import { many, queueWord, shellWord } from '../model/text.js';
-import { type Fault, type Faulty, faultsOf } from '../recurring/faults.js';
+import { type Fault, type Faulty, faultsOf } from '../recurring/definition-faults.js';
 import type { Store } from '../store/store.js';
 import { bad, type Finding } from './finding.js';
 import type { Mender } from './mender.js';

@@ -205,7 +205,7 @@ export class Queue<T = unknown, Input = T> {
       const drained = await drain();
       if (drained.state !== 'occurs') return drained;
       const { fireFirst } = await import('../recurring/fire.js');
-      return fireFirst(this.redis, keys, drained, drain);
+      return fireFirst(this.#store, i, drained, drain);
     });
   }
 

@@ -1,10 +1,8 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import { wordOf } from '../net/errors.js';
-import type { Connection } from '../redis/connection.js';
-import * as scripts from '../store/every.js';
+import { type DueOccurrence, type Firing, fire } from '../store/every.js';
 import type { Drained, Due } from '../store/jobs.js';
-import type { QueueKeys } from '../store/keys.js';
 import { MAX_CALL, MAX_OCCURRENCES } from '../store/script.js';
+import type { Store } from '../store/store.js';
 import { type Header, jobIdOf, occurrencesIn, unpackHeader } from './definition.js';
 import type { Occurrences } from './occurrences.js';
 
@@ -18,22 +16,21 @@ const MISSED_MS = 60_000;
 const MAX_TURNS = 20;
 
 /**
- * What a drain does that is told of due occurrences: makes their jobs, then drains again. If there are more than it was
- * told of, it takes what is there first, and the state is `more`: the first job need not wait for the last to be made. If
- * it cannot make them, it takes what is there all the same. `drain` is the call; with false it tells of no occurrences.
+ * Makes the jobs of occurrences that are due in partition `i`, then drains again. If more are due than the reply tells, it
+ * takes what is there first, and the state is `more`: the first job need not wait for the last to be made. If it cannot
+ * make them, it takes what is there all the same. `drain` is the call; with false its reply tells no occurrences.
  */
 export async function fireFirst(
-  redis: Connection,
-  keys: QueueKeys,
+  store: Store,
+  i: number,
   due: Due,
   drain: (occurs: boolean) => Promise<Drained | Due>,
 ): Promise<Drained> {
   let drained: Drained | Due = due;
   let notMade: DelayqError | undefined;
   for (let turn = 1; drained.state === 'occurs'; turn++) {
-    const isPart = drained.told.length >= MAX_OCCURRENCES;
-    const done = await fire(redis, keys, drained).catch((error: unknown) => {
-      if (wordOf(error) === 'LAYOUT') throw error;
+    const isPart = drained.occurrences.length >= MAX_OCCURRENCES;
+    const done = await fireAll(store, i, drained).catch((error: unknown) => {
       notMade = isDelayqError(error) ? error : new DelayqError('internal', String(error), { cause: error });
       return 0;
     });
@@ -45,21 +42,21 @@ export async function fireFirst(
 }
 
 /** Makes the jobs of due occurrences: in calls of about {@link MAX_CALL} jobs. Returns of how many. */
-async function fire(redis: Connection, keys: QueueKeys, { now, told }: Due): Promise<number> {
-  let some: scripts.Firing[] = [];
+async function fireAll(store: Store, i: number, { now, occurrences }: Due): Promise<number> {
+  let some: Firing[] = [];
   let done = 0;
-  for (const [i, one] of told.entries()) {
+  for (const [n, one] of occurrences.entries()) {
     some.push(await plan(one, now));
     const jobs = some.reduce((sum, { jobs }) => sum + jobs.length, 0);
-    if (i < told.length - 1 && jobs < MAX_CALL) continue;
-    done += await scripts.fire(redis, keys, some);
+    if (n < occurrences.length - 1 && jobs < MAX_CALL) continue;
+    done += await fire(store, i, some);
     some = [];
   }
   return done;
 }
 
-/** What becomes of an occurrence. One that this version cannot read is put off: doctor tells of it. */
-async function plan({ id, occurrence, header }: scripts.Told, now: number): Promise<scripts.Firing> {
+/** What becomes of an occurrence. One that this version cannot read is put off: doctor reports it. */
+async function plan({ id, occurrence, header }: DueOccurrence, now: number): Promise<Firing> {
   const found = unpackHeader(header);
   const off = { id, occurrence, rev: undefined, next: Number.POSITIVE_INFINITY, overlap: 'allow' as const, record: '' };
   try {

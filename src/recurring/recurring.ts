@@ -3,11 +3,11 @@ import { DelayqError } from '../model/errors.js';
 import { type Id, idWord, randomWord } from '../model/id.js';
 import type { Bytes } from '../model/payload.js';
 import { checkId, checkList, checkName } from '../model/validate.js';
-import type { Connection, Reply } from '../redis/connection.js';
+import type { Connection } from '../redis/connection.js';
 import * as scripts from '../store/every.js';
-import { type PrefixOption, prefixOf, queuesKey } from '../store/keys.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
+import { tryAddQueue } from '../store/queues.js';
 import { known } from '../store/replies.js';
-import { SLICE } from '../store/script.js';
 import { Store } from '../store/store.js';
 import { parseRecord } from '../store/stored.js';
 import {
@@ -59,10 +59,7 @@ export interface Put {
 }
 
 /** What is stored under an id. */
-interface Found {
-  readonly now: number;
-  readonly text: Buffer | undefined;
-  readonly next: number | undefined;
+interface Found extends scripts.Stored {
   /** Undefined: there is none, or this version cannot read it. */
   readonly definition: Definition | undefined;
   /** Names this version of it in a change; empty: there is none. */
@@ -114,8 +111,7 @@ export class Recurring {
       }
       return { definition, next: isMoved || isLost ? first : undefined };
     });
-    // Only a hint for `inspect`, in another slot.
-    await this.#redis.call('SADD', queuesKey(this.#prefix), queue).catch(() => {});
+    await tryAddQueue(this.#redis, this.#prefix, queue);
     return { outcome, changes, job: put as RecurringJob };
   }
 
@@ -141,45 +137,29 @@ export class Recurring {
   /** Removes recurring jobs; jobs that they have made stay. Returns, for each id, whether it was there. */
   async remove(queue: string, ids: readonly Id[]): Promise<boolean[]> {
     if (checkList(ids, 'ids').length === 0) return ids.map(() => false);
-    return this.#store(queue).at(0, (keys) => scripts.remove(this.#redis, keys, ids));
+    return scripts.remove(this.#store(queue), ids);
   }
 
   /** Returns one recurring job; undefined: there is none. Throws `config` if this version cannot read it. */
   async show(queue: string, id: Id): Promise<RecurringJob | undefined> {
-    const [found] = await this.#find(queue, [id]);
-    if (found?.text !== undefined && !found.definition) throw unreadable(queue, id);
-    return found && recurringOf(String(id), found);
+    const found = await this.#find(queue, id);
+    if (found.text !== undefined && !found.definition) throw unreadable(queue, id);
+    return recurringOf(String(id), found);
   }
 
   /** Returns all recurring jobs of a queue, by their next occurrences; paused ones last. */
   async list(queue: string): Promise<RecurringJob[]> {
-    const { every } = this.#store(queue).keys(0);
-    const ids = ((await this.#redis.call('HKEYS', every)) as Reply[]).map(String);
     const all: RecurringJob[] = [];
-    for (let at = 0; at < ids.length; ) {
-      const some = ids.slice(at, at + SLICE);
-      const found = await this.#find(queue, some);
-      all.push(...found.flatMap((one, i) => recurringOf(some[i] as string, one) ?? []));
-      at += found.length;
+    for await (const stored of scripts.definitions(this.#store(queue))) {
+      const found = recurringOf(String(stored.id), foundIn(stored));
+      if (found) all.push(found);
     }
     const due = ({ next = Number.POSITIVE_INFINITY }: RecurringJob) => next;
     return all.sort((a, b) => (due(a) === due(b) ? (a.id < b.id ? -1 : 1) : due(a) - due(b)));
   }
 
-  /** What is stored under the first of `ids`. */
-  async #find(queue: string, ids: readonly Id[]): Promise<Found[]> {
-    const { now, found } = await this.#store(queue).at(0, (keys) => scripts.show(this.#redis, keys, ids));
-    return found.map(({ text, next }) => {
-      const definition = text && unpack(text);
-      const rev = text ? revIn(text) : '';
-      return {
-        now,
-        text,
-        next: next === undefined ? undefined : scripts.msOf(next),
-        definition,
-        rev,
-      };
-    });
+  async #find(queue: string, id: Id): Promise<Found> {
+    return foundIn(await scripts.show(this.#store(queue), id));
   }
 
   /** Makes the change that `decide` wants, if any: of what is stored at that moment. Returns what is stored then. */
@@ -189,13 +169,13 @@ export class Recurring {
     decide: (found: Found) => Promise<{ definition: Definition; next: number | undefined } | undefined>,
   ): Promise<RecurringJob | undefined> {
     for (let turn = 0; turn < MAX_TURNS; turn++) {
-      const [found] = (await this.#find(queue, [checkId(id, ID_ADVICE)])) as [Found];
+      const found = await this.#find(queue, checkId(id, ID_ADVICE));
       const change = await decide(found);
       if (!change) return recurringOf(id, found);
       const definition = { ...change.definition, rev: randomWord(12) };
       const { next } = change;
       const put = { id, was: found.rev, header: packHeader(definition), payload: definition.payload, next };
-      if (await this.#store(queue).at(0, (keys) => scripts.put(this.#redis, keys, put)))
+      if (await scripts.put(this.#store(queue), put))
         return recurringOf(id, { ...found, next: next ?? found.next, definition });
     }
     const next = 'try again';
@@ -209,6 +189,11 @@ export async function upcoming({ when, tz = '', created, next }: RecurringJob, n
   const all: number[] = [];
   for (let at = next; at !== undefined && all.length < n; at = times.after(at)) all.push(at);
   return all;
+}
+
+function foundIn(stored: scripts.Stored): Found {
+  const { text } = stored;
+  return { ...stored, definition: text && unpack(text), rev: text ? revIn(text) : '' };
 }
 
 /** The rev of a definition, even if this version cannot read the rest. Must match lua/lib/definition.lua. */

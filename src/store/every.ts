@@ -1,11 +1,13 @@
 import type { Id } from '../model/id.js';
-import type { Caller, Reply } from '../redis/connection.js';
-import type { QueueKeys } from './keys.js';
+import type { Reply } from '../redis/connection.js';
 import { number, rows, text } from './replies.js';
-import { MAX_BYTES, run } from './script.js';
+import { MAX_BYTES, run, SLICE } from './script.js';
+import type { Store } from './store.js';
 
-/** An occurrence that is due, as a drain is told of it. */
-export interface Told {
+// Recurring jobs are defined in partition 0.
+
+/** An occurrence that is due. */
+export interface DueOccurrence {
   /** The bytes of the id of the recurring job. */
   readonly id: Buffer;
   /** As it is stored. */
@@ -13,14 +15,14 @@ export interface Told {
   readonly header: string;
 }
 
-/** What is told of due occurrences in a reply of drain, from index 2 on. */
-export const toldIn = (reply: readonly Reply[]): Told[] =>
+/** The due occurrences in a reply of drain, from index 2 on. */
+export const dueOccurrences = (reply: readonly Reply[]): DueOccurrence[] =>
   rows(reply as Reply[], 2, 3).map(([id, occurrence, header]) => {
     return { id: id as Buffer, occurrence: text(occurrence), header: text(header) };
   });
 
 /** What becomes of one due occurrence. Times are ms; `next` Infinity: there is none. */
-export interface Firing extends Omit<Told, 'header'> {
+export interface Firing extends Omit<DueOccurrence, 'header'> {
   /** Undefined: whatever it is. */
   readonly rev: string | undefined;
   readonly next: number;
@@ -36,55 +38,81 @@ export const msOf = (score: string) => Number(score.replace('inf', 'Infinity'));
 
 const scoreOf = (ms: number) => (Number.isFinite(ms) ? ms : 'inf');
 
-/** Makes the jobs of due occurrences, all or none. Returns of how many: of the others somebody else has made them. */
-export async function fire(redis: Caller, keys: QueueKeys, all: readonly Firing[]): Promise<number> {
+/**
+ * Makes the jobs of due occurrences in partition `i`, all or none. Returns of how many: of the others somebody else has
+ * made them.
+ */
+export async function fire(store: Store, i: number, all: readonly Firing[]): Promise<number> {
   const args = all.flatMap(({ id, rev, occurrence, next, overlap, record, skipped, jobs }) => {
     const pairs = jobs.flatMap((job) => [job.due, job.id]);
     return [id, rev ?? '', occurrence, scoreOf(next), overlap, record, skipped, jobs.length, ...pairs];
   });
-  return (await run(redis, 'every/fire', keys, args)).filter((made) => number(made) >= 0).length;
+  const reply = await store.at(i, (keys) => run(store.redis, 'every/fire', keys, args));
+  return reply.filter((made) => number(made) >= 0).length;
 }
 
-/**
- * Puts a definition, if the one that is there has the rev `was` ('': there is none). `next`: its next occurrence, ms;
- * Infinity: it is paused; undefined: as it is. Returns false, and does nothing, if it has another rev.
- */
-export async function put(
-  redis: Caller,
-  keys: QueueKeys,
-  {
-    id,
-    was,
-    header,
-    payload,
-    next,
-  }: { id: Id; was: string; header: string; payload: Buffer; next: number | undefined },
-): Promise<boolean> {
+/** A definition to put. */
+interface Putting {
+  readonly id: Id;
+  /** The rev of the one that is there; '': there is none. */
+  readonly was: string;
+  readonly header: string;
+  readonly payload: Buffer;
+  /** Its next occurrence, ms; Infinity: it is paused; undefined: as it is. */
+  readonly next: number | undefined;
+}
+
+/** Puts a definition. Returns false, and does nothing, if the one that is there has another rev than `was`. */
+export async function put(store: Store, { id, was, header, payload, next }: Putting): Promise<boolean> {
   const at = next === undefined ? '' : scoreOf(next);
-  const [done] = await run(redis, 'every/put', keys, [id, was, header, payload, at]);
+  const [done] = await store.at(0, (keys) => run(store.redis, 'every/put', keys, [id, was, header, payload, at]));
   return number(done) === 1;
 }
 
-/** What is stored about a recurring job: its definition, and its next occurrence as text. Undefined: not there. */
-export interface Stored {
+/** What is stored about a recurring job, at the time `now`, ms. */
+export interface Stored<I extends Id = Id> {
+  readonly id: I;
+  readonly now: number;
+  /** Its definition; undefined: it has none. */
   readonly text: Buffer | undefined;
-  readonly next: string | undefined;
+  /** Its next occurrence as it is stored; undefined: not there. */
+  readonly occurrence: string | undefined;
+  /** The same in ms; Infinity: it is paused, or never comes again. */
+  readonly next: number | undefined;
 }
 
-/** Returns what is stored about the first of `ids`, as many as fit into one reply, and the time, ms. */
-export async function show(
-  redis: Caller,
-  keys: QueueKeys,
-  ids: readonly Id[],
-): Promise<{ now: number; found: Stored[] }> {
-  const [now, ...rest] = await run(redis, 'every/show', keys, [MAX_BYTES, ...ids]);
-  const found = rows(rest, 0, 2).map(([body, next]) => {
-    return { text: (body as Buffer | null) ?? undefined, next: next === null ? undefined : text(next) };
+/** Returns what is stored about the first of `ids`, as many as fit into one reply. */
+async function showSome<I extends Id>(store: Store, ids: readonly I[]): Promise<Stored<I>[]> {
+  const args = [MAX_BYTES, ...ids];
+  const [now, ...rest] = await store.at(0, (keys) => run(store.redis, 'every/show', keys, args));
+  return rows(rest, 0, 2).map(([body, score], i) => {
+    const occurrence = score === null ? undefined : text(score);
+    const next = occurrence === undefined ? undefined : msOf(occurrence);
+    return { id: ids[i] as I, now: number(now), text: (body as Buffer | null) ?? undefined, occurrence, next };
   });
-  return { now: number(now), found };
+}
+
+/** Returns what is stored about one recurring job. */
+export async function show(store: Store, id: Id): Promise<Stored> {
+  const [found] = await showSome(store, [id]);
+  return found as Stored;
+}
+
+/** Yields what is stored about all recurring jobs, also of occurrences without a definition. */
+export async function* definitions(store: Store): AsyncGenerator<Stored<Buffer>> {
+  const { redis } = store;
+  const { every, occurs } = store.keys(0);
+  const calls = [redis.call('HKEYS', every), redis.call('ZRANGE', occurs, 0, -1)];
+  const found = ((await Promise.all(calls)) as Buffer[][]).flat();
+  const ids = [...new Map(found.map((id) => [id.toString('latin1'), id])).values()];
+  for (let at = 0; at < ids.length; ) {
+    const some = await showSome(store, ids.slice(at, at + SLICE));
+    yield* some;
+    at += some.length;
+  }
 }
 
 /** Removes recurring jobs. Returns which of them were there. */
-export async function remove(redis: Caller, keys: QueueKeys, ids: readonly Id[]): Promise<boolean[]> {
-  return (await run(redis, 'every/remove', keys, ids)).map((one) => number(one) === 1);
+export async function remove(store: Store, ids: readonly Id[]): Promise<boolean[]> {
+  return (await store.at(0, (keys) => run(store.redis, 'every/remove', keys, ids))).map((one) => number(one) === 1);
 }

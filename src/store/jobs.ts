@@ -5,7 +5,7 @@ import type { Given, Held, Job, NackAnswer, Nacked, Outcome, ReadyJob } from '..
 import type { Bytes } from '../model/payload.js';
 import type { Arg, Caller, Connection, Reply } from '../redis/connection.js';
 import { type Answered, answered, errorText, LEASES, words } from './answers.js';
-import { type Told, toldIn } from './every.js';
+import { type DueOccurrence, dueOccurrences } from './every.js';
 import type { QueueKeys } from './keys.js';
 import { number, rows, text, time } from './replies.js';
 import { MAX_BYTES, run } from './script.js';
@@ -130,7 +130,7 @@ export type Start = (() => number) | number | '-';
 /** Recurring jobs are due: their jobs must be made before the call takes anything. */
 export interface Due extends Omit<Drained, 'state'> {
   readonly state: 'occurs';
-  readonly told: readonly Told[];
+  readonly occurrences: readonly DueOccurrence[];
 }
 
 const NOTHING = {
@@ -169,7 +169,8 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   while (args.at(-1) === '') args.pop();
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onePlain(reply, receipt);
-  if (text(reply[0]) === 'occurs') return { ...NOTHING, jobs: [], now: number(reply[1]), told: toldIn(reply) };
+  if (text(reply[0]) === 'occurs')
+    return { ...NOTHING, jobs: [], now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
   // Not by rows(): this loop runs more than 100,000 times a second.
