@@ -10,8 +10,8 @@ export const LATE_MS = 120_000;
 
 /** Whether anything of the queue exists in Redis. */
 export function exists(snapshot: Snapshot): boolean {
-  const { stats, config } = snapshot;
-  return COUNTS.some((name) => snapshot[name] > 0) || Object.keys({ ...stats, ...config }).length > 0;
+  const { stats, config, recurring } = snapshot;
+  return COUNTS.some((name) => snapshot[name] > 0) || Object.keys({ ...stats, ...config }).length > 0 || !!recurring;
 }
 
 /**

@@ -1,14 +1,16 @@
 import { exists } from '../admin/snapshot.js';
 import { isDelayqError, isPassing } from '../model/errors.js';
-import { idOf, idWord } from '../model/id.js';
+import { type Id, idWord } from '../model/id.js';
 import { many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
-import type { Connection, Reply } from '../redis/connection.js';
-import { type Snapshot, showIn } from '../store/inspect.js';
-import { KEY_ORDER, type PrefixOption, prefixOf, type QueueKeys, queuesKey } from '../store/keys.js';
-import { type Letter, PLACES } from '../store/repair.js';
+import type { Connection } from '../redis/connection.js';
+import { rewriteSettings } from '../store/edit.js';
+import { type Snapshot, showAt, unsaidUses } from '../store/inspect.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
+import { addQueue, isListed } from '../store/queues.js';
+import { counters, expiringKeys, type Letter, PLACES, persist, rememberedTooLong } from '../store/repair.js';
 import { Store } from '../store/store.js';
-import { inspectAll } from '../store/sum.js';
+import { inspectAll, inspectEach } from '../store/sum.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
@@ -50,17 +52,18 @@ export class Auditor {
       await run('partitions', () => checkPartitions(store, mender));
       const sizes = await inspectAll(store, 0);
       if (!exists(sizes)) return [];
-      const each = async (check: (keys: QueueKeys) => Promise<Finding[]>) => {
-        const all = await store.each(async (keys, i) => said(store, i, await check(keys)));
-        return all.flat();
+      const each = async (check: (i: number) => Promise<Finding[]>) => {
+        const all = Array.from({ length: store.count }, async (_, i) => said(store, i, await check(i)));
+        return (await Promise.all(all)).flat();
       };
+      await run('uses', () => this.#checkUses(store, mender));
       await run('jobs', () => this.#checkIds(store, sizes, options, mender));
       if (sizes.recurring) await run('recurring', () => this.#checkRecurring(store, mender));
-      await run('expiring-key', () => each((keys) => this.#checkExpiry(keys, mender)));
+      await run('expiring-key', () => each((i) => this.#checkExpiry(store, i, mender)));
       await run('unlisted', () => this.#checkList(queue, mender));
       add(mender.refusal);
-      await run('bad-counter', () => each((keys) => this.#checkCounters(keys)));
-      if (sizes.remembered > 0) await run('endless-id', () => each((keys) => this.#checkWindows(queue, keys)));
+      await run('bad-counter', () => each((i) => this.#checkCounters(store, i)));
+      if (sizes.remembered > 0) await run('endless-id', () => each((i) => this.#checkWindows(store, i)));
       const others = problems(queue, await inspectAll(store, 0)).filter(
         ({ check }) => !['orphans', 'growth'].includes(check),
       );
@@ -104,36 +107,44 @@ export class Auditor {
     const { queue } = store;
     const fix = `delayq doctor --fix ${queueWord(queue)}`;
     if (letter !== 'v') return FAULTS[letter].next ?? fix;
-    const [job] = await store.at(i, (keys) => showIn(this.#redis, keys, samples.slice(0, 1)));
+    const job = await showAt(store, i, samples[0] as Id);
     const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
     // From one partition to another.
-    if (to.startsWith(`${queue}/`)) return store.map.from === undefined ? fix : growthOf(store);
+    if (to.startsWith(`${queue}/`)) return store.growsFrom === undefined ? fix : growthOf(store);
     return moveLine(queue, shellWord(to));
   }
 
-  async #checkExpiry(keys: QueueKeys, mender: Mender): Promise<Finding[]> {
-    const names = KEY_ORDER.map((name) => keys[name]);
-    const ttls = await Promise.all(names.map((key) => this.#redis.call('PTTL', key)));
-    const expiring = names.filter((_, i) => Number(ttls[i]) >= 0);
+  async #checkUses(store: Store, mender: Mender): Promise<Finding[]> {
+    const parts = await inspectEach(store, 0);
+    const words = new Set(parts.flatMap(({ found }) => (found ? unsaidUses(found) : [])));
+    if (words.size === 0) return [];
+    const list = [...words].join(', ');
+    const what = `it uses ${list}, which its layout does not say`;
+    const why = 'other software wrote this, and no script looks at it';
+    const finding = bad('fail', 'uses', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
+    return mender.mend(finding, words.size, `its layout says that it uses ${list}`, () => rewriteSettings(store));
+  }
+
+  async #checkExpiry(store: Store, i: number, mender: Mender): Promise<Finding[]> {
+    const expiring = await expiringKeys(store, i);
     if (expiring.length === 0) return [];
     const list = expiring.join(', ');
     const what = `${list} will be deleted by Redis: EXPIRE was set`;
     const cure = (await redisCliFor(this.#redis))(`persist '${expiring[0]}'`);
     const finding = bad('fail', 'expiring-key', what, 'all data in it is lost', cure);
-    const persist = () => Promise.all(expiring.map((key) => this.#redis.call('PERSIST', key)));
-    return mender.mend(finding, expiring.length, `${list} had an EXPIRE, which was removed`, persist);
+    const did = `${list} had an EXPIRE, which was removed`;
+    return mender.mend(finding, expiring.length, did, () => persist(store, expiring));
   }
 
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
-    const list = queuesKey(this.#prefix);
     if (this.#listLost) return [];
-    const listed = await this.#redis.call('SISMEMBER', list, queue).catch((error: unknown) => {
+    const listed = await isListed(this.#redis, this.#prefix, queue).catch((error: unknown) => {
       // The list may be on another node of a cluster, which is down.
       if (!this.#redis.sharded || !isPassing(error)) throw error;
       this.#listLost = true;
-      return 1;
+      return true;
     });
-    if (Number(listed) === 1) return [];
+    if (listed) return [];
     const why = 'inspect without a name does not show it';
     const finding = bad(
       'warn',
@@ -142,43 +153,33 @@ export class Auditor {
       why,
       `delayq doctor --fix ${queueWord(queue)}`,
     );
-    return mender.mend(finding, 1, 'added to the list of queues', () => this.#redis.call('SADD', list, queue));
+    return mender.mend(finding, 1, 'added to the list of queues', () => addQueue(this.#redis, this.#prefix, queue));
   }
 
   /** Ids that are never free again: other software wrote inf. */
-  async #checkWindows(queue: string, { done }: QueueKeys): Promise<Finding[]> {
-    const [count, sample] = (await Promise.all([
-      this.#redis.call('ZCOUNT', done, `(${LAST_END_MS}`, '+inf'),
-      this.#redis.call('ZRANGEBYSCORE', done, `(${LAST_END_MS}`, '+inf', 'LIMIT', 0, SAMPLES),
-    ])) as [number, Buffer[]];
+  async #checkWindows(store: Store, i: number): Promise<Finding[]> {
+    const { count, ids } = await rememberedTooLong(store, i, SAMPLES);
     if (count === 0) return [];
-    const samples = sample.map((id) => idWord(idOf(id)));
+    const samples = ids.map(idWord);
     const what = `${many(count, 'remembered id')} whose ${count === 1 ? 'window never closes' : 'windows never close'}`;
     const why = 'no job with such an id can be enqueued any more';
-    const cure = `delayq cancel ${queueWord(queue)} ${samples[0]}  # its id is free again`;
+    const cure = `delayq cancel ${queueWord(store.queue)} ${samples[0]}  # its id is free again`;
     return [{ ...bad('warn', 'endless-id', what, why, cure), count, samples }];
   }
 
-  async #checkCounters(keys: QueueKeys): Promise<Finding[]> {
-    const stats = (await this.#redis.call('HGETALL', keys.stats)) as Reply[];
-    const broken = stats
-      .filter(
-        (name, i) => i % 2 === 0 && !/^(at:|bucket$)/.test(String(name)) && !/^\d{1,18}$/.test(String(stats[i + 1])),
-      )
-      .map(String);
+  async #checkCounters(store: Store, i: number): Promise<Finding[]> {
+    const { key, counters: all } = await counters(store, i);
+    const broken = all.flatMap(([name, value]) => (/^\d{1,18}$/.test(value) ? [] : [name]));
     if (broken.length === 0) return [];
     const cli = await redisCliFor(this.#redis);
     return broken.map((name) => {
       const what = `its counter ${printable(name)} is not a whole number`;
       const why = 'it cannot be increased, and inspect and metrics show it wrong';
-      const cure = cli(`hdel '${keys.stats}' ${shellWord(name)}`);
+      const cure = cli(`hdel '${key}' ${shellWord(name)}`);
       return bad('warn', 'bad-counter', what, why, cure);
     });
   }
 }
-
-/** The last end of a window that the scripts write, ms. */
-const LAST_END_MS = 1e15;
 
 /** Names the partition in what was found in it. */
 function said(store: Store, i: number, findings: readonly Finding[]): Finding[] {

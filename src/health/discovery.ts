@@ -1,7 +1,7 @@
 import { isDelayqError } from '../model/errors.js';
 import { checkName } from '../model/validate.js';
-import type { Caller, Connection, Reply } from '../redis/connection.js';
-import { keyPattern, queueOf, queuesKey } from '../store/keys.js';
+import type { Caller, Connection } from '../redis/connection.js';
+import { listQueues, scanForQueues } from '../store/queues.js';
 
 export interface Found {
   /** Queues in the list of queues, and others whose keys were found. */
@@ -29,20 +29,13 @@ export async function findQueues(redis: Connection, prefix: string, signal?: Abo
     }
   };
   await collect(async () => {
-    const names = (await redis.call('SMEMBERS', queuesKey(prefix))) as Reply[];
-    for (const name of names) seen.add(String(name));
+    for (const name of await listQueues(redis, prefix)) seen.add(name);
   });
   const scan = async (node: Caller) => {
-    let cursor = '0';
-    do {
-      const scanned = await node.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
-      const [next, keys] = scanned as [Buffer, Reply[]];
-      for (const key of keys) {
-        const queue = queueOf(prefix, String(key));
-        if (queue !== undefined) seen.add(queue);
-      }
-      cursor = String(next);
-    } while (cursor !== '0' && !signal?.aborted);
+    for await (const names of scanForQueues(node, prefix)) {
+      for (const name of names) seen.add(name);
+      if (signal?.aborted) break;
+    }
   };
   await Promise.all(nodes.map((node) => collect(() => scan(node))));
   const all = [...seen].sort();

@@ -2,8 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Id, idOf, idWord } from '../model/id.js';
 import { many } from '../model/text.js';
 import { keysOf } from '../model/validate.js';
-import type { Connection } from '../redis/connection.js';
-import type { QueueKeys } from '../store/keys.js';
 import { audit, type Letter, mend, PLACES, type Place, recheck, type Suspect } from '../store/repair.js';
 import { SLICE } from '../store/script.js';
 import type { Store } from '../store/store.js';
@@ -73,8 +71,8 @@ export class IdAudit {
       let suspects = new Map<string, Suspect>();
       let cursor: string | undefined = '0';
       while (cursor !== undefined && !signal?.aborted) {
-        const from: Parameters<typeof audit>[2] = { place, cursor, count: SLICE, lean };
-        const slice: Awaited<ReturnType<typeof audit>> = await this.#call((redis, keys) => audit(redis, keys, from));
+        const from = { place, cursor, count: SLICE, lean };
+        const slice: Awaited<ReturnType<typeof audit>> = await audit(this.#store, this.#i, from);
         if (slice.refused) lean = false;
         for (const suspect of slice.suspects) suspects.set(suspect.id.toString('latin1'), suspect);
         cursor = slice.next;
@@ -89,17 +87,13 @@ export class IdAudit {
     return looked;
   }
 
-  #call<T>(act: (redis: Connection, keys: QueueKeys) => Promise<T>): Promise<T> {
-    return this.#store.at(this.#i, (keys) => act(this.#store.redis, keys));
-  }
-
   /** Looks a second time at suspects, counts those that still have a fault, and repairs them if allowed. */
   async #settle(place: Place, suspects: readonly Suspect[]): Promise<void> {
     for (let i = 0; i < suspects.length; i += SLICE) {
       const ids = suspects.slice(i, i + SLICE).map(({ id }) => id);
-      const suspicious = await this.#call((redis, keys) => recheck(redis, keys, place, ids));
+      const suspicious = await recheck(this.#store, this.#i, place, ids);
       // While a growth is open, the marks of transfers are needed, however old they are.
-      const faulty = suspicious.filter(({ letter }) => letter !== 's' || this.#store.map.from === undefined);
+      const faulty = suspicious.filter(({ letter }) => letter !== 's' || this.#store.growsFrom === undefined);
       for (const { id, letter } of faulty) {
         const tally = this.tallies.get(letter) ?? { count: 0, mended: 0, samples: [] };
         this.tallies.set(letter, tally);
@@ -108,7 +102,7 @@ export class IdAudit {
       }
       if (faulty.length === 0) continue;
       const repair = faulty.map(({ id }) => id);
-      const answers = await this.#mender.try(() => this.#call((redis, keys) => mend(redis, keys, place, repair)));
+      const answers = await this.#mender.try(() => mend(this.#store, this.#i, place, repair));
       if (answers === undefined) continue;
       // An id that is in order by now counts, too: somebody else has repaired it.
       for (const [n, { letter }] of faulty.entries())

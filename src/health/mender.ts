@@ -25,7 +25,8 @@ export class Mender {
   /** Repairs what a finding says. Returns the finding, or, if it was repaired, that `did` was done to `count` things. */
   async mend(found: Finding, count: number, did: string, repair: () => Promise<unknown>): Promise<Finding[]> {
     const finding = { ...found, mendable: true };
-    return [(await this.try(repair)) === undefined ? finding : mendedFinding(finding, count, did)];
+    const isMended = await this.try(() => repair().then(() => true));
+    return [isMended ? mendedFinding(finding, count, did) : finding];
   }
 
   get refusal(): Finding[] {

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
 import { many, printable, queueWord } from '../model/text.js';
-import { configure } from '../store/edit.js';
-import { groupsOf, PartitionMap } from '../store/map.js';
-import { transfer } from '../store/relocate.js';
+import { rewriteSettings } from '../store/edit.js';
+import { laterLayout, otherLayout, otherSettings, strays } from '../store/partition-faults.js';
 import type { Store } from '../store/store.js';
-import { idsWhere, sweepRemembered } from '../store/sweep-partition.js';
-import { tagFor } from '../store/tags.js';
+import { sweepRemembered } from '../store/sweep-partition.js';
 import { bad, type Finding, fine } from './finding.js';
 import { SAMPLES } from './id-audit.js';
 import { type Mender, mendedFinding } from './mender.js';
@@ -22,89 +19,63 @@ export function inPartition(store: Store, i: number, what: string): string {
 }
 
 /** The command that finishes an open growth. */
-export const growthOf = ({ queue, map }: Store) => growthLine(queue, map.count);
+export const growthOf = ({ queue, count }: Store) => growthLine(queue, count);
 
 /** Checks the growth of a queue, and that its partitions agree on what it is. */
 export async function checkPartitions(store: Store, mender: Mender): Promise<Finding[]> {
-  const map = await store.look();
-  if (map.count === 1) return checkFirst(store, mender);
-  if (map.from !== undefined) {
-    const what = `a growth from ${map.from} to ${map.count} partitions is not done`;
+  await store.look();
+  const { count, growsFrom } = store;
+  if (count === 1) return checkFirst(store, mender);
+  if (growsFrom !== undefined) {
+    const what = `a growth from ${growsFrom} to ${count} partitions is not done`;
     const why = 'until it is, calls by id take longer, and old partitions keep jobs that belong to new ones';
     return [bad('fail', 'growth', what, why, growthOf(store))];
   }
   const found: Finding[] = [];
-  for (let i = 1; i < map.count; i++) found.push(...(await checkLayout(store, map, i, mender)));
-  found.push(...(await checkSettings(store, map, mender)));
-  return found.length > 0 ? found : [fine('partitions', `${map.count} partitions, with the same layout and settings`)];
+  for (let i = 1; i < count; i++) found.push(...(await checkLayout(store, i, mender)));
+  found.push(...(await checkSettings(store, mender)));
+  return found.length > 0 ? found : [fine('partitions', `${count} partitions, with the same layout and settings`)];
 }
 
 /** Without a layout in partition 0, whether it has lost it: then the others still know. */
 async function checkFirst(store: Store, mender: Mender): Promise<Finding[]> {
-  const first = store.read(1, new PartitionMap(2, 1, ['', tagFor(store.queue, 1)]));
-  // It is on another node, whose trouble is not that of this queue.
-  const { map } = await first.catch((error: unknown) => {
-    if (isPassing(error)) return { map: undefined };
-    throw error;
-  });
-  if (!map?.isNewerThan(store.map)) return [];
-  if (map.from === store.map.count && (await isEmpty(store, map))) {
-    const what = `a growth from 1 to ${map.count} partitions was begun, and is not public`;
+  const later = await laterLayout(store);
+  if (!later) return [];
+  const { count, isBegun, restore } = later;
+  if (isBegun) {
+    const what = `a growth from 1 to ${count} partitions was begun, and is not public`;
     const why = 'its command has just started, or was killed: the queue works as before';
-    return [bad('warn', 'growth', what, why, growthLine(store.queue, map.count))];
+    return [bad('warn', 'growth', what, why, growthLine(store.queue, count))];
   }
-  const what = `partition 0 has lost its layout, which says that there are ${map.count} partitions`;
+  const what = `partition 0 has lost its layout, which says that there are ${count} partitions`;
   const why = 'new callers take the queue for one without partitions, and see no other jobs';
   const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
-  return mender.mend(found, 1, 'partition 0 has its layout again', async () => {
-    await store.bringUp(0, map);
-    await store.look();
-  });
+  return mender.mend(found, 1, 'partition 0 has its layout again', restore);
 }
 
-/** Whether no job is in the partitions that a growth has added. */
-async function isEmpty(store: Store, map: PartitionMap): Promise<boolean> {
-  const added = map.tags.map((_, i) => i).slice(map.from);
-  const sizes = await Promise.all(added.map((i) => store.redis.call('HLEN', store.keys(i, map).payload)));
-  return sizes.every((size) => Number(size) === 0);
-}
-
-async function checkLayout(store: Store, map: PartitionMap, i: number, mender: Mender): Promise<Finding[]> {
-  const has = await store.read(i, map);
-  if (has.layout === map.layoutOf(i) && has.map?.packed === map.packed) return [];
-  const isNewer = has.map?.isNewerThan(map);
-  const what = `partition ${i} has the layout ${printable(has.layout)}, not that of partition 0, or other tags`;
+async function checkLayout(store: Store, i: number, mender: Mender): Promise<Finding[]> {
+  const other = await otherLayout(store, i);
+  if (!other) return [];
+  const what = `partition ${i} has the layout ${printable(other.layout)}, not that of partition 0, or other tags`;
   const why = 'calls there are refused until both agree';
-  const fix = `delayq doctor --fix ${queueWord(store.queue)}`;
-  return mender.mend(bad('fail', 'partition-layout', what, why, fix), 1, `partition ${i} has its layout again`, () =>
-    isNewer && has.map ? store.bringUp(0, has.map) : store.advance(i, has.layout, map),
-  );
+  const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
+  return mender.mend(found, 1, `partition ${i} has its layout again`, other.mend);
 }
 
-async function checkSettings(store: Store, map: PartitionMap, mender: Mender): Promise<Finding[]> {
-  let different = await withOtherSettings(store, map);
+async function checkSettings(store: Store, mender: Mender): Promise<Finding[]> {
+  let different = await otherSettings(store);
   if (different.length === 0) return [];
   // A command may be changing them.
   await sleep(GRACE_MS);
-  different = await withOtherSettings(store, map);
+  different = await otherSettings(store);
   if (different.length === 0) return [];
   const one = different.length === 1;
   const which = `${one ? 'partition' : 'partitions'} ${different.join(', ')}`;
   const what = `${which} ${one ? 'has' : 'have'} other settings than partition 0, or another pause`;
   const why = 'a change was interrupted, or made in one partition only';
   const finding = bad('fail', 'partition-settings', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
-  // Changes nothing in partition 0, but makes its settings the latest.
-  const repeat = () => configure(store, ['', '']);
-  return mender.mend(finding, different.length, `${which}: given the settings of partition 0`, repeat);
-}
-
-async function withOtherSettings(store: Store, map: PartitionMap): Promise<number[]> {
-  const all = await Promise.all(map.tags.map((_, i) => store.settings(i, map)));
-  const texts = all.map((fields) => {
-    const lines = fields.flatMap((name, n) => (n % 2 === 0 ? [JSON.stringify([name, fields[n + 1]])] : []));
-    return lines.sort().join();
-  });
-  return texts.flatMap((one, i) => (one === texts[0] ? [] : [i]));
+  const did = `${which}: given the settings of partition 0`;
+  return mender.mend(finding, different.length, did, () => rewriteSettings(store));
 }
 
 /**
@@ -117,23 +88,17 @@ export async function checkStrays(
   mender: Mender,
   signal: AbortSignal | undefined,
 ): Promise<Finding[]> {
-  const { map, queue, redis } = store;
-  if (map.count === 1 || map.from !== undefined) return [];
-  const keys = store.keys(i, map);
+  const { queue } = store;
+  if (store.count === 1 || store.growsFrom !== undefined) return [];
   let [count, moved, active] = [0, 0, 0];
   const samples: Id[] = [];
-  for (const set of ['pending', 'active', 'dead'] as const) {
-    for await (const ids of idsWhere(redis, keys[set], (id) => map.ownerOf(id) !== i)) {
-      count += ids.length;
-      samples.push(...ids.slice(0, SAMPLES - samples.length));
-      for (const [owner, some] of groupsOf(ids, (id) => map.ownerOf(id))) {
-        const way = { queue, from: keys, to: store.keys(owner, map), index: owner };
-        const answers = await mender.try(() => transfer(redis, way, some, true));
-        moved += (answers ?? []).filter((one) => !STAYS.includes(one)).length;
-        active += (answers ?? []).filter((one) => one === 'active').length;
-      }
-      if (signal?.aborted) break;
-    }
+  for await (const { ids, relocate } of strays(store, i)) {
+    count += ids.length;
+    samples.push(...ids.slice(0, SAMPLES - samples.length));
+    const answers = (await mender.try(relocate)) ?? [];
+    moved += answers.filter((one) => !STAYS.includes(one)).length;
+    active += answers.filter((one) => one === 'active').length;
+    if (signal?.aborted) break;
   }
   if (count === 0) return [];
   const which = `partition ${i}: ${many(count, 'job')} that ${count === 1 ? 'belongs' : 'belong'} to other partitions`;
@@ -154,9 +119,9 @@ export async function checkStrays(
 
 /** Finds remembered ids where they do not belong: of jobs that other software has put there, or left by a failover. */
 export async function checkRemembered(store: Store, i: number, mender: Mender): Promise<Finding[]> {
-  const { map, queue } = store;
-  if (map.count === 1 || map.from !== undefined) return [];
-  const count = await sweepRemembered(store, map, i, true);
+  const { queue } = store;
+  if (store.count === 1 || store.growsFrom !== undefined) return [];
+  const count = await sweepRemembered(store, i, { dry: true });
   if (count === 0) return [];
   const what = `partition ${i}: ${many(count, 'remembered id')} of other partitions`;
   const finding = bad(
@@ -166,8 +131,8 @@ export async function checkRemembered(store: Store, i: number, mender: Mender): 
     'enqueuing them again makes jobs',
     `delayq doctor --fix ${queueWord(queue)}`,
   );
-  return mender.mend({ ...finding, count }, count, `${what}: moved there`, () => sweepRemembered(store, map, i));
+  return mender.mend({ ...finding, count }, count, `${what}: moved there`, () => sweepRemembered(store, i));
 }
 
-/** Of these, a transfer leaves the job where it was: with a consumer, without a payload, or for another job of its id. */
+/** Of these, it leaves the job where it was: with a consumer, without a payload, or for another job of its id. */
 const STAYS: readonly string[] = ['active', 'orphaned', 'missing', 'differs', 'kept-dead', 'held'];

@@ -1,10 +1,11 @@
 import type { Found } from '../health/discovery.js';
 import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
-import { printable, shellWord } from '../model/text.js';
+import { printable } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
-import { slotOfKey } from '../redis/slots.js';
-import { type PrefixOption, prefixOf, queueKeys, queuesKey } from '../store/keys.js';
+import { type PrefixOption, prefixOf } from '../store/keys.js';
+import { unlistCommand } from '../store/queues.js';
+import { slotOf } from '../store/sizes.js';
 import { Store } from '../store/store.js';
 import { clusterFindings, coverage, type Member, ownersOf, parseMembers } from './cluster.js';
 import { fold, type Report } from './fold.js';
@@ -159,7 +160,7 @@ export class Doctor {
     if (!isUp || !members?.length) return () => isUp;
     const owners = ownersOf(members);
     return (queue) => {
-      const owner = owners[slotOfKey(queueKeys(this.#prefix, queue).pending)];
+      const owner = owners[slotOf(Store.of(this.#redis, this.#prefix, queue), 0)];
       return owner !== undefined && !silent.includes(owner.place);
     };
   }
@@ -173,7 +174,7 @@ export class Doctor {
     const cli = odd.length > 0 ? await redisCliFor(this.#redis) : String;
     const found = odd.map((name) => {
       const what = `${printable(name)} is not a valid queue name, but is in the list of queues or in a key`;
-      const remove = cli(`srem ${queuesKey(this.#prefix)} ${shellWord(name)}`);
+      const remove = cli(unlistCommand(this.#prefix, name));
       const cure = `rename its keys, and remove it from the list: ${remove}`;
       return bad('warn', 'odd-name', what, 'delayq cannot use it', cure);
     });

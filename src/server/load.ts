@@ -1,7 +1,6 @@
 import { isPassing } from '../model/errors.js';
 import type { Connection } from '../redis/connection.js';
-import { slotOfKey } from '../redis/slots.js';
-import type { QueueKeys } from '../store/keys.js';
+import { bytesAt, jobsAt, slotOf } from '../store/sizes.js';
 import { Store } from '../store/store.js';
 import { refusedOr } from './permissions.js';
 
@@ -36,36 +35,33 @@ export async function measure(
     if (redis.sharded && isPassing(error)) return 0;
     return refusedOr(0)(error);
   };
-  const size = async (keys: QueueKeys, queue: string, partition?: number) => {
-    const jobs = Number(await redis.call('HLEN', keys.payload).catch(none));
-    return { keys, queue, partition, jobs };
-  };
-  const counted: Awaited<ReturnType<typeof size>>[] = [];
+  const count = async (store: Store, i: number) => ({ store, i, jobs: await jobsAt(store, i).catch(none) });
+  const counted: Awaited<ReturnType<typeof count>>[] = [];
   for (let i = 0; i < queues.length; i += AT_ONCE) {
     const some = queues.slice(i, i + AT_ONCE).map(async (queue) => {
       const store = Store.of(redis, prefix, queue);
-      const [first] = await Promise.all([size(store.keys(), queue), store.look().catch(none)]);
-      if (store.count === 1) return [first];
-      return Promise.all(store.map.tags.map((_, n) => size(store.keys(n), queue, n)));
+      const [first] = await Promise.all([count(store, 0), store.look().catch(none)]);
+      const others = Array.from({ length: store.count - 1 }, (_, n) => count(store, n + 1));
+      return [first, ...(await Promise.all(others))];
     });
     counted.push(...(await Promise.all(some)).flat());
   }
   counted.sort((a, b) => b.jobs - a.jobs);
   const measured: { jobs: number; bytes: number }[] = [];
-  for (const { keys, jobs } of counted.slice(0, MEASURED)) {
-    const { pending, payload, meta } = keys;
-    const sizes = [pending, payload, meta].map((key) => redis.call('MEMORY', 'USAGE', key).catch(none));
-    const bytes = (await Promise.all(sizes)).reduce<number>((sum, size) => sum + Number(size ?? 0), 0);
-    measured.push({ jobs, bytes });
+  for (const { store, i, jobs } of counted.slice(0, MEASURED)) {
+    measured.push({ jobs, bytes: await bytesAt(store, i).catch(none) });
   }
   const all = measured.reduce((sum, { jobs, bytes }) => ({ jobs: sum.jobs + jobs, bytes: sum.bytes + bytes }), {
     jobs: 0,
     bytes: 0,
   });
   const jobBytes = all.jobs >= ENOUGH_JOBS ? Math.max(1, Math.round(all.bytes / all.jobs)) : JOB_BYTES;
-  const loads = counted.map(({ keys, queue, partition, jobs }, i) => ({
-    ...{ queue, partition, jobs, slot: slotOfKey(keys.payload) },
-    bytes: measured[i]?.bytes ?? jobs * jobBytes,
+  const loads = counted.map(({ store, i, jobs }, n) => ({
+    queue: store.queue,
+    partition: store.count === 1 ? undefined : i,
+    jobs,
+    slot: slotOf(store, i),
+    bytes: measured[n]?.bytes ?? jobs * jobBytes,
   }));
   return { loads, jobBytes };
 }

@@ -120,11 +120,11 @@ async function answerGroup<T, A>(
       : indexes;
     if (left.length === 0) continue;
     for (const i of left) answers[i] = undefined;
-    const { transfer } = await import('./relocate.js');
+    const { relocate } = await import('./relocate.js');
     const way = { queue: store.queue, from: store.keys(former, map), to: store.keys(owner, map), index: owner };
     // Each once: of an id that is given twice, a transfer tells only the first time what became of it.
     const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
-    const moved = await call(former, () => transfer(store.redis, way, [...ids.values()]));
+    const moved = await call(former, () => relocate(store.redis, way, [...ids.values()]));
     // Only now is it sure that the partition has the new layout, under which nothing more is done there.
     if (how.marked) await ask(former, left, how.marked);
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));

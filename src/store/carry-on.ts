@@ -2,7 +2,7 @@ import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf } from './map.js';
-import { transfer } from './relocate.js';
+import { relocate } from './relocate.js';
 import { text } from './replies.js';
 import { SLICE } from './script.js';
 import type { Store } from './store.js';
@@ -47,7 +47,7 @@ async function carryOnAt(store: Store, at: number): Promise<void> {
     };
     const left = ids.filter(isLeft);
     for (const [index, some] of groupsOf(left, (id) => map.ownerOf(id)))
-      await transfer(redis, { queue, from, to: store.keys(index, map), index }, some);
+      await relocate(redis, { queue, from, to: store.keys(index, map), index }, some);
     if (left.length < SLICE) return;
   }
 }

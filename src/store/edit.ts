@@ -229,6 +229,14 @@ export async function configure(store: Store, change: readonly string[]): Promis
   return change.length > 0 ? changeEverywhere(store, set) : store.at(0, set);
 }
 
+/**
+ * Changes no setting, but makes those of partition 0 the latest, which all others take over, and writes what features
+ * each uses.
+ */
+export async function rewriteSettings(store: Store): Promise<void> {
+  await configure(store, ['', '']);
+}
+
 /** As {@link configure}, in one partition. */
 export async function configIn(redis: Connection, keys: QueueKeys, change: readonly string[]) {
   return Object.fromEntries(pairs(await run(redis, 'edit/config', keys, [...change])));

@@ -55,6 +55,12 @@ export async function showIn(
   return found.map((job, i) => (text(job.state) === '' ? undefined : stored(ids[i] as Id, job)));
 }
 
+/** Returns everything stored about a job in partition `i`; undefined: it is not there. */
+export async function showAt(store: Store, i: number, id: Id): Promise<StoredJob | undefined> {
+  const [found] = await store.at(i, (keys) => showIn(store.redis, keys, [id]));
+  return found;
+}
+
 /**
  * Until when this id stays taken although its job has ended, ms by Redis's clock; undefined if it does not. A job of this
  * id may exist.
@@ -190,6 +196,29 @@ export async function inspectIn(
     recurring: recurringIn(reply[14], reply[15]),
     remembered: number(reply[16] ?? 0),
   };
+}
+
+/** The settings that each word in `layout` stands for, see docs/reference/keys.md. */
+const WORDS: Readonly<Record<string, readonly string[]>> = {
+  settings: ['paused', 'tries', 'maxLost', 'backoff', 'lease', 'ttl'],
+  rate: ['rate'],
+  maxActive: ['maxActive'],
+  windows: ['onceFor'],
+  recurring: [],
+  texts: ['text'],
+};
+
+/**
+ * The features that a partition uses although its layout does not say so, as when other software has written a setting:
+ * no script looks at them. As noteUses in lua/lib/uses.lua.
+ */
+export function unsaidUses({ config, recurring, remembered }: Snapshot): string[] {
+  const { uses } = layoutIn(config.layout);
+  const isSet = (name: string) => (name === 'text' ? config.text === '1' : config[name] !== undefined);
+  return Object.entries(WORDS).flatMap(([word, settings]) => {
+    const isThere = word === 'recurring' ? recurring !== undefined : word === 'windows' && remembered > 0;
+    return (isThere || settings.some(isSet)) && !uses.includes(word) ? [word] : [];
+  });
 }
 
 /** How long the oldest due job has been due, ms; 0: none is due. Recurring jobs that no drain has made yet count. */

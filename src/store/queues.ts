@@ -1,5 +1,6 @@
-import type { Connection, Reply } from '../redis/connection.js';
-import { queuesKey } from './keys.js';
+import { shellWord } from '../model/text.js';
+import type { Caller, Connection, Reply } from '../redis/connection.js';
+import { keyPattern, queueOf, queuesKey } from './keys.js';
 
 // The list of queues is only a hint: a queue also works if it is not listed.
 
@@ -32,4 +33,18 @@ export async function tryAddQueue(redis: Connection, prefix: string, queue: stri
 /** Removes a queue from the list. */
 export async function removeQueue(redis: Connection, prefix: string, queue: string): Promise<void> {
   await redis.call('SREM', queuesKey(prefix), queue);
+}
+
+/** The command of redis-cli that removes a name from the list. */
+export const unlistCommand = (prefix: string, name: string) => `srem ${queuesKey(prefix)} ${shellWord(name)}`;
+
+/** Yields the names of queues in the keys of one server, a part of its keys at a time; a name may come more than once. */
+export async function* scanForQueues(node: Caller, prefix: string): AsyncGenerator<string[]> {
+  let cursor = '0';
+  do {
+    const scanned = await node.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
+    const [next, keys] = scanned as [Buffer, Reply[]];
+    cursor = String(next);
+    yield keys.flatMap((key) => queueOf(prefix, String(key)) ?? []);
+  } while (cursor !== '0');
 }

@@ -21,7 +21,7 @@ export interface Way {
  * otherwise a failover could lose a job between the two, or bring it twice. With `must`, throws `temporary` if they do
  * not follow.
  */
-export async function transfer(redis: Connection, way: Way, ids: readonly Id[], must = false): Promise<Moved[]> {
+export async function relocate(redis: Connection, way: Way, ids: readonly Id[], must = false): Promise<Moved[]> {
   const at = (keys: QueueKeys) => {
     return <T>(write: Parameters<typeof replicated<T>>[3]) => replicated(redis, keys.pending, must, write);
   };

@@ -65,6 +65,11 @@ export class Store {
     return this.#map.count;
   }
 
+  /** While a growth is open: how many partitions there were before it. */
+  get growsFrom(): number | undefined {
+    return this.#map.from;
+  }
+
   /** What stands for the name of the queue in the keys of partition `i`. */
   tagOf(i: number, map = this.#map): string {
     return i === 0 ? this.queue : (map.tags[i] as string);

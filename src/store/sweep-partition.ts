@@ -2,7 +2,7 @@ import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf, type PartitionMap } from './map.js';
-import { bringRemembered, transfer } from './relocate.js';
+import { bringRemembered, relocate } from './relocate.js';
 import { replicated } from './replicated.js';
 import { rows, text } from './replies.js';
 import { SLICE } from './script.js';
@@ -44,7 +44,7 @@ export class Sweep {
     // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
     for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
     // Last: who is active is remembered here when he is done.
-    const left = this.active === 0 ? await sweepRemembered(this.#store, this.#map, this.at) : 0;
+    const left = this.active === 0 ? await sweepRemembered(this.#store, this.at, { map: this.#map }) : 0;
     const isStill = this.moved === moved && (await this.#returned()) === returned;
     const nothing = isStill && this.active === 0 && left === 0;
     this.isClean = nothing && !signal.aborted;
@@ -78,7 +78,7 @@ export class Sweep {
     const running = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
     const send = async (owner: number, ids: readonly Id[]) => {
-      const one = this.#transfer(owner, ids)
+      const one = this.#relocate(owner, ids)
         .catch((error: unknown) => {
           failure ??= { error };
         })
@@ -106,10 +106,10 @@ export class Sweep {
     if (failure) throw failure.error;
   }
 
-  async #transfer(owner: number, ids: readonly Id[]): Promise<void> {
+  async #relocate(owner: number, ids: readonly Id[]): Promise<void> {
     const { redis, queue } = this.#store;
     const way = { queue, from: this.#keys, to: this.#store.keys(owner, this.#map), index: owner };
-    for (const answer of await transfer(redis, way, ids, true)) {
+    for (const answer of await relocate(redis, way, ids, true)) {
       if (answer === 'active') this.active++;
       else if (answer !== 'orphaned' && answer !== 'missing') this.moved++;
     }
@@ -148,7 +148,11 @@ export class Sweep {
  * Moves what a partition remembers of ids that belong to others. Returns how many there were; `dry`: only counts them.
  * Throws `temporary` if replicas do not follow.
  */
-export async function sweepRemembered(store: Store, map: PartitionMap, at: number, dry = false): Promise<number> {
+export async function sweepRemembered(
+  store: Store,
+  at: number,
+  { map = store.map, dry = false }: { map?: PartitionMap; dry?: boolean } = {},
+): Promise<number> {
   const { redis, queue } = store;
   const from = store.keys(at, map);
   let cursor = '0';

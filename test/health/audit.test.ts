@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { Auditor, type Id, Inspector, Operator, Queue } from '../../src/index.js';
-import { queueKeys } from '../../src/store/keys.js';
 import { mend, PLACES } from '../../src/store/repair.js';
+import { Store } from '../../src/store/store.js';
 import { slowRuns } from '../support/property.js';
 import { admin, connection, freshName, freshQueue, key } from '../support/redis.js';
 
@@ -79,7 +79,7 @@ it('repairing changes nothing that is in order', async () => {
     ]);
   const before = await all();
   for (const place of PLACES) {
-    const answers = await mend(connection, queueKeys('delayq', queue.name), place, ['a', 'b', 'c', 'd', 'nobody']);
+    const answers = await mend(Store.of(connection, 'delayq', queue.name), 0, place, ['a', 'b', 'c', 'd', 'nobody']);
     expect(answers).toEqual(Array(5).fill(undefined));
   }
   expect(await all()).toEqual(before);

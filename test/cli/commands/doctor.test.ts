@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Auditor, Queue } from '../../../src/index.js';
+import { Auditor, Operator, Queue } from '../../../src/index.js';
 import { queueKeys } from '../../../src/store/keys.js';
 import { hold } from '../../../src/store/transfer.js';
 import { delayq, linesOf, onTerminal, sh } from '../../support/cli.js';
@@ -325,7 +325,8 @@ describe('damage by other software', () => {
     await admin.hset(key(name, 'stats'), 'acked', 'x');
     await admin.hset(key(name, 'config'), 'tries', 'many', 'backoff', 'soon', 'paused', 'yes', 'lease', '5000');
     const told = ['warn odd-id 1', 'warn bad-counter 0', ...Array(3).fill('warn bad-setting 0')];
-    expect(faults(await findings(name))).toEqual(told);
+    // No script looks at settings that the layout does not name: this can be mended.
+    expect(faults(await findings(name))).toEqual(['fail uses 0', ...told]);
     const found = await findings(name, '--fix', '--yes');
     expect(faults(found)).toEqual(told);
     // Each says what to do; those that are commands of ours do it.
@@ -504,7 +505,7 @@ describe('what somebody should look after', () => {
     await admin.hset(key(name, 'stats'), 'drained', Date.now());
     await admin.zadd(key(name, 'pending'), Date.now() - 720_000, 'b');
     expect(faults(await findings(name))).toEqual(['warn lag 0', 'warn dead 1']);
-    await admin.hset(key(name, 'config'), 'paused', 'inf');
+    await new Operator(connection).pause(name);
     const paused = await findings(name);
     expect(faults(paused)).toEqual(['warn paused 0', 'warn dead 1']);
     expect(paused.find(({ check }) => check === 'paused')?.next).toBe(`delayq resume ${name}`);

@@ -1,0 +1,79 @@
+import { isPassing } from '../model/errors.js';
+import type { Id } from '../model/id.js';
+import { groupsOf, PartitionMap } from './map.js';
+import type { Moved } from './move-steps.js';
+import { relocate } from './relocate.js';
+import type { Store } from './store.js';
+import { idsWhere } from './sweep-partition.js';
+import { tagFor } from './tags.js';
+
+/** A later layout of a queue than its partition 0 has. */
+interface Later {
+  /** How many partitions it says that there are. */
+  readonly count: number;
+  /** It may be that of a growth that is not public yet: the new partitions have no jobs. */
+  readonly isBegun: boolean;
+  /** Gives it to partition 0. */
+  restore(): Promise<void>;
+}
+
+/** For a queue that says that it has one partition: the later layout that another one has; undefined: there is none. */
+export async function laterLayout(store: Store): Promise<Later | undefined> {
+  const second = store.read(1, new PartitionMap(2, 1, ['', tagFor(store.queue, 1)]));
+  // It is on another node, whose trouble is not that of this queue.
+  const { map } = await second.catch((error: unknown) => {
+    if (isPassing(error)) return { map: undefined };
+    throw error;
+  });
+  if (!map?.isNewerThan(store.map)) return undefined;
+  const restore = async () => {
+    await store.bringUp(0, map);
+    await store.look();
+  };
+  return { count: map.count, isBegun: map.from === store.count && (await isEmpty(store, map)), restore };
+}
+
+/** Whether no job is in the partitions that a growth has added. */
+async function isEmpty(store: Store, map: PartitionMap): Promise<boolean> {
+  const added = map.tags.map((_, i) => i).slice(map.from);
+  const sizes = await Promise.all(added.map((i) => store.redis.call('HLEN', store.keys(i, map).payload)));
+  return sizes.every((size) => Number(size) === 0);
+}
+
+/** The layout of partition `i` if it is not that of partition 0, and what makes both agree. */
+export async function otherLayout(store: Store, i: number) {
+  const { map } = store;
+  const has = await store.read(i, map);
+  if (has.layout === map.layoutOf(i) && has.map?.packed === map.packed) return undefined;
+  const later = has.map?.isNewerThan(map) ? has.map : undefined;
+  const mend = () => (later ? store.bringUp(0, later) : store.advance(i, has.layout, map));
+  return { layout: has.layout, mend };
+}
+
+/** Which partitions have other settings than partition 0, or another pause. */
+export async function otherSettings(store: Store): Promise<number[]> {
+  const { map } = store;
+  const all = await Promise.all(map.tags.map((_, i) => store.settings(i, map)));
+  const texts = all.map((fields) => {
+    const lines = fields.flatMap((name, n) => (n % 2 === 0 ? [JSON.stringify([name, fields[n + 1]])] : []));
+    return lines.sort().join();
+  });
+  return texts.flatMap((one, i) => (one === texts[0] ? [] : [i]));
+}
+
+/** Yields ids of jobs in partition `i` that belong to another one, and what moves them there. */
+export async function* strays(
+  store: Store,
+  i: number,
+): AsyncGenerator<{ readonly ids: readonly Id[]; relocate(): Promise<Moved[]> }> {
+  const { map, queue, redis } = store;
+  const from = store.keys(i, map);
+  for (const set of ['pending', 'active', 'dead'] as const) {
+    for await (const ids of idsWhere(redis, from[set], (id) => map.ownerOf(id) !== i)) {
+      for (const [index, some] of groupsOf(ids, (id) => map.ownerOf(id))) {
+        const way = { queue, from, to: store.keys(index, map), index };
+        yield { ids: some, relocate: () => relocate(redis, way, some, true) };
+      }
+    }
+  }
+}

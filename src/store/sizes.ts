@@ -1,0 +1,17 @@
+import { slotOfKey } from '../redis/slots.js';
+import type { Store } from './store.js';
+
+/** How many jobs partition `i` has, about: its payloads are counted. */
+export async function jobsAt(store: Store, i: number): Promise<number> {
+  return Number(await store.redis.call('HLEN', store.keys(i).payload));
+}
+
+/** How many bytes the jobs of partition `i` take, about. Throws `refused` where MEMORY is not allowed. */
+export async function bytesAt(store: Store, i: number): Promise<number> {
+  const { pending, payload, meta } = store.keys(i);
+  const sizes = await Promise.all([pending, payload, meta].map((key) => store.redis.call('MEMORY', 'USAGE', key)));
+  return sizes.reduce<number>((sum, size) => sum + Number(size ?? 0), 0);
+}
+
+/** The slot of partition `i` in a Redis Cluster. */
+export const slotOf = (store: Store, i: number): number => slotOfKey(store.keys(i).payload);
