@@ -88,7 +88,8 @@ export class Doctor {
     const place = placeOf(first.address);
     const reports: Report[] = [];
     for (const node of nodes) {
-      const rights = { address: node.address, prefix: this.#prefix, tags: this.#tagsOf(queues.find(isServed)), kind };
+      const store = Store.of(this.#redis, this.#prefix, queues.find(isServed) ?? 'queue');
+      const rights = { address: node.address, store, kind };
       try {
         const findings = [
           ...(await node.findings(jobBytes)),
@@ -123,12 +124,6 @@ export class Doctor {
         queue,
       })),
     ];
-  }
-
-  /** The name of a queue, and the tag of one of its partitions, if it has some, as far as is known. */
-  #tagsOf(queue = 'queue'): string[] {
-    const store = Store.of(this.#redis, this.#prefix, queue);
-    return store.count === 1 ? [queue] : [queue, store.tagOf(1)];
   }
 
   /** A server that answers; or, unless it is the `only` one, that it does not. */

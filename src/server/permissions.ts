@@ -2,7 +2,9 @@ import { bad, type Finding, fine, redisCli } from '../health/finding.js';
 import { isDelayqError } from '../model/errors.js';
 import { shellWord } from '../model/text.js';
 import type { Arg, Caller, Reply } from '../redis/connection.js';
-import { type Form, formsFor, HINTS } from './rights.js';
+import { type Form, formsOf, patternsFor } from '../store/rights.js';
+import type { Store } from '../store/store.js';
+import { HINTS } from './rights.js';
 
 /** What the user of a connection may do on one server. */
 export class User {
@@ -49,42 +51,38 @@ export class User {
   }
 }
 
-/** Checks the permissions of `user` on the server at `address` for the keys of `tags`: a queue, and one of its partitions. */
+/** Checks the permissions of `user` on the server at `address` for the keys of a queue, and of one of its partitions. */
 export async function checkPermissions(
   user: User,
-  {
-    address,
-    prefix,
-    tags,
-    kind,
-  }: { address: string; prefix: string; tags: readonly string[]; kind: 'cluster' | 'sentinel' | undefined },
+  { address, store, kind }: { address: string; store: Store; kind: 'cluster' | 'sentinel' | undefined },
 ): Promise<Finding> {
   const who = user.name === undefined ? 'the user of this connection' : `user ${user.name}`;
-  const all = tags.flatMap((tag, i) => {
-    const { queues, changing, sentinel, durability, ...forms } = formsFor(prefix, tag);
+  const all = formsOf(store).flatMap(({ queues, changing, sentinel, durability, ...forms }, i) => {
     const kinds = kind === 'cluster' ? forms.cluster : kind ? sentinel : [];
     const waits: Form[] = i > 0 ? [...sentinel, ...durability.filter(([command]) => command === 'wait')] : [];
     return user.isTold ? [...queues, ...changing, ...kinds, ...waits] : queues;
   });
+  const patterns = patternsFor(store.prefix);
   const denied: string[] = [];
-  const keysDenied = new Set<string>();
+  const accesses = new Set<keyof typeof patterns>();
   for (const form of all) {
     const said = await user.refusal(form);
     const [command] = form;
     if (said === undefined) continue;
-    if (/ access /.test(said)) keysDenied.add(HINTS.includes(command) ? `&${prefix}:*` : `~${prefix}:*`);
+    if (/ access /.test(said)) accesses.add(HINTS.includes(command) ? 'channels' : 'keys');
     else if (!denied.includes(command)) denied.push(command);
   }
-  if (denied.length + keysDenied.size === 0) {
+  if (denied.length + accesses.size === 0) {
     const which = user.isTold || user.name === 'default' ? 'delayq needs' : 'could be tried';
     return fine('rights', `${who} has all permissions that ${which}`);
   }
-  const lacking = [...denied, ...(keysDenied.size > 0 ? [`use ${[...keysDenied].join(' ')}`] : [])];
-  const onlyHints = denied.every((command) => HINTS.includes(command)) && !keysDenied.has(`~${prefix}:*`);
+  const beyond = [...accesses].flatMap((one) => patterns[one]);
+  const lacking = [...denied, ...(beyond.length > 0 ? [`use ${beyond.join(' ')}`] : [])];
+  const onlyHints = denied.every((command) => HINTS.includes(command)) && !accesses.has('keys');
   const why = onlyHints
     ? 'waiting drains notice new jobs up to a second later'
     : 'commands that need this fail, perhaps only during an incident';
-  const rules = [...denied.map((command) => `+${command}`), ...keysDenied].map(shellWord).join(' ');
+  const rules = [...denied.map((command) => `+${command}`), ...beyond].map(shellWord).join(' ');
   const cure = redisCli(address, `acl setuser ${user.name ? shellWord(user.name) : 'USER'} ${rules}`);
   return bad(onlyHints ? 'warn' : 'fail', 'rights', `${who} may not ${lacking.join(', ')}`, why, cure);
 }

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { Connection, Operator, Queue } from '../../src/index.js';
-import { formsFor } from '../../src/server/rights.js';
+import { formsFor } from '../../src/store/rights.js';
 import { delayq, sh } from '../support/cli.js';
 import { serverWith } from '../support/doctor.js';
 import { limitedUrl, refusals, VERSION } from '../support/limited-user.js';
@@ -9,7 +9,7 @@ import { luaTexts } from '../support/scripts.js';
 
 const source = new URL('../../src/', import.meta.url);
 const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter(
-  (file) => file.endsWith('.ts') && file !== 'server/rights.ts',
+  (file) => file.endsWith('.ts') && file !== 'store/rights.ts',
 );
 const textsOf = (some: string[]) => some.map((file) => readFileSync(new URL(file, source), 'utf8'));
 const sources = textsOf(files);

@@ -1,0 +1,94 @@
+import type { Arg } from '../redis/connection.js';
+import { queueKeys, queuesKey, wakeChannel } from './keys.js';
+import type { Store } from './store.js';
+
+/** An id that no job has, so that reading or removing it changes nothing. */
+const NOBODY = '(doctor)';
+
+/** A command, as ACL rules name it, such as `config|get`, and arguments. */
+export type Form = readonly [command: string, ...Arg[]];
+
+type Need = 'queues' | 'changing' | 'cluster' | 'sentinel' | 'durability' | 'connection' | 'doctor';
+
+/**
+ * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Left out
+ * are CONFIG and SLOWLOG: doctor does without, and they show what a user of queues should not see, such as the passwords
+ * of Redis.
+ */
+export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
+  const { pending, payload, stats, config } = queueKeys(prefix, queue);
+  const [list, channel] = [queuesKey(prefix), wakeChannel(prefix, queue)];
+  return {
+    /** Queues; in a form that changes nothing. */
+    queues: [
+      ['eval', 'return 1', 1, pending],
+      ['time'],
+      ['type', pending],
+      ['exists', pending],
+      ['zadd', pending, 'XX', 0, NOBODY],
+      ['zrem', pending, NOBODY],
+      ['zcard', pending],
+      ['zcount', pending, 1, 0],
+      ['zscore', pending, NOBODY],
+      ['zmscore', pending, NOBODY],
+      ['zrank', pending, NOBODY],
+      ['zrange', pending, 1, 0],
+      ['zrangebyscore', pending, 1, 0],
+      ['zremrangebyrank', pending, 1, 0],
+      // These fail, for lack of a value and of a number, but only after Redis has checked the permissions.
+      ['hset', payload, NOBODY, '', NOBODY],
+      ['hincrby', stats, NOBODY, 'none'],
+      ['hget', payload, NOBODY],
+      ['hmget', payload, NOBODY],
+      ['hdel', payload, NOBODY],
+      ['hexists', payload, NOBODY],
+      ['hstrlen', payload, NOBODY],
+      ['hlen', payload],
+      ['hgetall', config],
+      ['hkeys', config],
+      ['hscan', config, 0],
+      ['hrandfield', config],
+      ['zscan', pending, 0, 'COUNT', 1],
+      ['pttl', pending],
+      ['persist', `${pending}:${NOBODY}`],
+      ['unlink', `${pending}:${NOBODY}`],
+      ['mget', `${pending}:${NOBODY}`],
+      ['strlen', `${pending}:${NOBODY}`],
+      // A message on this channel makes drains look once more, and nothing else.
+      ['publish', channel, ''],
+    ],
+    /** Queues; in a form that would change something, or the connection. */
+    changing: [
+      ['evalsha', '0'.repeat(40), 1, pending],
+      ['sadd', list, queue],
+      ['srem', list, queue],
+      ['smembers', list],
+      ['sismember', list, queue],
+      ['subscribe', channel],
+    ],
+    cluster: [['asking'], ['cluster|slots'], ['spublish', channel, ''], ['ssubscribe', channel]],
+    /** Also for partitions: transfers wait until the replicas have them. */
+    sentinel: [['role']],
+    /** --replicas and --durable, and partitions. */
+    durability: [['wait'], ['waitaof']],
+    connection: [['select'], ['client|setname']],
+    doctor: [['scan'], ['info'], ['memory|usage'], ['acl|whoami'], ['acl|dryrun'], ['cluster|info'], ['cluster|nodes']],
+  };
+}
+
+/** The same for a queue, and for one of its other partitions if it has some, as far as is known. */
+export function formsOf(store: Store): Record<Need, Form[]>[] {
+  const tags = store.count === 1 ? [store.queue] : [store.queue, store.tagOf(1)];
+  return tags.map((tag) => formsFor(store.prefix, tag));
+}
+
+/** The patterns of all keys and channels of `queues`, or of all queues of the prefix, as ACL rules write them. */
+export function patternsFor(prefix: string, queues: readonly string[] = []): { keys: string[]; channels: string[] } {
+  // A queue, and its partitions.
+  const names = queues.length > 0 ? queues.flatMap((name) => [`{${name}}:*`, `{${name}/*}:*`]) : ['*'];
+  const list = queues.length > 0 ? [`~${queuesKey(prefix)}`] : [];
+  return {
+    keys: [...names.map((name) => `~${prefix}:${name}`), ...list],
+    channels: names.map((name) => `&${prefix}:${name}`),
+  };
+}
