@@ -8,6 +8,7 @@ import { withRetries } from '../redis/retry.js';
 import { ONE_PARTITION } from './keys.js';
 import { PartitionMap } from './map.js';
 import { forgetMarks } from './relocate.js';
+import { jobsAt } from './sizes.js';
 import type { Store } from './store.js';
 import { Sweep } from './sweep-partition.js';
 import { tagFor } from './tags.js';
@@ -63,8 +64,7 @@ export async function partitioningOf(store: Store): Promise<Partitioning> {
   const map = await store.look();
   const { count: partitions, from } = map;
   if (from === undefined) return { partitions, growth: undefined };
-  const sizes = Array.from({ length: partitions }, (_, i) => store.redis.call('HLEN', store.keys(i, map).payload));
-  const jobs = (await Promise.all(sizes)).map(Number);
+  const jobs = await Promise.all(upTo(partitions).map((i) => jobsAt(store, i, map)));
   const sum = (all: readonly number[]) => all.reduce((total, n) => total + n, 0);
   const expected = sum(jobs) * sum(jobs.map((_, i) => (i < from ? 0 : map.shareOf(i))));
   // It is not done before it is closed.

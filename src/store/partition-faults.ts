@@ -3,6 +3,7 @@ import type { Id } from '../model/id.js';
 import { groupsOf, PartitionMap } from './map.js';
 import type { Moved } from './move-steps.js';
 import { relocate } from './relocate.js';
+import { jobsAt } from './sizes.js';
 import type { Store } from './store.js';
 import { idsWhere } from './sweep-partition.js';
 import { tagFor } from './tags.js';
@@ -36,8 +37,8 @@ export async function laterLayout(store: Store): Promise<Later | undefined> {
 /** Whether no job is in the partitions that a growth has added. */
 async function isEmpty(store: Store, map: PartitionMap): Promise<boolean> {
   const added = map.tags.map((_, i) => i).slice(map.from);
-  const sizes = await Promise.all(added.map((i) => store.redis.call('HLEN', store.keys(i, map).payload)));
-  return sizes.every((size) => Number(size) === 0);
+  const sizes = await Promise.all(added.map((i) => jobsAt(store, i, map)));
+  return sizes.every((size) => size === 0);
 }
 
 /** The layout of partition `i` if it is not that of partition 0, and what makes both agree. */

@@ -1,9 +1,10 @@
 import { slotOfKey } from '../redis/slots.js';
+import type { PartitionMap } from './map.js';
 import type { Store } from './store.js';
 
 /** How many jobs partition `i` has, about: its payloads are counted. */
-export async function jobsAt(store: Store, i: number): Promise<number> {
-  return Number(await store.redis.call('HLEN', store.keys(i).payload));
+export async function jobsAt(store: Store, i: number, map?: PartitionMap): Promise<number> {
+  return Number(await store.redis.call('HLEN', store.keys(i, map).payload));
 }
 
 /** How many bytes the jobs of partition `i` take, about. Throws `refused` where MEMORY is not allowed. */

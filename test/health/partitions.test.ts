@@ -64,7 +64,10 @@ describe('the audit of a queue with partitions', () => {
     const stranger = new Auditor(redis);
     const lost = (await stranger.examine(name, { graceMs: 0 })).find(({ check }) => check === 'partition-layout');
     expect(lost?.what).toContain('4 partitions');
-    await stranger.examine(name, { mend: true, graceMs: 0 });
+    const mended = (await stranger.examine(name, { mend: true, graceMs: 0 })).find(
+      ({ check }) => check === 'partition-layout',
+    );
+    expect(mended).toMatchObject({ level: 'ok', mended: 1 });
     expect(await admin.hget(at(0, 'config'), 'layout')).toBe('1 0/4');
     expect(await queue.counts()).toMatchObject({ pending: 40 });
   });
