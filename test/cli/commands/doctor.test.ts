@@ -323,7 +323,19 @@ describe('damage by other software', () => {
     const { name } = await soundQueue();
     await put(name, 'pending', 'two words', soon());
     await admin.hset(key(name, 'stats'), 'acked', 'x');
-    await admin.hset(key(name, 'config'), 'tries', 'many', 'backoff', 'soon', 'paused', 'yes', 'lease', '5000');
+    await admin.hset(
+      key(name, 'config'),
+      'layout',
+      '1 0/1 uses settings',
+      'tries',
+      'many',
+      'backoff',
+      'soon',
+      'paused',
+      'yes',
+      'lease',
+      '5000',
+    );
     const told = ['warn odd-id 1', 'warn bad-counter 0', ...Array(3).fill('warn bad-setting 0')];
     expect(faults(await findings(name))).toEqual(told);
     const found = await findings(name, '--fix', '--yes');
@@ -504,7 +516,7 @@ describe('what somebody should look after', () => {
     await admin.hset(key(name, 'stats'), 'drained', Date.now());
     await admin.zadd(key(name, 'pending'), Date.now() - 720_000, 'b');
     expect(faults(await findings(name))).toEqual(['warn lag 0', 'warn dead 1']);
-    await admin.hset(key(name, 'config'), 'paused', 'inf');
+    await admin.hset(key(name, 'config'), 'layout', '1 0/1 uses settings', 'paused', 'inf');
     const paused = await findings(name);
     expect(faults(paused)).toEqual(['warn paused 0', 'warn dead 1']);
     expect(paused.find(({ check }) => check === 'paused')?.next).toBe(`delayq resume ${name}`);
