@@ -254,11 +254,11 @@ local function drainMany()
     died[#died + 1], died[#died + 2] = job[1], job[3]
   end
   if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) end -- Last, so whatever fails, no job is lost.
-  if #gone > 0 or hasOwnWindow then
+  if #gone > 0 or hasOwnWindow and not (uses and string.find(uses, 'windows', 1, true)) then
     -- include lib/windows
     -- Other software may have written that record.
     if hasOwnWindow then openWindow() end
-    remember(gone)
+    if #gone > 0 then remember(gone) end
     drop(gone)
   end
 
