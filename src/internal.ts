@@ -61,7 +61,7 @@ export type { SettingNames } from './net/errors.js';
 export { DEFAULT_URL, hasLogin, loginHider, parseUrl, withoutLogin } from './net/url.js';
 export { ID_ADVICE } from './recurring/definition.js';
 export { upcoming } from './recurring/recurring.js';
-export { type RetryLimits, settleWithRetries, withRetries } from './redis/retry.js';
+export { type RetryLimits, withRetries } from './redis/retry.js';
 export { aclLine } from './server/rights.js';
 export { type Exported, SCORE } from './store/export.js';
 export { checkGrows, checkNoLimits, checkPartitions, MAX_PARTITIONS } from './store/grow.js';

@@ -131,7 +131,9 @@ end
 -- A function: its many locals would cost each call that takes the short way.
 local function drainMany()
   -- include lib/stats
-  call('ZCARD', dead) -- Only for its type, as above.
+  -- Only for their types, as above.
+  call('ZCARD', dead)
+  if uses then call('ZCARD', done) end
   local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0
   -- Do not create a queue that does not exist.
   if occurred == math.huge and call('EXISTS', pending, active, stats) == 0 then
@@ -155,13 +157,13 @@ local function drainMany()
 
   -- include lib/ids
   -- include lib/records
-  -- include lib/leases
-  -- include lib/windows
   local lost, died = {}, {}
   limit, cutoff = math.min(limit, MAX_CALL), math.min(now, cutoff or now)
 
   -- Takes back expired leases; jobs that were lost too often die. Limited, so that many of them do not delay due jobs.
   if back <= now then
+    -- include lib/leases
+    -- include lib/growth
     lost = call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', '0', math.min(limit, 200))
     local held, records = call('HMGET', lease, unpack(lost)), call('HMGET', meta, unpack(lost))
     for i, one in ipairs(lost) do
@@ -252,10 +254,11 @@ local function drainMany()
     died[#died + 1], died[#died + 2] = job[1], job[3]
   end
   if seen > 0 then call('ZREMRANGEBYRANK', pending, '0', seen - 1) end -- Last, so whatever fails, no job is lost.
-  -- Other software may have written that record.
-  if hasOwnWindow then openWindow() end
-  if #gone > 0 then
-    remember(gone)
+  if #gone > 0 or hasOwnWindow and not (uses and string.find(uses, 'windows', 1, true)) then
+    -- include lib/windows
+    -- Other software may have written that record.
+    if hasOwnWindow then openWindow() end
+    if #gone > 0 then remember(gone) end
     drop(gone)
   end
 

@@ -46,7 +46,7 @@ local function enqueueMany()
   -- include lib/wake
   -- include lib/leases
   -- include lib/windows
-  -- include lib/ids
+  -- include lib/growth
   local ARGV = ARGV -- A local is faster, and this is used for each job.
   -- The form for one job becomes a batch of one, with a record if there is a fifth argument.
   if ARGV[1] == 'keep' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } end
@@ -75,7 +75,7 @@ local function enqueueMany()
       letters[i] = not place and inDead[i] and 'd' or 'k'
     elseif mode == 'active' and not (inActive[i] and exists and not isTransferred(call('HGET', lease, id))) then
       letters[i] = 'm'
-    elseif not exists and not isBack and isRemembered(id) then
+    elseif hasWindows and not exists and not isBack and isRemembered(id) then
       letters[i] = 'e'
     else
       if not place then
@@ -96,7 +96,7 @@ local function enqueueMany()
       scores[at - 1], scores[at], bodies[at - 1], bodies[at] = due, id, id, ARGV[bodyAt + i]
       local record = records > 0 and ARGV[recordAt + (i - 1) % records] or ''
       metas[id] = record ~= '' and record or nil
-      hasOwnWindow = hasOwnWindow or record ~= '' and windowIn(record) ~= nil
+      if record ~= '' then hasOwnWindow = hasOwnWindow or windowIn(record) ~= nil end
     end
   end
 

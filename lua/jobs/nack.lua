@@ -5,7 +5,7 @@
 -- Reply  now, a letter for each job: p pending, d dead, l lost, s superseded; for each job its delay ms (released: 0)
 -- Atomic because a job must be in only one set, and only the holder of the current lease may give it back.
 -- include lib/prelude
--- include lib/ids
+-- include lib/growth
 local mode, jitter = ARGV[1], tonumber(ARGV[3])
 if not atLeast(0, ARGV[3]) then return BAD end
 for i = 6, #ARGV, 4 do

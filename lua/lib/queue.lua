@@ -6,9 +6,11 @@ local pending, active, lease, dead, payload, meta, stats, config, done, every, o
 local known, pollMs, uses = table.remove(ARGV), POLL_MS, nil
 local layout = call('HGET', config, 'layout') or ONE_PARTITION
 if layout ~= known then
-  local own, words = string.match(layout, '^(.-) uses (.*)$')
-  layout, uses = own or layout, words
-  local stated = layout .. (uses and string.find(uses, 'texts', 1, true) and ' texts' or '')
+  local at, stated = string.find(layout, ' uses ', 1, true), layout
+  if at then
+    layout, uses = string.sub(layout, 1, at - 1), string.sub(layout, at + 6)
+    stated = string.find(uses, 'texts', 1, true) and layout .. ' texts' or layout
+  end
   -- With a star: whatever the payloads are.
   if stated ~= known and layout .. ' *' ~= known then
     return redis.error_reply('LAYOUT the queue has layout ' .. stated .. ', this call is for layout ' .. known

@@ -14,6 +14,7 @@
 --          is not active, s a superseded lease whose holder never asked, k a job's token of a move that never ended
 -- include lib/prelude
 -- include lib/ids
+-- include lib/growth
 local where, most, ids = ARGV[1], tonumber(ARGV[3]), {}
 local places = { pending = pending, active = active, dead = dead, payload = payload, meta = meta, lease = lease }
 local place, cursor, refused = places[where], ARGV[2], 0

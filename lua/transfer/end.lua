@@ -3,7 +3,7 @@
 -- Reply  now, a letter for each job: h held, and done, l lost (another move took over), s superseded
 -- Atomic because only the holder of the current lease may remove a job, and it must be in only one set.
 -- include lib/prelude
--- include lib/ids
+-- include lib/growth
 local ids, letters, leases = checkLeases(1, 3)
 local gone, transferred, soonest = {}, 0, math.huge
 for i, id in ipairs(ids) do

@@ -185,7 +185,7 @@ function numberOf(text: string): number | undefined {
 
 export const SETTING_NAMES = Object.keys(DEFAULT_SETTINGS) as (keyof Settings)[];
 
-/** Settings that a queue with several partitions cannot have. Must match lua/edit/config.lua. */
+/** Settings that a queue with several partitions cannot have. */
 export const LIMITS: readonly (keyof Settings)[] = ['rate', 'burst', 'maxActive'];
 
 /** The name of a setting as people write and read it: `max-active`. */

@@ -1,23 +1,23 @@
+import { DelayqError } from '../model/errors.js';
 import { consumer, type Id, randomWord } from '../model/id.js';
 import type { Answer, Enqueued, Given, Held, Job, Nacked, NewJob } from '../model/job.js';
 import { checkSchema, type Schema } from '../model/schema.js';
 import { checkConsumer, checkCount, checkMs, checkName, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
+import type { RetryLimits } from '../redis/retry.js';
 import { DURABLE_IN_FLIGHT, requiredBy } from '../store/durability.js';
+import { type EnqueueOptions, putBack } from '../store/enqueue.js';
 import type { Snapshot } from '../store/inspect.js';
 import type { Finished } from '../store/jobs.js';
 import * as scripts from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS, type PrefixOption, prefixOf } from '../store/keys.js';
+import { type FinishOptions, removeByIds, swap } from '../store/remove.js';
 import { MAX_CALL } from '../store/script.js';
+import { type AckOptions, ack, type NackOptions, nack, renew } from '../store/settle.js';
 import { Store } from '../store/store.js';
 import { inspectAll } from '../store/sum.js';
 import { type BatchResult, inBatches } from './batches.js';
-import { byReceipt } from './by-receipt.js';
-import { checkOptions, type EnqueueOptions, Enqueuer } from './enqueuer.js';
-import { type FinishOptions, finish } from './finish.js';
-import { putBack } from './put-back.js';
-import { type AckOptions, ack, type NackOptions, nack } from './settle.js';
-import { swap } from './swap.js';
+import { checkOptions, Enqueuer } from './enqueuer.js';
 
 /** What a drain takes. */
 interface DrainOptions {
@@ -60,9 +60,6 @@ export class Queue<T = unknown, Input = T> {
   /** What payloads must fit. */
   readonly schema: Schema<Input, T> | undefined;
   readonly #store: Store;
-  /** Set for one of several partitions. */
-  #index: number | undefined;
-  #whole: Queue = this;
   #partitions: readonly Queue[] = [this];
   readonly #enqueuer: Enqueuer;
   /** When something may be due next in each partition, ms by the clock of its server. */
@@ -86,31 +83,27 @@ export class Queue<T = unknown, Input = T> {
    * @internal
    */
   get partitions(): readonly Queue[] {
-    const { count, prefix } = this.#store;
-    if (count === 1 || this.#index !== undefined || this.#partitions.length === count) return this.#partitions;
-    const known = this.#partitions.length > 1 ? this.#partitions : [];
-    this.#partitions = Array.from({ length: count }, (_, i) => {
-      const part = known[i] ?? new Queue(this.redis, this.name, { prefix });
-      part.#index = i;
-      part.#whole = this;
-      return part;
-    });
+    const { count } = this.#store;
+    if (this.#partitions.length < count) {
+      const known = this.#partitions.length > 1 ? this.#partitions : [];
+      this.#partitions = Array.from({ length: count }, (_, i) => known[i] ?? new Partition(this, this.#store, i));
+    }
     return this.#partitions;
   }
 
   /** The queue that this is a partition of, or itself. @internal */
   get whole(): Queue {
-    return this.#whole;
+    return this;
   }
 
   /** The channel that tells waiting drains of a job that falls due before their next poll. @internal */
   get wakeChannel(): string {
-    return this.#store.wakeChannel(this.#index ?? 0);
+    return this.#store.wakeChannel(0);
   }
 
   /** The longest time between two polls of a waiting drain, ms. @internal */
   get pollMs(): number {
-    return this.#index === undefined ? POLL_MS : PART_POLL_MS;
+    return POLL_MS;
   }
 
   /**
@@ -178,18 +171,17 @@ export class Queue<T = unknown, Input = T> {
    * characters without spaces. Throws `usage` for an invalid option, and what Connection.call throws.
    */
   async drain(options: DrainOptions = {}): Promise<scripts.Drained> {
-    const isOne = () => this.#index !== undefined || this.#store.count === 1;
+    const isOne = () => this.#store.count === 1;
     const drained = isOne() ? await this.take(options) : undefined;
     return drained && (isOne() || drained.jobs.length > 0) ? drained : this.#takeFirst(options);
   }
 
   /**
-   * As {@link Queue.drain}, but from one partition only: this one, or the first; nothing if only the reply tells that
-   * there are several.
+   * As {@link Queue.drain}, but from partition `i` only; nothing if only the reply tells that there are several.
    *
    * @internal
    */
-  async take(options: DrainOptions = {}, i = this.#index ?? 0, start?: scripts.Start): Promise<scripts.Drained> {
+  async take(options: DrainOptions = {}, start?: scripts.Start, i = 0): Promise<scripts.Drained> {
     const { limit = MAX_CALL, leaseMs, cutoff, by } = checkDrain(options);
     checkCount(limit, 'limit');
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
@@ -220,7 +212,7 @@ export class Queue<T = unknown, Input = T> {
       const rest = [...heads.keys()].filter((i) => !asked.has(i));
       const first = rest.reduce((a, b) => ((heads[b] as number) < (heads[a] as number) ? b : a));
       asked.add(first);
-      drained = await this.take(options, first);
+      drained = await this.take(options, undefined, first);
       heads[first] = drained.next ?? Number.POSITIVE_INFINITY;
     } while (drained.jobs.length === 0 && asked.size < this.#store.count);
     const next = Math.min(...heads);
@@ -237,12 +229,17 @@ export class Queue<T = unknown, Input = T> {
    * if the reply is lost: after a repeat, a job that was taken in between would be delivered twice.
    */
   putBack(jobs: readonly Job[]): Promise<void> {
-    return putBack(this.#store, this.#enqueuer, jobs);
+    return putBack(this.#store, jobs);
   }
 
   /** Removes finished jobs whose leases are still held. Returns the state of each lease, in the order of the jobs. */
   ack(jobs: readonly Held[], options: AckOptions = {}): Promise<Answer[]> {
     return ack(this.#store, jobs, options);
+  }
+
+  /** As {@link Queue.ack}, repeated while its errors may pass. @internal */
+  ackWithin(limits: RetryLimits, jobs: readonly Held[]): Promise<Answer[]> {
+    return ack(this.#store, jobs, {}, limits);
   }
 
   /**
@@ -253,14 +250,14 @@ export class Queue<T = unknown, Input = T> {
     return nack(this.#store, jobs, how);
   }
 
+  /** As {@link Queue.nack}, repeated while its errors may pass. @internal */
+  nackWithin(limits: RetryLimits, jobs: readonly Given[], how: NackOptions = {}): Promise<Nacked[]> {
+    return nack(this.#store, jobs, how, limits);
+  }
+
   /** Extends leases that are still held to `leaseMs` from now (default: the queue's). Throws `usage` below 1 ms. */
   async renew(jobs: readonly Held[], leaseMs?: number): Promise<Answer[]> {
-    if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
-    return byReceipt(
-      this.#store,
-      jobs,
-      async (keys, some) => (await scripts.renew(this.redis, keys, some, leaseMs)).answers,
-    );
+    return renew(this.#store, jobs, leaseMs);
   }
 
   /**
@@ -270,7 +267,7 @@ export class Queue<T = unknown, Input = T> {
    * is `missing`. Throws what Connection.call throws.
    */
   finish(ids: readonly Id[], options: FinishOptions = {}): Promise<Finished[]> {
-    return finish(this.#store, ids, options);
+    return removeByIds(this.#store, ids, options);
   }
 
   /**
@@ -278,8 +275,14 @@ export class Queue<T = unknown, Input = T> {
    * happen, or none. The new job gets an id of its own. Throws `usage` or `data` for an invalid job, `temporary` if Redis
    * cannot accept jobs now: the old job is then still there. Throws `unknown` with the new id if no reply arrives.
    */
-  swap(id: Id, job: Omit<NewJob<Input>, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
-    return swap(this.#store, this.#enqueuer, id, job, options);
+  async swap(id: Id, job: Omit<NewJob<Input>, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
+    if ('id' in job && job.id !== undefined) {
+      throw new DelayqError('usage', 'swap makes the id of the new job', {
+        why: 'an id of the caller may belong to another partition than that of the old job',
+        next: 'leave out id, or enqueue with the id of the old job and ifExists: replace',
+      });
+    }
+    return swap(this.#store, id, this.#enqueuer.ready(job), options);
   }
 
   /**
@@ -300,5 +303,43 @@ export class Queue<T = unknown, Input = T> {
   /** Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due times. */
   async counts(upcoming = 0): Promise<Snapshot> {
     return inspectAll(this.#store, upcoming);
+  }
+}
+
+/** One of several partitions of a queue, from which alone it takes. Answers go where their receipts say. */
+class Partition extends Queue {
+  readonly #whole: Queue;
+  readonly #index: number;
+  readonly #wakeChannel: string;
+
+  constructor(whole: Queue, store: Store, index: number) {
+    super(whole.redis, whole.name, { prefix: store.prefix });
+    this.#whole = whole;
+    this.#index = index;
+    this.#wakeChannel = store.wakeChannel(index);
+  }
+
+  override get partitions(): readonly Queue[] {
+    return [this];
+  }
+
+  override get whole(): Queue {
+    return this.#whole;
+  }
+
+  override get wakeChannel(): string {
+    return this.#wakeChannel;
+  }
+
+  override get pollMs(): number {
+    return PART_POLL_MS;
+  }
+
+  override drain(options: DrainOptions = {}): Promise<scripts.Drained> {
+    return this.take(options);
+  }
+
+  override take(options: DrainOptions = {}, start?: scripts.Start): Promise<scripts.Drained> {
+    return super.take(options, start, this.#index);
   }
 }

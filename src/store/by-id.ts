@@ -1,8 +1,10 @@
 import { DelayqError, isDelayqError, isPassing, partly } from '../model/errors.js';
 import { type Id, idKey } from '../model/id.js';
+import { checkList } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf, type PartitionMap } from './map.js';
+import { MAX_CALL } from './script.js';
 import { MAX_TURNS, type Store } from './store.js';
 
 /** How a call by id is made. `T`: what it is about, `A`: its answer. */
@@ -147,4 +149,10 @@ async function answerGroup<T, A>(
 export function worst(errors: readonly unknown[]): unknown {
   const doubt = errors.find((error) => isDelayqError(error, 'unknown'));
   return doubt ?? errors.find((error) => wordOf(error) !== 'LAYOUT') ?? errors[0];
+}
+
+/** Slices of a list, each for one call. */
+export function* chunks<T>(list: readonly T[]): Generator<readonly T[]> {
+  checkList(list, 'jobs');
+  for (let i = 0; i < list.length; i += MAX_CALL) yield list.slice(i, i + MAX_CALL);
 }

@@ -276,7 +276,7 @@ export interface FinishArgs {
 }
 
 /** Removes jobs without receipts. At most {@link MAX_CALL}. */
-export async function finish(redis: Connection, keys: QueueKeys, ids: readonly Id[], { by, states }: FinishArgs) {
+export async function removeByIds(redis: Connection, keys: QueueKeys, ids: readonly Id[], { by, states }: FinishArgs) {
   const [, letters] = await run(redis, 'jobs/remove', keys, [by, states, '', '', '', '', ...ids]);
   return words(letters, FINISHED);
 }

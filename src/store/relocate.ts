@@ -1,9 +1,9 @@
 import { DelayqError, partly } from '../model/errors.js';
 import type { Id } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
+import { replicasAt, replicated } from './durability.js';
 import type { QueueKeys } from './keys.js';
 import { type Moved, moveSome } from './move-steps.js';
-import { replicasAt, replicated } from './replicated.js';
 import { text } from './replies.js';
 import * as moves from './transfer.js';
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { DelayqError, isDelayqError } from '../model/errors.js';
-import { DEFAULT_SETTINGS } from '../model/settings.js';
+import { DEFAULT_SETTINGS, LIMITS } from '../model/settings.js';
 import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from '../redis/connection.js';
 import {
@@ -67,12 +67,16 @@ export const SCRIPTS = [
 
 type Name = (typeof SCRIPTS)[number];
 
+/** Words as Lua: a text with a space before and behind each. */
+const list = (words: readonly string[]) => `' ${words.join(' ')} '`;
+
 /** What stands in the scripts for a value, as Lua. */
 const CONSTANTS: Readonly<Record<string, string>> = {
   POLL_MS: String(POLL_MS),
   PART_POLL_MS: String(PART_POLL_MS),
   ONE_PARTITION: `'${ONE_PARTITION}'`,
-  OWN_FIELDS: `' ${OWN_FIELDS.join(' ')} '`,
+  OWN_FIELDS: list(OWN_FIELDS),
+  LIMITS: list(LIMITS),
   MAX_CALL: String(MAX_CALL),
   MAX_OCCURRENCES: String(MAX_OCCURRENCES),
   LATEST_DUE: String(LATEST_DUE),

@@ -1,21 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
 import { queueWord } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
+import { replicated } from './durability.js';
 import { layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys, wakeChannel } from './keys.js';
 import { PartitionMap } from './map.js';
-import { replicated } from './replicated.js';
+import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { advance, takeSettings } from './transfer.js';
 
 /** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
 export const MAX_TURNS = 20;
 
-/** By prefix and name of the queue. Names may come from strangers, so those that nobody uses are forgotten. */
-const ofConnections = new WeakMap<Connection, Map<string, WeakRef<Store>>>();
-const unused = new FinalizationRegistry<{ known: Map<string, WeakRef<Store>>; name: string }>(
-  ({ known, name }) => known.get(name)?.deref() ?? known.delete(name),
-);
+/** How many queues a connection remembers: names may come from strangers. */
+const MAX_KNOWN = 10_000;
+
+/** How long a new queue waits to be listed, ms: on a cluster another node may have the list, and be down. */
+const LIST_MS = 500;
+
+/** By prefix and name of the queue, those first that were not asked for longest. */
+const ofConnections = new WeakMap<Connection, Map<string, Store>>();
 
 /** A queue as it is stored: its keys, and its partitions as far as is known, learned from the first call that is refused. */
 export class Store {
@@ -24,19 +29,20 @@ export class Store {
   readonly queue: string;
   #map = PartitionMap.ONE;
   #texts = false;
+  #listed = false;
   #keys = new WeakMap<PartitionMap, QueueKeys[]>();
 
   /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
   static of(redis: Connection, prefix: string, queue: string): Store {
-    const known = ofConnections.get(redis) ?? new Map<string, WeakRef<Store>>();
+    const known = ofConnections.get(redis) ?? new Map<string, Store>();
     ofConnections.set(redis, known);
     const name = `${prefix} ${queue}`;
-    const found = known.get(name)?.deref();
-    if (found) return found;
-    const made = new Store(redis, prefix, queue);
-    known.set(name, new WeakRef(made));
-    unused.register(made, { known, name });
-    return made;
+    const found = known.get(name) ?? new Store(redis, prefix, queue);
+    known.delete(name);
+    known.set(name, found);
+    const [oldest] = known.keys();
+    if (known.size > MAX_KNOWN) known.delete(oldest as string);
+    return found;
   }
 
   private constructor(redis: Connection, prefix: string, queue: string) {
@@ -96,6 +102,23 @@ export class Store {
 
   wakeChannel(i: number): string {
     return wakeChannel(this.prefix, this.tagOf(i));
+  }
+
+  /**
+   * Makes a call that may put the first job into the queue. Lists the queue before its first job, and again if the queue is
+   * new: Redis may have come back empty, or the queue was forgotten.
+   */
+  async listing<R extends { readonly begun: boolean }>(send: () => Promise<R>): Promise<R> {
+    if (!this.#listed) this.#list();
+    const reply = await send();
+    if (reply.begun) await Promise.race([this.#list(), sleep(LIST_MS, undefined, { ref: false })]);
+    return reply;
+  }
+
+  /** Lists the queue for `inspect`: in a separate call, because of another slot. */
+  async #list(): Promise<void> {
+    this.#listed = true;
+    this.#listed = await tryAddQueue(this.redis, this.prefix, this.queue);
   }
 
   /** Reads the layout of partition 0, and learns it if it is newer. */

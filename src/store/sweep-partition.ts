@@ -1,9 +1,9 @@
 import { type Id, idOf } from '../model/id.js';
 import type { Connection, Reply } from '../redis/connection.js';
+import { replicated } from './durability.js';
 import type { QueueKeys } from './keys.js';
 import { groupsOf, type PartitionMap } from './map.js';
 import { bringRemembered, relocate } from './relocate.js';
-import { replicated } from './replicated.js';
 import { rows, text } from './replies.js';
 import { SLICE } from './script.js';
 import type { Store } from './store.js';

@@ -137,7 +137,7 @@ export class DrainCalls {
     let unused = limit;
     try {
       const cutoff = most === 0 ? LONG_AGO : await this.#cutoffs.get(clockOf(queue));
-      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, undefined, start);
+      const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start);
       const until = watch ? answer.now : await this.#cutoffOf(queue, answer.now, since);
       const { state, next = Number.POSITIVE_INFINITY } = answer;
       // The call may have had an earlier cutoff: it only asked, or a reply has told of a cluster since.

@@ -3,9 +3,9 @@ import type { Answer, Given, Job, Nacked } from '../model/job.js';
 import { many } from '../model/text.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import type { NackOptions } from '../queue/settle.js';
-import { type RetryLimits, settleWithRetries, withRetries } from '../redis/retry.js';
+import { type RetryLimits, withRetries } from '../redis/retry.js';
 import { MAX_CALL } from '../store/script.js';
+import type { NackOptions } from '../store/settle.js';
 import { Outages } from './outages.js';
 import type { OnTrouble } from './trouble.js';
 
@@ -158,13 +158,13 @@ export class Leases {
   /** Removes jobs that are done. The answers are in the order of the jobs. */
   async ack(jobs: readonly Job[]): Promise<Answer[]> {
     const items = jobs.map((job) => ({ job }));
-    const call = (queue: Queue, some: Given[]) => queue.ack(some);
+    const call = (queue: Queue, some: Given[]) => queue.ackWithin(this.#retryLimits(), some);
     return this.#settle<Answer>(items, call, (gone) => gone);
   }
 
   /** Gives jobs back; by default without counting a failure. The answers are in the order of the jobs. */
   async nack(jobs: readonly GiveBack[], options: NackOptions = { mode: 'release' }): Promise<Nacked[]> {
-    const call = (queue: Queue, some: Given[]) => queue.nack(some, options);
+    const call = (queue: Queue, some: Given[]) => queue.nackWithin(this.#retryLimits(), some, options);
     return this.#settle<Nacked>(jobs, call, (answer) => ({ answer, delayMs: 0 }));
   }
 
@@ -194,9 +194,7 @@ export class Leases {
       for (let i = 0; queue && i < all.length; i += MAX_CALL) {
         const some = all.slice(i, i + MAX_CALL);
         const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
-        const settled = await this.#explain(() =>
-          settleWithRetries(() => call(queue, given), this.#retryLimits()),
-        ).catch((error: unknown) => {
+        const settled = await this.#explain(() => call(queue, given)).catch((error: unknown) => {
           if (!this.#canContinue(queue, error, true)) throw error;
         });
         if (!settled) {

@@ -85,7 +85,7 @@ describe(`a failover (seed ${seed})`, () => {
     const direct = new Connection(clients.url);
     afterwards(() => direct.close());
     const queue = new Queue(direct, 'safe');
-    await primary.admin.hset(key('safe', 'config'), 'lease', '1000');
+    await primary.admin.hset(key('safe', 'config'), 'layout', '1 0/1 uses settings', 'lease', '1000');
     const { jobs: taken } = await queue.drain({ limit: random.whole(1, 50) });
     await primary.copied(1);
 
@@ -179,7 +179,7 @@ describe.runIf(spawnSync('sh', ['-c', `${OWN_MOUNT} mount -t tmpfs -o size=32k t
       // Nothing stays of a chunk that does not fit.
       if (status !== 74) expect(written.length).toBeGreaterThan(10);
       expect(written.length).toBeLessThan(80);
-      await admin.hset(key(queue, 'config'), 'tries', '100');
+      await admin.hset(key(queue, 'config'), 'layout', '1 0/1 uses settings', 'tries', '100');
       // Makes failed jobs due now.
       for (const id of await admin.zrange(key(queue, 'pending'), '0', '-1'))
         await admin.zadd(key(queue, 'pending'), 1, id);

@@ -64,7 +64,7 @@ class Scene {
   }
 
   async fill(what: 'ok' | 'wait', most = 40): Promise<void> {
-    await admin.hset(key(this.queue, 'config'), { lease: this.leaseMs, backoff: '1' });
+    await admin.hset(key(this.queue, 'config'), { layout: '1 0/1 uses settings', lease: this.leaseMs, backoff: '1' });
     const jobs = Array.from({ length: this.#random.whole(1, most) }, (_, i) => {
       const id = this.ledger.sending(0);
       return { id, payload: JsonText.parse(payloadOf(id, i === 0 ? what : 'ok', this.#random.whole(1, 3_000))) };

@@ -60,7 +60,7 @@ export class Storm extends Stage {
     const { leaseMs: lease = LEASE_MS, ttl = '1s', replicas } = this.#weather;
     for (const queue of QUEUES) {
       const { admin } = await this.redis.ownerOf(queue);
-      await admin.hset(key(queue, 'config'), { ...SETTINGS, lease });
+      await admin.hset(key(queue, 'config'), { layout: '1 0/1 uses settings', ...SETTINGS, lease });
     }
     const producing = (): Producing => ({
       url: this.url,

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { DelayqError, isDelayqError, type NewJob, Operator, Queue, settleWithRetries } from '../../src/internal.js';
+import { DelayqError, isDelayqError, type NewJob, Operator, Queue } from '../../src/internal.js';
 import { inBatches } from '../../src/queue/batches.js';
 import { Connection } from '../../src/redis/connection.js';
 import { crc32 } from '../../src/store/crc32.js';
@@ -60,12 +60,12 @@ describe('leases of several partitions', () => {
 
   it('are held when they are acked again because one partition could not answer', async () => {
     const { jobs, again } = await taken();
-    expect(new Set(await settleWithRetries(() => again.ack(jobs), limits))).toEqual(new Set(['held']));
+    expect(new Set(await again.ackWithin(limits, jobs))).toEqual(new Set(['held']));
   });
 
   it('are held when they are given back again because one partition could not answer', async () => {
     const { jobs, again } = await taken();
-    const nacked = await settleWithRetries(() => again.nack(jobs, { mode: 'release' }), limits);
+    const nacked = await again.nackWithin(limits, jobs, { mode: 'release' });
     expect(new Set(nacked.map(({ answer }) => answer))).toEqual(new Set(['pending']));
   });
 

@@ -355,7 +355,7 @@ describe('drain', () => {
 
   it("counts the time to live from the first due time, also after a failure; its default is the queue's", async () => {
     const queue = freshQueue();
-    await admin.hset(key(queue.name, 'config'), 'ttl', 10_000);
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'ttl', 10_000);
     await queue.enqueue({ payload: 1 });
     const { jobs } = await queue.drain();
     await queue.nack(jobs.map((job) => ({ ...job, delayMs: 8_000 })));
@@ -369,7 +369,7 @@ describe('drain', () => {
 
   it("drops a job that is alone when the queue's time to live has passed", async () => {
     const queue = freshQueue();
-    await admin.hset(key(queue.name, 'config'), 'ttl', 1_000);
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'ttl', 1_000);
     await queue.enqueue({ payload: 1 });
     await timePasses(queue.name, 5_000);
     expect(await queue.drain()).toMatchObject({ expired: 1, jobs: [] });
@@ -379,12 +379,12 @@ describe('drain', () => {
   it('takes nothing while the queue is paused', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    await admin.hset(key(queue.name, 'config'), 'paused', 'inf');
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'paused', 'inf');
     expect(await queue.drain()).toMatchObject({ state: 'paused', next: undefined, jobs: [] });
     const { now } = await queue.counts();
-    await admin.hset(key(queue.name, 'config'), 'paused', now + 5_000);
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'paused', now + 5_000);
     expect(await queue.drain()).toMatchObject({ state: 'paused', next: now + 5_000 });
-    await admin.hset(key(queue.name, 'config'), 'paused', now - 1);
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'paused', now - 1);
     expect((await queue.drain()).jobs).toHaveLength(1);
   });
 
@@ -468,7 +468,7 @@ describe('nack', () => {
     expect(await fails()).toBe(5);
     expect(await fails(freshQueue(), 2)).toBe(2);
     const queue = freshQueue();
-    await admin.hset(key(queue.name, 'config'), 'tries', 3);
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'tries', 3);
     expect(await fails(queue)).toBe(3);
     expect(await fails(queue, 1)).toBe(1);
     expect(await queue.counts()).toMatchObject({ dead: 2, payload: 2, pending: 0 });
@@ -505,7 +505,7 @@ describe('nack', () => {
       return seen;
     };
     expect(await waits([1_000, 2_000])).toEqual([1_000, ...Array(6).fill(2_000)]);
-    await admin.hset(key(queue.name, 'config'), 'backoff', '30000 60000 600000');
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'backoff', '30000 60000 600000');
     expect(await waits()).toEqual([30_000, 60_000, ...Array(5).fill(600_000)]);
     const plain = [15_000, 60_000, 240_000, 960_000, 3_600_000, 3_600_000, 3_600_000];
     for (const [i, ms] of (await waits('exponential')).entries()) {
@@ -594,7 +594,7 @@ it('jobs removed by lease 0 can be put back unchanged', async () => {
   ]);
   await queue.enqueue({ payload: 3, at: 3_000 });
   await admin.hset(key(queue.name, 'payload'), 'b', Buffer.from([0xff]));
-  await admin.hset(key(queue.name, 'config'), 'ttl', 10 ** 13);
+  await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'ttl', 10 ** 13);
   await admin.hset(key(queue.name, 'meta'), 'a', '{"tries":2,"ttl":9000000000000,"failures":1}');
   const before = await Promise.all(['payload', 'meta'].map((name) => admin.hgetallBuffer(key(queue.name, name))));
   const { jobs } = await queue.drain({ leaseMs: 0 });

@@ -120,7 +120,7 @@ describe.concurrent('growth', () => {
     await expect(grow(name, 15)).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('takes over settings and a pause that an older version of delayq has stored, without a version', async () => {
+  it('takes over settings and a pause that have no version', async () => {
     const { name } = await filled();
     await admin.hset(key(name, 'config'), 'tries', '7', 'paused', 'inf');
     await grow(name, 3);

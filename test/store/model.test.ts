@@ -372,7 +372,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
     }
     case 'finish': {
       const { ids, by } = one;
-      const answers = await scripts.finish(connection, keys, ids.map(bytesOf), { by, states: 'any' });
+      const answers = await scripts.removeByIds(connection, keys, ids.map(bytesOf), { by, states: 'any' });
       const now = await redisTime();
       expect(answers).toEqual(model.sweeping(now, 0, () => ids.map((which) => model.finish(now, which, by))));
       return;

@@ -1,12 +1,12 @@
 import { Command } from 'commander';
-import { DelayqError, type NackOptions, settleWithRetries, withRetries } from '../../internal.js';
+import { DelayqError, type NackOptions, withRetries } from '../../internal.js';
 import { addGlobals, details, duration, examples, positiveDuration } from '../args/options.js';
 import { LineSettler, type Settle, type SettleOptions } from '../bulk/settle.js';
 import type { Context } from '../host/context.js';
 
 export function ackCommand(context: Context): Command {
   const command = settleCommand(context, 'ack', 'Complete jobs: remove them from their queue.', () => {
-    return (queue, jobs, limits) => settleWithRetries(() => queue.ack(jobs), limits);
+    return (queue, jobs, limits) => queue.ackWithin(limits, jobs);
   });
   examples(command, [
     'delayq drain --lease 5m order-close | ./close-orders | delayq ack',
@@ -26,7 +26,7 @@ export function nackCommand(context: Context): Command {
       const how: NackOptions = options.error === undefined ? { mode } : { mode, error: options.error };
       return async (queue, jobs, limits) => {
         const given = jobs.map(({ id, receipt }) => ({ id, receipt, delayMs: options.in }));
-        return (await settleWithRetries(() => queue.nack(given, how), limits)).map((nacked) => nacked.answer);
+        return (await queue.nackWithin(limits, given, how)).map((nacked) => nacked.answer);
       };
     },
   );

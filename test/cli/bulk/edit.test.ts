@@ -44,7 +44,7 @@ describe('commands that edit jobs', () => {
       .hset(key(name, 'meta'), 'a', 'no json', 'b', '{"first":"x","tries":[]}')
       .hset(key(name, 'lease'), 'c', '')
       .hset(key(name, 'stats'), 'buried', 'many', 'rescheduled', 'x')
-      .hset(key(name, 'config'), 'paused', 'perhaps')
+      .hset(key(name, 'config'), 'layout', '1 0/1 uses settings', 'paused', 'perhaps')
       .exec();
     expect(pausedUntil(await inspector.inspect(name))).toBeUndefined();
     expect(await delayq(['reschedule', '--all', '--yes', '--in', '1h', name])).toMatchObject({ code: 0 });

@@ -16,6 +16,7 @@ describe('delayq config', () => {
     const set = ['tries=2', 'backoff=0s,1h', 'lease=5m', 'maxLost=3', 'ttl=2d'];
     expect(await delayq(['config', '--create', queue.name, ...set])).toMatchObject({ code: 0, stderr: '' });
     expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({
+      layout: '1 0/1 uses settings',
       tries: '2',
       backoff: '0 3600000',
       lease: '300000',
@@ -56,10 +57,10 @@ describe('delayq config', () => {
     expect((await delayq(['inspect', '--json', queue.name])).code).toBe(0);
   });
 
-  it('turns text on and off by any word for it, which needs layout 2, and shows it as on or off', async () => {
+  it('turns text on and off by any word for it, and shows it as on or off', async () => {
     const queue = freshQueue();
     await delayq(['config', '--create', queue.name, 'text=off', 'tries=5']);
-    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ tries: '5' });
+    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ layout: '1 0/1 uses settings', tries: '5' });
     for (const [on, off] of [
       ['on', 'off'],
       ['1', '0'],
@@ -68,7 +69,10 @@ describe('delayq config', () => {
       ['on', ''],
     ]) {
       expect((await delayq(['config', queue.name, `text=${on}`])).stdout).toMatch(/^text +on +payloads are any text/m);
-      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual(['1 0/1 uses texts', '1']);
+      expect(await admin.hmget(key(queue.name, 'config'), 'layout', 'text')).toEqual([
+        '1 0/1 uses settings texts',
+        '1',
+      ]);
       expect((await delayq(['config', queue.name, `text=${off}`])).stdout).toMatch(/^text +off +default/m);
     }
     await delayq(['config', queue.name, 'text=on']);
@@ -103,14 +107,19 @@ describe('delayq config', () => {
     expect(await admin.exists(key(typo, 'config'))).toBe(0);
     expect(await delayq(['config', '--create', typo, 'tries=3'])).toMatchObject({ code: 0 });
     expect(await delayq(['config', typo, 'tries=4'])).toMatchObject({ code: 0 });
-    expect(await admin.hgetall(key(typo, 'config'))).toEqual({ tries: '4' });
+    expect(await admin.hgetall(key(typo, 'config'))).toEqual({ layout: '1 0/1 uses settings', tries: '4' });
   });
 
   it('leaves other fields of the config alone', async () => {
     const queue = freshQueue();
-    await admin.hset(key(queue.name, 'config'), 'paused', 'inf', 'layout', '1');
+    await admin.hset(key(queue.name, 'config'), 'paused', 'inf', 'mine', '1');
     await delayq(['config', queue.name, 'tries=3']);
-    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ paused: 'inf', layout: '1', tries: '3' });
+    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({
+      layout: '1 0/1 uses settings',
+      paused: 'inf',
+      mine: '1',
+      tries: '3',
+    });
   });
 });
 

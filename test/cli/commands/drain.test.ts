@@ -391,7 +391,7 @@ describe('delayq drain --watch', () => {
   it('takes nothing from a paused queue and goes on when it is resumed', async () => {
     const queue = freshQueue();
     await queue.enqueue({ payload: 1 });
-    await admin.hset(key(queue.name, 'config'), 'paused', 'inf');
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'paused', 'inf');
     const running = begin(['drain', '--watch', queue.name]);
     const calls = async () => {
       const stats = await Promise.all((await masters()).map((master) => master.info('commandstats')));

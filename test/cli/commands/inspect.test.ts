@@ -88,7 +88,7 @@ describe('delayq inspect at 80 by 24', () => {
     expect(await config()).toBe('paused until resumed');
     await delayq(['pause', '-q', '--for', '10m', queue.name]);
     expect(await config()).toMatch(/^paused until (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d$/);
-    await admin.hset(key(queue.name, 'config'), 'paused', '5');
+    await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'paused', '5');
     expect(await config()).toBe('paused no longer');
   });
 
@@ -267,16 +267,16 @@ describe('delayq inspect', () => {
     const [queue] = JSON.parse((await delayq(['inspect', '--json', '--prefix', prefix])).stdout).queues;
     expect(queue).toMatchObject({ stalled: true, paused: null });
     // Who has paused a queue wants no drain; what then waits is told with that.
-    await admin.hset(`${prefix}:{order-close}:config`, 'paused', 'inf');
+    await admin.hset(`${prefix}:{order-close}:config`, 'layout', '1 0/1 uses settings', 'paused', 'inf');
     const shown = await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' });
     expect(shown).toMatch(/^! paused until resumed: 1 job is due, the oldest for 1h/);
     const paused = JSON.parse((await delayq(['inspect', '--json', '--prefix', prefix])).stdout).queues[0];
     expect(paused).toMatchObject({ stalled: false, paused: { until: null } });
-    await admin.hset(`${prefix}:{order-close}:config`, 'paused', Date.now() + 600_000);
+    await admin.hset(`${prefix}:{order-close}:config`, 'layout', '1 0/1 uses settings', 'paused', Date.now() + 600_000);
     expect(await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' })).toMatch(
       /^! paused until \d\d:\d\d:\d\d: 1 job/,
     );
-    await admin.hset(`${prefix}:{order-close}:config`, 'paused', '1');
+    await admin.hset(`${prefix}:{order-close}:config`, 'layout', '1 0/1 uses settings', 'paused', '1');
     await admin.hset(stats, 'drained', Date.now());
     expect(await onTerminal(`delayq inspect --prefix ${prefix} order-close`, { NO_COLOR: '1' })).toMatch(
       /^order-close\n/,

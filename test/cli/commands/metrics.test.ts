@@ -53,7 +53,7 @@ describe('delayq metrics', () => {
     const [first, second] = jobs;
     await queue('b').nack(first ? [first] : [], { mode: 'dead' });
     await admin.zadd(key('b', 'active'), 1, second?.id ?? '');
-    await admin.hset(key('b', 'config'), 'paused', 'inf');
+    await admin.hset(key('b', 'config'), 'layout', '1 0/1 uses settings', 'paused', 'inf');
     const { code, stdout, stderr } = await metrics();
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const samples = samplesOf(stdout);

@@ -120,7 +120,7 @@ describe('delayq pause', () => {
     const { was, until: end } = await operator.pause(queue.name, { forMs: 60_000 });
     expect({ was, end }).toEqual({ was: Number.POSITIVE_INFINITY, end: expect.any(Number) });
     expect(await operator.resume(queue.name)).toEqual({ was: end, until: undefined });
-    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ tries: '3' });
+    expect(await admin.hgetall(key(queue.name, 'config'))).toEqual({ layout: '1 0/1 uses settings', tries: '3' });
     await expect(operator.pause(queue.name, { forMs: 0 })).rejects.toMatchObject({ code: 'usage' });
   });
 

@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 /** A queue with `n` due jobs and the given lease. */
 async function queueOf(jobs: number, lease = '60000'): Promise<Queue> {
   const queue = freshQueue();
-  await admin.hset(key(queue.name, 'config'), 'lease', lease);
+  await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'lease', lease);
   await queue.enqueue(Array.from({ length: jobs }, (_, n) => ({ payload: n })));
   return queue;
 }

@@ -16,7 +16,7 @@ import { until } from '../../support/until.js';
 /** A queue with `n` due jobs and the given lease. */
 async function queueOf(jobs: number, lease = '60000'): Promise<Queue> {
   const queue = freshQueue();
-  await admin.hset(key(queue.name, 'config'), 'lease', lease);
+  await admin.hset(key(queue.name, 'config'), 'layout', '1 0/1 uses settings', 'lease', lease);
   await queue.enqueue(upTo(jobs).map((n) => ({ payload: n })));
   return queue;
 }
@@ -184,7 +184,7 @@ describe.concurrent('a drain whose pipe others can write into, too, ends when it
     const redis = new Connection(server.url);
     afterwards(() => redis.close());
     const queue = new Queue(redis, 'q');
-    await server.admin.hset(key('q', 'config'), 'lease', '1000');
+    await server.admin.hset(key('q', 'config'), 'layout', '1 0/1 uses settings', 'lease', '1000');
     await queue.enqueue(upTo(3).map((n) => ({ payload: n })));
     const { env, log, openGate } = scene();
     const drain = 'setpriv --reuid=65534 --clear-groups delayq drain q';

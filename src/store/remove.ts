@@ -1,38 +1,56 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Id, newId } from '../model/id.js';
-import type { Enqueued, NewJob, ReadyJob } from '../model/job.js';
+import type { Enqueued, ReadyJob } from '../model/job.js';
+import { checkList, keysOf } from '../model/validate.js';
 import { repeatIfLost } from '../redis/retry.js';
-import { byId } from '../store/by-id.js';
-import * as scripts from '../store/jobs.js';
-import type { QueueKeys } from '../store/keys.js';
-import { PartitionMap } from '../store/map.js';
-import type { Store } from '../store/store.js';
-import type { Enqueuer } from './enqueuer.js';
-import { checkFinish, type FinishOptions, finish } from './finish.js';
+import { unlessMissing } from './answers.js';
+import { byId } from './by-id.js';
+import * as scripts from './jobs.js';
+import type { QueueKeys } from './keys.js';
+import { PartitionMap } from './map.js';
+import { MAX_CALL } from './script.js';
+import type { Store } from './store.js';
+
+/** How finish and swap remove jobs. */
+export interface FinishOptions {
+  /** How the names of these consumers begin. Default: no lease counts as done. */
+  readonly by?: string;
+  /** If the reply is lost: for how long the call may be repeated, ms. Default: once, however long that takes. */
+  readonly repeatMs?: number;
+}
+
+const checkFinish = keysOf<FinishOptions>('finish', {
+  by: 'consumer holder owner',
+  repeatMs: 'retryMs repeat retry',
+});
+
+/** Removes jobs by their ids, see Queue.finish. */
+export async function removeByIds(
+  store: Store,
+  ids: readonly Id[],
+  options: FinishOptions,
+): Promise<scripts.Finished[]> {
+  const { by = '', repeatMs } = checkFinish(options);
+  const send = (states: 'any' | 'active') => (keys: QueueKeys, some: readonly Id[]) =>
+    repeatIfLost(() => scripts.removeByIds(store.redis, keys, some.slice(0, MAX_CALL), { by, states }), [0], repeatMs);
+  return byId<Id, scripts.Finished>(store, checkList(ids, 'ids'), {
+    idOf: (id) => id,
+    act: send('any'),
+    isMissing: (answer) => answer === 'missing',
+    onActive: async (keys, some) => (await send('active')(keys, some)).map(unlessMissing),
+  });
+}
 
 /** Replaces a job by a new one, see Queue.swap. */
-export async function swap(
-  store: Store,
-  enqueuer: Enqueuer,
-  other: Id,
-  job: Omit<NewJob, 'id'>,
-  options: FinishOptions,
-): Promise<Enqueued> {
+export async function swap(store: Store, other: Id, ready: ReadyJob, options: FinishOptions): Promise<Enqueued> {
   const { by = '', repeatMs } = checkFinish(options);
-  if ('id' in job && job.id !== undefined) {
-    throw new DelayqError('usage', 'swap makes the id of the new job', {
-      why: 'an id of the caller may belong to another partition than that of the old job',
-      next: 'leave out id, or enqueue with the id of the old job and ifExists: replace',
-    });
-  }
-  const ready = enqueuer.ready(job);
   /** Sends it until its id is not that of another job. Undefined: with `active`, the other job is not. */
   const send = async (keys: QueueKeys, states: 'any' | 'active'): Promise<Enqueued | undefined> => {
     const put: ReadyJob = { ...ready, id: idIn(store, keys) };
     let repeated = false;
     const attempt = (n: number) => {
       repeated = n > 0;
-      return enqueuer.listing(() => scripts.swap(store.redis, keys, other, put, { by, states }));
+      return store.listing(() => scripts.swap(store.redis, keys, other, put, { by, states }));
     };
     const swapped = await repeatIfLost(attempt, [0], repeatMs).catch((error) => {
       throw isDelayqError(error, 'unknown') ? inDoubt(put.id, error) : error;
@@ -41,7 +59,7 @@ export async function swap(
     if (swapped.other === 'kept' && !repeated) return send(keys, states);
     if (swapped.other === 'missing' && states === 'active') return undefined;
     // Other software may have written it into partition 0. If that is not done, both are delivered.
-    if (swapped.other === 'missing' && store.count > 1) await finish(store, [other], options).catch(() => {});
+    if (swapped.other === 'missing' && store.count > 1) await removeByIds(store, [other], options).catch(() => {});
     return { id: put.id, outcome: 'created', due: put.at ?? swapped.now + put.in };
   };
   const [enqueued] = await byId<Id, Enqueued>(store, [other], {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { Connection } from '../../src/redis/connection.js';
-import { replicated } from '../../src/store/replicated.js';
+import { replicated } from '../../src/store/durability.js';
 import { afterwards } from '../support/afterwards.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';

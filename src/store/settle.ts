@@ -1,0 +1,127 @@
+import { type Backoff, packBackoff } from '../model/backoff.js';
+import { isPassing, partly } from '../model/errors.js';
+import { type Answer, afterRepeat, type Given, type Held, type Nacked } from '../model/job.js';
+import { checkList, checkMs, checkWord, keysOf } from '../model/validate.js';
+import { type RetryLimits, repeatIfLost, settleWithRetries } from '../redis/retry.js';
+import { chunks, worst } from './by-id.js';
+import * as scripts from './jobs.js';
+import type { QueueKeys } from './keys.js';
+import { groupsOf } from './map.js';
+import { MAX_CALL } from './script.js';
+import type { Store } from './store.js';
+
+/** How jobs are acked. */
+export interface AckOptions {
+  /** If the reply is lost: for how long the call may be repeated, ms. Default: once, however long that takes. */
+  readonly repeatMs?: number;
+}
+
+/** How jobs are given back. */
+export interface NackOptions extends AckOptions {
+  /** `retry` (default): counts a failure; dead when out of tries · `dead`: dead at once · `release`: counts nothing. */
+  readonly mode?: 'retry' | 'dead' | 'release';
+  /** The last error of jobs that have no `error` of their own. */
+  readonly error?: string;
+  /** How long failed jobs without a `delayMs` of their own wait. Default: the queue's. */
+  readonly backoff?: Backoff | undefined;
+}
+
+const REPEAT_WORDS = 'retryMs repeat retry';
+const checkAck = keysOf<AckOptions>('ack', { repeatMs: REPEAT_WORDS });
+const checkNack = keysOf<NackOptions>('nack', {
+  mode: 'dead release retry',
+  error: 'reason message',
+  backoff: 'delay delayMs in',
+  repeatMs: REPEAT_WORDS,
+});
+
+/** Removes finished jobs, see Queue.ack. */
+export async function ack(
+  store: Store,
+  jobs: readonly Held[],
+  options: AckOptions,
+  limits?: RetryLimits,
+): Promise<Answer[]> {
+  const repeat = limits ?? checkAck(options).repeatMs;
+  return settle(store, jobs, repeat, (keys, some) => scripts.ack(store.redis, keys, some));
+}
+
+/** Gives jobs back, see Queue.nack. */
+export async function nack(
+  store: Store,
+  jobs: readonly Given[],
+  how: NackOptions,
+  limits?: RetryLimits,
+): Promise<Nacked[]> {
+  const { mode = 'retry', error, backoff, repeatMs } = checkNack(how);
+  checkWord(mode, ['retry', 'dead', 'release'], 'mode');
+  for (const { delayMs = 0 } of checkList(jobs, 'jobs')) checkMs(delayMs, 'delayMs');
+  const options = { mode, backoff: backoff ? packBackoff(backoff) : '', jitter: Math.random() };
+  const given = jobs.map((job) => ({ ...job, error: job.error ?? error }));
+  return settle(store, given, limits ?? repeatMs, (keys, some) => scripts.nack(store.redis, keys, some, options));
+}
+
+/** Extends leases, see Queue.renew. */
+export function renew(store: Store, jobs: readonly Held[], leaseMs: number | undefined): Promise<Answer[]> {
+  if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs', 1);
+  return byReceipt(store, jobs, async (keys, some) => (await scripts.renew(store.redis, keys, some, leaseMs)).answers);
+}
+
+/** Settles jobs in chunks. Repeats a chunk if its reply was lost: once, for so many ms, or as the limits say. */
+function settle<J extends Held, A extends Answer | Nacked>(
+  store: Store,
+  jobs: readonly J[],
+  repeat: number | RetryLimits | undefined,
+  send: (keys: QueueKeys, some: readonly J[]) => Promise<{ answers: A[] }>,
+): Promise<A[]> {
+  return byReceipt(store, jobs, (keys, some) => {
+    const attempt = async (n = 0) => {
+      const { answers } = await send(keys, some);
+      return n > 0 ? answers.map(afterRepeat) : answers;
+    };
+    return typeof repeat === 'object' ? settleWithRetries(attempt, repeat) : repeatIfLost(attempt, [0], repeat);
+  });
+}
+
+/**
+ * Makes calls about leases in chunks, each on the partition where its lease is: its receipt says which. Answers in the
+ * order of `jobs`. Throws what `call` throws; if that may pass, and others were answered, `unknown`: a repeat finds
+ * their leases gone.
+ */
+async function byReceipt<J extends Held, A>(
+  store: Store,
+  jobs: readonly J[],
+  call: (keys: QueueKeys, some: readonly J[]) => Promise<A[]>,
+): Promise<A[]> {
+  // The most frequent case, and the fastest.
+  if (
+    checkList(jobs, 'jobs').length <= MAX_CALL &&
+    jobs.length > 0 &&
+    jobs.every(({ receipt }) => partIn(receipt) === 0)
+  )
+    return store.at(0, (keys) => call(keys, jobs));
+  const groups = groupsOf(jobs.keys(), (i) => partIn((jobs[i] as J).receipt));
+  if (Math.max(0, ...groups.keys()) >= store.count) await store.look();
+  const answers = new Array<A>(jobs.length);
+  let isAnyAnswered = false;
+  const ended = await Promise.allSettled(
+    [...groups].map(async ([part, indexes]) => {
+      for (const some of chunks(indexes)) {
+        const held = some.map((i) => jobs[i] as J);
+        // Made up: partition 0 answers that no such lease is held.
+        const found = await store.at(part < store.count ? part : 0, (keys) => call(keys, held));
+        isAnyAnswered = true;
+        for (const [n, i] of some.entries()) answers[i] = found[n] as A;
+      }
+    }),
+  );
+  const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+  if (errors.length === 0) return answers;
+  const error = worst(errors);
+  throw isAnyAnswered && isPassing(error) ? partly(error) : error;
+}
+
+function partIn(receipt: unknown): number {
+  const text = String(receipt);
+  return text.includes('.') ? Number(/\.(\d{1,4})$/.exec(text)?.[1] ?? 0) : 0;
+}
