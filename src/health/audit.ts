@@ -1,7 +1,7 @@
 import { exists } from '../admin/snapshot.js';
 import { isDelayqError, isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
-import { many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
+import { fixLine, many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
 import { checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { rewriteSettings } from '../store/edit.js';
@@ -105,7 +105,7 @@ export class Auditor {
 
   async #next(store: Store, i: number, letter: Letter, { samples }: Tally): Promise<string> {
     const { queue } = store;
-    const fix = `delayq doctor --fix ${queueWord(queue)}`;
+    const fix = fixLine(queue);
     if (letter !== 'v') return FAULTS[letter].next ?? fix;
     const job = await showAt(store, i, samples[0] as Id);
     const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
@@ -121,7 +121,7 @@ export class Auditor {
     const list = [...words].join(', ');
     const what = `it uses ${list}, which its layout does not say`;
     const why = 'other software wrote this, and no script looks at it';
-    const finding = bad('fail', 'uses', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
+    const finding = bad('fail', 'uses', what, why, fixLine(store.queue));
     return mender.mend(finding, words.size, `its layout says that it uses ${list}`, () => rewriteSettings(store));
   }
 
@@ -146,13 +146,7 @@ export class Auditor {
     });
     if (listed) return [];
     const why = 'inspect without a name does not show it';
-    const finding = bad(
-      'warn',
-      'unlisted',
-      'is not in the list of queues',
-      why,
-      `delayq doctor --fix ${queueWord(queue)}`,
-    );
+    const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, fixLine(queue));
     return mender.mend(finding, 1, 'added to the list of queues', () => addQueue(this.#redis, this.#prefix, queue));
   }
 

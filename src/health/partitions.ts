@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Id, idWord } from '../model/id.js';
-import { many, printable, queueWord } from '../model/text.js';
+import { fixLine, many, printable } from '../model/text.js';
 import { rewriteSettings } from '../store/edit.js';
 import { laterLayout, otherLayout, otherSettings, strays } from '../store/partition-faults.js';
 import type { Store } from '../store/store.js';
@@ -49,7 +49,7 @@ async function checkFirst(store: Store, mender: Mender): Promise<Finding[]> {
   }
   const what = `partition 0 has lost its layout, which says that there are ${count} partitions`;
   const why = 'new callers take the queue for one without partitions, and see no other jobs';
-  const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
+  const found = bad('fail', 'partition-layout', what, why, fixLine(store.queue));
   return mender.mend(found, 1, 'partition 0 has its layout again', restore);
 }
 
@@ -58,7 +58,7 @@ async function checkLayout(store: Store, i: number, mender: Mender): Promise<Fin
   if (!other) return [];
   const what = `partition ${i} has the layout ${printable(other.layout)}, not that of partition 0, or other tags`;
   const why = 'calls there are refused until both agree';
-  const found = bad('fail', 'partition-layout', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
+  const found = bad('fail', 'partition-layout', what, why, fixLine(store.queue));
   return mender.mend(found, 1, `partition ${i} has its layout again`, other.mend);
 }
 
@@ -73,7 +73,7 @@ async function checkSettings(store: Store, mender: Mender): Promise<Finding[]> {
   const which = `${one ? 'partition' : 'partitions'} ${different.join(', ')}`;
   const what = `${which} ${one ? 'has' : 'have'} other settings than partition 0, or another pause`;
   const why = 'a change was interrupted, or made in one partition only';
-  const finding = bad('fail', 'partition-settings', what, why, `delayq doctor --fix ${queueWord(store.queue)}`);
+  const finding = bad('fail', 'partition-settings', what, why, fixLine(store.queue));
   const did = `${which}: given the settings of partition 0`;
   return mender.mend(finding, different.length, did, () => rewriteSettings(store));
 }
@@ -110,7 +110,7 @@ export async function checkStrays(
   }
   const why = 'calls by id do not find them; drains deliver them all the same';
   const left = `${moved > 0 ? `${many(moved, 'job')} moved there; ` : ''}`;
-  const fix = `delayq doctor --fix ${queueWord(queue)}`;
+  const fix = fixLine(queue);
   // A repeat would find the same: they are moved, or gone, once they are answered for.
   const isWaiting = active > 0 && moved + active === count;
   const next = isWaiting ? `when no handler has ${active === 1 ? 'it' : 'them'} any more: ${fix}` : fix;
@@ -124,13 +124,7 @@ export async function checkRemembered(store: Store, i: number, mender: Mender): 
   const count = await sweepRemembered(store, i, { dry: true });
   if (count === 0) return [];
   const what = `partition ${i}: ${many(count, 'remembered id')} of other partitions`;
-  const finding = bad(
-    'warn',
-    'stray-id',
-    what,
-    'enqueuing them again makes jobs',
-    `delayq doctor --fix ${queueWord(queue)}`,
-  );
+  const finding = bad('warn', 'stray-id', what, 'enqueuing them again makes jobs', fixLine(queue));
   return mender.mend({ ...finding, count }, count, `${what}: moved there`, () => sweepRemembered(store, i));
 }
 

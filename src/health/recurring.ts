@@ -1,4 +1,4 @@
-import { many, queueWord, shellWord } from '../model/text.js';
+import { fixLine, many, queueWord, shellWord } from '../model/text.js';
 import { type Fault, type Faulty, faultsOf } from '../recurring/definition-faults.js';
 import type { Store } from '../store/store.js';
 import { bad, type Finding } from './finding.js';
@@ -32,7 +32,7 @@ export async function checkRecurring(store: Store, mender: Mender): Promise<Find
     const list = `${samples.join(', ')}${some.length > SAMPLES ? ' …' : ''}`;
     const jobs = some.length === 1 ? 'a recurring job' : many(some.length, 'recurring job');
     const next = first.mend
-      ? `delayq doctor --fix ${queueWord(store.queue)}`
+      ? fixLine(store.queue)
       : `delayq every --remove ${queueWord(store.queue)} ${samples.map(shellWord).join(' ')}, or put ${some.length === 1 ? 'it' : 'them'} again`;
     const finding = { ...bad('warn', 'recurring', `${jobs} ${what}: ${list}`, why, next), count: some.length, samples };
     if (!first.mend) found.push(finding);

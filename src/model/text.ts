@@ -40,6 +40,9 @@ export function shellWord(text: string): string {
 /** The name of a queue as an argument of a command line: `--` tells one that begins with a dash from an option. */
 export const queueWord = (name: string): string => (name.startsWith('-') ? `-- ${name}` : name);
 
+/** The command that repairs a queue. */
+export const fixLine = (queue: string) => `delayq doctor --fix ${queueWord(queue)}`;
+
 /** The command line that moves jobs from one queue into another. */
 export const moveLine = (from: string, into: string): string =>
   from.startsWith('-') ? `delayq move --into ${into} -- ${from}` : `delayq move ${from} --into ${into}`;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
-import { queueWord } from '../model/text.js';
+import { fixLine } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { replicated } from './durability.js';
@@ -262,7 +262,7 @@ const anyPayloads = (layout: string) => `${layout} *`;
 
 /** The error for a partition whose layout no growth can have written. */
 function disagreeing(queue: string, cause: DelayqError): DelayqError {
-  const next = `delayq doctor --fix ${queueWord(queue)}`;
+  const next = fixLine(queue);
   return new DelayqError('config', `the partitions of ${queue} disagree on what they are`, {
     why: cause.why,
     next,
