@@ -187,18 +187,17 @@ export class Queue<T = unknown, Input = T> {
     if (leaseMs !== undefined) checkMs(leaseMs, 'leaseMs');
     if (by !== undefined) checkConsumer(by);
     const known = this.#store.count;
-    if (this.#store.map.from !== undefined) await (await import('../store/carry-on.js')).carryOn(this.#store);
-    return this.#store.at(i, async (keys) => {
-      const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
-      // It has partitions, as has turned out: others may have older jobs.
-      const upTo = known === 1 && this.#store.count > 1 ? LONG_AGO : cutoff;
-      const args = { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start };
-      const drain = (occurs?: boolean) => scripts.drain(this.redis, keys, { ...args, occurs });
-      const drained = await drain();
-      if (drained.state !== 'occurs') return drained;
-      const { fireFirst } = await import('../recurring/fire.js');
-      return fireFirst(this.#store, i, drained, drain);
-    });
+    const drain = (occurs?: boolean) =>
+      scripts.take(this.#store, i, () => {
+        const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
+        // It has partitions, as has turned out: others may have older jobs.
+        const upTo = known === 1 && this.#store.count > 1 ? LONG_AGO : cutoff;
+        return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, occurs };
+      });
+    const drained = await drain();
+    if (drained.state !== 'occurs') return drained;
+    const { fireFirst } = await import('../recurring/fire.js');
+    return fireFirst(this.#store, i, drained, drain);
   }
 
   /** Takes from the partition whose first job has been due for longest, as far as is known, or else from another. */
@@ -290,13 +289,7 @@ export class Queue<T = unknown, Input = T> {
    * paused queue keeps its leases until it resumes. Throws what Connection.call throws.
    */
   async takeBack(): Promise<number> {
-    const args = { limit: MAX_CALL, leaseMs: undefined, cutoff: LONG_AGO, receipt: '-', by: '', occurs: false };
-    const times = await this.#store.each(async (keys) => {
-      for (;;) {
-        const { state, now } = await scripts.drain(this.redis, keys, args);
-        if (state !== 'more') return now;
-      }
-    });
+    const times = await scripts.takeBack(this.#store, LONG_AGO);
     return Math.max(...times);
   }
 

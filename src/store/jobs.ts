@@ -8,7 +8,8 @@ import { type Answered, answered, errorText, LEASES, words } from './answers.js'
 import { type DueOccurrence, dueOccurrences } from './every.js';
 import type { QueueKeys } from './keys.js';
 import { number, rows, text, time } from './replies.js';
-import { MAX_BYTES, run } from './script.js';
+import { MAX_BYTES, MAX_CALL, run } from './script.js';
+import type { Store } from './store.js';
 import { ownOf, parseRecord } from './stored.js';
 
 /** What became of each job of an {@link enqueue}, and when. */
@@ -203,6 +204,26 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     ...traitsOf(reply[8]),
     jobs,
   };
+}
+
+/**
+ * Takes from partition `i`, as {@link drain}. `args` is asked before each call. While a growth is open, ends first what one
+ * that has died has begun.
+ */
+export async function take(store: Store, i: number, args: () => DrainArgs): Promise<Drained | Due> {
+  if (store.growsFrom !== undefined) await (await import('./carry-on.js')).carryOn(store);
+  return store.at(i, (keys) => drain(store.redis, keys, args()));
+}
+
+/** Takes back the expired leases of all partitions, and no jobs: none was due by `cutoff`. Returns their times, ms. */
+export function takeBack(store: Store, cutoff: number): Promise<number[]> {
+  const args = { limit: MAX_CALL, leaseMs: undefined, cutoff, receipt: '-', by: '', occurs: false };
+  return store.each(async (keys) => {
+    for (;;) {
+      const { state, now } = await drain(store.redis, keys, args);
+      if (state !== 'more') return now;
+    }
+  });
 }
 
 /** The short reply of drain, for one job without a record and with nothing else to tell. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
+import type { Id } from '../model/id.js';
 import { fixLine } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
@@ -126,6 +127,16 @@ export class Store {
     const { map } = await this.read(0);
     if (map?.isNewerThan(this.#map)) this.#map = map;
     return this.#map;
+  }
+
+  /** The partition to which an id belongs. */
+  ownerOf(id: Id): number {
+    return this.#map.ownerOf(id);
+  }
+
+  /** Makes an id that belongs to partition `i`. */
+  newIdOf(i: number): string {
+    return this.#map.newIdOf(i);
   }
 
   /** Makes plain reads, which compare no layout; again if another one is known afterwards. */
