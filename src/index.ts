@@ -70,6 +70,8 @@ export type { Buried, Cancelled, Paused, Purged, Requeued, Rescheduled } from '.
 export type { ExportSlice } from './store/export.js';
 export type { ForeignQueue } from './store/foreign.js';
 export type { Growth, Partitioning } from './store/grow.js';
+/** @internal for the server */
+export { giveBackToLimit, putField, takeOfLimit } from './store/http.js';
 export type { Holder, Snapshot } from './store/inspect.js';
 export type { Drained, Finished } from './store/jobs.js';
 export type { Moved } from './store/move-steps.js';
