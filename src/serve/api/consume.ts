@@ -1,7 +1,7 @@
 import type { Job } from '../../index.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
-import { Request, type Taken, type Wanted } from '../queues/request.js';
+import { type JobsOfQueue, Request, type Wanted } from '../queues/request.js';
 import type { SharedQueue } from '../queues/shared-queue.js';
 import { type Call, queueName } from './call.js';
 import { jobJson } from './job-json.js';
@@ -31,7 +31,7 @@ export function consume(call: Call): void {
   const poll = pollOf(call);
   exchange.dropQuery();
   const request = new Request(
-    poll.queues.map(({ line }) => line),
+    poll.queues.map(({ waitlist }) => waitlist),
     poll.wanted,
     pool.figures,
     (taken) => exchange.attempt(() => deliver(poll, taken)),
@@ -56,7 +56,7 @@ function pollOf({ exchange, params, pool }: Call): Poll {
 }
 
 /** Answers with what a poll got. */
-function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: readonly Taken[]): void {
+function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: readonly JobsOfQueue[]): void {
   // Without their payloads: idle connections must not keep those.
   const held = taken.map(({ queue, jobs }) => ({ queue, jobs: jobs.map(({ id, receipt }) => ({ id, receipt })) }));
   let isReleased = false;

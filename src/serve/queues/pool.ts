@@ -4,8 +4,8 @@ import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
 import { Health } from './health.js';
-import type { Shared } from './line.js';
 import { BY, SharedQueue } from './shared-queue.js';
+import type { Shared } from './waitlist.js';
 import { Wakes } from './wakes.js';
 
 /** This process as a consumer. */
@@ -63,7 +63,7 @@ export class Pool {
     const wakes = new Wakes(this.redis);
     this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, underWay: new Set() };
     signal.addEventListener('abort', () => {
-      for (const { line } of this.#queues.values()) line.stop();
+      for (const { waitlist } of this.#queues.values()) waitlist.stop();
     });
   }
 
