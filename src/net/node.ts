@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isPassing } from '../model/errors.js';
 import type { Address } from './address.js';
 import type { Arg, Caller, Refused, Reply } from './call.js';
-import { makeClient, newCall, type Redis } from './client.js';
+import { makeClient, newCommand, type Redis } from './client.js';
 import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
 import { InFlight } from './in-flight.js';
@@ -266,10 +266,10 @@ export class RedisNode implements Caller {
     by?: number,
     asking = false,
   ): Promise<Reply> {
-    const call = newCall(command, args, by);
+    const call = newCommand(command, args, by);
     this.#inFlight.add(call);
     try {
-      if (asking) (client.sendCommand(newCall('ASKING', [], by)) as Promise<unknown>).catch(() => {});
+      if (asking) (client.sendCommand(newCommand('ASKING', [], by)) as Promise<unknown>).catch(() => {});
       return (await client.sendCommand(call)) as Reply;
     } catch (thrown) {
       const error = this.#failed(client, thrown as Error);

@@ -8,7 +8,7 @@ import { Guard } from './access/guard.js';
 import { isLoopback, Origin } from './access/origin.js';
 import { Watch } from './access/watch.js';
 import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
-import type { ApiRoute, Call } from './api/call.js';
+import type { ApiCall, ApiRoute } from './api/call.js';
 import { API_ROUTES } from './api/routes.js';
 import { CLOCK, type Clock } from './http/clock.js';
 import type { Exchange } from './http/exchange.js';
@@ -65,7 +65,7 @@ export class Server {
   readonly #guard: Guard;
   readonly #watch: Watch;
   readonly #admin: Admin;
-  readonly #apiRouter = new Router<Call, ApiRoute>(API_ROUTES);
+  readonly #apiRouter = new Router<ApiCall, ApiRoute>(API_ROUTES);
   readonly #adminRouter = new Router<AdminCall>(ADMIN_ROUTES);
   readonly #listeners = new Map<string, Listener>();
 

@@ -15,7 +15,7 @@ import {
   type WorkerOptions,
 } from './options.js';
 import { poll } from './poller.js';
-import { type Call, Runner } from './runner.js';
+import { type HandlerCall, Runner } from './runner.js';
 import { actionOf, messageOf, type Settlement, Settler } from './settler.js';
 import type { Task, TaskOutcome } from './task.js';
 import { Throttle } from './throttle.js';
@@ -326,7 +326,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       });
   }
 
-  #ended(call: Call, error: unknown): void {
+  #ended(call: HandlerCall, error: unknown): void {
     const action = actionOf(call, error);
     if (!this.#stopping) {
       if (action === 'ack') this.#circuit.succeeded();

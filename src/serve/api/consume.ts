@@ -3,7 +3,7 @@ import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { type JobsOfQueue, Request, type Wanted } from '../queues/request.js';
 import type { SharedQueue } from '../queues/shared-queue.js';
-import { type Call, queueName } from './call.js';
+import { type ApiCall, queueName } from './call.js';
 import { jobJson } from './job-json.js';
 import { countOf, msOf } from './params.js';
 
@@ -26,7 +26,7 @@ interface Poll {
 }
 
 /** `GET /api/:ns/:queue[,:queue…]`. Not async: 10,000 of them may wait, and would each keep its state. */
-export function consume(call: Call): void {
+export function consume(call: ApiCall): void {
   const { exchange, pool } = call;
   const poll = pollOf(call);
   exchange.dropQuery();
@@ -42,7 +42,7 @@ export function consume(call: Call): void {
 }
 
 /** What the request says. Throws a refusal (400). */
-function pollOf({ exchange, params, pool }: Call): Poll {
+function pollOf({ exchange, params, pool }: ApiCall): Poll {
   const { query } = exchange;
   const { ns = '', queue = '' } = params;
   const names = queue.includes(',') ? [...new Set(queue.split(','))].filter((name) => name !== '') : [queue];
