@@ -51,7 +51,7 @@ let Commands: CommandClass | undefined;
  * A command with its arguments, to be sent by a client of {@link makeClient}. `by`: the end of its time. Throws `usage`
  * for commands that change what a connection is for.
  */
-export function newCommand(command: string, args: readonly Arg[], by?: number): RedisCommand {
+export function commandOf(command: string, args: readonly Arg[], by?: number): RedisCommand {
   if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
     const next = 'use a client of your own for it';
     throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });

@@ -4,7 +4,7 @@ import { answerBy } from '../redis/retry.js';
 import type { Drained, Start } from '../store/jobs.js';
 import { MAX_CALL } from '../store/script.js';
 import { SURPLUS_MS } from './buffer.js';
-import type { Leases, Taken } from './leases.js';
+import type { Leases, TakenJobs } from './leases.js';
 
 /** Which jobs to take. */
 export interface TakeOptions {
@@ -28,7 +28,7 @@ export interface TakeOptions {
 /** The answer to a drain call. */
 export interface DrainAnswer {
   readonly drained: Drained;
-  readonly taken: Taken;
+  readonly taken: TakenJobs;
 }
 
 /** A drain call whose answer has not been taken yet. */
@@ -123,7 +123,7 @@ export class DrainCalls {
     call.answer.then(({ taken }) => this.#giveBack(taken)).catch(() => {});
   }
 
-  async #giveBack({ queue, jobs, leaseMs }: Taken): Promise<void> {
+  async #giveBack({ queue, jobs, leaseMs }: TakenJobs): Promise<void> {
     if (jobs.length === 0) return;
     if (leaseMs === 0) await queue.putBack(jobs);
     else await this.#options.leases?.release(jobs);
@@ -142,7 +142,7 @@ export class DrainCalls {
       const { state, next = Number.POSITIVE_INFINITY } = answer;
       // The call may have had an earlier cutoff: it only asked, or a reply has told of a cluster since.
       const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
-      const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
+      const taken: TakenJobs = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
       if (taken.leaseMs > 0) leases?.hold(taken);
       return { drained, taken };

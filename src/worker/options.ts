@@ -103,7 +103,7 @@ export function checkOptions(options: BatchWorkerOptions) {
 }
 
 /** Throws `usage` if a worker cannot work with these: every job would fail. */
-export function checkParts(queues: readonly Queue[], handler: unknown): void {
+export function checkQueuesAndHandler(queues: readonly Queue[], handler: unknown): void {
   if (!queues.every((queue) => queue instanceof Queue)) {
     throw new DelayqError('usage', 'a worker needs a Queue, or several', { next: "give it new Queue(redis, 'name')" });
   }

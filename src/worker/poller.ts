@@ -3,7 +3,7 @@ import type { Queue } from '../queue/queue.js';
 import type { Drained } from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS } from '../store/keys.js';
 import { type DrainAnswer, type DrainCall, DrainCalls, type TakeOptions } from './drain-calls.js';
-import type { Taken } from './leases.js';
+import type { TakenJobs } from './leases.js';
 import { Outages } from './outages.js';
 import { PollTimer } from './poll-timer.js';
 import type { OnTrouble } from './trouble.js';
@@ -70,7 +70,7 @@ const EARLY_MS = PART_POLL_MS / 2;
 export async function* poll(
   queues: readonly Queue[],
   options: PollOptions = {},
-): AsyncGenerator<Taken, void, number | undefined> {
+): AsyncGenerator<TakenJobs, void, number | undefined> {
   const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const timer = new PollTimer(queues, watch, end, signal);

@@ -1,7 +1,7 @@
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
-import type { GiveBack, Leases, Taken } from './leases.js';
+import type { GiveBack, Leases, TakenJobs } from './leases.js';
 import type { CheckedOptions } from './options.js';
 import type { HandlerCall } from './runner.js';
 import { Dead, Release, Retry, type TaskOutcome } from './task.js';
@@ -86,7 +86,7 @@ export class Settler {
   }
 
   /** Ends the jobs that the worker's `refuse` names a reason for. Returns the others. */
-  accepted(taken: Taken): Taken {
+  accepted(taken: TakenJobs): TakenJobs {
     const refuse = this.#refuse;
     if (!refuse) return taken;
     const { queue, jobs } = taken;

@@ -83,7 +83,7 @@ const REASONS = {
 export type Reason = keyof typeof REASONS;
 
 /** Counts requests that were refused before they were looked at, and says so at times. */
-export class Refused {
+export class RefusalCounter {
   readonly counts = new Map<Reason, number>();
   readonly #log: Log;
 
@@ -93,7 +93,7 @@ export class Refused {
 
   add(reason: Reason, address: string): void {
     this.counts.set(reason, (this.counts.get(reason) ?? 0) + 1);
-    this.#log.sayRarely(reason, (count) => {
+    this.#log.sayThrottled(reason, (count) => {
       const requests = count === 1 ? '1 request' : `${count} requests`;
       return `refused ${requests}: ${REASONS[reason]}; the last from ${address}`;
     });

@@ -39,7 +39,7 @@ export interface Host {
 }
 
 /** What the requests of one connection share. */
-export interface Connection {
+export interface HttpConnection {
   /** Somebody who may use the server has asked: it stays open. */
   isAdmitted: boolean;
   /** It is about to be closed: no further request is served. */
@@ -64,7 +64,7 @@ export class Exchange {
   onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
-  readonly #connection: Connection;
+  readonly #connection: HttpConnection;
   #search: string;
   #query: URLSearchParams | undefined;
   /** How many bytes of bodies this request holds. */
@@ -80,7 +80,7 @@ export class Exchange {
   isShut = false;
   #onShut: (() => void) | undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, host: Host, connection: Connection) {
+  constructor(request: IncomingMessage, response: ServerResponse, host: Host, connection: HttpConnection) {
     this.request = request;
     this.#response = response;
     this.#host = host;

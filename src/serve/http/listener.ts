@@ -1,14 +1,14 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { CLOCK, type Clock } from './clock.js';
-import { type Connection, Exchange, type Host } from './exchange.js';
+import { Exchange, type Host, type HttpConnection } from './exchange.js';
 import type { Memory } from './memory.js';
 import { PATIENCE, type Patience } from './patience.js';
 import { Refusal } from './refusal.js';
 import { requestId } from './request-id.js';
 
 /** Where a listener listens. */
-export interface Place {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -32,7 +32,7 @@ const FAULTS: Readonly<Record<string, readonly [status: number, phrase: string]>
 };
 
 export interface ListenerOptions {
-  readonly place: Place;
+  readonly place: HostPort;
   /** The bytes of bodies; listeners may share it. */
   readonly memory: Memory;
   readonly maxConnections: number;
@@ -54,7 +54,7 @@ interface Handlers {
 }
 
 /** A connection, with its requests that have not ended. */
-interface Open extends Connection {
+interface Open extends HttpConnection {
   exchanges: readonly Exchange[];
 }
 
@@ -65,7 +65,7 @@ const CLOSE = { headers: { Connection: 'close' } };
 /** An HTTP server on one address: its limits, its connections, and its end. */
 export class Listener {
   readonly #server: Server;
-  readonly #place: Place;
+  readonly #place: HostPort;
   /**
    * Each connection has its requests. No set of all: one that changes with each request is copied again and again, and its
    * old copies keep requests in memory that have ended.

@@ -1,18 +1,18 @@
 import { CLOCK, type Clock } from './clock.js';
 
 /** How often the same is said, ms. */
-const AGAIN_MS = 10_000;
+const INTERVAL_MS = 10_000;
 
 /** What has happened since it was said. */
-interface Unsaid {
+interface Pending {
   count: number;
   /** Says the last one. */
   say: (count: number) => void;
 }
 
 /** Says what may happen often: the first at once, and after that every 10 s how many there were. */
-export class Rarely {
-  readonly #unsaid = new Map<string, Unsaid>();
+export class ThrottledLog {
+  readonly #pending = new Map<string, Pending>();
   readonly #clock: Clock;
 
   constructor(clock: Clock = CLOCK) {
@@ -21,20 +21,20 @@ export class Rarely {
 
   /** Calls `say` now, or later if it is the last of its kind then: with how many there were, this one included. */
   add(kind: string, say: (count: number) => void): void {
-    const unsaid = this.#unsaid.get(kind);
-    if (unsaid) {
-      unsaid.count += 1;
-      unsaid.say = say;
+    const pending = this.#pending.get(kind);
+    if (pending) {
+      pending.count += 1;
+      pending.say = say;
     } else this.#say(kind, { count: 1, say });
   }
 
-  #say(kind: string, { count, say }: Unsaid): void {
+  #say(kind: string, { count, say }: Pending): void {
     say(count);
-    const next: Unsaid = { count: 0, say };
-    this.#unsaid.set(kind, next);
-    this.#clock.after(AGAIN_MS, () => {
+    const next: Pending = { count: 0, say };
+    this.#pending.set(kind, next);
+    this.#clock.after(INTERVAL_MS, () => {
       if (next.count > 0) this.#say(kind, next);
-      else this.#unsaid.delete(kind);
+      else this.#pending.delete(kind);
     });
   }
 }
