@@ -1,7 +1,7 @@
 import { Refusal } from '../http/refusal.js';
 
 /** The most jobs of a bulk request. */
-const MOST = 64;
+const MAX_JOBS = 64;
 
 /** How many arrays and objects may be open inside an element: about as many as lmstfy reads, with Go's encoding/json. */
 const DEEPEST = 10_000;
@@ -13,10 +13,10 @@ const DEEPEST = 10_000;
 export function elementsOf(body: Buffer, mostBytes: number): Buffer[] {
   if (body.length < 100 && /^[ \t\r\n]*null[ \t\r\n]*$/.test(body.toString('latin1')))
     throw new Refusal(400, 'no jobs');
-  const elements = elementsIn(body, MOST);
+  const elements = elementsIn(body, MAX_JOBS);
   if (!elements) throw new Refusal(400, 'request body should be an array of objects');
   if (elements.length === 0) throw new Refusal(400, 'no jobs');
-  if (elements.length > MOST) throw new Refusal(400, 'too many jobs');
+  if (elements.length > MAX_JOBS) throw new Refusal(400, 'too many jobs');
   if (elements.some(({ length }) => length > mostBytes)) throw new Refusal(413, 'job too large');
   return elements;
 }

@@ -8,10 +8,10 @@ import { jobJson } from './job-json.js';
 import { countOf, msOf } from './params.js';
 
 /** The most jobs of a request. */
-const MOST_JOBS = 100;
+const MAX_JOBS = 100;
 
 /** The most queues of a request. */
-const MOST_QUEUES = 250;
+const MAX_QUEUES = 250;
 
 /** The longest wait, ms: longer ones are cut. */
 const LONGEST_WAIT_MS = 600_000;
@@ -46,12 +46,12 @@ function pollOf({ exchange, params, pool }: ApiCall): Poll {
   const { query } = exchange;
   const { ns = '', queue = '' } = params;
   const names = queue.includes(',') ? [...new Set(queue.split(','))].filter((name) => name !== '') : [queue];
-  if (names.length === 0 || names.length > MOST_QUEUES) throw new Refusal(400, 'invalid queue name(s)');
+  if (names.length === 0 || names.length > MAX_QUEUES) throw new Refusal(400, 'invalid queue name(s)');
   const queues = names.map((name) => pool.shared(queueName(params, name)));
   // A lease of 0 would remove the jobs.
   const leaseMs = Math.max(1, msOf(query, 'ttr', 120_000));
   const timeoutMs = Math.min(msOf(query, 'timeout', 0), LONGEST_WAIT_MS);
-  const count = countOf(query, 'count', 1, 1, MOST_JOBS);
+  const count = countOf(query, 'count', 1, 1, MAX_JOBS);
   return { exchange, ns, queues, wanted: { count, leaseMs, timeoutMs }, withReceipts: query.get('receipts') === '1' };
 }
 

@@ -5,7 +5,7 @@ import { countOf, LONGEST_MS, msOf } from './params.js';
 const DAY_MS = 86_400_000;
 
 /** The largest limit, as in lmstfy: all there are. */
-const MOST = 2 ** 63 - 1;
+const MAX_LIMIT = 2 ** 63 - 1;
 
 /** `GET /api/:ns/:queue/deadletter`: how many jobs are dead, and which one has been for longest. */
 export async function show({ exchange, params, pool }: ApiCall): Promise<void> {
@@ -59,7 +59,7 @@ export async function remove(call: ApiCall): Promise<void> {
  */
 async function oldest(call: ApiCall, name: string, act: (ids: readonly Id[]) => Promise<number>): Promise<number> {
   const { exchange, pool } = call;
-  const limit = countOf(exchange.query, 'limit', 1, 1, MOST);
+  const limit = countOf(exchange.query, 'limit', 1, 1, MAX_LIMIT);
   // What dies again meanwhile is not meant.
   const to = await pool.shared(name).takeBack();
   let done = 0;

@@ -7,7 +7,7 @@ import { jobJson } from './job-json.js';
 import { msOf, wordOf } from './params.js';
 
 /** How many expired jobs a peek passes over at most, and how many bytes of their payloads it reads for that. */
-export const MOST_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
+export const MAX_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
 
 /** The time for which a renewed lease is held, ms. */
 const TTR_MS = 120_000;
@@ -69,7 +69,7 @@ async function stored(call: ApiCall, name: string): Promise<StoredJob | undefine
 }
 
 /** `GET /api/:ns/:queue/peek`: the job that is delivered next. */
-export async function peek(call: ApiCall, most = MOST_PASSED): Promise<void> {
+export async function peek(call: ApiCall, most = MAX_PASSED): Promise<void> {
   const { exchange, pool, params } = call;
   const name = queueName(params);
   const view = await viewOf(call, name);
@@ -83,7 +83,7 @@ async function firstIn(
   { exchange, pool: { inspector } }: ApiCall,
   name: string,
   { now, jsonOf }: View,
-  most: typeof MOST_PASSED,
+  most: typeof MAX_PASSED,
 ): Promise<string | undefined> {
   let passed = 0;
   let bytes = 0;

@@ -1,6 +1,6 @@
 import { Refusal } from '../http/refusal.js';
 
-const MOST_MS = (2 ** 32 - 1) * 1_000;
+const MAX_MS = (2 ** 32 - 1) * 1_000;
 
 /** The longest time that a job may have, ms: 100 years. As a time to live it is for ever, whatever its queue says. */
 export const LONGEST_MS = 36_500 * 86_400_000;
@@ -14,7 +14,7 @@ export function msOf(query: URLSearchParams, name: string, otherwise: number): n
   if (text === null) return otherwise;
   const [, digits = '', unit = 's'] = /^(\d{1,16})(ms|s|m|h|d)?$/.exec(text) ?? [];
   const ms = Number(digits) * (UNITS[unit] as number);
-  if (digits === '' || ms > MOST_MS) throw new Refusal(400, `invalid ${name}`);
+  if (digits === '' || ms > MAX_MS) throw new Refusal(400, `invalid ${name}`);
   return Math.min(ms, LONGEST_MS);
 }
 

@@ -9,7 +9,7 @@ import { requestId } from './request-id.js';
 export const GONE = Symbol('gone');
 
 /** How much of a body that nobody wants is read nevertheless: otherwise its client might not see the answer. */
-const MOST_DROPPED = 16 * 1024 * 1024;
+const MAX_DROPPED = 16 * 1024 * 1024;
 
 /** Answers that are larger, bytes, are sent only while there is memory for them. */
 const LARGE = 16 * 1024;
@@ -249,7 +249,7 @@ export class Exchange {
 
   /** Reads the body, and drops it: some clients send one with every request. */
   dropBody(): void {
-    if (this.#length <= MOST_DROPPED) this.#goOn();
+    if (this.#length <= MAX_DROPPED) this.#goOn();
     this.request.resume();
   }
 
@@ -310,7 +310,7 @@ export class Exchange {
     // Anybody could otherwise hold all connections there may be, with one request each.
     const isStranger = !this.#connection.isAdmitted;
     const isLast = signal.aborted || isStranger;
-    const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
+    const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MAX_DROPPED);
     if (isLast || isCut) {
       // What the client has sent behind it gets no answer, so it must not be carried out.
       this.#connection.isClosing = true;
@@ -333,7 +333,7 @@ export class Exchange {
     const { request } = this;
     const response = this.#response;
     const end = () => (isCut ? response.end() : request.socket.destroy());
-    let left = MOST_DROPPED;
+    let left = MAX_DROPPED;
     request.on('data', (chunk: Buffer) => {
       left -= chunk.length;
       if (left < 0) end();

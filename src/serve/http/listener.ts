@@ -17,7 +17,7 @@ export interface HostPort {
 const RESET_MS = 5_000;
 
 /** Requests of one connection whose answers are not sent yet: a client that pipelines more is cut off. */
-const MOST_PIPELINED = 64;
+const MAX_PIPELINED = 64;
 
 /** A socket as Node's HTTP server keeps it, with the parser of its requests, which is no part of Node's API. */
 type Parsed = Socket & { readonly parser?: { onIncoming: () => number } | null };
@@ -113,7 +113,7 @@ export class Listener {
       const { socket } = request;
       const open = this.#open.get(socket);
       if (!open || open.isClosing) return;
-      if (open.exchanges.length >= MOST_PIPELINED) {
+      if (open.exchanges.length >= MAX_PIPELINED) {
         this.#cutFlood(socket, open);
         return;
       }

@@ -14,7 +14,7 @@ const CONSUMER = `${BY}${hostname()
   .slice(0, 80)}:${process.pid}`;
 
 /** The most queues that are kept ready though nobody asks for them: their names come from clients. */
-const MOST_IDLE = 1_000;
+const MAX_IDLE = 1_000;
 
 /** How long to wait at the end for jobs on their way back, ms. */
 const LONGEST_CLOSE_MS = 2_000;
@@ -79,7 +79,7 @@ export class Pool {
     if (found) this.#queues.delete(name);
     this.#queues.set(name, queue);
     this.#last = [name, queue];
-    if (this.#queues.size > MOST_IDLE) this.#forgetOne();
+    if (this.#queues.size > MAX_IDLE) this.#forgetOne();
     return queue;
   }
 

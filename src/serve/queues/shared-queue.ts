@@ -26,7 +26,7 @@ export const BY = 'http:';
 export const FINISH = { by: BY, repeatMs: REPEAT_MS };
 
 /** How many requests read payloads at a time: what this process has not read yet is in Redis's memory. */
-const MOST_READS = 4;
+const MAX_READS = 4;
 
 /** A queue as requests use it together: they share its calls. */
 export class SharedQueue {
@@ -38,7 +38,7 @@ export class SharedQueue {
   readonly #acks: Batcher<Held, Answer>;
   readonly #takeBacks: Batcher<undefined, number>;
   /** For what reads payloads, besides takes. */
-  readonly reads = new Turns(MOST_READS);
+  readonly reads = new Turns(MAX_READS);
 
   constructor(queue: Queue, shared: Shared) {
     this.queue = queue;
