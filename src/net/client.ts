@@ -82,7 +82,7 @@ export async function makeClient({ options, tls }: Address, name: string, link: 
     lazyConnect: true,
     protocol: 2,
     replyMapping: 'legacy',
-    // Later than ours, which knows what was still missing.
+    // Our timeout fires first: its error says which step failed.
     connectTimeout: DEADLINE_MS + 500,
     commandTimeout: DEADLINE_MS,
     maxRetriesPerRequest: 0,

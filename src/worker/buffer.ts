@@ -59,8 +59,8 @@ export class JobBuffer {
 
   /** Adds what a fetch of up to `asked` jobs brought, and adapts the prefetch. */
   add({ queue, jobs, since }: TakenJobs, asked: number, busy: number): void {
-    const most = Math.max(this.#concurrency, Math.ceil(MAX_PREFETCH / this.#batch));
-    if (this.#ranDry && jobs.length >= asked) this.#prefetch = Math.min(this.#prefetch * 2, most);
+    const max = Math.max(this.#concurrency, Math.ceil(MAX_PREFETCH / this.#batch));
+    if (this.#ranDry && jobs.length >= asked) this.#prefetch = Math.min(this.#prefetch * 2, max);
     else if (this.#waiting.length > 0 && busy === this.#concurrency)
       this.#prefetch = Math.max(this.#concurrency, Math.floor(this.#prefetch * 0.75));
     this.#ranDry = false;

@@ -79,15 +79,15 @@ export class DrainCalls {
     }
   }
 
-  /** Asks for as many jobs as the options allow, at most `most`; with 0 only for when the next job is due. */
-  send(queue: Queue, most = MAX_CALL): DrainCall {
+  /** Asks for as many jobs as the options allow, at most `max`; with 0 only for when the next job is due. */
+  send(queue: Queue, max = MAX_CALL): DrainCall {
     const { leases } = this.#options;
     const sentAt = performance.now();
-    const call = this.#call(queue, most);
+    const call = this.#call(queue, max);
     const answer = leases ? answerBy(() => leases.giveUpAt, call) : call;
     // If nobody waits for the answer any more, its jobs are given back.
     answer.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
-    return { answer, sentAt, isLook: most === 0, isLate: false };
+    return { answer, sentAt, isLook: max === 0, isLate: false };
   }
 
   /**
@@ -129,14 +129,14 @@ export class DrainCalls {
     else await this.#options.leases?.release(jobs);
   }
 
-  async #call(queue: Queue, most: number): Promise<DrainAnswer> {
+  async #call(queue: Queue, max: number): Promise<DrainAnswer> {
     const { batch = MAX_CALL, start, leaseMs, leases, watch } = this.#options;
     const since = performance.now();
-    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, most);
+    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, max);
     this.left -= limit;
     let unused = limit;
     try {
-      const cutoff = most === 0 ? LONG_AGO : await this.#cutoffs.get(clockOf(queue));
+      const cutoff = max === 0 ? LONG_AGO : await this.#cutoffs.get(clockOf(queue));
       const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, undefined, start);
       const until = watch ? answer.now : await this.#cutoffOf(queue, answer.now, since);
       const { state, next = Number.POSITIVE_INFINITY } = answer;

@@ -106,10 +106,9 @@ export async function* poll(
   const over = () => failure !== undefined || timeIsOver || outages.all || calls.left === 0 || signal?.aborted;
   const ask = (queue: Queue) => {
     const isWhole = queue.whole === queue;
-    const most =
-      !isWhole && !timer.isDue(queue) ? 0 : outages.isInTrouble(queue) ? 1 : isWhole ? undefined : PART_BATCH;
+    const max = !isWhole && !timer.isDue(queue) ? 0 : outages.isInTrouble(queue) ? 1 : isWhole ? undefined : PART_BATCH;
     timer.planPoll(queue);
-    sentTo(queue).push(calls.send(queue, most));
+    sentTo(queue).push(calls.send(queue, max));
   };
   /** Asks a queue if it is time, or would be within `earlyMs`. */
   const askInTime = (queue: Queue, earlyMs = 0) => {

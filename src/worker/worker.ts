@@ -214,8 +214,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   #room(): number {
     const { concurrency, batch } = this.#options;
     if (this.#circuit.isOpen) return this.#circuit.calls === 0 ? 0 : batch - this.#buffer.length;
-    const most = MAX_HELD + concurrency * batch - this.#leases.size;
-    return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
+    const max = MAX_HELD + concurrency * batch - this.#leases.size;
+    return Math.min(this.#buffer.room(this.#busy), max, MAX_CALL);
   }
 
   /** How many jobs could start now. Those that are being settled count: until then they are active. */

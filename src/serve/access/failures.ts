@@ -82,7 +82,7 @@ const REASONS = {
 } as const;
 export type Reason = keyof typeof REASONS;
 
-/** Counts requests that were refused before they were looked at, and says so at times. */
+/** Counts rejected requests; logs them rate-limited. */
 export class RefusalCounter {
   readonly counts = new Map<Reason, number>();
   readonly #log: Log;

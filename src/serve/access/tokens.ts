@@ -205,11 +205,10 @@ function checkRights(rights: readonly string[]): void {
 }
 
 function checkLimits({ read, write, interval }: Limits): void {
-  const isCount = (n: unknown, least: number, most: number) =>
-    Number.isSafeInteger(n) && Number(n) >= least && Number(n) <= most;
-  const most = Number.MAX_SAFE_INTEGER;
-  if (isCount(read, 0, most) && isCount(write, 0, most) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0)
-    return;
+  const isCount = (n: unknown, min: number, max: number) =>
+    Number.isSafeInteger(n) && Number(n) >= min && Number(n) <= max;
+  const max = Number.MAX_SAFE_INTEGER;
+  if (isCount(read, 0, max) && isCount(write, 0, max) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0) return;
   throw invalid('these are not limits of a token', 'give read or write, and an interval, such as 100, 100 and 1', {
     why: `read and write are whole numbers, not both 0; the interval has 1 to ${MAX_INTERVAL} seconds`,
   });

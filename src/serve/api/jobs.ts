@@ -40,8 +40,8 @@ async function viewOf({ pool, params: { ns = '', queue = '' } }: ApiCall, name: 
     if (!job) return undefined;
     const expires = await expiryOf(job);
     if (expires !== undefined && expires < now) return undefined;
-    const most = job.deliveries ?? job.tries ?? (await ofQueue()).tries ?? TRIES;
-    const left = job.state === 'dead' ? 0 : most - job.attempts;
+    const allowed = job.deliveries ?? job.tries ?? (await ofQueue()).tries ?? TRIES;
+    const left = job.state === 'dead' ? 0 : allowed - job.attempts;
     return jobJson({ ...job, expires }, { ns, queue, now, left });
   };
   return { now, jsonOf };
@@ -69,11 +69,11 @@ async function stored(call: ApiCall, name: string): Promise<StoredJob | undefine
 }
 
 /** `GET /api/:ns/:queue/peek`: the job that is delivered next. */
-export async function peek(call: ApiCall, most = MAX_PASSED): Promise<void> {
+export async function peek(call: ApiCall, limits = MAX_PASSED): Promise<void> {
   const { exchange, pool, params } = call;
   const name = queueName(params);
   const view = await viewOf(call, name);
-  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view, most));
+  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view, limits));
   if (json === undefined) throw new Refusal(404, 'the queue is empty');
   exchange.answer(200, json, JSON_TYPE);
 }
@@ -83,7 +83,7 @@ async function firstIn(
   { exchange, pool: { inspector } }: ApiCall,
   name: string,
   { now, jsonOf }: View,
-  most: typeof MAX_PASSED,
+  limits: typeof MAX_PASSED,
 ): Promise<string | undefined> {
   let passed = 0;
   let bytes = 0;
@@ -102,7 +102,7 @@ async function firstIn(
           bytes += job?.payload?.length ?? 0;
         }
         if (exchange.isGone) throw GONE;
-        if (passed > most.jobs || bytes > most.bytes)
+        if (passed > limits.jobs || bytes > limits.bytes)
           throw new Refusal(503, 'too many expired jobs are first: consume drops them');
       }
     }

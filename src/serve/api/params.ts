@@ -20,12 +20,12 @@ export function msOf(query: URLSearchParams, name: string, otherwise: number): n
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** A whole number in a query from `least` to `most`. Throws a refusal (400) `invalid NAME`. */
-export function countOf(query: URLSearchParams, name: string, otherwise: number, least: number, most: number): number {
+/** A whole number in a query from `min` to `max`. Throws a refusal (400) `invalid NAME`. */
+export function countOf(query: URLSearchParams, name: string, otherwise: number, min: number, max: number): number {
   const text = query.get(name);
   if (text === null) return otherwise;
   const n = /^\d{1,19}$/.test(text) ? Number(text) : -1;
-  if (n < least || n > most) throw new Refusal(400, `invalid ${name}`);
+  if (n < min || n > max) throw new Refusal(400, `invalid ${name}`);
   return n;
 }
 

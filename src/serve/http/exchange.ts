@@ -204,14 +204,14 @@ export class Exchange {
   }
 
   /**
-   * Reads the body, at most `most` bytes. Throws a refusal: 413 if it is longer, 503 if too much is in flight; GONE if the
-   * client goes away.
+   * Reads the body, at most `maxBytes` bytes. Throws a refusal: 413 if it is longer, 503 if too much is in flight; GONE
+   * if the client goes away.
    */
-  body(most: number): Promise<Buffer> {
+  body(maxBytes: number): Promise<Buffer> {
     const { request } = this;
-    if (this.#length > most) throw tooLarge();
+    if (this.#length > maxBytes) throw tooLarge();
     this.#goOn();
-    const whole = Number.isNaN(this.#length) ? most : this.#length;
+    const whole = Number.isNaN(this.#length) ? maxBytes : this.#length;
     return new Promise((resolve, reject) => {
       // A buffer that grows, not a list: thousands of small chunks would take many times their bytes.
       let bytes: Buffer = NOTHING;
@@ -223,7 +223,7 @@ export class Exchange {
         const before = length;
         length += chunk.length;
         try {
-          if (length > most) throw tooLarge();
+          if (length > maxBytes) throw tooLarge();
           if (length > bytes.length) {
             // Most bodies come as one chunk.
             const size = before === 0 ? length : Math.min(whole, Math.max(LEAST, 2 * length));
@@ -294,7 +294,7 @@ export class Exchange {
     const length = typeof content === 'string' ? Buffer.byteLength(content) : content.length;
     const { memory, signal } = this.#host;
     // The other half is for requests: clients that do not read must not stop those that publish.
-    if (length > LARGE && memory.used + length > memory.most / 2) {
+    if (length > LARGE && memory.used + length > memory.limit / 2) {
       this.#isReplaced = true;
       this.answer(503, { error: TOO_MUCH }, ['Retry-After', '1']);
       return;

@@ -24,7 +24,7 @@ export class Log {
     this.#write(`delayq serve: ${text}\n`);
   }
 
-  /** Says, of what may happen often, the first at once, and then every 10 s how many there were. */
+  /** Logs the first of a kind at once, and then every 10 s how many there were. */
   sayThrottled(kind: string, text: (count: number) => string): void {
     this.#throttled.add(kind, (count) => this.say(text(count)));
   }

@@ -1,16 +1,16 @@
 import { CLOCK, type Clock } from './clock.js';
 
-/** How often the same is said, ms. */
+/** Logs one message of a kind in this time, ms. */
 const INTERVAL_MS = 10_000;
 
-/** What has happened since it was said. */
+/** What has happened since the last message of a kind. */
 interface Pending {
   count: number;
-  /** Says the last one. */
+  /** Logs the last one. */
   say: (count: number) => void;
 }
 
-/** Says what may happen often: the first at once, and after that every 10 s how many there were. */
+/** Logs what may happen often: the first at once, and after that every 10 s how many there were. */
 export class ThrottledLog {
   readonly #pending = new Map<string, Pending>();
   readonly #clock: Clock;
@@ -19,7 +19,10 @@ export class ThrottledLog {
     this.#clock = clock;
   }
 
-  /** Calls `say` now, or later if it is the last of its kind then: with how many there were, this one included. */
+  /**
+   * Calls `say` with how many there were, this one included: now, or at the end of the interval if no other of its kind
+   * comes until then.
+   */
   add(kind: string, say: (count: number) => void): void {
     const pending = this.#pending.get(kind);
     if (pending) {

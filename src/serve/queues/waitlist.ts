@@ -148,7 +148,7 @@ export class Waitlist implements JobSource {
       if (this.#waiting.size === 0 || this.#shared.signal.aborted) return;
       const { memory } = this.#shared;
       if (this.#turnAt !== undefined && performance.now() < this.#turnAt) this.#awaitTurn(this.#turnAt);
-      else if (memory.used >= memory.most) this.#sleepUntil(performance.now() + RETRY_MS);
+      else if (memory.used >= memory.limit) this.#sleepUntil(performance.now() + RETRY_MS);
       else tracked(this.#shared.underWay, this.#take());
     });
   }
