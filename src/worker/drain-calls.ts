@@ -85,7 +85,7 @@ export class DrainCalls {
     const sentAt = performance.now();
     const call = this.#call(queue, max);
     const answer = leases ? answerBy(() => leases.giveUpAt, call) : call;
-    // If nobody waits for the answer any more, its jobs are given back.
+    // Gives the jobs back if the caller has stopped waiting.
     answer.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
     return { answer, sentAt, isLook: max === 0, isLate: false };
   }

@@ -181,7 +181,7 @@ export async function* poll(
         found = taken.jobs.length > 0 || drained.state === 'more';
         if (found || sent.length > 0) break;
       }
-      // An answer has told of new partitions, which have not been asked.
+      // An answer revealed partitions that have not been asked yet.
       found ||= known() > before;
       const awaited = [...inFlight].flatMap(([queue, [call]]) => (call ? [{ queue, call }] : []));
       if (awaited.some(({ call }) => !call.isLate) || (found && performance.now() < end)) continue;
