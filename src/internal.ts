@@ -70,6 +70,6 @@ export { DEFAULT_PREFIX, OWN_FIELDS } from './store/keys.js';
 export { MAX_CALL } from './store/script.js';
 export { isOfTexts } from './store/settings.js';
 export { sum } from './store/sum.js';
-export { Leases, type Taken } from './worker/leases.js';
+export { Leases, type TakenJobs } from './worker/leases.js';
 export { poll } from './worker/poller.js';
 export { type OnTrouble, troubleTeller } from './worker/trouble.js';

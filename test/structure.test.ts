@@ -85,6 +85,13 @@ describe('imports run down:', () => {
     for (const file of files) reach(file, []);
   });
 
+  it('no interface stands in for a class of its folder, which would hide a circle', () => {
+    const named = (kind: RegExp) =>
+      files.flatMap((file) => [...text(file).matchAll(kind)].map(([, name]) => `${dirname(file)}: ${name}`));
+    const classes = named(/^export (?:abstract )?class (\w+)/gm);
+    expect(named(/^(?:export )?interface (\w+)/gm).filter((name) => classes.includes(name))).toEqual([]);
+  });
+
   it('the server uses the public API alone, and only its commands load it', () => {
     const serving = (file: string) => file.startsWith('serve/');
     for (const file of files.filter(serving)) expect(importsOf(file), file).not.toContain('internal.ts');

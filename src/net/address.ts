@@ -3,7 +3,7 @@ import { keysOf } from '../model/validate.js';
 import type { SettingNames } from './errors.js';
 import {
   type ConnectOptions,
-  type Place,
+  type HostPort,
   parseUrl,
   type SentinelOptions,
   TLS_SETTINGS,
@@ -23,7 +23,7 @@ const checkSettings = keysOf<ConnectOptions>('connect()', {
   cluster: '',
   sentinel: 'sentinels',
 });
-const checkNode = keysOf<Place>('a node', { host: 'hostname address server url', port: '' });
+const checkNode = keysOf<HostPort>('a node', { host: 'hostname address server url', port: '' });
 const checkSentinel = keysOf<SentinelOptions>('sentinel', {
   name: 'masterName sentinelMasterId service',
   nodes: 'hosts servers sentinels',
@@ -51,7 +51,7 @@ export interface Address {
 
 /** Several servers: some nodes of a cluster, addresses of one server, or Sentinels. */
 export interface Several {
-  readonly places: readonly Place[];
+  readonly places: readonly HostPort[];
   /** `any`: one server or a cluster. */
   readonly kind: 'any' | 'cluster' | 'sentinel';
   /** Of Sentinels: the name of the primary, and their login. */
@@ -59,13 +59,13 @@ export interface Several {
 }
 
 /** The address of one server: with the login and the TLS settings of `address`. */
-export function addressAt({ options, tls }: Address, { host, port }: Place): Address {
+export function addressAt({ options, tls }: Address, { host, port }: HostPort): Address {
   const shown = `${tls ? 'rediss' : 'redis'}://${placeText({ host, port })}`;
   return { options: { ...options, host, port, path: undefined }, tls, shown };
 }
 
 /** `host:port`, as URLs have it. */
-export const placeText = ({ host, port }: Place) => `${host.includes(':') ? `[${host}]` : host}:${port}`;
+export const placeText = ({ host, port }: HostPort) => `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** Reads a URL or options. Throws `usage` if they are invalid, without repeating a value that may be a secret. */
 export function addressOf(given: string | ConnectOptions, names: SettingNames): Address {
@@ -108,7 +108,7 @@ export function addressOf(given: string | ConnectOptions, names: SettingNames): 
   ].join('/');
   const isOne = kind === 'any' && places.length === 1;
   return {
-    options: { ...rest, ...(places[0] as Place) },
+    options: { ...rest, ...(places[0] as HostPort) },
     tls,
     shown,
     several: isOne ? undefined : { places, kind, sentinel },

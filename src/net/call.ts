@@ -17,7 +17,7 @@ export interface Caller {
 }
 
 /** A call whose reply says that this server did not execute it. */
-export interface Refused {
+export interface RefusedCall {
   readonly error: DelayqError;
   readonly command: string;
   readonly args: readonly Arg[];

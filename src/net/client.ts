@@ -12,7 +12,7 @@ const DISCONNECT_MS = 2_000;
 
 const AS_BYTES = { replyEncoding: null };
 
-const callClass = (Base: typeof Command) =>
+const commandClass = (Base: typeof Command) =>
   class extends Base {
     readonly sentAt = performance.now();
     readonly by: number;
@@ -35,35 +35,35 @@ const callClass = (Base: typeof Command) =>
     override setTimeout(): void {}
   };
 
-type CallClass = ReturnType<typeof callClass>;
+type CommandClass = ReturnType<typeof commandClass>;
 
 /** A command that a client can send. */
-export interface Call extends Command {
+export interface RedisCommand extends Command {
   /** When it was sent, and when its time is over, ms by the monotonic clock. */
   readonly sentAt: number;
   readonly by: number;
 }
 
 /** The class of the commands that connections send: made when ioredis is loaded. */
-let Calls: CallClass | undefined;
+let Commands: CommandClass | undefined;
 
 /**
  * A command with its arguments, to be sent by a client of {@link makeClient}. `by`: the end of its time. Throws `usage`
  * for commands that change what a connection is for.
  */
-export function newCall(command: string, args: readonly Arg[], by?: number): Call {
+export function commandOf(command: string, args: readonly Arg[], by?: number): RedisCommand {
   if (/^([ps]?(un)?subscribe|monitor|reset|hello)$/i.test(command)) {
     const next = 'use a client of your own for it';
     throw new DelayqError('usage', `a connection of delayq cannot be used for ${command}`, { next });
   }
-  return new (Calls as CallClass)(command, args, by);
+  return new (Commands as CommandClass)(command, args, by);
 }
 
 /** Makes a client of ioredis that connects by `link`, never by itself, and that never sends anything twice. */
 export async function makeClient({ options, tls }: Address, name: string, link: Link): Promise<Redis> {
   // Loaded on demand: it is most of the start-up time, and not every command connects.
   const { AbstractConnector, Command, Redis } = await import('ioredis');
-  Calls ??= callClass(Command);
+  Commands ??= commandClass(Command);
   return new Redis({
     ...(options as RedisOptions),
     // ioredis then waits until the stream is secure; the link makes it so.
@@ -82,7 +82,7 @@ export async function makeClient({ options, tls }: Address, name: string, link: 
     lazyConnect: true,
     protocol: 2,
     replyMapping: 'legacy',
-    // Later than ours, which knows what was still missing.
+    // Our timeout fires first: its error says which step failed.
     connectTimeout: DEADLINE_MS + 500,
     commandTimeout: DEADLINE_MS,
     maxRetriesPerRequest: 0,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Call } from './client.js';
+import type { RedisCommand } from './client.js';
 
 /** A call that has waited this long, for a connection or for its reply, is slow, ms. */
 export const SLOW_MS = 1_000;
@@ -7,7 +7,7 @@ export const SLOW_MS = 1_000;
 /** The calls of one connection that have no reply yet. Ends them at their time limit, with one timer for all. */
 export class InFlight {
   /** The oldest first. */
-  readonly #calls = new Set<Call>();
+  readonly #calls = new Set<RedisCommand>();
   readonly #slow: () => (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
   #timerAt = 0;
@@ -17,12 +17,12 @@ export class InFlight {
     this.#slow = slow;
   }
 
-  add(call: Call): void {
+  add(call: RedisCommand): void {
     this.#calls.add(call);
     if (!this.#timer || call.by < this.#timerAt) this.#watch();
   }
 
-  delete(call: Call): void {
+  delete(call: RedisCommand): void {
     this.#calls.delete(call);
   }
 
@@ -41,7 +41,7 @@ export class InFlight {
     this.#timer = undefined;
     const slow = this.#slow();
     const now = performance.now();
-    let oldest: Call | undefined;
+    let oldest: RedisCommand | undefined;
     this.#timerAt = slow ? now + SLOW_MS : Number.POSITIVE_INFINITY;
     for (const call of this.#calls) {
       if (call.by <= now) call.reject(new Error('Command timed out'));

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isPassing } from '../model/errors.js';
 import type { Address } from './address.js';
-import type { Arg, Caller, Refused, Reply } from './call.js';
-import { makeClient, newCall, type Redis } from './client.js';
+import type { Arg, Caller, RefusedCall, Reply } from './call.js';
+import { commandOf, makeClient, type Redis } from './client.js';
 import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
 import { InFlight } from './in-flight.js';
@@ -26,7 +26,7 @@ export interface Hooks {
   /** Called when the first connection is made. */
   readonly opened?: (() => void) | undefined;
   /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after a reply of {@link ELSEWHERE}. */
-  readonly refused?: ((call: Refused) => Promise<Reply>) | undefined;
+  readonly refused?: ((call: RefusedCall) => Promise<Reply>) | undefined;
   /** Called each second while the oldest call is slow. */
   readonly slow?: (() => void) | undefined;
 }
@@ -266,10 +266,10 @@ export class RedisNode implements Caller {
     by?: number,
     asking = false,
   ): Promise<Reply> {
-    const call = newCall(command, args, by);
+    const call = commandOf(command, args, by);
     this.#inFlight.add(call);
     try {
-      if (asking) (client.sendCommand(newCall('ASKING', [], by)) as Promise<unknown>).catch(() => {});
+      if (asking) (client.sendCommand(commandOf('ASKING', [], by)) as Promise<unknown>).catch(() => {});
       return (await client.sendCommand(call)) as Reply;
     } catch (thrown) {
       const error = this.#failed(client, thrown as Error);

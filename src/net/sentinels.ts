@@ -3,7 +3,7 @@ import { DelayqError } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import { type Address, addressAt } from './address.js';
 import type { SettingNames } from './errors.js';
-import type { Place } from './url.js';
+import type { HostPort } from './url.js';
 
 /** Why a path cannot be read, and that it is one: what does not exist may be the password itself, and is not shown. */
 const REASONS: Record<string, string> = {
@@ -15,7 +15,7 @@ const REASONS: Record<string, string> = {
  * The address of one of the Sentinels of `address`: with TLS as Redis, but with their own login. A file with their
  * password is read each time. Throws `config` if it cannot be used.
  */
-export async function sentinelAt(address: Address, place: Place, names: SettingNames): Promise<Address> {
+export async function sentinelAt(address: Address, place: HostPort, names: SettingNames): Promise<Address> {
   const { username, password, passwordFile } = address.several?.sentinel ?? {};
   const read = passwordFile === undefined ? password : await passwordIn(passwordFile, names);
   // Of a user without a password, an empty one must be sent.

@@ -19,7 +19,7 @@ export interface TlsOptions {
 }
 
 /** The place of one server. */
-export interface Place {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -147,7 +147,7 @@ export function parseUrl(text: string): ConnectOptions {
 }
 
 /** Reads hosts that are separated by commas, each with an optional port. Returns undefined if one is invalid. */
-function placesOf(hosts: string, defaultPort: number): Place[] | undefined {
+function placesOf(hosts: string, defaultPort: number): HostPort[] | undefined {
   const list = hosts.split(',');
   const places = list.map((text) => {
     const at = /^(?:\[([0-9a-f:.]+)\]|([^:@[\]\s]*))(?::(\d+))?$/i.exec(text);
@@ -155,7 +155,7 @@ function placesOf(hosts: string, defaultPort: number): Place[] | undefined {
     if (!at || port < 1 || port > 65535 || (text === '' && list.length > 1)) return undefined;
     return { host: at[1] ?? (at[2] || '127.0.0.1'), port };
   });
-  return places.includes(undefined) ? undefined : (places as Place[]);
+  return places.includes(undefined) ? undefined : (places as HostPort[]);
 }
 
 /** The URL `text` without its user and password. */

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDelayqError } from '../model/errors.js';
 import { within } from '../model/time.js';
 import { type Address, addressAt } from '../net/address.js';
-import type { Arg, Caller, Refused, Reply } from '../net/call.js';
+import type { Arg, Caller, RefusedCall, Reply } from '../net/call.js';
 import { DEADLINE_MS, REPLICAS_MS, type SettingNames, wordOf } from '../net/errors.js';
 import { SLOW_MS } from '../net/in-flight.js';
 import { type Hooks, RedisNode } from '../net/node.js';
-import type { Place } from '../net/url.js';
+import type { HostPort } from '../net/url.js';
 import { slotOf, slotOfKey } from './slots.js';
 
 /** Pauses before a call is sent again where nobody could execute it, ms. The last one repeats. */
@@ -85,7 +85,7 @@ export class Cluster {
   }
 
   /** Sends a call again that `node` has refused. */
-  async resend(node: RedisNode, { error, command, args, by }: Refused): Promise<Reply> {
+  async resend(node: RedisNode, { error, command, args, by }: RefusedCall): Promise<Reply> {
     const route: Route = { slot: slotOf(command, args), by, ask: undefined, attempts: 0 };
     await this.#learn(error, node, route);
     return this.#follow(route, (to) => this.#send(to, route, command, args));
@@ -165,7 +165,7 @@ export class Cluster {
     return [...this.#nodes.values()].sort((one, other) => rank(one) - rank(other));
   }
 
-  #nodeAt(place: Place): RedisNode {
+  #nodeAt(place: HostPort): RedisNode {
     const key = keyOf(place);
     let node = this.#nodes.get(key);
     if (!node) {
@@ -271,10 +271,10 @@ export class Cluster {
   }
 }
 
-const keyOf = ({ host, port }: Place) => `${host}:${port}`;
+const keyOf = ({ host, port }: HostPort) => `${host}:${port}`;
 
 /** The place of a node in the reply of CLUSTER SLOTS. Without a host it is that of the node which replied. */
-function placeOf([host, port, , more]: readonly Reply[], teller: RedisNode): Place {
+function placeOf([host, port, , more]: readonly Reply[], teller: RedisNode): HostPort {
   const preferred = String(host ?? '');
   const pairs = (more as Reply[] | undefined)?.map(String) ?? [];
   // It prefers a host name, and has none.

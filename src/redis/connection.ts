@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { type Address, addressAt, addressOf } from '../net/address.js';
-import type { Arg, Caller, Refused, Reply } from '../net/call.js';
+import type { Arg, Caller, RefusedCall, Reply } from '../net/call.js';
 import {
   DEADLINE_MS,
   ELSEWHERE,
@@ -27,7 +27,7 @@ const LOOK_MS = 1_000;
 const LEAVE_MS = 1_000;
 
 /** The pause before a call that lacks replicas is sent again, ms. */
-const AGAIN_MS = 50;
+const RETRY_MS = 50;
 
 /**
  * A connection to Redis: to one server, to the primary that Sentinels name, or to all nodes of a Redis Cluster. It
@@ -71,7 +71,7 @@ export class Connection implements Caller {
 
   #hooks(): Hooks {
     const { several, options } = this.#address;
-    const refused = (call: Refused) => this.#elsewhere(call);
+    const refused = (call: RefusedCall) => this.#redirect(call);
     if (several?.kind === 'sentinel') {
       return {
         refused,
@@ -82,7 +82,7 @@ export class Connection implements Caller {
     }
     // Only a node of a cluster that can be left is worth the question; a cluster has no other databases than 0.
     const opened = options.path === undefined && !options.db ? () => this.#lookLater() : undefined;
-    const verify = several?.kind === 'cluster' ? (ask: Caller['call']) => this.#insist(ask) : undefined;
+    const verify = several?.kind === 'cluster' ? (ask: Caller['call']) => this.#requireCluster(ask) : undefined;
     return { refused, opened, verify, ...(several && { locate: async () => this.#servers(several.places.length) }) };
   }
 
@@ -104,7 +104,7 @@ export class Connection implements Caller {
   }
 
   /** Checks that the server is a node of a cluster, and takes over its map. */
-  async #insist(ask: Caller['call']): Promise<void> {
+  async #requireCluster(ask: Caller['call']): Promise<void> {
     const map = await ask('CLUSTER', 'SLOTS').catch((error: DelayqError) => error.why ?? '');
     if (Array.isArray(map)) await this.#join(map);
     else if (/cluster support disabled/i.test(String(map))) {
@@ -137,18 +137,18 @@ export class Connection implements Caller {
   async #asCluster(): Promise<Cluster> {
     if (!this.#cluster) {
       const { Cluster } = await import('./cluster.js');
-      this.#cluster ??= new Cluster(this.#address, this.#names, this.#one, (call) => this.#elsewhere(call));
+      this.#cluster ??= new Cluster(this.#address, this.#names, this.#one, (call) => this.#redirect(call));
       if (this.#closed) this.#cluster.close();
     }
     return this.#cluster;
   }
 
   /** Sends a call again that the one server has refused, or throws its error. */
-  async #elsewhere({ error, command, args, by }: Refused): Promise<Reply> {
+  async #redirect({ error, command, args, by }: RefusedCall): Promise<Reply> {
     let refusal = error;
     if (!this.#cluster && REPLACED.has(wordOf(error))) {
       try {
-        return await this.#anew(error, by, () => this.#one.callBy(by, command, args));
+        return await this.#retryHere(error, by, () => this.#one.callBy(by, command, args));
       } catch (again) {
         const word = wordOf(again);
         if (!ELSEWHERE.has(word) || REPLACED.has(word)) throw again;
@@ -162,7 +162,7 @@ export class Connection implements Caller {
    * Makes other attempts, until `by`, after the one server has refused with READONLY or NOREPLICAS. It was demoted, and
    * at its address, or in the list, may be another by now; or its replicas need a moment to follow it.
    */
-  async #anew<T>(refusal: unknown, by: number, attempt: () => Promise<T>): Promise<T> {
+  async #retryHere<T>(refusal: unknown, by: number, attempt: () => Promise<T>): Promise<T> {
     const until = Math.min(by, performance.now() + REPLICAS_MS);
     let others = this.#address.several?.places.length ?? 1;
     let failure = refusal;
@@ -170,8 +170,8 @@ export class Connection implements Caller {
       const word = wordOf(failure);
       // Other calls on this connection are being refused as well: they must not be reported as lost.
       if (word === 'READONLY' && others-- > 0) await this.#one.drop(SLOW_MS);
-      else if (word === 'NOREPLICAS' && this.#mayLeave && performance.now() + AGAIN_MS <= until) {
-        if (n > 0) await sleep(AGAIN_MS);
+      else if (word === 'NOREPLICAS' && this.#mayLeave && performance.now() + RETRY_MS <= until) {
+        if (n > 0) await sleep(RETRY_MS);
         await this.#leave();
       } else break;
       try {
@@ -240,7 +240,7 @@ export class Connection implements Caller {
       // WAIT has no key: a node of a cluster that is not the owner has answered it for itself.
       const cluster = await this.#look().catch(() => undefined);
       if (cluster && (await cluster.foundOwner(key)) !== this.#one) return cluster.pinned(key, act);
-      return this.#anew(error, performance.now() + DEADLINE_MS, attempt);
+      return this.#retryHere(error, performance.now() + DEADLINE_MS, attempt);
     }
   }
 

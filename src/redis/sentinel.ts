@@ -7,7 +7,7 @@ import { noneReached } from '../net/faults.js';
 import { RedisNode } from '../net/node.js';
 import { sentinelAt } from '../net/sentinels.js';
 import type { Subscription } from '../net/subscription.js';
-import type { Place } from '../net/url.js';
+import type { HostPort } from '../net/url.js';
 
 /** How long to wait for further Sentinels after the first has answered, ms. */
 const GRACE_MS = 100;
@@ -16,7 +16,7 @@ const GRACE_MS = 100;
 const LISTEN_MS = 1_000;
 
 /** Where the primary is, as one Sentinel sees it. */
-interface Sighting extends Place {
+interface Sighting extends HostPort {
   /** Each failover has a higher one. */
   readonly epoch: number;
 }
@@ -176,7 +176,7 @@ export class Sentinels {
   }
 
   /** Each Sentinel tells of a failover: those after the first one of where the connection leads already. */
-  #compare({ host, port }: Place): void {
+  #compare({ host, port }: HostPort): void {
     const { options } = this.#found as Address;
     if (host !== options.host || port !== options.port) this.#moved();
   }

@@ -2,18 +2,18 @@ import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../index.js';
-import { Refused } from './access/failures.js';
+import { RefusalCounter } from './access/failures.js';
 import { Gate } from './access/gate.js';
 import { Guard } from './access/guard.js';
 import { isLoopback, Origin } from './access/origin.js';
 import { Watch } from './access/watch.js';
 import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
-import type { ApiRoute, Call } from './api/call.js';
+import type { ApiCall, ApiRoute } from './api/call.js';
 import { API_ROUTES } from './api/routes.js';
 import { CLOCK, type Clock } from './http/clock.js';
 import type { Exchange } from './http/exchange.js';
 import { Figures } from './http/figures.js';
-import { Listener, type Place } from './http/listener.js';
+import { type HostPort, Listener } from './http/listener.js';
 import { Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
 import type { Patience } from './http/patience.js';
@@ -31,8 +31,8 @@ export interface ServerOptions {
   /** Each Redis by the name of its pool; the first is the default. */
   readonly pools: ReadonlyMap<string, PoolPlace>;
   readonly prefix: string;
-  readonly listen: Place;
-  readonly adminListen: Place;
+  readonly listen: HostPort;
+  readonly adminListen: HostPort;
   /** Further names by which clients on this machine may call the server. */
   readonly allowHosts: readonly string[];
   /** All requests come through a proxy that adds to X-Forwarded-For. */
@@ -65,7 +65,7 @@ export class Server {
   readonly #guard: Guard;
   readonly #watch: Watch;
   readonly #admin: Admin;
-  readonly #apiRouter = new Router<Call, ApiRoute>(API_ROUTES);
+  readonly #apiRouter = new Router<ApiCall, ApiRoute>(API_ROUTES);
   readonly #adminRouter = new Router<AdminCall>(ADMIN_ROUTES);
   readonly #listeners = new Map<string, Listener>();
 
@@ -79,7 +79,7 @@ export class Server {
     const pool = (name: string, place: PoolPlace) => new Pool(name, place, shared);
     this.#log = log;
     this.#pools = new Map([...pools].map(([name, place]) => [name, pool(name, place)]));
-    const refused = new Refused(log);
+    const refused = new RefusalCounter(log);
     this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused, clock);
     this.#watch = new Watch(this.#guard.rings.values(), say, clock);
     this.#admin = {
@@ -126,7 +126,11 @@ export class Server {
     });
   }
 
-  async #listen(name: 'API' | 'admin', place: Place, act: (exchange: Exchange) => Promise<void> | void): Promise<void> {
+  async #listen(
+    name: 'API' | 'admin',
+    place: HostPort,
+    act: (exchange: Exchange) => Promise<void> | void,
+  ): Promise<void> {
     const { maxConnections, signal, patience, clock } = this.#options;
     const listener = new Listener(
       { place, memory: this.#memory, maxConnections, signal, patience, clock },
@@ -225,7 +229,7 @@ export class Server {
 }
 
 /** Whether only this machine can reach a place. A name that has no address is reported when it is listened on. */
-async function isLocalPlace({ host }: Place): Promise<boolean> {
+async function isLocalPlace({ host }: HostPort): Promise<boolean> {
   const addresses = await lookup(host, { all: true }).catch(() => []);
   return addresses.length > 0 && addresses.every(({ address }) => isLoopback(address));
 }

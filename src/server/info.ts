@@ -55,19 +55,19 @@ function roughly(n: number): string {
 /** Checks how many more jobs of `jobBytes` fit into memory. */
 export function memory(info: Info, jobBytes: number, address: string): Ranked {
   const used = Number(info.used_memory);
-  const most = Number(info.maxmemory) || Number(info.total_system_memory);
-  if (!(used > 0 && most > 0)) return unknown('memory', 'INFO shows no memory');
+  const capacity = Number(info.maxmemory) || Number(info.total_system_memory);
+  if (!(used > 0 && capacity > 0)) return unknown('memory', 'INFO shows no memory');
   const limited = Number(info.maxmemory) > 0;
-  const room = Math.max(0, Math.floor((most - used) / jobBytes));
-  const limit = limited ? `of ${size(most)} (maxmemory)` : `of the ${size(most)} of the machine (no maxmemory)`;
+  const room = Math.max(0, Math.floor((capacity - used) / jobBytes));
+  const limit = limited ? `of ${size(capacity)} (maxmemory)` : `of the ${size(capacity)} of the machine (no maxmemory)`;
   const what = `${size(used)} ${limit} used: room for about ${roughly(room)} ${room === 1 ? 'job' : 'jobs'} at ${grouped(jobBytes)} bytes each`;
-  const share = used / most;
+  const share = used / capacity;
   if (share < 0.8) return { ...fine('memory', what), rank: share };
   const why = limited
     ? 'a full Redis refuses new jobs (drain, ack and cancel still work)'
     : 'a machine that runs out of memory swaps, or kills Redis';
   const cure = limited
-    ? `${redisCli(address, `config set maxmemory ${Math.ceil((Math.max(most, used) * 1.5) / 1024 ** 2)}mb`)} if the machine has it; or drain, cancel, purge`
+    ? `${redisCli(address, `config set maxmemory ${Math.ceil((Math.max(capacity, used) * 1.5) / 1024 ** 2)}mb`)} if the machine has it; or drain, cancel, purge`
     : 'give the machine more memory, set maxmemory, or drain, cancel, purge';
   return bad(share >= 0.95 ? 'fail' : 'warn', 'memory', what, why, cure);
 }

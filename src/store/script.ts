@@ -63,6 +63,8 @@ export const SCRIPTS = [
   'every/remove',
   'every/fire',
   'repair/repair',
+  'http/take',
+  'http/put',
 ] as const;
 
 type Name = (typeof SCRIPTS)[number];

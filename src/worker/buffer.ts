@@ -2,7 +2,7 @@ import type { Job } from '../model/job.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../store/script.js';
-import type { Taken } from './leases.js';
+import type { TakenJobs } from './leases.js';
 
 /** The most jobs to prefetch: handlers work through those of one fetch while the next fetch is under way. */
 const MAX_PREFETCH = 2 * MAX_CALL;
@@ -58,9 +58,9 @@ export class JobBuffer {
   }
 
   /** Adds what a fetch of up to `asked` jobs brought, and adapts the prefetch. */
-  add({ queue, jobs, since }: Taken, asked: number, busy: number): void {
-    const most = Math.max(this.#concurrency, Math.ceil(MAX_PREFETCH / this.#batch));
-    if (this.#ranDry && jobs.length >= asked) this.#prefetch = Math.min(this.#prefetch * 2, most);
+  add({ queue, jobs, since }: TakenJobs, asked: number, busy: number): void {
+    const max = Math.max(this.#concurrency, Math.ceil(MAX_PREFETCH / this.#batch));
+    if (this.#ranDry && jobs.length >= asked) this.#prefetch = Math.min(this.#prefetch * 2, max);
     else if (this.#waiting.length > 0 && busy === this.#concurrency)
       this.#prefetch = Math.max(this.#concurrency, Math.floor(this.#prefetch * 0.75));
     this.#ranDry = false;

@@ -4,7 +4,7 @@ import { answerBy } from '../redis/retry.js';
 import type { Drained, Start } from '../store/jobs.js';
 import { MAX_CALL } from '../store/script.js';
 import { SURPLUS_MS } from './buffer.js';
-import type { Leases, Taken } from './leases.js';
+import type { Leases, TakenJobs } from './leases.js';
 
 /** Which jobs to take. */
 export interface TakeOptions {
@@ -28,7 +28,7 @@ export interface TakeOptions {
 /** The answer to a drain call. */
 export interface DrainAnswer {
   readonly drained: Drained;
-  readonly taken: Taken;
+  readonly taken: TakenJobs;
 }
 
 /** A drain call whose answer has not been taken yet. */
@@ -79,15 +79,15 @@ export class DrainCalls {
     }
   }
 
-  /** Asks for as many jobs as the options allow, at most `most`; with 0 only for when the next job is due. */
-  send(queue: Queue, most = MAX_CALL): DrainCall {
+  /** Asks for as many jobs as the options allow, at most `max`; with 0 only for when the next job is due. */
+  send(queue: Queue, max = MAX_CALL): DrainCall {
     const { leases } = this.#options;
     const sentAt = performance.now();
-    const call = this.#call(queue, most);
+    const call = this.#call(queue, max);
     const answer = leases ? answerBy(() => leases.giveUpAt, call) : call;
-    // If nobody waits for the answer any more, its jobs are given back.
+    // Gives the jobs back if the caller has stopped waiting.
     answer.catch(() => call.then(({ taken }) => this.#giveBack(taken))).catch(() => {});
-    return { answer, sentAt, isLook: most === 0, isLate: false };
+    return { answer, sentAt, isLook: max === 0, isLate: false };
   }
 
   /**
@@ -123,26 +123,26 @@ export class DrainCalls {
     call.answer.then(({ taken }) => this.#giveBack(taken)).catch(() => {});
   }
 
-  async #giveBack({ queue, jobs, leaseMs }: Taken): Promise<void> {
+  async #giveBack({ queue, jobs, leaseMs }: TakenJobs): Promise<void> {
     if (jobs.length === 0) return;
     if (leaseMs === 0) await queue.putBack(jobs);
     else await this.#options.leases?.release(jobs);
   }
 
-  async #call(queue: Queue, most: number): Promise<DrainAnswer> {
+  async #call(queue: Queue, max: number): Promise<DrainAnswer> {
     const { batch = MAX_CALL, start, leaseMs, leases, watch } = this.#options;
     const since = performance.now();
-    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, most);
+    const limit = Math.min(typeof batch === 'number' ? batch : batch(), this.left, max);
     this.left -= limit;
     let unused = limit;
     try {
-      const cutoff = most === 0 ? LONG_AGO : await this.#cutoffs.get(clockOf(queue));
+      const cutoff = max === 0 ? LONG_AGO : await this.#cutoffs.get(clockOf(queue));
       const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start);
       const until = watch ? answer.now : await this.#cutoffOf(queue, answer.now, since);
       const { state, next = Number.POSITIVE_INFINITY } = answer;
       // The call may have had an earlier cutoff: it only asked, or a reply has told of a cluster since.
       const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
-      const taken: Taken = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
+      const taken: TakenJobs = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
       if (taken.leaseMs > 0) leases?.hold(taken);
       return { drained, taken };

@@ -22,7 +22,7 @@ export interface LeasesOptions {
 }
 
 /** Jobs that one drain call took. */
-export interface Taken {
+export interface TakenJobs {
   /** The queue, or the partition of it, that they were taken from. */
   readonly queue: Queue;
   readonly jobs: readonly Job[];
@@ -77,7 +77,7 @@ export class Leases {
   }
 
   /** Adds jobs: from now on their leases are renewed, once a third of their time has passed. */
-  hold({ queue, jobs, since, leaseMs }: Taken): void {
+  hold({ queue, jobs, since, leaseMs }: TakenJobs): void {
     const lease: Lease = { queue, since, leaseMs };
     for (const job of jobs) this.#held.set(job, lease);
     const tickMs = Math.max(leaseMs / 9, 10);

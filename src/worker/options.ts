@@ -39,10 +39,10 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly refuse?: ((job: Job) => string | undefined) | undefined;
   /**
    * Called with an error when Redis cannot be used, or one of several queues (its second argument), or when too many
-   * handlers have failed in a row (`'handlers'`), and with undefined when that is over. Default: it is told on stderr.
+   * handlers have failed in a row (`'handlers'`), and with undefined when that is over. Default: print it on stderr.
    */
   readonly onTrouble?: OnTrouble | undefined;
-  /** Called with the result of each job once Redis has confirmed it. Default: failures are told on stderr. */
+  /** Called with the result of each job once Redis has confirmed it. Default: print failures on stderr. */
   readonly onResult?: ((result: TaskResult) => void) | undefined;
 }
 
@@ -103,7 +103,7 @@ export function checkOptions(options: BatchWorkerOptions) {
 }
 
 /** Throws `usage` if a worker cannot work with these: every job would fail. */
-export function checkParts(queues: readonly Queue[], handler: unknown): void {
+export function checkQueuesAndHandler(queues: readonly Queue[], handler: unknown): void {
   if (!queues.every((queue) => queue instanceof Queue)) {
     throw new DelayqError('usage', 'a worker needs a Queue, or several', { next: "give it new Queue(redis, 'name')" });
   }

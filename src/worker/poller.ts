@@ -3,7 +3,7 @@ import type { Queue } from '../queue/queue.js';
 import type { Drained } from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS } from '../store/keys.js';
 import { type DrainAnswer, type DrainCall, DrainCalls, type TakeOptions } from './drain-calls.js';
-import type { Taken } from './leases.js';
+import type { TakenJobs } from './leases.js';
 import { Outages } from './outages.js';
 import { PollTimer } from './poll-timer.js';
 import type { OnTrouble } from './trouble.js';
@@ -70,7 +70,7 @@ const EARLY_MS = PART_POLL_MS / 2;
 export async function* poll(
   queues: readonly Queue[],
   options: PollOptions = {},
-): AsyncGenerator<Taken, void, number | undefined> {
+): AsyncGenerator<TakenJobs, void, number | undefined> {
   const { watch = false, signal } = options;
   const end = performance.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
   const timer = new PollTimer(queues, watch, end, signal);
@@ -106,10 +106,9 @@ export async function* poll(
   const over = () => failure !== undefined || timeIsOver || outages.all || calls.left === 0 || signal?.aborted;
   const ask = (queue: Queue) => {
     const isWhole = queue.whole === queue;
-    const most =
-      !isWhole && !timer.isDue(queue) ? 0 : outages.isInTrouble(queue) ? 1 : isWhole ? undefined : PART_BATCH;
+    const max = !isWhole && !timer.isDue(queue) ? 0 : outages.isInTrouble(queue) ? 1 : isWhole ? undefined : PART_BATCH;
     timer.planPoll(queue);
-    sentTo(queue).push(calls.send(queue, most));
+    sentTo(queue).push(calls.send(queue, max));
   };
   /** Asks a queue if it is time, or would be within `earlyMs`. */
   const askInTime = (queue: Queue, earlyMs = 0) => {
@@ -182,7 +181,7 @@ export async function* poll(
         found = taken.jobs.length > 0 || drained.state === 'more';
         if (found || sent.length > 0) break;
       }
-      // An answer has told of new partitions, which have not been asked.
+      // An answer revealed partitions that have not been asked yet.
       found ||= known() > before;
       const awaited = [...inFlight].flatMap(([queue, [call]]) => (call ? [{ queue, call }] : []));
       if (awaited.some(({ call }) => !call.isLate) || (found && performance.now() < end)) continue;

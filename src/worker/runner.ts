@@ -9,7 +9,7 @@ const LATE_MS = 100;
 type AbortCause = 'lost' | 'timeout' | 'stopped';
 
 /** One call of the handler, with the jobs it was given. */
-export class Call {
+export class HandlerCall {
   readonly queue: Queue;
   readonly jobs: readonly Job[];
   /** When the handler was called, by the clock of the {@link Runner}, ms. */
@@ -50,15 +50,15 @@ export class Runner {
   readonly #handler: (tasks: Task[]) => unknown;
   readonly #timeoutMs: number | undefined;
   readonly #abandonMs: number;
-  readonly #onEnd: (call: Call, error: unknown) => void;
+  readonly #onEnd: (call: HandlerCall, error: unknown) => void;
   readonly #clock: Clock;
-  readonly #running = new Set<Call>();
+  readonly #running = new Set<HandlerCall>();
 
   /** `onEnd` is called once per call; `error` is why the handler failed, or undefined. */
   constructor(
     handler: (tasks: Task[]) => unknown,
     { timeoutMs, abandonMs }: { timeoutMs?: number | undefined; abandonMs: number },
-    onEnd: (call: Call, error: unknown) => void,
+    onEnd: (call: HandlerCall, error: unknown) => void,
     clock: Clock = realClock,
   ) {
     this.#handler = handler;
@@ -78,7 +78,7 @@ export class Runner {
   }
 
   start(queue: Queue, jobs: readonly Job[]): void {
-    const call = new Call(queue, jobs, this.#clock.now());
+    const call = new HandlerCall(queue, jobs, this.#clock.now());
     this.#running.add(call);
     const timeoutMs = this.#timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= LONGEST_TIMER_MS) {
@@ -105,7 +105,7 @@ export class Runner {
     for (const call of [...this.#running]) this.#abort(call, 'stopped', 'the worker was stopped');
   }
 
-  async #run(call: Call): Promise<void> {
+  async #run(call: HandlerCall): Promise<void> {
     let returned: unknown;
     try {
       returned = await this.#handler(call.jobs.map((job) => new Task(call.queue, job, call)));
@@ -118,14 +118,14 @@ export class Runner {
     this.#end(call, returned === false ? new Error('the handler returned false') : undefined);
   }
 
-  #abort(call: Call, cause: AbortCause, message: string): void {
+  #abort(call: HandlerCall, cause: AbortCause, message: string): void {
     if (call.ms !== undefined || call.cause !== undefined) return;
     call.abort(cause, message);
     const abandon = () => this.#end(call, new Error(`${message}, and did not end`));
     call.cancelAbandon = this.#clock.after(this.#abandonMs, abandon);
   }
 
-  #end(call: Call, error: unknown): void {
+  #end(call: HandlerCall, error: unknown): void {
     if (call.ms !== undefined) return;
     call.ms = this.#clock.now() - call.started;
     call.cancelTimeout();

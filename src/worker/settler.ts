@@ -1,9 +1,9 @@
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
-import type { GiveBack, Leases, Taken } from './leases.js';
+import type { GiveBack, Leases, TakenJobs } from './leases.js';
 import type { CheckedOptions } from './options.js';
-import type { Call } from './runner.js';
+import type { HandlerCall } from './runner.js';
 import { Dead, Release, Retry, type TaskOutcome } from './task.js';
 
 /** Delay of a job that its handler gives back without naming one, ms: without it, the job would come back at once. */
@@ -23,7 +23,7 @@ export interface Settlement extends GiveBack {
 }
 
 /** What to do with the jobs of a call that failed with `error`; undefined: the handler succeeded. */
-export function actionOf(call: Call, error: unknown): Action {
+export function actionOf(call: HandlerCall, error: unknown): Action {
   if (error === undefined) return 'ack';
   if (call.cause === 'timeout') return 'retry';
   if (call.cause !== undefined || error instanceof Release) return 'release';
@@ -75,7 +75,7 @@ export class Settler {
   }
 
   /** Settles the jobs of a call that has ended. */
-  settle({ queue, jobs, ms = 0 }: Call, action: Action, error: unknown, stopping: boolean): void {
+  settle({ queue, jobs, ms = 0 }: HandlerCall, action: Action, error: unknown, stopping: boolean): void {
     const failed = action === 'retry' || action === 'dead';
     const [message, thrown] = failed ? [messageOf(error), error] : [];
     const settlements = jobs.map((job) => {
@@ -86,7 +86,7 @@ export class Settler {
   }
 
   /** Ends the jobs that the worker's `refuse` names a reason for. Returns the others. */
-  accepted(taken: Taken): Taken {
+  accepted(taken: TakenJobs): TakenJobs {
     const refuse = this.#refuse;
     if (!refuse) return taken;
     const { queue, jobs } = taken;

@@ -126,7 +126,7 @@ export interface TaskResult {
 
 /**
  * Returns what `onResult` is by default: it tells the failure of each job on stderr, with the stack of what was thrown.
- * If a call failed with several jobs, the stack is told with the first of them.
+ * If a call failed with several jobs, only the first of them has the stack.
  */
 export function failureTeller(): (result: TaskResult) => void {
   let told: unknown;

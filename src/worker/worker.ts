@@ -5,17 +5,17 @@ import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../store/script.js';
 import { JobBuffer, SURPLUS_MS } from './buffer.js';
 import { Circuit } from './circuit.js';
-import { Leases, type Taken } from './leases.js';
+import { Leases, type TakenJobs } from './leases.js';
 import {
   type BatchWorkerOptions,
   type CheckedOptions,
   checkOptions,
-  checkParts,
+  checkQueuesAndHandler,
   checkSingle,
   type WorkerOptions,
 } from './options.js';
 import { poll } from './poller.js';
-import { type Call, Runner } from './runner.js';
+import { type HandlerCall, Runner } from './runner.js';
 import { actionOf, messageOf, type Settlement, Settler } from './settler.js';
 import type { Task, TaskOutcome } from './task.js';
 import { Throttle } from './throttle.js';
@@ -86,7 +86,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     options: BatchWorkerOptions = {},
   ) {
     this.#queues = Array.isArray(queues) ? queues : [queues as Q];
-    checkParts(this.#queues, handler);
+    checkQueuesAndHandler(this.#queues, handler);
     this.#options = checkOptions(options);
     const { concurrency, batch, ratePerSecond, maxFailures, watch, graceMs, onTrouble } = this.#options;
     this.#buffer = new JobBuffer(concurrency, batch);
@@ -176,7 +176,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   }
 
   /** After a stop: gives back what calls bring that were under way. */
-  async #giveBackLate(fetches: AsyncIterable<Taken>): Promise<void> {
+  async #giveBackLate(fetches: AsyncIterable<TakenJobs>): Promise<void> {
     try {
       for await (const { jobs } of fetches) this.#settler.release(jobs);
     } catch (error) {
@@ -214,8 +214,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   #room(): number {
     const { concurrency, batch } = this.#options;
     if (this.#circuit.isOpen) return this.#circuit.calls === 0 ? 0 : batch - this.#buffer.length;
-    const most = MAX_HELD + concurrency * batch - this.#leases.size;
-    return Math.min(this.#buffer.room(this.#busy), most, MAX_CALL);
+    const max = MAX_HELD + concurrency * batch - this.#leases.size;
+    return Math.min(this.#buffer.room(this.#busy), max, MAX_CALL);
   }
 
   /** How many jobs could start now. Those that are being settled count: until then they are active. */
@@ -326,7 +326,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       });
   }
 
-  #ended(call: Call, error: unknown): void {
+  #ended(call: HandlerCall, error: unknown): void {
     const action = actionOf(call, error);
     if (!this.#stopping) {
       if (action === 'ack') this.#circuit.succeeded();
@@ -371,7 +371,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
 export class Worker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unknown>> extends BatchWorker<T, Q> {
   /** Throws a `usage` error for an invalid option. Takes no jobs until {@link BatchWorker.run}. */
   constructor(queues: Q | readonly Q[], handler: (task: Task<PayloadOf<Q>>) => Returned, options: WorkerOptions = {}) {
-    checkParts([], handler);
+    checkQueuesAndHandler([], handler);
     super(queues, ([task]) => handler(task as Task<PayloadOf<Q>>), { ...checkSingle(options), batch: 1 });
   }
 }

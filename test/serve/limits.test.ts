@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { MOST_PASSED } from '../../src/serve/api/jobs.js';
+import { MAX_PASSED } from '../../src/serve/api/jobs.js';
 import { PATIENCE } from '../../src/serve/http/patience.js';
 import { MAX_IN_FLIGHT } from '../../src/serve/server.js';
 import { read } from '../support/examples.js';
@@ -31,7 +31,7 @@ describe('the limits of a server are what the documents say:', () => {
     `idle connections stay for ${seconds(idleMs)}`,
     `A refused body is read on for ${seconds(lingerMs)}`,
     `more than ${MAX_IN_FLIGHT / MIB} MiB in flight`,
-    `at most ${MOST_PASSED.jobs.toLocaleString('en')}, or ${MOST_PASSED.bytes / MIB} MiB of their payloads`,
+    `at most ${MAX_PASSED.jobs.toLocaleString('en')}, or ${MAX_PASSED.bytes / MIB} MiB of their payloads`,
   ])('%s (internals)', (text) => {
     expect(told('docs/internals/http.md')).toContain(text);
   });

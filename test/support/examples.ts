@@ -46,13 +46,13 @@ export const programs = examples.filter(({ kind }) => kind === 'program');
 /** The first program of a document. */
 export const firstOf = (document: string) => programs.find(({ at }) => at.startsWith(`${document}:`)) as Example;
 
-/** What delayq exports at run time, for a part of a program that imports nothing. */
-const NAMES = Object.keys(api).join(', ');
+/** What delayq exports at run time, but for what only its server uses. */
+export const NAMES = namesOf(readFileSync(join(root, 'src/index.ts'), 'utf8'));
 
 /** A program of its own: a part of one gets the imports and the connection that it takes for granted. */
 export function programOf({ code }: Example): string {
   if (code.includes('import ')) return code;
-  return `import { ${NAMES} } from 'delayq';\nconst redis = await connect('redis://127.0.0.1:6379');\n${code}redis.close();\n`;
+  return `import { ${NAMES.join(', ')} } from 'delayq';\nconst redis = await connect('redis://127.0.0.1:6379');\n${code}redis.close();\n`;
 }
 
 /** Types of the nouns that a list of signatures uses. */
@@ -95,4 +95,12 @@ export const all = (names: Record<keyof ${declared}, 1>): Record<keyof Real, 1> 
     return `declare const n${i}: ${type};\nconst _${i}: { ${member}${rest} } = n${i};`;
   });
   return `import { ${[...imports].map((name) => (Object.hasOwn(api, name) ? name : `type ${name}`)).join(', ')} } from 'delayq';\n${checks.join('\n')}\n`;
+}
+
+function namesOf(index: string): string[] {
+  const internal = [...index.matchAll(/@internal[^\n]*\nexport \{([^}]+)\}/g)].flatMap(([, names = '']) =>
+    names.split(','),
+  );
+  const hidden = internal.map((name) => name.trim());
+  return Object.keys(api).filter((name) => !hidden.includes(name));
 }

@@ -6,7 +6,7 @@ import {
   poll,
   Queue,
   type SettingsChange,
-  type Taken,
+  type TakenJobs,
   Worker,
 } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
@@ -31,10 +31,10 @@ async function redisTime(): Promise<number> {
   return Number(seconds) * 1_000 + Number(micros) / 1_000;
 }
 
-const count = (all: readonly Taken[]) => all.reduce((sum, { jobs }) => sum + jobs.length, 0);
+const count = (all: readonly TakenJobs[]) => all.reduce((sum, { jobs }) => sum + jobs.length, 0);
 
-async function takeAll(loop: AsyncIterable<Taken>): Promise<Taken[]> {
-  const all: Taken[] = [];
+async function takeAll(loop: AsyncIterable<TakenJobs>): Promise<TakenJobs[]> {
+  const all: TakenJobs[] = [];
   for await (const taken of loop) all.push(taken);
   return all;
 }

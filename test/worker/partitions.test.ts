@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, type Job, Leases, Operator, poll, Queue, type Taken } from '../../src/internal.js';
+import { Connection, type Job, Leases, Operator, poll, Queue, type TakenJobs } from '../../src/internal.js';
 import { Store } from '../../src/store/store.js';
 import { afterwards } from '../support/afterwards.js';
 import { connection, freshQueue, redisUrl } from '../support/redis.js';
@@ -23,9 +23,9 @@ async function parted(count = 16): Promise<Queue> {
 const spread = (n: number, ago: number) =>
   Array.from({ length: n }, (_, i) => ({ id: `job-${i}`, payload: i, at: Date.now() - ago + i }));
 
-const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as number);
+const payloadsOf = ({ jobs }: TakenJobs) => jobs.map(({ payload }) => JSON.parse(String(payload)) as number);
 
-async function takeAll(loop: AsyncIterable<Taken>): Promise<number[]> {
+async function takeAll(loop: AsyncIterable<TakenJobs>): Promise<number[]> {
   const seen: number[] = [];
   for await (const taken of loop) seen.push(...payloadsOf(taken));
   return seen;

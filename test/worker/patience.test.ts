@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Connection, type DelayqError, poll, Queue, type Taken } from '../../src/internal.js';
+import { Connection, type DelayqError, poll, Queue, type TakenJobs } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { freshQueue, listeners } from '../support/redis.js';
 import { Server } from '../support/server.js';
@@ -20,7 +20,7 @@ async function farAndNear() {
 }
 
 /** Whether the next jobs have come. */
-function coming(loop: AsyncGenerator<Taken>) {
+function coming(loop: AsyncGenerator<TakenJobs>) {
   const next = { hasCome: false };
   void loop.next().then(() => {
     next.hasCome = true;

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, Leases, poll, Queue, type Taken } from '../../src/internal.js';
+import { Connection, Leases, poll, Queue, type TakenJobs } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { connection, freshName, freshQueue, redisUrl } from '../support/redis.js';
 import { Server } from '../support/server.js';
 import { until } from '../support/until.js';
 
-const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+const payloadsOf = ({ jobs }: TakenJobs) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
 
 describe.concurrent('a drain loop', () => {
   it('asks the first queue again before each batch', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type Job, Queue } from '../../src/index.js';
-import { type Call, Runner } from '../../src/worker/runner.js';
+import { type HandlerCall, Runner } from '../../src/worker/runner.js';
 import { ManualClock } from '../support/manual-clock.js';
 import { connection } from '../support/redis.js';
 
@@ -10,7 +10,7 @@ const job = { id: 'a' } as Job;
 /** What a runner has said of the ends of its calls, and its clock. */
 function running(handler: () => unknown, options: { timeoutMs?: number; abandonMs: number }) {
   const clock = new ManualClock();
-  const ends: { call: Call; error: unknown }[] = [];
+  const ends: { call: HandlerCall; error: unknown }[] = [];
   const runner = new Runner(handler, options, (call, error) => ends.push({ call, error }), clock);
   runner.start(queue, [job]);
   /** Lets time pass, and what follows from it happen. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Connection, Leases, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { Connection, Leases, poll, Queue, type TakenJobs, Worker } from '../../src/internal.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { admin, freshQueue, key } from '../support/redis.js';
 import { Server } from '../support/server.js';
@@ -27,7 +27,7 @@ async function farAndNear() {
   return { server, queue, near, leases };
 }
 
-const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+const payloadsOf = ({ jobs }: TakenJobs) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
 
 describe.concurrent('a queue whose server does not answer', () => {
   it('has one call in flight, whose jobs are taken when they come; then it has priority again', async () => {
@@ -75,12 +75,12 @@ describe.concurrent('a queue whose server does not answer', () => {
   it('that answers while the consumer is busy leaves its jobs to others, and comes again for them', async () => {
     const { server, queue, near, leases } = await farAndNear();
     const loop = poll([queue, near], { watch: true, leases });
-    expect(payloadsOf((await loop.next()).value as Taken)).toEqual([near.name]);
+    expect(payloadsOf((await loop.next()).value as TakenJobs)).toEqual([near.name]);
     server.signal('SIGCONT');
     await until(async () => (await queue.counts()).active === 1);
     await until(async () => (await queue.counts()).pending === 1);
     await until(() => leases.size === 1);
-    expect(payloadsOf((await loop.next()).value as Taken)).toEqual(['far']);
+    expect(payloadsOf((await loop.next()).value as TakenJobs)).toEqual(['far']);
     expect(await queue.counts()).toMatchObject({ active: 1, meta: 0, stats: { delivered: 2 } });
     await loop.return(undefined);
   });
@@ -92,10 +92,10 @@ describe.concurrent('a queue whose server does not answer', () => {
     await other.enqueue({ payload: other.name });
     server.signal('SIGSTOP');
     const loop = poll([queue, other, near], { watch: true, leases });
-    expect(payloadsOf((await loop.next()).value as Taken)).toEqual([near.name]);
+    expect(payloadsOf((await loop.next()).value as TakenJobs)).toEqual([near.name]);
     const next = loop.next();
     server.signal('SIGCONT');
-    expect(payloadsOf((await next).value as Taken)).toEqual(['far']);
+    expect(payloadsOf((await next).value as TakenJobs)).toEqual(['far']);
     // The other job came no earlier, and nobody takes it: it is given back when its time is over.
     await until(async () => (await other.counts()).stats.delivered === 1);
     await until(async () => (await other.counts()).pending === 1);

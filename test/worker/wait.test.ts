@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BatchWorker, Connection, Operator, poll, Queue, type Taken, Worker } from '../../src/internal.js';
+import { BatchWorker, Connection, Operator, poll, Queue, type TakenJobs, Worker } from '../../src/internal.js';
 import { Store } from '../../src/store/store.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { Cluster } from '../support/cluster.js';
@@ -12,10 +12,10 @@ const HOUR_MS = 3_600_000;
 /** What would not be heard would be found at this time after the last look, by the clock that stands still. */
 const POLL_MS = 1_000;
 
-const payloadsOf = ({ jobs }: Taken) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
+const payloadsOf = ({ jobs }: TakenJobs) => jobs.map(({ payload }) => JSON.parse(String(payload)) as unknown);
 
 /** The next jobs of a loop; undefined until they have come. */
-function coming(loop: AsyncGenerator<Taken>) {
+function coming(loop: AsyncGenerator<TakenJobs>) {
   const next: { payloads: unknown[] | undefined; isOver: boolean } = { payloads: undefined, isOver: false };
   void loop.next().then(({ value, done = false }) => {
     Object.assign(next, { payloads: value && payloadsOf(value), isOver: done });
@@ -46,7 +46,7 @@ async function parted(count: number, redis = new Connection(redisUrl)): Promise<
 const spread = (n: number, ago: number) =>
   Array.from({ length: n }, (_, i) => ({ id: `job-${i}`, payload: i, at: Date.now() - ago + i }));
 
-async function takeAll(loop: AsyncIterable<Taken>): Promise<unknown[]> {
+async function takeAll(loop: AsyncIterable<TakenJobs>): Promise<unknown[]> {
   const seen: unknown[] = [];
   for await (const taken of loop) seen.push(...payloadsOf(taken));
   return seen;

@@ -2,7 +2,7 @@ import { Flood } from '../terminal/flood.js';
 import { many } from '../terminal/output.js';
 
 /** How many bad lines are reported one by one. */
-const MOST = 20;
+const MAX_SHOWN = 20;
 
 /** Reports the lines of an input that were refused. Of many, the first ones show what is wrong. */
 export class BadLines {
@@ -11,7 +11,7 @@ export class BadLines {
   count = 0;
 
   constructor(say: (text: string) => void) {
-    this.#flood = new Flood(say, MOST, (n) => `… and ${many(n, 'more bad line')}`);
+    this.#flood = new Flood(say, MAX_SHOWN, (n) => `… and ${many(n, 'more bad line')}`);
   }
 
   add(line: number, { what, why }: { readonly what: string; readonly why?: string | undefined }): void {

@@ -9,8 +9,8 @@ import { tellReady } from '../host/service.js';
 declare const DELAYQ_VERSION: string;
 
 interface Options extends Globals {
-  readonly listen?: Place;
-  readonly adminListen?: Place;
+  readonly listen?: HostPort;
+  readonly adminListen?: HostPort;
   readonly pool?: ReadonlyMap<string, string | undefined>;
   readonly allowHost?: readonly string[];
   readonly trustProxy?: boolean;
@@ -19,7 +19,7 @@ interface Options extends Globals {
   readonly log?: LogLevel;
 }
 
-type Place = ServerOptions['listen'];
+type HostPort = ServerOptions['listen'];
 type PoolPlace = ServerOptions['pools'] extends ReadonlyMap<string, infer P> ? P : never;
 type LogLevel = ServerOptions['logLevel'];
 
@@ -54,7 +54,7 @@ export function serveCommand(context: Context): Command {
 }
 
 /** Parses `host:port`, `[::1]:7777` or `:7777`. */
-function place(text: string): Place {
+function place(text: string): HostPort {
   const [, host6, host = host6, port] = /^(?:\[([\da-fA-F:]+)\]|([^:[\]\s]*)):(\d{1,5})$/.exec(text) ?? [];
   if (port !== undefined && Number(port) <= 65_535) return { host: host || '0.0.0.0', port: Number(port) };
   throw new DelayqError('usage', `${printable(text)} is not an address`, {

@@ -78,7 +78,7 @@ const LARGEST_PIPE = 1024 * KIB;
 const READ_AHEAD = 256 * KIB;
 
 /** The pause before a second search, ms: during the first, a process may have started another and ended. */
-const AGAIN_MS = 100;
+const RETRY_MS = 100;
 
 /** How long a process may live on after a signal that ends it, ms. */
 const DEATH_MS = 300;
@@ -184,7 +184,7 @@ class PipeReader implements Reader {
     // A reader that closed the pipe but lives may have passed it on to another process. One that died cannot have.
     const lives = before.every(({ pid }) => statOf(pid) !== undefined);
     if (lives && (await this.#search(target))) return 'reads';
-    await sleep(AGAIN_MS);
+    await sleep(RETRY_MS);
     if (lives && (await this.#search(target))) return 'reads';
     return 'gone';
   }

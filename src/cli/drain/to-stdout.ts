@@ -1,4 +1,4 @@
-import { type Job, Leases, poll, type Queue, type Taken } from '../../internal.js';
+import { type Job, Leases, poll, type Queue, type TakenJobs } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { cannotWrite, readerGone } from '../host/stdout.js';
 import { lineOf, NOT_A_LINE } from '../lines/drain-line.js';
@@ -67,7 +67,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     leases,
     ahead: true,
   });
-  const next = async (): Promise<Taken | undefined> => (await batches.next()).value ?? undefined;
+  const next = async (): Promise<TakenJobs | undefined> => (await batches.next()).value ?? undefined;
   if (watch) confirmer.watchReader();
   let ahead = next();
   let failure: unknown;
@@ -88,7 +88,7 @@ export async function drainToStdout(context: Context, drain: Drain, delivery: De
     failed(error);
   }
   enough.abort();
-  const unwanted = (batch: Promise<Taken | undefined>) => batch.catch(() => undefined);
+  const unwanted = (batch: Promise<TakenJobs | undefined>) => batch.catch(() => undefined);
   // If a batch cannot be given back, the next one still is, and written jobs are still confirmed.
   for (let taken = await unwanted(ahead); taken; taken = await unwanted(next()))
     await sink.giveBack(taken.queue, taken.jobs).catch(failed);
@@ -138,7 +138,7 @@ class StdoutSink {
   }
 
   /** Writes a batch. Resolves when there is room for the next one; with false if the reader has gone. */
-  async take({ queue, jobs, leaseMs }: Taken): Promise<boolean> {
+  async take({ queue, jobs, leaseMs }: TakenJobs): Promise<boolean> {
     await this.#confirmer.watchReader();
     let rest: JobLine[] = [];
     const noLines: Job[] = [];

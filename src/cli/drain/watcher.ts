@@ -18,7 +18,7 @@ import { type Reader, readerOfPipe } from './reader.js';
 
 /** How often to try again when one watcher ends while another one starts. */
 const ATTEMPTS = 10;
-const AGAIN_MS = 50;
+const RETRY_MS = 50;
 
 /** Runs until all that was handed over is confirmed or given back. Throws `usage` if nothing was. */
 export async function watchPipe(context: Context): Promise<void> {
@@ -28,7 +28,7 @@ export async function watchPipe(context: Context): Promise<void> {
   const watcher = new Watcher(context, readerOfPipe(handover.pipe), stop);
   // Abstract: it is gone with its process (unix(7)).
   const name = `\0delayq-${process.getuid?.()}-${handover.pipe.target}`;
-  for (let i = 0; i < ATTEMPTS; i++, await sleep(AGAIN_MS)) {
+  for (let i = 0; i < ATTEMPTS; i++, await sleep(RETRY_MS)) {
     const server = await listen(name, context.env[KEY] ?? '', watcher);
     if (!server && !(await forward(name, json))) continue;
     if (server) {

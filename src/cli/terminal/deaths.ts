@@ -16,12 +16,12 @@ export const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** How many jobs are reported one by one. */
-const MOST = 20;
+const MAX_SHOWN = 20;
 
 /** Reports jobs that die, by their queues. Of a flood it reports the first ones, and how many more there were. */
 export const deaths = (context: Context) =>
   new Flood(
     (text) => say(context, text),
-    MOST,
+    MAX_SHOWN,
     (n, queue) => `${queue}: ${many(n, 'more job')} died; list them: delayq list --dead ${queueWord(queue)}`,
   );

@@ -7,23 +7,23 @@ const SPAN_MS = 60_000;
  */
 export class Flood {
   readonly #say: (text: string) => void;
-  readonly #most: number;
+  readonly #max: number;
   readonly #more: (n: number, kind: string) => string;
   #reported = 0;
   /** How many were not reported, by kind. */
   readonly #others = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** `most`: how many are reported one by one; `more`: says how many others of a kind there were. */
-  constructor(say: (text: string) => void, most: number, more: (n: number, kind: string) => string) {
+  /** `max`: how many are reported one by one; `more`: says how many others of a kind there were. */
+  constructor(say: (text: string) => void, max: number, more: (n: number, kind: string) => string) {
     this.#say = say;
-    this.#most = most;
+    this.#max = max;
     this.#more = more;
   }
 
   add(text: string, kind = ''): void {
     this.#timer ??= setTimeout(() => this.flush(), SPAN_MS).unref();
-    if (++this.#reported <= this.#most) this.#say(text);
+    if (++this.#reported <= this.#max) this.#say(text);
     else this.#others.set(kind, (this.#others.get(kind) ?? 0) + 1);
   }
 

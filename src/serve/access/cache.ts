@@ -11,15 +11,15 @@ const RENEW_MS = 5_000;
 /** How long an unknown token is refused without asking Redis, ms: it may have been made in the meantime. */
 const UNKNOWN_MS = 1_000;
 
-const MOST_KNOWN = 10_000;
-const MOST_UNKNOWN = 1_000;
+const MAX_KNOWN = 10_000;
+const MAX_UNKNOWN = 1_000;
 
 /** The tokens of one Redis that were asked for lately, by their hashes. */
 export class TokenCache {
   readonly #tokens: Tokens;
   readonly #clock: Clock;
-  readonly #known = new Recent<string, { readonly token: Token; readonly at: number }>(MOST_KNOWN);
-  readonly #unknown = new Recent<string, number>(MOST_UNKNOWN);
+  readonly #known = new Recent<string, { readonly token: Token; readonly at: number }>(MAX_KNOWN);
+  readonly #unknown = new Recent<string, number>(MAX_UNKNOWN);
   /** Those that Redis is being asked for. */
   readonly #asked = new Map<string, Promise<Token | undefined>>();
 

@@ -2,12 +2,12 @@ import { CLOCK, type Clock } from '../http/clock.js';
 import type { Log } from '../http/log.js';
 import { Recent } from './recent.js';
 
-const MOST_ADDRESSES = 10_000;
+const MAX_ADDRESSES = 10_000;
 const WINDOW_MS = 60_000;
-const MOST_FAILURES = 10;
+const MAX_FAILURES = 10;
 
 /** How many further tokens of an address that has no attempt left are looked for in a second: one of them may be good. */
-const MOST_ASKED = 10;
+const MAX_ASKED = 10;
 const ASKED_MS = 1_000;
 
 /** The invalid tokens of an address in a minute. */
@@ -24,7 +24,7 @@ interface Seen {
 
 /** Counts the failures of each address: whoever has too many in a minute is guessing. */
 export class Failures {
-  readonly #addresses = new Recent<string, Seen>(MOST_ADDRESSES);
+  readonly #addresses = new Recent<string, Seen>(MAX_ADDRESSES);
   readonly #clock: Clock;
 
   constructor(clock: Clock = CLOCK) {
@@ -38,8 +38,8 @@ export class Failures {
    */
   blockedMs(address: string, hash: string): number {
     const seen = this.#addresses.get(address);
-    if (!seen || seen.count < MOST_FAILURES) return 0;
-    const isBlocked = seen.hashes.has(hash) || seen.hashes.size >= MOST_FAILURES;
+    if (!seen || seen.count < MAX_FAILURES) return 0;
+    const isBlocked = seen.hashes.has(hash) || seen.hashes.size >= MAX_FAILURES;
     return isBlocked ? Math.max(0, seen.until - this.#clock.now()) : 0;
   }
 
@@ -56,7 +56,7 @@ export class Failures {
       seen.asked = 0;
     }
     seen.asked += 1;
-    return seen.asked <= MOST_ASKED;
+    return seen.asked <= MAX_ASKED;
   }
 
   add(address: string, hash: string): void {
@@ -67,7 +67,7 @@ export class Failures {
       this.#addresses.set(address, seen);
     }
     seen.count += 1;
-    if (seen.hashes.size < MOST_FAILURES) seen.hashes.add(hash);
+    if (seen.hashes.size < MAX_FAILURES) seen.hashes.add(hash);
   }
 }
 
@@ -82,8 +82,8 @@ const REASONS = {
 } as const;
 export type Reason = keyof typeof REASONS;
 
-/** Counts requests that were refused before they were looked at, and says so at times. */
-export class Refused {
+/** Counts rejected requests; logs them rate-limited. */
+export class RefusalCounter {
   readonly counts = new Map<Reason, number>();
   readonly #log: Log;
 
@@ -93,7 +93,7 @@ export class Refused {
 
   add(reason: Reason, address: string): void {
     this.counts.set(reason, (this.counts.get(reason) ?? 0) + 1);
-    this.#log.sayRarely(reason, (count) => {
+    this.#log.sayThrottled(reason, (count) => {
       const requests = count === 1 ? '1 request' : `${count} requests`;
       return `refused ${requests}: ${REASONS[reason]}; the last from ${address}`;
     });

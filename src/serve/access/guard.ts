@@ -3,7 +3,7 @@ import { type Exchange, GONE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import type { Pool } from '../queues/pool.js';
 import { TokenCache } from './cache.js';
-import { Failures, type Reason, type Refused } from './failures.js';
+import { Failures, type Reason, type RefusalCounter } from './failures.js';
 import { Limiter } from './limiter.js';
 import type { Origin } from './origin.js';
 import { hashOf, type Limits, type NewToken, type Token, Tokens } from './tokens.js';
@@ -58,9 +58,9 @@ export class Guard {
   readonly origin: Origin;
   readonly #first: Keyring;
   readonly #failures: Failures;
-  readonly #refused: Refused;
+  readonly #refused: RefusalCounter;
 
-  constructor(pools: ReadonlyMap<string, Pool>, origin: Origin, refused: Refused, clock: Clock = CLOCK) {
+  constructor(pools: ReadonlyMap<string, Pool>, origin: Origin, refused: RefusalCounter, clock: Clock = CLOCK) {
     this.#failures = new Failures(clock);
     this.rings = new Map([...pools].map(([name, pool]) => [name, new Keyring(pool, clock)]));
     [this.#first] = this.rings.values() as Iterable<Keyring> as [Keyring];

@@ -1,10 +1,10 @@
 /** A map of a bounded size: what was set longest ago makes room for what is set now. */
 export class Recent<K, V> {
-  readonly #most: number;
+  readonly #max: number;
   readonly #map = new Map<K, V>();
 
-  constructor(most: number) {
-    this.#most = most;
+  constructor(max: number) {
+    this.#max = max;
   }
 
   get(key: K): V | undefined {
@@ -14,7 +14,7 @@ export class Recent<K, V> {
   set(key: K, value: V): void {
     this.#map.delete(key);
     this.#map.set(key, value);
-    if (this.#map.size <= this.#most) return;
+    if (this.#map.size <= this.#max) return;
     for (const oldest of this.#map.keys()) return void this.#map.delete(oldest);
   }
 

@@ -1,5 +1,5 @@
 import { createHash, hash, randomBytes } from 'node:crypto';
-import { type Connection, DelayqError, type Reply } from '../../index.js';
+import { type Connection, DelayqError, putField, type Reply } from '../../index.js';
 import { tokensKey, usedKey } from './keys.js';
 
 /** What a token may allow. */
@@ -62,16 +62,6 @@ const MAX_DESCRIPTION = 512;
 /** The longest interval of a limit, s: a year. */
 const MAX_INTERVAL = 31_536_000;
 
-/** Makes a token unless it exists. Two that do it at the same time must not both believe that the text is theirs. */
-const ADD = `if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-return 1`;
-
-/** Changes a record that is as it was read: a token that was removed in the meantime must not come back. */
-const CHANGE = `if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-return 1`;
-
 /** The hash of a token's text: what is stored, and by which it is found. So no text is ever compared to another. */
 export const hashOf: (text: string) => string =
   // Takes half the time, but Node has it only since 20.12.
@@ -114,8 +104,7 @@ export class Tokens {
       limits,
       created: await this.#redis.now(),
     };
-    const added = await this.#redis.call('EVAL', ADD, 1, this.#key, hashOf(text), JSON.stringify(record));
-    if (added !== 1)
+    if (!(await putField(this.#redis, this.#key, hashOf(text), undefined, JSON.stringify(record))))
       throw invalid('the token exists already', 'choose another text, or remove that token first', {
         why: 'a token is for one namespace',
       });
@@ -168,8 +157,7 @@ export class Tokens {
       if (!token) return false;
       const { ns, description, rights, created } = token;
       const record: TokenRecord = { ns, description, rights, limits, created };
-      const args = [hash, String(stored), JSON.stringify(record)];
-      if ((await this.#redis.call('EVAL', CHANGE, 1, this.#key, ...args)) === 1) return true;
+      if (await putField(this.#redis, this.#key, hash, String(stored), JSON.stringify(record))) return true;
     }
   }
 }
@@ -217,11 +205,10 @@ function checkRights(rights: readonly string[]): void {
 }
 
 function checkLimits({ read, write, interval }: Limits): void {
-  const isCount = (n: unknown, least: number, most: number) =>
-    Number.isSafeInteger(n) && Number(n) >= least && Number(n) <= most;
-  const most = Number.MAX_SAFE_INTEGER;
-  if (isCount(read, 0, most) && isCount(write, 0, most) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0)
-    return;
+  const isCount = (n: unknown, min: number, max: number) =>
+    Number.isSafeInteger(n) && Number(n) >= min && Number(n) <= max;
+  const max = Number.MAX_SAFE_INTEGER;
+  if (isCount(read, 0, max) && isCount(write, 0, max) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0) return;
   throw invalid('these are not limits of a token', 'give read or write, and an interval, such as 100, 100 and 1', {
     why: `read and write are whole numbers, not both 0; the interval has 1 to ${MAX_INTERVAL} seconds`,
   });

@@ -1,4 +1,4 @@
-import type { Refused } from '../access/failures.js';
+import type { RefusalCounter } from '../access/failures.js';
 import type { Guard, Keyring } from '../access/guard.js';
 import type { Watch } from '../access/watch.js';
 import type { Clock } from '../http/clock.js';
@@ -12,7 +12,7 @@ import { Refusal } from '../http/refusal.js';
 export interface Admin {
   readonly guard: Guard;
   readonly watch: Watch;
-  readonly refused: Refused;
+  readonly refused: RefusalCounter;
   readonly figures: Figures;
   readonly memory: Memory;
   /** By their names. */

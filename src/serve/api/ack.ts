@@ -2,14 +2,14 @@ import type { Held } from '../../index.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { FINISH } from '../queues/shared-queue.js';
-import { type Call, queueName, receiptOf } from './call.js';
+import { type ApiCall, queueName, receiptOf } from './call.js';
 
 /** The most jobs of a request for many, and the most bytes of its body. */
-const MOST = 250;
-const MOST_BYTES = 1024 * 1024;
+const MAX_JOBS = 250;
+const MAX_BYTES = 1024 * 1024;
 
 /** `DELETE /api/:ns/:queue/job/:id`: the job is done. With a receipt, only if its lease is still held. */
-export async function ack({ exchange, params, pool }: Call): Promise<void> {
+export async function ack({ exchange, params, pool }: ApiCall): Promise<void> {
   const queue = pool.shared(queueName(params));
   const id = params.id as string;
   const receipt = receiptOf(exchange);
@@ -25,9 +25,9 @@ export async function ack({ exchange, params, pool }: Call): Promise<void> {
  * `POST /api/:ns/:queue/ack`: jobs are done. Its body is a JSON array of their ids; an object with an id and a receipt stands
  * for a job that is done only if its lease is still held. Tells what became of those that were not acked.
  */
-export async function ackMany({ exchange, params, pool }: Call): Promise<void> {
+export async function ackMany({ exchange, params, pool }: ApiCall): Promise<void> {
   const { queue } = pool.shared(queueName(params));
-  const given = givenOf(await exchange.body(MOST_BYTES));
+  const given = givenOf(await exchange.body(MAX_BYTES));
   const plain = given.filter((one) => typeof one === 'string');
   const held = given.filter((one) => typeof one !== 'string');
   const [finished, answers] = await Promise.all([
@@ -51,6 +51,6 @@ function givenOf(body: Buffer): (string | Held)[] {
   }
   const isText = (value: unknown) => typeof value === 'string' && value !== '';
   const isOne = (one: unknown) => isText(one) || (isText((one as Held)?.id) && isText((one as Held).receipt));
-  if (Array.isArray(parsed) && parsed.length > 0 && parsed.length <= MOST && parsed.every(isOne)) return parsed;
-  throw new Refusal(400, `request body should be an array of 1 to ${MOST} ids, or objects with id and receipt`);
+  if (Array.isArray(parsed) && parsed.length > 0 && parsed.length <= MAX_JOBS && parsed.every(isOne)) return parsed;
+  throw new Refusal(400, `request body should be an array of 1 to ${MAX_JOBS} ids, or objects with id and receipt`);
 }

@@ -1,23 +1,23 @@
 import { Refusal } from '../http/refusal.js';
 
 /** The most jobs of a bulk request. */
-const MOST = 64;
+const MAX_JOBS = 64;
 
 /** How many arrays and objects may be open inside an element: about as many as lmstfy reads, with Go's encoding/json. */
 const DEEPEST = 10_000;
 
 /**
  * The elements of a JSON array, each as its bytes, without the white space around it. Throws a refusal: 400 if it is not
- * such an array, or has none or too many; 413 if one has over `mostBytes`.
+ * such an array, or has none or too many; 413 if one has over `maxBytes`.
  */
-export function elementsOf(body: Buffer, mostBytes: number): Buffer[] {
+export function elementsOf(body: Buffer, maxBytes: number): Buffer[] {
   if (body.length < 100 && /^[ \t\r\n]*null[ \t\r\n]*$/.test(body.toString('latin1')))
     throw new Refusal(400, 'no jobs');
-  const elements = elementsIn(body, MOST);
+  const elements = elementsIn(body, MAX_JOBS);
   if (!elements) throw new Refusal(400, 'request body should be an array of objects');
   if (elements.length === 0) throw new Refusal(400, 'no jobs');
-  if (elements.length > MOST) throw new Refusal(400, 'too many jobs');
-  if (elements.some(({ length }) => length > mostBytes)) throw new Refusal(413, 'job too large');
+  if (elements.length > MAX_JOBS) throw new Refusal(400, 'too many jobs');
+  if (elements.some(({ length }) => length > maxBytes)) throw new Refusal(413, 'job too large');
   return elements;
 }
 
@@ -25,10 +25,10 @@ const [QUOTE, COMMA, COLON, BACKSLASH, U] = [0x22, 0x2c, 0x3a, 0x5c, 0x75];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
 
 /**
- * The elements of a JSON array, of more than `most` only the first; undefined if it is none. Throws a refusal (400) if one
+ * The elements of a JSON array, of more than `max` only the first; undefined if it is none. Throws a refusal (400) if one
  * is nested too deeply. Reads bytes and builds no values: JSON.parse would block the server for a second and more.
  */
-function elementsIn(body: Buffer, most: number): Buffer[] | undefined {
+function elementsIn(body: Buffer, max: number): Buffer[] | undefined {
   const elements: Buffer[] = [];
   let at = spaceEnd(body, 0);
   if (body[at] !== OPEN_ARRAY) return undefined;
@@ -41,7 +41,7 @@ function elementsIn(body: Buffer, most: number): Buffer[] | undefined {
     at = spaceEnd(body, end);
     if (body[at] === CLOSE_ARRAY) return spaceEnd(body, at + 1) === body.length ? elements : undefined;
     if (body[at] !== COMMA) return undefined;
-    if (elements.length > most) return elements;
+    if (elements.length > max) return elements;
     at = spaceEnd(body, at + 1);
   }
 }

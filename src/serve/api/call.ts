@@ -5,14 +5,14 @@ import type { Route } from '../http/router.js';
 import type { Pool } from '../queues/pool.js';
 
 /** A request about the queues of one namespace, admitted. */
-export interface Call {
+export interface ApiCall {
   readonly exchange: Exchange;
   readonly params: Readonly<Record<string, string>>;
   readonly pool: Pool;
 }
 
 /** A route of the API. */
-export interface ApiRoute extends Route<Call> {
+export interface ApiRoute extends Route<ApiCall> {
   /** What a token must allow; undefined: everybody may. */
   readonly right?: Right;
   /** Which limit of its token a request counts against. */

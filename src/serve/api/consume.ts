@@ -1,17 +1,17 @@
 import type { Job } from '../../index.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
-import { Request, type Taken, type Wanted } from '../queues/request.js';
+import { type JobsOfQueue, Request, type Wanted } from '../queues/request.js';
 import type { SharedQueue } from '../queues/shared-queue.js';
-import { type Call, queueName } from './call.js';
+import { type ApiCall, queueName } from './call.js';
 import { jobJson } from './job-json.js';
 import { countOf, msOf } from './params.js';
 
 /** The most jobs of a request. */
-const MOST_JOBS = 100;
+const MAX_JOBS = 100;
 
 /** The most queues of a request. */
-const MOST_QUEUES = 250;
+const MAX_QUEUES = 250;
 
 /** The longest wait, ms: longer ones are cut. */
 const LONGEST_WAIT_MS = 600_000;
@@ -26,12 +26,12 @@ interface Poll {
 }
 
 /** `GET /api/:ns/:queue[,:queue…]`. Not async: 10,000 of them may wait, and would each keep its state. */
-export function consume(call: Call): void {
+export function consume(call: ApiCall): void {
   const { exchange, pool } = call;
   const poll = pollOf(call);
   exchange.dropQuery();
   const request = new Request(
-    poll.queues.map(({ line }) => line),
+    poll.queues.map(({ waitlist }) => waitlist),
     poll.wanted,
     pool.figures,
     (taken) => exchange.attempt(() => deliver(poll, taken)),
@@ -42,21 +42,21 @@ export function consume(call: Call): void {
 }
 
 /** What the request says. Throws a refusal (400). */
-function pollOf({ exchange, params, pool }: Call): Poll {
+function pollOf({ exchange, params, pool }: ApiCall): Poll {
   const { query } = exchange;
   const { ns = '', queue = '' } = params;
   const names = queue.includes(',') ? [...new Set(queue.split(','))].filter((name) => name !== '') : [queue];
-  if (names.length === 0 || names.length > MOST_QUEUES) throw new Refusal(400, 'invalid queue name(s)');
+  if (names.length === 0 || names.length > MAX_QUEUES) throw new Refusal(400, 'invalid queue name(s)');
   const queues = names.map((name) => pool.shared(queueName(params, name)));
   // A lease of 0 would remove the jobs.
   const leaseMs = Math.max(1, msOf(query, 'ttr', 120_000));
   const timeoutMs = Math.min(msOf(query, 'timeout', 0), LONGEST_WAIT_MS);
-  const count = countOf(query, 'count', 1, 1, MOST_JOBS);
+  const count = countOf(query, 'count', 1, 1, MAX_JOBS);
   return { exchange, ns, queues, wanted: { count, leaseMs, timeoutMs }, withReceipts: query.get('receipts') === '1' };
 }
 
 /** Answers with what a poll got. */
-function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: readonly Taken[]): void {
+function deliver({ exchange, ns, queues, wanted, withReceipts }: Poll, taken: readonly JobsOfQueue[]): void {
   // Without their payloads: idle connections must not keep those.
   const held = taken.map(({ queue, jobs }) => ({ queue, jobs: jobs.map(({ id, receipt }) => ({ id, receipt })) }));
   let isReleased = false;

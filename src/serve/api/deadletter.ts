@@ -1,14 +1,14 @@
 import type { Id } from '../../index.js';
-import { type Call, queueName } from './call.js';
+import { type ApiCall, queueName } from './call.js';
 import { countOf, LONGEST_MS, msOf } from './params.js';
 
 const DAY_MS = 86_400_000;
 
 /** The largest limit, as in lmstfy: all there are. */
-const MOST = 2 ** 63 - 1;
+const MAX_LIMIT = 2 ** 63 - 1;
 
 /** `GET /api/:ns/:queue/deadletter`: how many jobs are dead, and which one has been for longest. */
-export async function show({ exchange, params, pool }: Call): Promise<void> {
+export async function show({ exchange, params, pool }: ApiCall): Promise<void> {
   const name = queueName(params);
   await pool.shared(name).takeBack();
   let head = '';
@@ -21,7 +21,7 @@ export async function show({ exchange, params, pool }: Call): Promise<void> {
 const textOf = (id: Id) => (typeof id === 'string' ? id : `base64:${id.toString('base64')}`);
 
 /** `GET /api/:ns/:queue/deadletter/size` */
-export async function size({ exchange, params, pool }: Call): Promise<void> {
+export async function size({ exchange, params, pool }: ApiCall): Promise<void> {
   const name = queueName(params);
   await pool.shared(name).takeBack();
   const size = await pool.inspector.count(name, { states: ['dead'] });
@@ -29,7 +29,7 @@ export async function size({ exchange, params, pool }: Call): Promise<void> {
 }
 
 /** `PUT /api/:ns/:queue/deadletter`: makes dead jobs due, for one more try. */
-export async function respawn(call: Call): Promise<void> {
+export async function respawn(call: ApiCall): Promise<void> {
   const { exchange, params, pool } = call;
   // Some clients send the body of their last publish with every request.
   exchange.dropBody();
@@ -43,7 +43,7 @@ export async function respawn(call: Call): Promise<void> {
 }
 
 /** `DELETE /api/:ns/:queue/deadletter`: removes dead jobs. */
-export async function remove(call: Call): Promise<void> {
+export async function remove(call: ApiCall): Promise<void> {
   const { exchange, params, pool } = call;
   const name = queueName(params);
   await oldest(call, name, async (ids) => {
@@ -57,9 +57,9 @@ export async function remove(call: Call): Promise<void> {
  * Hands the jobs that have been dead for longest to `act`, in slices, until it has done as many as the `limit` of the
  * request. Returns how many. Stops if the client goes away.
  */
-async function oldest(call: Call, name: string, act: (ids: readonly Id[]) => Promise<number>): Promise<number> {
+async function oldest(call: ApiCall, name: string, act: (ids: readonly Id[]) => Promise<number>): Promise<number> {
   const { exchange, pool } = call;
-  const limit = countOf(exchange.query, 'limit', 1, 1, MOST);
+  const limit = countOf(exchange.query, 'limit', 1, 1, MAX_LIMIT);
   // What dies again meanwhile is not meant.
   const to = await pool.shared(name).takeBack();
   let done = 0;

@@ -2,12 +2,12 @@ import { type Answer, type Held, type Nacked, type Settings, Spread, type Stored
 import { type Exchange, GONE, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
-import { type Call, queueName, receiptOf } from './call.js';
+import { type ApiCall, queueName, receiptOf } from './call.js';
 import { jobJson } from './job-json.js';
 import { msOf, wordOf } from './params.js';
 
 /** How many expired jobs a peek passes over at most, and how many bytes of their payloads it reads for that. */
-export const MOST_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
+export const MAX_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
 
 /** The time for which a renewed lease is held, ms. */
 const TTR_MS = 120_000;
@@ -23,7 +23,7 @@ interface View {
   readonly jsonOf: (job: StoredJob | undefined) => Promise<string | undefined>;
 }
 
-async function viewOf({ pool, params: { ns = '', queue = '' } }: Call, name: string): Promise<View> {
+async function viewOf({ pool, params: { ns = '', queue = '' } }: ApiCall, name: string): Promise<View> {
   const now = await pool.shared(name).takeBack();
   let settings: Promise<Partial<Settings>> | undefined;
   /** Only jobs that others have enqueued need them: read once, if at all. */
@@ -40,20 +40,20 @@ async function viewOf({ pool, params: { ns = '', queue = '' } }: Call, name: str
     if (!job) return undefined;
     const expires = await expiryOf(job);
     if (expires !== undefined && expires < now) return undefined;
-    const most = job.deliveries ?? job.tries ?? (await ofQueue()).tries ?? TRIES;
-    const left = job.state === 'dead' ? 0 : most - job.attempts;
+    const allowed = job.deliveries ?? job.tries ?? (await ofQueue()).tries ?? TRIES;
+    const left = job.state === 'dead' ? 0 : allowed - job.attempts;
     return jobJson({ ...job, expires }, { ns, queue, now, left });
   };
   return { now, jsonOf };
 }
 
 /** `GET /api/:ns/:queue/job/:id` */
-export async function job(call: Call): Promise<void> {
+export async function job(call: ApiCall): Promise<void> {
   call.exchange.answer(200, await existing(call), JSON_TYPE);
 }
 
 /** The job of the request, as JSON. Throws a refusal (404) if there is none, or it has expired. */
-async function existing(call: Call): Promise<string> {
+async function existing(call: ApiCall): Promise<string> {
   const name = queueName(call.params);
   const { jsonOf } = await viewOf(call, name);
   const json = await jsonOf(await stored(call, name));
@@ -62,28 +62,28 @@ async function existing(call: Call): Promise<string> {
 }
 
 /** The job of the request, as it is stored. */
-async function stored(call: Call, name: string): Promise<StoredJob | undefined> {
+async function stored(call: ApiCall, name: string): Promise<StoredJob | undefined> {
   const { inspector } = call.pool;
   const [found] = await call.pool.shared(name).reads.take(() => inspector.show(name, [idOf(call)]));
   return found;
 }
 
 /** `GET /api/:ns/:queue/peek`: the job that is delivered next. */
-export async function peek(call: Call, most = MOST_PASSED): Promise<void> {
+export async function peek(call: ApiCall, limits = MAX_PASSED): Promise<void> {
   const { exchange, pool, params } = call;
   const name = queueName(params);
   const view = await viewOf(call, name);
-  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view, most));
+  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view, limits));
   if (json === undefined) throw new Refusal(404, 'the queue is empty');
   exchange.answer(200, json, JSON_TYPE);
 }
 
 /** The job that is due first, as JSON. Throws GONE if the client goes away. */
 async function firstIn(
-  { exchange, pool: { inspector } }: Call,
+  { exchange, pool: { inspector } }: ApiCall,
   name: string,
   { now, jsonOf }: View,
-  most: typeof MOST_PASSED,
+  limits: typeof MAX_PASSED,
 ): Promise<string | undefined> {
   let passed = 0;
   let bytes = 0;
@@ -102,7 +102,7 @@ async function firstIn(
           bytes += job?.payload?.length ?? 0;
         }
         if (exchange.isGone) throw GONE;
-        if (passed > most.jobs || bytes > most.bytes)
+        if (passed > limits.jobs || bytes > limits.bytes)
           throw new Refusal(503, 'too many expired jobs are first: consume drops them');
       }
     }
@@ -111,7 +111,7 @@ async function firstIn(
 }
 
 /** `GET /api/:ns/:queue/size`: how many jobs are due. */
-export async function size({ exchange, params, pool }: Call): Promise<void> {
+export async function size({ exchange, params, pool }: ApiCall): Promise<void> {
   const name = queueName(params);
   const now = await pool.shared(name).takeBack();
   const size = await pool.inspector.count(name, { states: ['pending'], to: now });
@@ -119,7 +119,7 @@ export async function size({ exchange, params, pool }: Call): Promise<void> {
 }
 
 /** `DELETE /api/:ns/:queue`: removes all jobs that are due. Stops if the client goes away. */
-export async function empty({ exchange, params, pool }: Call): Promise<void> {
+export async function empty({ exchange, params, pool }: ApiCall): Promise<void> {
   const name = queueName(params);
   await pool.shared(name).takeBack();
   for await (const _ of pool.operator.purge(name, ['pending'], { due: true })) if (exchange.isGone) return;
@@ -127,7 +127,7 @@ export async function empty({ exchange, params, pool }: Call): Promise<void> {
 }
 
 /** `POST /api/:ns/:queue/job/:id/nack`: gives a job back, or buries it, with `mode=dead`. */
-export async function nack(call: Call): Promise<void> {
+export async function nack(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
   const { query } = exchange;
   exchange.dropBody();
@@ -142,7 +142,7 @@ export async function nack(call: Call): Promise<void> {
 }
 
 /** `POST /api/:ns/:queue/job/:id/renew`: holds a job for `ttr` from now on. */
-export async function renew(call: Call): Promise<void> {
+export async function renew(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
   exchange.dropBody();
   const name = queueName(params);
@@ -154,7 +154,7 @@ export async function renew(call: Call): Promise<void> {
 }
 
 /** `POST /api/:ns/:queue/job/:id/cancel`: removes a job in any state; who holds it learns that by its receipt. */
-export async function cancel(call: Call): Promise<void> {
+export async function cancel(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
   exchange.dropBody();
   await existing(call);
@@ -164,7 +164,7 @@ export async function cancel(call: Call): Promise<void> {
 }
 
 /** `POST /api/:ns/:queue/job/:id/reschedule`: makes a job due after `delay`, or `at` a time. */
-export async function reschedule(call: Call): Promise<void> {
+export async function reschedule(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
   exchange.dropBody();
   const name = queueName(params);
@@ -178,17 +178,17 @@ export async function reschedule(call: Call): Promise<void> {
 
 const NO_JOB = new Refusal(404, 'job not found');
 
-const idOf = ({ params }: Call) => params.id as string;
+const idOf = ({ params }: ApiCall) => params.id as string;
 
 /** The job and the receipt of a request. Throws a refusal (400) without a receipt. */
-function heldOf(call: Call): Held {
+function heldOf(call: ApiCall): Held {
   const receipt = receiptOf(call.exchange);
   if (!receipt) throw new Refusal(400, 'receipt is missing');
   return { id: idOf(call), receipt };
 }
 
 /** The refusal of a request whose lease is not held: 404 if there is no such job either. */
-async function notHeld(call: Call, name: string, lease: 'lost' | 'superseded'): Promise<Refusal> {
+async function notHeld(call: ApiCall, name: string, lease: 'lost' | 'superseded'): Promise<Refusal> {
   return (await stored(call, name)) ? new Refusal(409, { error: 'the lease is no longer held', lease }) : NO_JOB;
 }
 

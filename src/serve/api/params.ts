@@ -1,6 +1,6 @@
 import { Refusal } from '../http/refusal.js';
 
-const MOST_MS = (2 ** 32 - 1) * 1_000;
+const MAX_MS = (2 ** 32 - 1) * 1_000;
 
 /** The longest time that a job may have, ms: 100 years. As a time to live it is for ever, whatever its queue says. */
 export const LONGEST_MS = 36_500 * 86_400_000;
@@ -14,18 +14,18 @@ export function msOf(query: URLSearchParams, name: string, otherwise: number): n
   if (text === null) return otherwise;
   const [, digits = '', unit = 's'] = /^(\d{1,16})(ms|s|m|h|d)?$/.exec(text) ?? [];
   const ms = Number(digits) * (UNITS[unit] as number);
-  if (digits === '' || ms > MOST_MS) throw new Refusal(400, `invalid ${name}`);
+  if (digits === '' || ms > MAX_MS) throw new Refusal(400, `invalid ${name}`);
   return Math.min(ms, LONGEST_MS);
 }
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** A whole number in a query from `least` to `most`. Throws a refusal (400) `invalid NAME`. */
-export function countOf(query: URLSearchParams, name: string, otherwise: number, least: number, most: number): number {
+/** A whole number in a query from `min` to `max`. Throws a refusal (400) `invalid NAME`. */
+export function countOf(query: URLSearchParams, name: string, otherwise: number, min: number, max: number): number {
   const text = query.get(name);
   if (text === null) return otherwise;
   const n = /^\d{1,19}$/.test(text) ? Number(text) : -1;
-  if (n < least || n > most) throw new Refusal(400, `invalid ${name}`);
+  if (n < min || n > max) throw new Refusal(400, `invalid ${name}`);
   return n;
 }
 

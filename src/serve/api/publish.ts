@@ -4,7 +4,7 @@ import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { FINISH } from '../queues/shared-queue.js';
 import { elementsOf } from './bulk.js';
-import { type Call, queueName } from './call.js';
+import { type ApiCall, queueName } from './call.js';
 import { countOf, LONGEST_MS, msOf, wordOf } from './params.js';
 
 /** The largest body of one job and of a bulk request, bytes. */
@@ -15,7 +15,7 @@ const MAX_BULK = 8 * MAX_JOB;
 const MAX_ATTRIBUTES = 16;
 
 /** `PUT /api/:ns/:queue` */
-export async function publish({ exchange, params, pool }: Call): Promise<void> {
+export async function publish({ exchange, params, pool }: ApiCall): Promise<void> {
   const queue = pool.shared(queueName(params));
   const job = newJob(exchange);
   const id = exchange.query.get('id');
@@ -34,7 +34,7 @@ export async function publish({ exchange, params, pool }: Call): Promise<void> {
 }
 
 /** `PUT /api/:ns/:queue/bulk` */
-export async function publishBulk({ exchange, params, pool }: Call): Promise<void> {
+export async function publishBulk({ exchange, params, pool }: ApiCall): Promise<void> {
   const queue = pool.queue(queueName(params));
   const job = newJob(exchange);
   const payloads = elementsOf(await exchange.body(MAX_BULK), MAX_JOB);
@@ -81,7 +81,7 @@ function partsOf<J extends { payload: RawPayload }>(jobs: readonly J[]): J[][] {
 }
 
 /** `PUT /api/:ns/:queue/job/:id` */
-export async function republish({ exchange, params, pool }: Call): Promise<void> {
+export async function republish({ exchange, params, pool }: ApiCall): Promise<void> {
   const queue = pool.queue(queueName(params));
   const job = newJob(exchange);
   const payload = new RawPayload(await exchange.body(MAX_JOB));

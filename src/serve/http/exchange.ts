@@ -9,7 +9,7 @@ import { requestId } from './request-id.js';
 export const GONE = Symbol('gone');
 
 /** How much of a body that nobody wants is read nevertheless: otherwise its client might not see the answer. */
-const MOST_DROPPED = 16 * 1024 * 1024;
+const MAX_DROPPED = 16 * 1024 * 1024;
 
 /** Answers that are larger, bytes, are sent only while there is memory for them. */
 const LARGE = 16 * 1024;
@@ -39,7 +39,7 @@ export interface Host {
 }
 
 /** What the requests of one connection share. */
-export interface Connection {
+export interface HttpConnection {
   /** Somebody who may use the server has asked: it stays open. */
   isAdmitted: boolean;
   /** It is about to be closed: no further request is served. */
@@ -64,7 +64,7 @@ export class Exchange {
   onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
-  readonly #connection: Connection;
+  readonly #connection: HttpConnection;
   #search: string;
   #query: URLSearchParams | undefined;
   /** How many bytes of bodies this request holds. */
@@ -80,7 +80,7 @@ export class Exchange {
   isShut = false;
   #onShut: (() => void) | undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, host: Host, connection: Connection) {
+  constructor(request: IncomingMessage, response: ServerResponse, host: Host, connection: HttpConnection) {
     this.request = request;
     this.#response = response;
     this.#host = host;
@@ -204,14 +204,14 @@ export class Exchange {
   }
 
   /**
-   * Reads the body, at most `most` bytes. Throws a refusal: 413 if it is longer, 503 if too much is in flight; GONE if the
-   * client goes away.
+   * Reads the body, at most `maxBytes` bytes. Throws a refusal: 413 if it is longer, 503 if too much is in flight; GONE
+   * if the client goes away.
    */
-  body(most: number): Promise<Buffer> {
+  body(maxBytes: number): Promise<Buffer> {
     const { request } = this;
-    if (this.#length > most) throw tooLarge();
+    if (this.#length > maxBytes) throw tooLarge();
     this.#goOn();
-    const whole = Number.isNaN(this.#length) ? most : this.#length;
+    const whole = Number.isNaN(this.#length) ? maxBytes : this.#length;
     return new Promise((resolve, reject) => {
       // A buffer that grows, not a list: thousands of small chunks would take many times their bytes.
       let bytes: Buffer = NOTHING;
@@ -223,7 +223,7 @@ export class Exchange {
         const before = length;
         length += chunk.length;
         try {
-          if (length > most) throw tooLarge();
+          if (length > maxBytes) throw tooLarge();
           if (length > bytes.length) {
             // Most bodies come as one chunk.
             const size = before === 0 ? length : Math.min(whole, Math.max(LEAST, 2 * length));
@@ -249,7 +249,7 @@ export class Exchange {
 
   /** Reads the body, and drops it: some clients send one with every request. */
   dropBody(): void {
-    if (this.#length <= MOST_DROPPED) this.#goOn();
+    if (this.#length <= MAX_DROPPED) this.#goOn();
     this.request.resume();
   }
 
@@ -294,7 +294,7 @@ export class Exchange {
     const length = typeof content === 'string' ? Buffer.byteLength(content) : content.length;
     const { memory, signal } = this.#host;
     // The other half is for requests: clients that do not read must not stop those that publish.
-    if (length > LARGE && memory.used + length > memory.most / 2) {
+    if (length > LARGE && memory.used + length > memory.limit / 2) {
       this.#isReplaced = true;
       this.answer(503, { error: TOO_MUCH }, ['Retry-After', '1']);
       return;
@@ -310,7 +310,7 @@ export class Exchange {
     // Anybody could otherwise hold all connections there may be, with one request each.
     const isStranger = !this.#connection.isAdmitted;
     const isLast = signal.aborted || isStranger;
-    const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MOST_DROPPED);
+    const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MAX_DROPPED);
     if (isLast || isCut) {
       // What the client has sent behind it gets no answer, so it must not be carried out.
       this.#connection.isClosing = true;
@@ -333,7 +333,7 @@ export class Exchange {
     const { request } = this;
     const response = this.#response;
     const end = () => (isCut ? response.end() : request.socket.destroy());
-    let left = MOST_DROPPED;
+    let left = MAX_DROPPED;
     request.on('data', (chunk: Buffer) => {
       left -= chunk.length;
       if (left < 0) end();

@@ -1,14 +1,14 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { CLOCK, type Clock } from './clock.js';
-import { type Connection, Exchange, type Host } from './exchange.js';
+import { Exchange, type Host, type HttpConnection } from './exchange.js';
 import type { Memory } from './memory.js';
 import { PATIENCE, type Patience } from './patience.js';
 import { Refusal } from './refusal.js';
 import { requestId } from './request-id.js';
 
 /** Where a listener listens. */
-export interface Place {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -17,7 +17,7 @@ export interface Place {
 const RESET_MS = 5_000;
 
 /** Requests of one connection whose answers are not sent yet: a client that pipelines more is cut off. */
-const MOST_PIPELINED = 64;
+const MAX_PIPELINED = 64;
 
 /** A socket as Node's HTTP server keeps it, with the parser of its requests, which is no part of Node's API. */
 type Parsed = Socket & { readonly parser?: { onIncoming: () => number } | null };
@@ -32,7 +32,7 @@ const FAULTS: Readonly<Record<string, readonly [status: number, phrase: string]>
 };
 
 export interface ListenerOptions {
-  readonly place: Place;
+  readonly place: HostPort;
   /** The bytes of bodies; listeners may share it. */
   readonly memory: Memory;
   readonly maxConnections: number;
@@ -54,7 +54,7 @@ interface Handlers {
 }
 
 /** A connection, with its requests that have not ended. */
-interface Open extends Connection {
+interface Open extends HttpConnection {
   exchanges: readonly Exchange[];
 }
 
@@ -65,7 +65,7 @@ const CLOSE = { headers: { Connection: 'close' } };
 /** An HTTP server on one address: its limits, its connections, and its end. */
 export class Listener {
   readonly #server: Server;
-  readonly #place: Place;
+  readonly #place: HostPort;
   /**
    * Each connection has its requests. No set of all: one that changes with each request is copied again and again, and its
    * old copies keep requests in memory that have ended.
@@ -113,7 +113,7 @@ export class Listener {
       const { socket } = request;
       const open = this.#open.get(socket);
       if (!open || open.isClosing) return;
-      if (open.exchanges.length >= MOST_PIPELINED) {
+      if (open.exchanges.length >= MAX_PIPELINED) {
         this.#cutFlood(socket, open);
         return;
       }

@@ -1,7 +1,7 @@
 import { isDelayqError } from '../../index.js';
 import { CLOCK, type Clock } from './clock.js';
 import type { Exchange } from './exchange.js';
-import { Rarely } from './rarely.js';
+import { ThrottledLog } from './throttled-log.js';
 
 /** Which requests are logged: all, those that failed here (5xx), or none. */
 export type LogLevel = 'all' | 'errors' | 'none';
@@ -11,11 +11,11 @@ export class Log {
   readonly #write: (line: string) => boolean;
   readonly level: LogLevel;
   /** With Redis away, all requests fail for the same cause. */
-  readonly #often: Rarely;
+  readonly #throttled: ThrottledLog;
 
   /** `write` returns false while nobody reads: lines are then left out, because nothing may wait for a log. */
   constructor(write: (line: string) => boolean, level: LogLevel, clock: Clock = CLOCK) {
-    this.#often = new Rarely(clock);
+    this.#throttled = new ThrottledLog(clock);
     this.#write = write;
     this.level = level;
   }
@@ -24,9 +24,9 @@ export class Log {
     this.#write(`delayq serve: ${text}\n`);
   }
 
-  /** Says, of what may happen often, the first at once, and then every 10 s how many there were. */
-  sayRarely(kind: string, text: (count: number) => string): void {
-    this.#often.add(kind, (count) => this.say(text(count)));
+  /** Logs the first of a kind at once, and then every 10 s how many there were. */
+  sayThrottled(kind: string, text: (count: number) => string): void {
+    this.#throttled.add(kind, (count) => this.say(text(count)));
   }
 
   /** Logs a request that has ended; at level errors, of those that fail for the same cause one every 10 s. */
@@ -39,7 +39,7 @@ export class Log {
     const line = `${new Date().toISOString()} ${method} ${route} ${status} ${ms}ms ${who} ${id}${reasonOf(cause)}`;
     if (level === 'all') this.#write(`${line}\n`);
     else
-      this.#often.add(causeOf(exchange), (count) =>
+      this.#throttled.add(causeOf(exchange), (count) =>
         this.#write(`${line}${count > 1 ? ` (and ${count - 1} more like it)` : ''}\n`),
       );
   }

@@ -5,12 +5,12 @@ export const TOO_MUCH = 'too many bytes in flight';
 
 /** Bounds the bytes of bodies that are in memory, those of requests and of answers together. */
 export class Memory {
-  readonly most: number;
+  readonly limit: number;
   #used = 0;
 
-  /** `most`: bytes. */
-  constructor(most: number) {
-    this.most = most;
+  /** `limit`: bytes. */
+  constructor(limit: number) {
+    this.limit = limit;
   }
 
   get used(): number {
@@ -19,7 +19,7 @@ export class Memory {
 
   /** Reserves memory. Throws a refusal (503) if there is not so much; then nothing is reserved. */
   reserve(bytes: number): void {
-    if (this.#used + bytes > this.most) throw new Refusal(503, TOO_MUCH, { headers: { 'Retry-After': '1' } });
+    if (this.#used + bytes > this.limit) throw new Refusal(503, TOO_MUCH, { headers: { 'Retry-After': '1' } });
     this.#used += bytes;
   }
 

@@ -1,7 +1,7 @@
 import { DelayqError, isDelayqError } from '../../index.js';
 
 /** The most items of a call. */
-const MOST = 250;
+const MAX_ITEMS = 250;
 
 /** The most calls in flight. */
 const IN_FLIGHT = 2;
@@ -71,7 +71,7 @@ export class Batcher<T, R> {
   #send(): void {
     clearTimeout(this.#patience);
     this.#patience = undefined;
-    const some = this.#waiting.length > MOST ? this.#waiting.splice(0, MOST) : this.#waiting;
+    const some = this.#waiting.length > MAX_ITEMS ? this.#waiting.splice(0, MAX_ITEMS) : this.#waiting;
     if (some === this.#waiting) this.#waiting = [];
     this.#inFlight++;
     this.#call(some)

@@ -3,7 +3,7 @@ import { type Connection, DelayqError, isDelayqError } from '../../index.js';
 
 /** How long Redis may take to answer before it counts as down, and the pause between two questions, ms. */
 const PATIENCE_MS = 250;
-const AGAIN_MS = 250;
+const RETRY_MS = 250;
 
 /** The longest time for which a refusal is held back from clients that wanted to wait, ms: they would ask again at once. */
 const HOLD_MS = 1_000;
@@ -49,7 +49,7 @@ export class Health {
     }, PATIENCE_MS).unref();
     while (await this.#isSilent()) {
       this.#isDown = true;
-      await sleep(AGAIN_MS, undefined, { ref: false });
+      await sleep(RETRY_MS, undefined, { ref: false });
     }
     clearTimeout(slow);
     this.#isAsking = this.#isDown = false;

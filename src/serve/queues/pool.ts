@@ -4,8 +4,8 @@ import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
 import { Health } from './health.js';
-import type { Shared } from './line.js';
 import { BY, SharedQueue } from './shared-queue.js';
+import type { Shared } from './waitlist.js';
 import { Wakes } from './wakes.js';
 
 /** This process as a consumer. */
@@ -14,7 +14,7 @@ const CONSUMER = `${BY}${hostname()
   .slice(0, 80)}:${process.pid}`;
 
 /** The most queues that are kept ready though nobody asks for them: their names come from clients. */
-const MOST_IDLE = 1_000;
+const MAX_IDLE = 1_000;
 
 /** How long to wait at the end for jobs on their way back, ms. */
 const LONGEST_CLOSE_MS = 2_000;
@@ -63,7 +63,7 @@ export class Pool {
     const wakes = new Wakes(this.redis);
     this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, underWay: new Set() };
     signal.addEventListener('abort', () => {
-      for (const { line } of this.#queues.values()) line.stop();
+      for (const { waitlist } of this.#queues.values()) waitlist.stop();
     });
   }
 
@@ -79,7 +79,7 @@ export class Pool {
     if (found) this.#queues.delete(name);
     this.#queues.set(name, queue);
     this.#last = [name, queue];
-    if (this.#queues.size > MOST_IDLE) this.#forgetOne();
+    if (this.#queues.size > MAX_IDLE) this.#forgetOne();
     return queue;
   }
 

@@ -1,17 +1,17 @@
 import type { Drained, Job } from '../../index.js';
 
-/** What a request sees of the line of a queue. */
-interface Line {
+/** Where a request gets jobs of one queue. */
+export interface JobSource {
   join(request: Request): void;
   leave(request: Request): void;
-  /** The request, which another line had claimed, can be claimed again. */
+  /** A request that another source had claimed can be claimed again. */
   freed(): void;
   /** Why its takes fail; undefined: they do not. */
   readonly failure: unknown;
 }
 
 /** What a request gets: jobs of one of its queues. */
-export interface Taken {
+export interface JobsOfQueue {
   /** The index of the queue in the request. */
   readonly queue: number;
   readonly jobs: readonly Job[];
@@ -28,27 +28,27 @@ export interface Wanted {
 }
 
 /**
- * A request for jobs: in the line of each of its queues, at first of one after the other, so that it gets what is there
- * in their order. Without any it waits for the first jobs that one of them has. A queue that cannot be used does not hold
- * up the others: that it could not is the answer only if none of them had a job.
+ * A request for jobs. It asks the source of each of its queues, at first one after the other, so that it gets what is
+ * there in their order. Without any it waits for the first jobs that one of them has. A queue that cannot be used does
+ * not hold up the others: the request fails only if none of them had a job.
  */
 export class Request {
   readonly leaseMs: number;
   /** How many more jobs it wants. */
   count: number;
   mayWait: boolean;
-  readonly #lines: readonly Line[];
+  readonly #sources: readonly JobSource[];
   readonly #figures: { waiting: number };
-  readonly #end: (taken: readonly Taken[]) => void;
+  readonly #end: (taken: readonly JobsOfQueue[]) => void;
   readonly #fail: (error: unknown) => void;
   readonly #timer: NodeJS.Timeout | undefined;
-  readonly #taken: Taken[] = [];
+  readonly #taken: JobsOfQueue[] = [];
   /** The queue that has not told yet that it is empty. */
   #next = 0;
-  /** The line whose take in flight asks for its jobs: no other may. */
-  #claimant: Line | undefined;
+  /** The source whose take in flight asks for its jobs: no other may. */
+  #claimant: JobSource | undefined;
   /** The queues that could not be used, and why the first of them could not. */
-  readonly #lost = new Set<Line>();
+  readonly #lost = new Set<JobSource>();
   #failure: unknown;
   /** It has its answer, or its client has gone. */
   isOver = false;
@@ -57,29 +57,29 @@ export class Request {
 
   /** Calls `end` with what it got, which may be nothing, or `fail`. */
   constructor(
-    lines: readonly Line[],
+    sources: readonly JobSource[],
     { count, leaseMs, timeoutMs }: Wanted,
     figures: { waiting: number },
-    end: (taken: readonly Taken[]) => void,
+    end: (taken: readonly JobsOfQueue[]) => void,
     fail: (error: unknown) => void,
   ) {
     this.count = count;
     this.leaseMs = leaseMs;
     this.mayWait = timeoutMs > 0;
-    this.#lines = lines;
+    this.#sources = sources;
     this.#figures = figures;
     figures.waiting++;
     this.#end = end;
     this.#fail = fail;
     this.#timer = this.mayWait ? setTimeout(() => this.expire(), timeoutMs) : undefined;
-    lines[0]?.join(this);
+    sources[0]?.join(this);
   }
 
-  /** The line has no more jobs for it that were there when it came. */
-  looked(line: Line): void {
-    if (this.isOver || this.#lines[this.#next] !== line) return;
+  /** The source has no more jobs for it that were there when it came. */
+  looked(source: JobSource): void {
+    if (this.isOver || this.#sources[this.#next] !== source) return;
     this.#next++;
-    const next = this.#lines[this.#next];
+    const next = this.#sources[this.#next];
     if (next) next.join(this);
     else if (!this.mayWait) this.expire();
   }
@@ -88,7 +88,7 @@ export class Request {
   expire(): void {
     this.isLate = true;
     if (this.isClaimed) return;
-    const failure = this.#failure ?? this.#lines.find((line) => line.failure !== undefined)?.failure;
+    const failure = this.#failure ?? this.#sources.find((source) => source.failure !== undefined)?.failure;
     if (failure !== undefined) this.fail(failure);
     else this.leave();
   }
@@ -97,50 +97,50 @@ export class Request {
     return this.#claimant !== undefined;
   }
 
-  claim(line: Line): void {
-    this.#claimant = line;
+  claim(source: JobSource): void {
+    this.#claimant = source;
   }
 
-  /** Ends the claim of a line that has no jobs for it. */
-  unclaim(line: Line): void {
-    if (this.#claimant !== line) return;
+  /** Ends the claim of a source that has no jobs for it. */
+  unclaim(source: JobSource): void {
+    if (this.#claimant !== source) return;
     this.#claimant = undefined;
     if (this.isOver) return;
     if (this.isLate) this.expire();
-    else for (const other of this.#lines) if (other !== line) other.freed();
+    else for (const other of this.#sources) if (other !== source) other.freed();
   }
 
-  give(line: Line, jobs: readonly Job[], { now }: Drained): void {
-    const queue = this.#lines.indexOf(line);
+  give(source: JobSource, jobs: readonly Job[], { now }: Drained): void {
+    const queue = this.#sources.indexOf(source);
     this.#taken.push({ queue, jobs, now });
     this.count -= jobs.length;
     this.#claimant = undefined;
-    if (this.count === 0 || this.isLate || queue !== this.#next || queue === this.#lines.length - 1) {
+    if (this.count === 0 || this.isLate || queue !== this.#next || queue === this.#sources.length - 1) {
       this.leave();
       return;
     }
     // The queues after it may have more, but it waits for none.
     this.mayWait = false;
-    for (const known of this.#lines) known.leave(this);
-    this.looked(line);
+    for (const known of this.#sources) known.leave(this);
+    this.looked(source);
   }
 
   /** Whether it can do without one of its queues. */
   get hasOthers(): boolean {
-    return this.#lines.length - this.#lost.size > 1;
+    return this.#sources.length - this.#lost.size > 1;
   }
 
-  /** The line has no more to give, as its queue cannot be used. */
-  lost(line: Line, error: unknown): void {
+  /** The source has no more to give, as its queue cannot be used. */
+  lost(source: JobSource, error: unknown): void {
     if (!this.hasOthers) {
       this.fail(this.#failure ?? error);
       return;
     }
     this.#failure ??= error;
-    this.#lost.add(line);
-    line.leave(this);
-    this.looked(line);
-    this.unclaim(line);
+    this.#lost.add(source);
+    source.leave(this);
+    this.looked(source);
+    this.unclaim(source);
   }
 
   /** Ends it with an error, unless it has got jobs. */
@@ -159,7 +159,7 @@ export class Request {
     this.isOver = true;
     this.#figures.waiting--;
     clearTimeout(this.#timer);
-    for (const line of this.#lines) line.leave(this);
+    for (const source of this.#sources) source.leave(this);
     tell();
   }
 }

@@ -10,8 +10,8 @@ import {
 } from '../../index.js';
 import { Batcher } from './batcher.js';
 import { enqueueAll, REPEAT_MS } from './enqueue-all.js';
-import { Line, type Shared, tracked } from './line.js';
 import { Turns } from './turns.js';
+import { type Shared, tracked, Waitlist } from './waitlist.js';
 
 /** Pauses between attempts to give jobs back, ms. The last one repeats. */
 const RELEASE_MS = [50, 200, 500, 1_000];
@@ -26,24 +26,24 @@ export const BY = 'http:';
 export const FINISH = { by: BY, repeatMs: REPEAT_MS };
 
 /** How many requests read payloads at a time: what this process has not read yet is in Redis's memory. */
-const MOST_READS = 4;
+const MAX_READS = 4;
 
 /** A queue as requests use it together: they share its calls. */
 export class SharedQueue {
   readonly queue: Queue;
-  readonly line: Line;
+  readonly waitlist: Waitlist;
   readonly #shared: Shared;
   readonly #publishes: Batcher<NewJob, Enqueued>;
   readonly #finishes: Batcher<string, Finished>;
   readonly #acks: Batcher<Held, Answer>;
   readonly #takeBacks: Batcher<undefined, number>;
   /** For what reads payloads, besides takes. */
-  readonly reads = new Turns(MOST_READS);
+  readonly reads = new Turns(MAX_READS);
 
   constructor(queue: Queue, shared: Shared) {
     this.queue = queue;
     this.#shared = shared;
-    this.line = new Line(queue, shared, (jobs, leaseMs) => this.release(jobs, leaseMs));
+    this.waitlist = new Waitlist(queue, shared, (jobs, leaseMs) => this.release(jobs, leaseMs));
     this.#publishes = new Batcher((items) => enqueueAll(queue, items));
     this.#finishes = Batcher.of((ids) => queue.finish(ids, FINISH));
     this.#acks = Batcher.of((held) => queue.ack(held, { repeatMs: REPEAT_MS }));
@@ -55,7 +55,7 @@ export class SharedQueue {
 
   /** Nobody uses it. */
   get isIdle(): boolean {
-    return [this.line, this.#publishes, this.#finishes, this.#acks, this.#takeBacks].every((one) => one.isIdle);
+    return [this.waitlist, this.#publishes, this.#finishes, this.#acks, this.#takeBacks].every((one) => one.isIdle);
   }
 
   /** Throws what Queue.enqueue throws. */

@@ -5,9 +5,9 @@ export class Turns {
   #free: number;
   #waiting: { readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
 
-  /** `most` at a time. */
-  constructor(most: number) {
-    this.#free = most;
+  /** `max` at a time. */
+  constructor(max: number) {
+    this.#free = max;
   }
 
   /**

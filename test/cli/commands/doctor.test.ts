@@ -460,12 +460,12 @@ describe('a sound queue', () => {
     let over = false;
     let made = 0;
     let done = 0;
-    const MOST_BEHIND = 500;
+    const MAX_BEHIND = 500;
     const worker = () => new Queue(connection, name);
     const produce = async () => {
       const queue = worker();
       while (!over) {
-        await until(() => made - done < MOST_BEHIND);
+        await until(() => made - done < MAX_BEHIND);
         await queue.enqueue(Array.from({ length: 50 }, (_, i) => ({ payload: i, tries: 2 + (i % 3) })));
         made += 50;
       }

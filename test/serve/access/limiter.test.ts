@@ -81,7 +81,7 @@ describe('a limit', () => {
     const calls = async () => {
       const nodes = (await connection.nodes()).map((node) => node.call('INFO', 'commandstats'));
       const counts = (await Promise.all(nodes)).map((info) =>
-        Number(/cmdstat_eval:calls=(\d+)/.exec(String(info))?.[1] ?? 0),
+        Number(/cmdstat_evalsha:calls=(\d+)/.exec(String(info))?.[1] ?? 0),
       );
       return counts.reduce((sum, count) => sum + count, 0);
     };

@@ -4,10 +4,10 @@ import { elementsOf } from '../../../src/serve/api/bulk.js';
 import { Refusal } from '../../../src/serve/http/refusal.js';
 import { runs, slowRuns } from '../../support/property.js';
 
-const MOST = 1_000_000;
-const texts = (body: string | Buffer) => elementsOf(Buffer.from(body as string), MOST).map(String);
+const MAX_ELEMENTS = 1_000_000;
+const texts = (body: string | Buffer) => elementsOf(Buffer.from(body as string), MAX_ELEMENTS).map(String);
 
-function refusalOf(body: string | Buffer, most = MOST): unknown {
+function refusalOf(body: string | Buffer, most = MAX_ELEMENTS): unknown {
   try {
     return elementsOf(Buffer.from(body as string), most);
   } catch (error) {
@@ -38,7 +38,7 @@ describe('the elements of a bulk body', () => {
   it('keep bytes that are not UTF-8 in their strings', () => {
     const odd = Buffer.from([0x22, 0xff, 0xfe, 0x22]);
     const body = Buffer.concat([Buffer.from('['), odd, Buffer.from(',1]')]);
-    expect(elementsOf(body, MOST)).toEqual([odd, Buffer.from('1')]);
+    expect(elementsOf(body, MAX_ELEMENTS)).toEqual([odd, Buffer.from('1')]);
   });
 
   it.each(['', ' ', '{}', '1', '[1', '[1,]', '[1]x', '[1][2]', '\ufeff[1]', "['a']", '[01]'])('%j is none', (body) => {
@@ -61,7 +61,7 @@ describe('the elements of a bulk body', () => {
     const nested = (depth: number, open = '[', close = ']') => `[${open.repeat(depth)}1${close.repeat(depth)}]`;
     expect(texts(nested(10_000))).toHaveLength(1);
     expect(texts(nested(5_000, '[{"a":', '}]'))).toHaveLength(1);
-    for (const body of [nested(10_001), nested(5_001, '[{"a":', '}]'), '['.repeat(8 * MOST)])
+    for (const body of [nested(10_001), nested(5_001, '[{"a":', '}]'), '['.repeat(8 * MAX_ELEMENTS)])
       expect(refusalOf(body)).toEqual([400, 'request body is nested too deeply']);
   });
 

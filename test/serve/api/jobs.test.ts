@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Connection, Inspector, type NewJob, Operator, parseUrl, Queue } from '../../../src/internal.js';
-import type { Call } from '../../../src/serve/api/call.js';
+import type { ApiCall } from '../../../src/serve/api/call.js';
 import { peek } from '../../../src/serve/api/jobs.js';
 import type { Exchange } from '../../../src/serve/http/exchange.js';
 import { Figures } from '../../../src/serve/http/figures.js';
@@ -241,7 +241,7 @@ describe('GET /api/:ns/:queue/peek', () => {
 
   describe('says so if there are too many to pass over', () => {
     /** What a peek answers that passes over at most so many jobs, or bytes. */
-    async function peekOver(most: { jobs: number; bytes: number }, params: Call['params']): Promise<unknown> {
+    async function peekOver(most: { jobs: number; bytes: number }, params: ApiCall['params']): Promise<unknown> {
       const stopping = new AbortController();
       const shared = { prefix: 'delayq', figures: new Figures(), memory: new Memory(0), signal: stopping.signal };
       const pool = new Pool('default', { to: parseUrl(redis.url), names: undefined }, shared);

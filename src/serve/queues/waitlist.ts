@@ -4,11 +4,11 @@ import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
 import { unavailable } from '../http/refusal.js';
 import { Health } from './health.js';
-import type { Request } from './request.js';
+import type { JobSource, Request } from './request.js';
 import type { Wakes } from './wakes.js';
 
 /** The most jobs of a take. */
-const MOST = 250;
+const MAX_JOBS = 250;
 
 /** The most takes in flight. */
 const IN_FLIGHT = 2;
@@ -17,12 +17,12 @@ const IN_FLIGHT = 2;
 const POLL_MS = 1_000;
 
 /** The pause before the next take when one has failed, and when too many bytes are in memory, ms. */
-const AGAIN_MS = 250;
+const RETRY_MS = 250;
 
 /** How long a take may be silent before those whom other queues may serve go on without it, ms. */
 const SILENT_MS = 1_000;
 
-/** What the lines of a Redis share. */
+/** What the waitlists of a Redis share. */
 export interface Shared {
   readonly wakes: Wakes;
   readonly health: Health;
@@ -42,7 +42,7 @@ export interface Shared {
  * wake channel only shortens the sleep. A take claims the requests that it asks for, so that none is given jobs of two
  * queues. What it brought for one that has gone goes to the next, or back to the queue.
  */
-export class Line {
+export class Waitlist implements JobSource {
   readonly #queue: Queue;
   readonly #shared: Shared;
   readonly #release: (jobs: readonly Job[], leaseMs: number) => void;
@@ -57,8 +57,8 @@ export class Line {
   #lookAt = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   /**
-   * While due jobs wait for the rate of the queue: when it is this line's turn, by the monotonic clock, ms. To ask before
-   * that is to get a later turn, and to lose what the rate allows until then.
+   * While due jobs wait for the rate of the queue: when it is this waitlist's turn, by the monotonic clock, ms. Asking
+   * early gets a later turn, and loses what the rate allows until then.
    */
   #turnAt: number | undefined;
   /** The clock of the queue's server minus the monotonic clock, ms. Before the first answer, all messages are news. */
@@ -107,7 +107,6 @@ export class Line {
     this.#channels = [];
   }
 
-  /** A request that another line had claimed can be claimed again. */
   freed(): void {
     if (this.#isMissed) this.#plan();
   }
@@ -149,7 +148,7 @@ export class Line {
       if (this.#waiting.size === 0 || this.#shared.signal.aborted) return;
       const { memory } = this.#shared;
       if (this.#turnAt !== undefined && performance.now() < this.#turnAt) this.#awaitTurn(this.#turnAt);
-      else if (memory.used >= memory.most) this.#sleepUntil(performance.now() + AGAIN_MS);
+      else if (memory.used >= memory.limit) this.#sleepUntil(performance.now() + RETRY_MS);
       else tracked(this.#shared.underWay, this.#take());
     });
   }
@@ -169,7 +168,7 @@ export class Line {
     if (!first) return;
     const { leaseMs } = first;
     const limit = Math.min(
-      MOST,
+      MAX_JOBS,
       asked.reduce((sum, { count }) => sum + count, 0),
     );
     const fresh = this.#fresh;
@@ -219,7 +218,7 @@ export class Line {
       request.claim(this);
       asked.push(request);
       count += request.count;
-      if (count >= MOST) break;
+      if (count >= MAX_JOBS) break;
     }
     return asked;
   }
@@ -267,7 +266,7 @@ export class Line {
     for (const request of [...this.#waiting]) if (!request.mayWait || request.isLate) request.lost(this, error);
     if (this.#waiting.size === 0) return;
     this.failure = error;
-    this.#sleepUntil(performance.now() + AGAIN_MS);
+    this.#sleepUntil(performance.now() + RETRY_MS);
     this.#failing ??= setTimeout(
       () => {
         this.#failing = this.failure = undefined;
