@@ -106,10 +106,9 @@ describe('imports run down:', () => {
 });
 
 describe('what belongs together stands together:', () => {
-  it('each folder of lua/ but lib and parts has its file in store/', () => {
+  it('each folder of lua/ but lib has its file in store/', () => {
     const folders = new Set(below('lua', '.lua').map((file) => dirname(file)));
     folders.delete('lib');
-    folders.delete('parts');
     const named = files
       .filter((file) => dirname(file) === 'store')
       .map((file) => file.slice('store/'.length, -'.ts'.length));
