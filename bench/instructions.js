@@ -20,7 +20,7 @@ Options:
   -h, --help  show this help`;
 
 const [WAITING, MANY] = [1_300, 250];
-const [ROUNDS, SINGLES, BATCHES] = [3, 100, 8];
+const [ROUNDS, SINGLES, BATCHES] = [3, 400, 8];
 
 const limits = { rate: { jobs: 1e6, perMs: 1_000 }, maxActive: 1e6 };
 /** How each queue becomes what it is. */

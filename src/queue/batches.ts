@@ -57,7 +57,7 @@ export class Batches<T> {
 const PER_PARTITION = 200;
 
 /** Most jobs in one batch: with small payloads, the jobs themselves take most of the memory. */
-const MOST = 12_800;
+const MAX_BATCH = 12_800;
 
 /** Regroups jobs into batches, sends up to `inFlight` of them at once, and yields their results in order. */
 export async function* inBatches<J extends NewJob>(
@@ -95,7 +95,7 @@ export async function* inBatches<J extends NewJob>(
       for (const job of ready.turn.value) {
         // Those without an id get ids of one partition.
         const most =
-          job?.id === undefined ? MAX_CALL : Math.min(MOST, Math.max(MAX_CALL, PER_PARTITION * partitions()));
+          job?.id === undefined ? MAX_CALL : Math.min(MAX_BATCH, Math.max(MAX_CALL, PER_PARTITION * partitions()));
         waiting.add(...withJson(job), most);
       }
       next = pull();

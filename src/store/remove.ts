@@ -71,8 +71,8 @@ export async function swap(store: Store, other: Id, ready: ReadyJob, options: Fi
 }
 
 /** Makes an id that belongs to the partition with these keys. */
-function idIn({ map }: Store, { layout = '1' }: QueueKeys): string {
-  return map.count === 1 ? newId() : map.newIdOf(PartitionMap.indexIn(layout));
+function idIn(store: Store, { layout }: QueueKeys): string {
+  return store.count === 1 ? newId() : store.newIdOf(PartitionMap.indexIn(layout));
 }
 
 function inDoubt(id: string, { why, cause }: DelayqError): DelayqError {
