@@ -141,9 +141,10 @@ describe.concurrent('a worker', () => {
     const seen: string[] = [];
     const busy = new Worker(queue, () => opened.then(() => seen.push('busy')), { watch: true });
     const running = busy.run();
+    // While it waits: a busy worker need not listen anew when it learns that this is a cluster.
+    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await queue.enqueue({ payload: 1 });
     await until(async () => (await queue.counts()).active === 1);
-    await until(async () => (await listeners(queue.wakeChannel)) > 0);
     await queue.enqueue({ payload: 2 });
     // The busy worker has heard of it, and would have asked for it by now.
     await allHeard(queue);
