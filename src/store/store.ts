@@ -191,6 +191,7 @@ export class Store {
     const [, has = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const [layout, texts] = [has.replace(TEXTS, ''), has.endsWith(TEXTS)];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
+    if (!seen && tags === 'none' && layout.startsWith('1')) throw unreadable(this.queue, this.keys(0).config, error);
     if (!seen) throw layout.startsWith('1 ') ? disagreeing(this.queue, error as DelayqError) : error;
     const i = PartitionMap.indexIn(believed);
     if (i === 0) this.#learnTexts(texts);
@@ -270,6 +271,15 @@ const TEXTS = ' texts';
 const stated = (layout: string, texts: boolean) => (texts ? `${layout}${TEXTS}` : layout);
 /** The same of a call that may be made in either case. */
 const anyPayloads = (layout: string) => `${layout} *`;
+
+/** The error for a queue with one partition whose layout other software has overwritten. */
+function unreadable(queue: string, config: string, cause: unknown): DelayqError {
+  return new DelayqError('config', `the layout of ${queue} cannot be read`, {
+    why: (cause as DelayqError).why,
+    next: `redis-cli HDEL '${config}' layout; then ${fixLine(queue)}`,
+    cause,
+  });
+}
 
 /** The error for a partition whose layout no growth can have written. */
 function disagreeing(queue: string, cause: DelayqError): DelayqError {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DelayqError, Operator, Queue } from '../../src/internal.js';
+import { Auditor, DelayqError, Operator, Queue } from '../../src/internal.js';
 import { Connection } from '../../src/redis/connection.js';
 import { byId } from '../../src/store/by-id.js';
 import type { QueueKeys } from '../../src/store/keys.js';
@@ -164,6 +164,21 @@ describe('a partition whose layout nobody can have written', () => {
     await admin.hset(store.keys(1).config, 'layout', '1 1/9');
     const enqueued = new Queue(connection, name).enqueue({ id: store.map.newIdOf(1), payload: 1 });
     await expect(enqueued).rejects.toMatchObject({ code: 'config', next: `delayq doctor --fix ${name}` });
+  });
+
+  it.each(['1', '1 0/1 uses', '1 0/0', '1 5/3', '1 0/2'])('is mended by what the error says: %s', async (layout) => {
+    const queue = new Queue(stranger(), freshName());
+    await operator.configure(queue.name, { tries: 3 });
+    await queue.enqueue({ id: 'a', payload: 1 });
+    const config = key(queue.name, 'config');
+    await admin.hset(config, 'layout', layout);
+    await expect(queue.drain()).rejects.toMatchObject({
+      code: 'config',
+      next: `redis-cli HDEL '${config}' layout; then delayq doctor --fix ${queue.name}`,
+    });
+    await admin.hdel(config, 'layout');
+    await new Auditor(connection).examine(queue.name, { mend: true });
+    expect(await queue.drain()).toMatchObject({ jobs: [{ id: 'a', tries: 3 }] });
   });
 });
 
