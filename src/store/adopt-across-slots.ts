@@ -100,7 +100,7 @@ async function endClaims(
       continue;
     }
     // Enqueued anew, or cancelled: nothing is left to do. A new value alone belongs to the claimed job, unless that has
-    // been copied before. Another consumer could take the job before it is put back; a loss would be worse than that.
+    // been copied before. Another consumer may take the job before it is put back: better twice than never.
     const copied = value && !listed[i] && (await isBrought(store, token, id));
     ends.push({ id, token, back: Boolean(value) && !listed[i] && !copied });
     answers.set(id, copied ? 'adopted' : 'changed');
