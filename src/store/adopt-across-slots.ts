@@ -127,7 +127,7 @@ async function endClaims(
   }
   await foreign.erase(copied);
   const ended = await moves.unclaim(redis, keysOf(across), ends, owner);
-  // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
+  // As in a move: only the run that claimed the job first, and finished it, removes the token. Doctor sweeps the rest.
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);
   await forgetTokens(
     store,

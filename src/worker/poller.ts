@@ -46,7 +46,7 @@ const SHARED_PATIENCE_MS = 2_000;
  */
 const PART_BATCH = 100;
 
-/** Looks at one partition include those that are next within this time, ms: the process wakes up once for all. */
+/** A look at one partition includes those whose time comes within this, ms: the process wakes up once for all. */
 const EARLY_MS = PART_POLL_MS / 2;
 
 /**
