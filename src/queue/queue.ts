@@ -76,8 +76,8 @@ export class Queue<T = unknown, Input = T> {
   }
 
   /**
-   * The known partitions, each as a queue that takes only from its own, or else the queue itself. Each of them can settle
-   * all jobs.
+   * The known partitions, each as a queue that takes only from its own, or else the queue itself. Each of them can
+   * settle all jobs.
    *
    * @internal
    */
@@ -110,8 +110,8 @@ export class Queue<T = unknown, Input = T> {
    * stored completely or not at all, and results come in the order of the jobs.
    *
    * If a reply is lost, the call is repeated with the same ids, which makes no second job. Throws `usage` or `data` for
-   * an invalid job, also for a payload that does not fit the schema (before any job of its batch is sent), `temporary` if
-   * Redis cannot accept jobs now, and `unknown` with `ids` if no reply arrives.
+   * an invalid job, also for a payload that does not fit the schema (before any job of its batch is sent), `temporary`
+   * if Redis cannot accept jobs now, and `unknown` with `ids` if no reply arrives.
    *
    * With `durable` or `replicas`, returns only when the jobs are on Redis's disk, or on that many replicas. Throws
    * `config` or `temporary` before anything is sent if Redis cannot confirm that, and `unknown` with `ids` (and
@@ -176,7 +176,7 @@ export class Queue<T = unknown, Input = T> {
   }
 
   /**
-   * As {@link Queue.drain}, but from partition `i` only. Takes nothing if only the reply reveals that there are several.
+   * As {@link Queue.drain}, but from partition `i` only. Takes nothing if only the reply reveals the others.
    *
    * @internal
    */

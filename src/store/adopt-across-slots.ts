@@ -7,7 +7,7 @@ import type { Store } from './store.js';
 import * as moves from './transfer.js';
 
 /*
- * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no script can do it at once.
+ * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no single script can.
  *
  *   1. claim: remove a job from the sorted set and note it beside it, atomically. No other consumer sees it then.
  *   2. check whether its producer has written the job again meanwhile. If so, drop the claim, or put the job back.

@@ -7,8 +7,8 @@ import { SLICE } from './script.js';
 import * as moves from './transfer.js';
 
 /*
- * Moving jobs between two queues, or two partitions of one. On a cluster they are in two slots, so no script can do it in
- * one step:
+ * Moving jobs between two queues, or two partitions of one. On a cluster they are in two slots, so no script can do it
+ * in one step:
  * 1. hold: at the source, the jobs become active with a lease that never ends, so no drain takes them
  * 2. restore: at the destination, copies are made, each with a token that says which move brought it
  * 3. finish: at the source, the jobs are removed, or put back if they could not be copied

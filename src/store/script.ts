@@ -88,8 +88,8 @@ const CONSTANTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the text of a script with the files that it includes, each once. An indented include is local to its block, so
- * the same file may be included elsewhere, too.
+ * Returns the text of a script with the files that it includes, each once. An indented include is local to its block,
+ * so the same file may be included elsewhere, too.
  *
  * @public for scripts/lint-lua.js
  */

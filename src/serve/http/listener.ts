@@ -147,7 +147,7 @@ export class Listener {
     (this.#server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
     this.#server.maxConnections = maxConnections;
     this.#server.on('drop', (data) => dropped(data?.remoteAddress ?? 'an unknown address'));
-    // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
+    // Node would drop headers after the 2,000th, perhaps the X-Forwarded-For of a proxy. Their size is limited.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {
       this.#open.set(socket, { exchanges: NONE, isAdmitted: false, isClosing: false });
