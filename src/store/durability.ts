@@ -64,7 +64,7 @@ export function pinnedFor<T>(
 
 /**
  * Waits until everything written over `pinned` (from {@link pinnedFor}) is confirmed: up to 4 s for each requirement.
- * The reply of the write must have arrived. Blocks other calls on this connection. Throws `unknown` if the connection is
+ * Its reply must have arrived. Blocks other calls on this connection. Throws `unknown` if the connection is
  * lost or the server changes its role: repeat on a new connection.
  *
  * WAIT covers the last write of the connection and all writes before it. So if a repeated enqueue finds its jobs kept,

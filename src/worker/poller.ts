@@ -51,7 +51,7 @@ const EARLY_MS = PART_POLL_MS / 2;
 
 /**
  * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a
- * queue has more jobs, those before it are tried again before each batch. Otherwise a queue is looked at when its next job
+ * queue has more jobs, tries those before it again before each batch. Otherwise a queue is looked at when its next job
  * falls due, and once in each poll interval. Delivery relies on this alone; the wake channel only shortens the wait.
  *
  * Partitions replace their queue as soon as they are known: asks all of them at once when their next jobs are due, then
