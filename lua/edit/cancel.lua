@@ -13,7 +13,7 @@ local function removed(state, set, id)
 end
 local keeps = string.find(ARGV[1], 'k', 1, true)
 for _, id in ipairs(string.find(known, ' from ', 1, true) and not keeps and ids or {}) do
-  -- Another caller may have read it where it was before, and would bring it back.
+  -- A transfer may have read the job at its old place, and would bring it back.
   if isRemembered(id) then
     return redis.error_reply('GROWING the queue is growing, and ' .. id .. ' is remembered')
   end

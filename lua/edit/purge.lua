@@ -46,7 +46,7 @@ for _, letter in ipairs({ 'a', 'd', 'p' }) do
     if letter == 'd' then remember(ids) end
     removed[letter], left = #ids, left - #ids
   end
-  -- What is active now only waits for its move: nothing else waits for that.
+  -- Active jobs that are left only wait for their move.
   if letter == 'a' and all and left > 0 and call('EXISTS', active) == 1 then isSlow.d, isSlow.p = true, true end
 end
 drop(gone)

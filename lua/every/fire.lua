@@ -45,7 +45,7 @@ i = 1
 while i <= #ARGV do
   local id, rev, told, after, overlap, record, missed, n = unpack(ARGV, i, i + 7)
   local last, header, body = string.match(call('HGET', every, id) or '', '^([^\n]*)\n([^\n]*)\n(.*)$')
-  -- Of one that cannot be read, it is '-'.
+  -- An unreadable definition has the rev '-'.
   local was = header and string.match(header, '^{"rev":"(%w+)"') or call('HEXISTS', every, id) == 1 and '-' or nil
   n, reply[#reply + 1] = tonumber(n), -1
   if tonumber(call('ZSCORE', occurs, id)) == tonumber(told) and (rev == '' or rev == was) then

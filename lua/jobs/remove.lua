@@ -71,7 +71,7 @@ for name, gone in pairs({ acked = ended, cancelled = cancelled }) do
   end
 end
 remember(ended, records)
--- Another caller may be bringing what is remembered to its new partition.
+-- A transfer may be copying remembered ids to the new partition.
 if hasWindows and #cancelled > 0 and not string.find(known, ' from ', 1, true) then
   call('ZREM', done, unpack(cancelled))
 end

@@ -43,7 +43,9 @@ export interface Tally {
   readonly samples: Id[];
 }
 
-/** Goes through all ids in the structures of a queue, or of one of its partitions, and repairs those that have a fault. */
+/**
+ * Goes through all ids in the structures of a queue, or of one of its partitions, and repairs those that have a fault.
+ */
 export class IdAudit {
   readonly #store: Store;
   readonly #i: number;
@@ -57,8 +59,7 @@ export class IdAudit {
   }
 
   /**
-   * Looks at all ids. Of the `total` of the queue, about, others have looked at `looked`; returns how many have been
-   * looked at then.
+   * Checks all ids. `looked` of about `total` ids of the queue were checked before; returns how many are afterwards.
    */
   async run(
     { looked, total }: { looked: number; total: number },
@@ -104,7 +105,7 @@ export class IdAudit {
       const repair = faulty.map(({ id }) => id);
       const answers = await this.#mender.try(() => mend(this.#store, this.#i, place, repair));
       if (answers === undefined) continue;
-      // An id that is in order by now counts, too: somebody else has repaired it.
+      // An id that is in order by now counts, too: another process has repaired it.
       for (const [n, { letter }] of faulty.entries())
         if (answers[n] !== undefined || FAULTS[letter].mended) (this.tallies.get(letter) as Tally).mended += 1;
     }

@@ -22,7 +22,7 @@ export class Mender {
     }
   }
 
-  /** Repairs what a finding says. Returns the finding, or, if it was repaired, that `did` was done to `count` things. */
+  /** Repairs a finding. Returns it, or, after a repair, that `did` was done to `count` things. */
   async mend(found: Finding, count: number, did: string, repair: () => Promise<unknown>): Promise<Finding[]> {
     const finding = { ...found, mendable: true };
     const isMended = await this.try(() => repair().then(() => true));

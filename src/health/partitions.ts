@@ -37,7 +37,7 @@ export async function checkPartitions(store: Store, mender: Mender): Promise<Fin
   return found.length > 0 ? found : [fine('partitions', `${count} partitions, with the same layout and settings`)];
 }
 
-/** Without a layout in partition 0, whether it has lost it: then the others still know. */
+/** Checks whether partition 0 has lost its layout: then the others still have theirs. */
 async function checkFirst(store: Store, mender: Mender): Promise<Finding[]> {
   const later = await laterLayout(store);
   if (!later) return [];
@@ -111,7 +111,7 @@ export async function checkStrays(
   const why = 'calls by id do not find them; drains deliver them all the same';
   const left = `${moved > 0 ? `${many(moved, 'job')} moved there; ` : ''}`;
   const fix = fixLine(queue);
-  // A repeat would find the same: they are moved, or gone, once they are answered for.
+  // A repeat would find the same until their leases end.
   const isWaiting = active > 0 && moved + active === count;
   const next = isWaiting ? `when no handler has ${active === 1 ? 'it' : 'them'} any more: ${fix}` : fix;
   return [{ ...bad('fail', 'stray', `${left}${which}`, why, next), ...more }];

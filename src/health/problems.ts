@@ -70,7 +70,7 @@ export function pauseOf(snapshot: Snapshot, until?: Known['until']): string | un
   return `paused ${until?.(end) ?? `for another ${formatDuration(end - snapshot.now)}`}`;
 }
 
-/** A growth that nobody carries on, in words, with the command that does if its `queue` is given; undefined: there is none. */
+/** A stalled growth in words, with the command that resumes it if `queue` is given; undefined: there is none. */
 export function growthInWords(snapshot: Snapshot, queue?: string): string | undefined {
   const stopped = stoppedGrowth(snapshot);
   if (!stopped) return undefined;
@@ -79,7 +79,7 @@ export function growthInWords(snapshot: Snapshot, queue?: string): string | unde
   return `its growth from ${from} to ${count} partitions has stopped${since}${queue === undefined ? '' : `: repeat ${growthLine(queue, count)}`}`;
 }
 
-/** The command that carries a growth on. */
+/** The command that resumes a growth. */
 export const growthLine = (queue: string, count: number) => `delayq config ${queueWord(queue)} partitions=${count}`;
 
 /** A lag that changes by less than this (ms per ms) counts as steady. */

@@ -7,7 +7,7 @@ import type { Mender } from './mender.js';
 /** The most ids that a finding names. */
 const SAMPLES = 5;
 
-/** What is said of each fault: what it is, why it matters, what was done about it. */
+/** Each fault in words: what it is, why it matters, what the repair did. */
 const WORDS: Readonly<Record<Fault, readonly [what: string, why: string, did: string]>> = {
   unreadable: ['that cannot be read', 'a newer delayq, or other software, wrote this: no jobs are made here', ''],
   never: ['whose expression never comes again', 'no date matches it any more', ''],

@@ -27,8 +27,8 @@ export function notTime(
 }
 
 /**
- * The local time that words such as `2pm`, `tomorrow 9:00`, `noon fri`, `24 dec 14:00` or `2026-12-24 14:00` mean when it
- * is `now()` there. Throws `usage` if they mean none, and for words that can be read in two ways.
+ * The local time that words such as `2pm`, `tomorrow 9:00`, `noon fri`, `24 dec 14:00` or `2026-12-24 14:00` mean when
+ * it is `now()` there. Throws `usage` if they mean none, and for words that can be read in two ways.
  */
 export function localTime(text: string, now: () => number): Meant {
   const words = text
@@ -81,7 +81,7 @@ function dayOf(words: string, now: () => number): Meant | undefined {
 
 const startOfDay = (ms: number) => ms - (ms % DAY_MS);
 
-/** Where a name or its first letters, three or more, stand in `names`; -1: nowhere. */
+/** The index in `names` of a name, or of its first three or more letters; -1: none. */
 function indexIn(names: readonly string[], word = ''): number {
   return word.length < 3 ? -1 : names.findIndex((name) => name.startsWith(word));
 }

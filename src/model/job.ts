@@ -29,7 +29,9 @@ export const MAX_ERROR = 2_000;
 
 /** A job to enqueue, with a payload of type `T`. Durations are numbers in ms, or text such as `15m`. */
 export interface NewJob<T = unknown> {
-  /** Any value that JSON can represent, a {@link JsonText} to keep its exact text, or a {@link RawPayload} of any bytes. */
+  /**
+   * Any value that JSON can represent, a {@link JsonText} to keep its exact text, or a {@link RawPayload} of any bytes.
+   */
   readonly payload: T | JsonText | RawPayload;
   /** Due this long after Redis receives it. Without `in` and `at` it is due now. */
   readonly in?: number | string | undefined;
@@ -41,21 +43,18 @@ export interface NewJob<T = unknown> {
   readonly tries?: number | undefined;
   /** Expired leases after which it is dead. Default: the queue's. */
   readonly maxLost?: number | undefined;
-  /**
-   * Deliveries after which it is dead, whether they failed or were lost. In place of the queue's `tries` and `maxLost`;
-   * its own still count.
-   */
+  /** Deliveries after which it is dead, failed or lost. Replaces the queue's `tries` and `maxLost`, but not its own. */
   readonly deliveries?: number | undefined;
   /**
    * Expires this long after its first due time: it is then dropped and counted. Default: the queue's. With 0 it never
    * expires, whatever the queue says.
    */
   readonly ttl?: number | string | undefined;
-  /** Its id stays taken for so long after it has ended (done, expired). Default: the queue's. */
+  /** Reserve its id for this long after it has ended (done, expired). Default: the queue's. */
   readonly onceFor?: number | string | undefined;
   /**
-   * When its producer made it, as `at`: told to its handler. For jobs that come from elsewhere, or whose id does not tell
-   * (see {@link timeOfId}).
+   * When its producer made it, as `at`, for its handler. For jobs from elsewhere, or whose id has no time: {@link
+   * timeOfId}.
    */
   readonly created?: number | Date | string | undefined;
   /**
@@ -80,7 +79,7 @@ const checkJob = keysOf<NewJob>('a job', {
   attributes: 'headers metadata meta tags labels attrs attr',
 });
 
-/** What a person wrote as the payload of a single job. A queue of texts stores it in place of the JSON that it is. */
+/** The payload of a single job as it was typed. A queue of texts stores this text instead of JSON. */
 export const GIVEN = Symbol('given');
 
 /** A checked job, ready to be sent: a copy, because callers may change theirs. Durations and times are ms. */
@@ -98,8 +97,8 @@ export interface ReadyJob {
 }
 
 /**
- * The result of an enqueue. `kept`, `kept-dead`: a job with this id already existed, and was not changed. `kept-done`: a
- * job with this id has ended within its window (`onceFor`), and none was made.
+ * The result of an enqueue. `kept`, `kept-dead`: a job with this id already existed, and was not changed. `kept-done`:
+ * a job with this id has ended within its window (`onceFor`), and none was made.
  */
 export type Outcome = 'created' | 'replaced' | 'kept' | 'kept-dead' | 'kept-done';
 
@@ -138,7 +137,10 @@ export interface Job {
   readonly attributes: Attributes;
   /** Its own limit of deliveries, if it has one: this is its last one if `attempt` has reached it. */
   readonly deliveries?: number | undefined;
-  /** When its producer made it, ms by the producer's clock, if it was enqueued with that; else {@link timeOfId} may tell. */
+  /**
+   * When its producer made it, ms by the producer's clock, if it was enqueued with that; else {@link timeOfId} may
+   * tell.
+   */
   readonly created?: number | undefined;
   /** Until when it may be delivered again, ms by Redis's clock, if it has a time to live of its own. */
   readonly expires?: number | undefined;
@@ -229,7 +231,10 @@ export interface StoredJob {
   readonly moving?: { readonly to: string; readonly from: 'pending' | 'dead' };
 }
 
-/** Checks a job and fills in defaults. `makeId`: for a job without one. Throws `usage` or `data` if a part of it is invalid. */
+/**
+ * Checks a job and fills in defaults. `makeId`: for a job without one. Throws `usage` or `data` if a part of it is
+ * invalid.
+ */
 export function readyJob(job: NewJob, makeId = newId): ReadyJob {
   checkJob(job);
   const at = instant(job.at);

@@ -24,7 +24,7 @@ const commandClass = (Base: typeof Command) =>
       this.#encoded = encode(command, args);
     }
 
-    /** ioredis calls this once. It links commands to each other, so what was sent must not stay with them. */
+    /** ioredis calls this once. It links commands to each other, so they must not keep the sent bytes. */
     override toWritable(): string | Buffer {
       const encoded = this.#encoded;
       this.#encoded = '';
@@ -86,7 +86,7 @@ export async function makeClient({ options, tls }: Address, name: string, link: 
     connectTimeout: DEADLINE_MS + 500,
     commandTimeout: DEADLINE_MS,
     maxRetriesPerRequest: 0,
-    // It would repeat scripts whose reply was lost.
+    // Otherwise ioredis would repeat scripts whose reply was lost.
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     enableOfflineQueue: false,

@@ -19,7 +19,9 @@ export interface SettingNames {
   readonly server?: string;
   readonly login?: string;
   readonly permissions?: string;
-  /** What to do about limits of QUEUE that exclude its partitions, or a drain without a lease. Default: in a program. */
+  /**
+   * What to do about limits of QUEUE that exclude its partitions, or a drain without a lease. Default: in a program.
+   */
   readonly conflict?: string;
   readonly limited?: string;
   /** How to choose a prefix. */
@@ -87,7 +89,7 @@ const CONFIG: Record<string, (names: SettingNames) => string> = {
   NOPROTO: () => 'use Redis 6.2 or newer, or Valkey',
 };
 
-/** `error` without the login, which a server quotes that does not know AUTH. A short one may be a part of its words. */
+/** `error` without the login, which servers without AUTH quote. A short login may be a part of other words. */
 export function withoutLogin(error: Error, login: { username?: string | undefined; password?: string | undefined }) {
   const isQuoting = /unknown .*command/i.test(error.message);
   // A user may be called like the prefix, which is in the names of all keys.
@@ -152,7 +154,7 @@ export function wordOf(error: unknown): string {
   return isReply ? (/^[A-Z]+\b/.exec(error.why ?? '')?.[0] ?? '') : '';
 }
 
-/** The first words of replies of a server that may have been replaced: it follows another, or its replicas do. */
+/** The first words of replies of a server that may have been replaced as the primary. */
 export const REPLACED: ReadonlySet<string> = new Set(['READONLY', 'NOREPLICAS']);
 
 /** The first words of replies that say that another server may execute the call. */

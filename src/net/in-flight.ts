@@ -30,7 +30,7 @@ export class InFlight {
     return this.#calls.size;
   }
 
-  /** Resolves when the calls of now have their replies, or after `ms`. */
+  /** Resolves when all present calls have their replies, or after `ms`. */
   async settled(ms: number): Promise<void> {
     const replies = [...this.#calls].map(({ promise }) => promise);
     await Promise.race([Promise.allSettled(replies), sleep(ms, undefined, { ref: false })]);

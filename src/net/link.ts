@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import type { Address } from './address.js';
 import type { SettingNames } from './errors.js';
 
-/** Opens the streams of one client, and knows how far the last one came. */
+/** Opens the streams of one client, and records how far the last one came. */
 export class Link {
   readonly #names: SettingNames;
   #address: Address | undefined;
@@ -35,7 +35,7 @@ export class Link {
     try {
       this.#openTls = await secure(tls, options.host as string, this.#names);
     } catch (error) {
-      // While files are being replaced, what they held before is used.
+      // While files are being replaced, use their old contents.
       if (!this.#openTls) throw error;
     }
   }

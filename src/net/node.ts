@@ -21,7 +21,7 @@ export interface Hooks {
   readonly locate?: (() => Promise<readonly Address[]>) | undefined;
   /** Checks a new connection before it is used. */
   readonly verify?: ((ask: Caller['call']) => Promise<void>) | undefined;
-  /** Servers that cannot be reached are located again, until the time limit: another one may take over. */
+  /** Locate unreachable servers again, until the time limit: another one may take over. */
   readonly patient?: boolean;
   /** Called when the first connection is made. */
   readonly opened?: (() => void) | undefined;
@@ -72,12 +72,12 @@ export class RedisNode implements Caller {
     return this.#usable !== undefined;
   }
 
-  /** The client, if a call can be sent now: while it is awaited, the connection may be closed. */
+  /** The client, if it can send a call now. */
   get #usable(): Redis | undefined {
     return this.#client?.status === 'ready' && this.#client.stream.writable ? this.#client : undefined;
   }
 
-  /** From now on this is a node of a cluster, where it is connected now. */
+  /** Makes this a node of a cluster, at its present address. */
   becomeNode(hooks: Pick<Hooks, 'refused' | 'slow'>): void {
     this.#hooks = hooks;
     this.sharded = true;
@@ -180,7 +180,9 @@ export class RedisNode implements Caller {
     return this.#send(this.#usable ?? (await this.#writable()), command, args, this.#hooks.refused);
   }
 
-  /** Like {@link call}, by a time of the monotonic clock, ms. Waits `patienceMs` for a connection. `asking`: for ASK. */
+  /**
+   * Like {@link call}, by a time of the monotonic clock, ms. Waits `patienceMs` for a connection. `asking`: for ASK.
+   */
   async callBy(
     by: number,
     command: string,
@@ -308,8 +310,8 @@ export class RedisNode implements Caller {
   }
 
   /**
-   * Closes the connection. Calls that have no reply yet fail with `unknown`. `replaced`: the cluster goes on without this
-   * node, so whoever still calls it finds it `unreachable`.
+   * Closes the connection. Calls that have no reply yet fail with `unknown`. `replaced`: the cluster goes on without
+   * this node, so whoever still calls it finds it `unreachable`.
    */
   close({ replaced = false } = {}): void {
     this.#closed = replaced ? 'replaced' : 'for good';

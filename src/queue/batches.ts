@@ -17,8 +17,8 @@ export type BatchResult<J> =
   | { readonly batch: readonly J[]; readonly error: unknown };
 
 /**
- * Collects items into batches: at most `most` items, by default so many as go into one call, and about 1 MiB of payloads
- * and attributes.
+ * Collects items into batches of at most `most` items (default: {@link MAX_CALL}) and about 1 MiB of payloads and
+ * attributes.
  */
 export class Batches<T> {
   readonly #full: { items: T[]; units: number }[] = [];
@@ -51,8 +51,8 @@ export class Batches<T> {
 }
 
 /**
- * How many jobs with own ids to send together, for each partition: ids are spread by chance, so hardly ever will more
- * than {@link MAX_CALL} of them belong to the same one.
+ * How many jobs with given ids to send together, for each partition. Hashes spread the ids, so a partition hardly ever
+ * gets more than {@link MAX_CALL} of them.
  */
 const PER_PARTITION = 200;
 
@@ -93,7 +93,7 @@ export async function* inBatches<J extends NewJob>(
     } else if (ready.turn.done) next = undefined;
     else {
       for (const job of ready.turn.value) {
-        // Those without an id get ids of one partition.
+        // Jobs without an id get ids of one partition.
         const most =
           job?.id === undefined ? MAX_CALL : Math.min(MAX_BATCH, Math.max(MAX_CALL, PER_PARTITION * partitions()));
         waiting.add(...withJson(job), most);
@@ -103,7 +103,7 @@ export async function* inBatches<J extends NewJob>(
   }
 }
 
-/** A job with its payload as JSON, and the size of both that and its attributes. Sending tells what is wrong with it. */
+/** A job with its payload as JSON, and the size of payload and attributes. Does not check them: sending does. */
 function withJson<J extends NewJob>(job: J): [job: J, units: number] {
   try {
     const attributes = job.attributes ? Object.entries(job.attributes).join().length : 0;

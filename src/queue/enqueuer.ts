@@ -28,7 +28,7 @@ export function checkOptions(options: EnqueueOptions): EnqueueOptions {
 export class Enqueuer {
   readonly #store: Store;
   readonly #schema: Schema | undefined;
-  /** The partition for the next jobs whose ids are made here: another one after a full batch of jobs, or a failure. */
+  /** The partition of the next generated ids: changes after a full batch of jobs, or a failure. */
   #turn = Math.floor(Math.random() * 1024);
   #putInTurn = 0;
   /** Single jobs that are enqueued together share a call; one for each partition, so that each fails on its own. */
@@ -86,7 +86,7 @@ export class Enqueuer {
     this.#putInTurn = 0;
   }
 
-  /** Makes ids of one partition until the next call: so a batch of them is one call, stored whole or not at all. */
+  /** Makes all ids of a batch for one partition: so the batch is one call, stored whole or not at all. */
   readonly #makeId = (): string => {
     const { count } = this.#store;
     return count === 1 ? newId() : this.#store.newIdOf(this.#turn % count);

@@ -19,7 +19,6 @@ import { inspectAll } from '../store/sum.js';
 import { type BatchResult, inBatches } from './batches.js';
 import { checkOptions, Enqueuer } from './enqueuer.js';
 
-/** What a drain takes. */
 interface DrainOptions {
   readonly limit?: number;
   readonly leaseMs?: number | undefined;
@@ -51,8 +50,8 @@ const checkQueue = keysOf<QueueOptions>('the constructor', {
 /**
  * A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator.
  *
- * `T` is what handlers get from `json()`. Without a `schema` that is what producers promise: nothing checks it. `Input`
- * is what may be enqueued; it differs from `T` if the schema changes values.
+ * `T` is the type of `json()` in handlers; without a `schema`, nothing checks it. `Input` is the type of payloads to
+ * enqueue; it differs from `T` if the schema changes values.
  */
 export class Queue<T = unknown, Input = T> {
   readonly name: string;
@@ -77,8 +76,8 @@ export class Queue<T = unknown, Input = T> {
   }
 
   /**
-   * What is drained, as far as is known: the queue itself, or its partitions, each as a queue that only takes from this
-   * one. Answers may be given to any of them.
+   * The known partitions, each as a queue that takes only from its own, or else the queue itself. Each of them can
+   * settle all jobs.
    *
    * @internal
    */
@@ -111,8 +110,8 @@ export class Queue<T = unknown, Input = T> {
    * stored completely or not at all, and results come in the order of the jobs.
    *
    * If a reply is lost, the call is repeated with the same ids, which makes no second job. Throws `usage` or `data` for
-   * an invalid job, also for a payload that does not fit the schema (before any job of its batch is sent), `temporary` if
-   * Redis cannot accept jobs now, and `unknown` with `ids` if no reply arrives.
+   * an invalid job, also for a payload that does not fit the schema (before any job of its batch is sent), `temporary`
+   * if Redis cannot accept jobs now, and `unknown` with `ids` if no reply arrives.
    *
    * With `durable` or `replicas`, returns only when the jobs are on Redis's disk, or on that many replicas. Throws
    * `config` or `temporary` before anything is sent if Redis cannot confirm that, and `unknown` with `ids` (and
@@ -177,7 +176,7 @@ export class Queue<T = unknown, Input = T> {
   }
 
   /**
-   * As {@link Queue.drain}, but from partition `i` only; nothing if only the reply tells that there are several.
+   * As {@link Queue.drain}, but from partition `i` only. Takes nothing if only the reply reveals the others.
    *
    * @internal
    */
@@ -190,7 +189,7 @@ export class Queue<T = unknown, Input = T> {
     const drain = (occurs?: boolean) =>
       scripts.take(this.#store, i, () => {
         const receipt = i === 0 ? randomWord(12) : `${randomWord(12)}.${i}`;
-        // It has partitions, as has turned out: others may have older jobs.
+        // The reply revealed partitions: others may have older jobs.
         const upTo = known === 1 && this.#store.count > 1 ? LONG_AGO : cutoff;
         return { limit, leaseMs, cutoff: upTo, receipt, by: by ?? consumer(), start, occurs };
       });
@@ -200,7 +199,7 @@ export class Queue<T = unknown, Input = T> {
     return fireFirst(this.#store, i, drained, drain);
   }
 
-  /** Takes from the partition whose first job has been due for longest, as far as is known, or else from another. */
+  /** Takes from the partition that probably has the oldest due job; if it has none, from another. */
   async #takeFirst(options: DrainOptions): Promise<scripts.Drained> {
     const heads = this.#heads;
     const asked = new Set<number>();
@@ -260,19 +259,20 @@ export class Queue<T = unknown, Input = T> {
   }
 
   /**
-   * Removes jobs by their ids, whatever their states, without receipts. A job under a lease of a consumer whose name begins
-   * with `by` is done (`acked`), as by {@link Queue.ack}. Any other is `cancelled`: a lease that another consumer holds is
-   * superseded, and the id is free again. Answers in the order of `ids`; if a reply was lost, what the first attempt removed
-   * is `missing`. Throws what Connection.call throws.
+   * Removes jobs by their ids, whatever their states, without receipts. A job under a lease of a consumer whose name
+   * begins with `by` is done (`acked`), as by {@link Queue.ack}. Any other is `cancelled`: a lease that another
+   * consumer holds is superseded, and the id is free again. Answers in the order of `ids`; if a reply was lost, what
+   * the first attempt removed is `missing`. Throws what Connection.call throws.
    */
   finish(ids: readonly Id[], options: FinishOptions = {}): Promise<Finished[]> {
     return removeByIds(this.#store, ids, options);
   }
 
   /**
-   * Enqueues a job in place of the job `id`, which is removed as by {@link Queue.finish}; also if there is no such job. Both
-   * happen, or none. The new job gets an id of its own. Throws `usage` or `data` for an invalid job, `temporary` if Redis
-   * cannot accept jobs now: the old job is then still there. Throws `unknown` with the new id if no reply arrives.
+   * Enqueues a job in place of the job `id`, which is removed as by {@link Queue.finish}; also if there is no such job.
+   * Both happen, or none. The new job gets an id of its own. Throws `usage` or `data` for an invalid job, `temporary`
+   * if Redis cannot accept jobs now: the old job is then still there. Throws `unknown` with the new id if no reply
+   * arrives.
    */
   async swap(id: Id, job: Omit<NewJob<Input>, 'id'>, options: FinishOptions = {}): Promise<Enqueued> {
     if ('id' in job && job.id !== undefined) {
@@ -285,21 +285,24 @@ export class Queue<T = unknown, Input = T> {
   }
 
   /**
-   * Takes back all expired leases, takes no jobs, and does not count as a drain. Returns the time of Redis's clock, ms. A
-   * paused queue keeps its leases until it resumes. Throws what Connection.call throws.
+   * Takes back all expired leases, takes no jobs, and does not count as a drain. Returns the time of Redis's clock, ms.
+   * A paused queue keeps its leases until it resumes. Throws what Connection.call throws.
    */
   async takeBack(): Promise<number> {
     const times = await scripts.takeBack(this.#store, LONG_AGO);
     return Math.max(...times);
   }
 
-  /** Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due times. */
+  /**
+   * Returns the counts of the queue, at one moment unless it has partitions, and up to `upcoming` of the next due
+   * times.
+   */
   async counts(upcoming = 0): Promise<Snapshot> {
     return inspectAll(this.#store, upcoming);
   }
 }
 
-/** One of several partitions of a queue, from which alone it takes. Answers go where their receipts say. */
+/** One of several partitions of a queue. Takes only from it, and settles each job where its receipt says. */
 class Partition extends Queue {
   readonly #whole: Queue;
   readonly #index: number;

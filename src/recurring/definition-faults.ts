@@ -4,8 +4,8 @@ import type { Store } from '../store/store.js';
 import { nextOf, packHeader, startedBy, unpack } from './definition.js';
 
 /**
- * What can be wrong with a recurring job: this version cannot read it, it never comes again, it has no next occurrence, or
- * one that is too late, or an occurrence has no definition.
+ * What can be wrong with a recurring job: this version cannot read it, it never occurs again, its next occurrence is
+ * missing or too late, or an occurrence has no definition.
  */
 export type Fault = 'unreadable' | 'never' | 'lost' | 'late' | 'undefined';
 

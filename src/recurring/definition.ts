@@ -14,13 +14,13 @@ export interface NewRecurring extends Pick<NewJob, 'payload' | 'tries' | 'maxLos
   readonly id: string;
   /** A cron expression such as `0 9 * * 1-5`, or an interval such as `15m`. */
   readonly when: string;
-  /** Where an interval counts from, ms since 1970; default: when it is put. */
+  /** When an interval begins, ms since 1970; default: when it is put. */
   readonly from?: number | undefined;
   /** The time zone of the expression, an IANA name; default: UTC. */
   readonly tz?: string | undefined;
   /**
-   * What occurrences make that nobody drained in time: `once` (default) one job for the latest, `skip` the same if it is
-   * at most a minute old, `all` a job for each, at most the latest 1,000.
+   * What to do with missed occurrences: `once` (default) makes one job for the latest, `skip` only if that is at most a
+   * minute old, `all` a job for each, at most the latest 1,000.
    */
   readonly missed?: Missed | undefined;
   /** `skip`: an occurrence makes no job while the last one is pending or active. Default: `allow`. */
@@ -48,10 +48,9 @@ const JOB_TIME = '@2026-11-23T08:00:00Z';
 /** The longest id of a recurring job: those of its jobs are longer by the time. */
 const MAX_ID = 256 - JOB_TIME.length;
 
-/** What to do about an id that is not valid. */
 export const ID_ADVICE = 'choose another id, for example daily-report; list() returns those that exist';
 
-/** What is stored about a recurring job, but for its payload. Times are ms. */
+/** What is stored about a recurring job, except its payload. Times are ms. */
 export interface Header {
   /** A random word, new with each change. */
   readonly rev: string;
@@ -76,8 +75,8 @@ export interface Definition extends Header {
 }
 
 /**
- * Checks a recurring job, at the time `now`, ms. Throws `usage` or `data` if a part of it is invalid, and `usage` if its
- * expression never comes.
+ * Checks a recurring job, at the time `now`, ms. Throws `usage` or `data` if a part of it is invalid, and `usage` if it
+ * never occurs.
  */
 export async function definitionOf(job: NewRecurring, now: number): Promise<Definition> {
   const { id, when, from, tz = 'UTC', missed = 'once', overlap = 'allow' } = checkRecurring(job);
@@ -121,7 +120,7 @@ export async function definitionOf(job: NewRecurring, now: number): Promise<Defi
 /** The occurrences of a recurring job. Throws `usage` if this version cannot read its expression. */
 export const occurrencesIn = ({ spec, tz, created }: Header): Promise<Occurrences> => occurrencesOf(spec, tz, created);
 
-/** If Redis's clock went back by at most this, ms, what was made is not made again. If by more, it had been wrong. */
+/** If Redis's clock goes back by at most this, ms, no jobs are made again. If by more, it had been wrong before. */
 const CLOCK_BACK_MS = 3_600_000;
 
 /** The definition, with its interval counted from `now`, ms, if it was put while Redis's clock was ahead. */
@@ -129,8 +128,8 @@ export const startedBy = <D extends Header>(definition: D, now: number): D =>
   definition.created - now > CLOCK_BACK_MS ? { ...definition, created: now } : definition;
 
 /**
- * The first occurrence after `now`, ms, that has made no job; Infinity: none, as it is paused or over. Throws `usage` if
- * this version cannot read its expression.
+ * The first occurrence after `now`, ms, that has made no job; Infinity: none (paused, or never again). Throws `usage`
+ * if this version cannot read its expression.
  */
 export async function nextOf(definition: Definition, now: number): Promise<number> {
   if (definition.paused) return Number.POSITIVE_INFINITY;
@@ -156,7 +155,7 @@ export function unpackHeader(text: string): Header | undefined {
   const isWords = [rev, spec, tz, record].every((word) => typeof word === 'string');
   const isKnown = ['once', 'skip', 'all'].includes(missed as string) && ['allow', 'skip'].includes(overlap as string);
   if (!isWords || !isKnown || typeof paused !== 'boolean' || !Number.isFinite(created)) return undefined;
-  // A version that knows more may mean something else by it.
+  // A newer version may have given the definition another meaning.
   const known = new Set(Object.keys({ rev, spec, tz, missed, overlap, paused, created, record }));
   if (!Object.keys(found).every((name) => known.has(name))) return undefined;
   return { rev, spec, tz, missed, overlap, paused, created, record } as Header;

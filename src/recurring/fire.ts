@@ -9,16 +9,16 @@ import type { Occurrences } from './occurrences.js';
 /** The most jobs of missed occurrences of one recurring job. */
 const MAX_MISSED = 1_000;
 
-/** With `missed: skip`, an occurrence that is older makes no job, ms. */
+/** With `missed: skip`, older occurrences make no job, ms. */
 const MISSED_MS = 60_000;
 
-/** How often a drain makes jobs of what fell due as it made others, before it takes. */
+/** How often a drain creates due recurring jobs before it takes: more may fall due meanwhile. */
 const MAX_TURNS = 20;
 
 /**
- * Makes the jobs of occurrences that are due in partition `i`, then drains again. If more are due than the reply tells, it
- * takes what is there first, and the state is `more`: the first job need not wait for the last to be made. If it cannot
- * make them, it takes what is there all the same. `drain` is the call; with false its reply tells no occurrences.
+ * Creates due recurring jobs of partition `i`, then drains again. If more occurrences are due than fit into the reply,
+ * takes existing jobs first, with the state `more`: the first job need not wait for the last to be made. If it cannot
+ * create jobs, it still takes existing ones. `drain` is the call; with false, its reply has no occurrences.
  */
 export async function fireFirst(
   store: Store,
@@ -35,13 +35,13 @@ export async function fireFirst(
       return 0;
     });
     drained = await drain(!notMade && !isPart && turn < MAX_TURNS);
-    // Not if none was made: it would ask again and again.
+    // Not if none was made: the caller would ask again and again.
     if (isPart && done > 0 && drained.state === 'idle') return { ...drained, state: 'more', next: drained.now };
   }
   return notMade ? { ...drained, notMade } : drained;
 }
 
-/** Makes the jobs of due occurrences: in calls of about {@link MAX_CALL} jobs. Returns of how many. */
+/** Makes the jobs of due occurrences, in calls of about {@link MAX_CALL} jobs. Returns for how many occurrences. */
 async function fireAll(store: Store, i: number, { now, occurrences }: Due): Promise<number> {
   let some: Firing[] = [];
   let done = 0;
@@ -55,7 +55,7 @@ async function fireAll(store: Store, i: number, { now, occurrences }: Due): Prom
   return done;
 }
 
-/** What becomes of an occurrence. One that this version cannot read is put off: doctor reports it. */
+/** Decides what to do for an occurrence. Postpones one that this version cannot read: doctor reports it. */
 async function plan({ id, occurrence, header }: DueOccurrence, now: number): Promise<Firing> {
   const found = unpackHeader(header);
   const off = { id, occurrence, rev: undefined, next: Number.POSITIVE_INFINITY, overlap: 'allow' as const, record: '' };
@@ -73,7 +73,7 @@ async function plan({ id, occurrence, header }: DueOccurrence, now: number): Pro
   }
 }
 
-/** Which of the occurrences from `first` to `now` make jobs, oldest first, and how many do not: counted up to 1,000. */
+/** Which occurrences from `first` to `now` make jobs, oldest first, and how many do not, counted up to 1,000. */
 function dueOnes(
   { missed }: Pick<Header, 'missed'>,
   times: Occurrences,

@@ -8,7 +8,7 @@ export interface Occurrences {
   after(ms: number): number | undefined;
 }
 
-/** What other crons call some expressions. */
+/** The nicknames of expressions in other crons. */
 const NICKNAMES: Readonly<Record<string, string>> = {
   '@hourly': '0 * * * *',
   '@daily': '0 0 * * *',
@@ -28,8 +28,8 @@ const SHORTEST_MS = 1_000;
 const LONGEST_SHIFT_MS = 3 * 3_600_000;
 
 /**
- * The stored form of what people write: `every MS` for a duration such as `15m`, or a cron expression. Throws `usage` for
- * a duration below a second. Does not check the expression.
+ * Converts user input to the stored form: `every MS` for a duration such as `15m`, or the cron expression, unchecked.
+ * Throws `usage` for a duration below a second.
  */
 export function specOf(text: string): string {
   const words = text.trim().replace(/\s+/g, ' ');
@@ -43,19 +43,19 @@ export function specOf(text: string): string {
   });
 }
 
-/** What people write for a stored form. */
+/** The reverse of {@link specOf}. */
 export const specText = (spec: string) => (/^every \d+$/.test(spec) ? exactDuration(Number(spec.slice(6))) : spec);
 
 /** Whether a stored form is an interval, which has no time zone. */
 export const isInterval = (spec: string) => spec.startsWith('every ');
 
-/** The occurrences of cron expressions that were used before: to read one takes longer than to find its next time. */
+/** A cache: parsing an expression takes longer than finding its next time. */
 const known = new Map<string, Occurrences>();
 const MAX_KNOWN = 1_000;
 
 /**
- * The occurrences of a stored form: of an interval, from `created` on; of a cron expression, by the clocks in the zone
- * `tz`. Throws `usage` if it cannot be read, or there is no such zone.
+ * The occurrences of a stored form: an interval counts from `created`; a cron expression follows the clocks in the zone
+ * `tz`. Throws `usage` for an invalid expression or zone.
  */
 export async function occurrencesOf(spec: string, tz: string, created: number): Promise<Occurrences> {
   if (!isInterval(spec)) {
@@ -71,10 +71,10 @@ export async function occurrencesOf(spec: string, tz: string, created: number): 
 }
 
 /**
- * croner works on the time that clocks show, as if it were UTC: what a change of the clocks means is decided here.
+ * croner gets local times as if they were UTC; this function handles changes of the clocks.
  *
- * - Expressions that name their hours: a time that is skipped occurs just after, once; one that comes twice at the first.
- * - With `*` or a step in the hours: whenever clocks show the time. With a step, one that is skipped occurs just after.
+ * - Expressions that name their hours: a skipped time occurs just after, once; a repeated time only the first time.
+ * - With `*` or a step in the hours: whenever clocks show the time. With a step, a skipped time occurs just after.
  */
 async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
   const name = spec.toLowerCase();
@@ -95,7 +95,7 @@ async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
   }
   const next = (wall: number) => cron.nextRun(new Date(wall))?.getTime();
 
-  /** When clocks show `wall`: never, once or twice; a time that is skipped comes at the end of what is skipped. */
+  /** When clocks show `wall`: once or twice, or, if it is skipped, at the end of the gap. */
   const instants = (wall: number) => {
     const found = instantsOf(tz, wall);
     if (found.length === 0) return isHourly ? [] : [changeAfter(wall - zoneOffset(tz, wall + 86_400_000))];
@@ -124,7 +124,7 @@ async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
       const offset = zoneOffset(tz, ms);
       const found = nextAfter(ms + offset, ms);
       if (!isRepeated) return found;
-      // Clocks are about to go back: the same hours come again, before any later time.
+      // Clocks are about to go back: these hours repeat before any later time.
       if (zoneOffset(tz, ms + LONGEST_SHIFT_MS) >= offset) return found;
       const change = changeAfter(ms);
       const again = nextAfter(change + zoneOffset(tz, change) - 1, change - 1);
@@ -133,19 +133,19 @@ async function cronOccurrences(spec: string, tz: string): Promise<Occurrences> {
   };
 }
 
-/** Why words are no cron expression, by their number. */
+/** Why text with this number of fields is no cron expression. */
 function faultOf(fields: readonly string[]): string {
   if (fields[0]?.startsWith('@')) return `there is no ${fields[0]}`;
   return `it has ${fields.length} ${fields.length === 1 ? 'field' : 'fields'}, and needs 5, or 6 with seconds`;
 }
 
-/** croner's words for a fault. It numbers the fields from 0, seconds first, and names days and months by numbers. */
+/** croner's message. It numbers the fields from 0, seconds first, and writes days and months as numbers. */
 function reasonOf(cause: unknown): string {
   const text = (cause as Error).message.replace(/^CronPattern: (Syntax error, )?/, '');
   return text.replace(/^configuration entry .*/, 'it cannot be read; days are sun to sat, months jan to dec');
 }
 
-/** The first field that cannot be read, as it was written, and why; undefined: it is none alone. */
+/** The first invalid field, as it was written, and why; undefined: each field alone is valid. */
 function badField(fields: readonly string[], read: (fields: readonly string[]) => unknown): string | undefined {
   for (const [i, field] of fields.entries()) {
     try {

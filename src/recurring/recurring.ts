@@ -23,7 +23,7 @@ import {
 } from './definition.js';
 import { occurrencesOf, specOf, specText } from './occurrences.js';
 
-/** How often a change is tried again because another one came between. */
+/** How often to repeat a change after losing a race with another one. */
 const MAX_TURNS = 10;
 
 /** A recurring job as it is stored. Times and durations are ms, times by Redis's clock. */
@@ -36,9 +36,9 @@ export interface RecurringJob {
   readonly missed: Missed;
   readonly overlap: 'allow' | 'skip';
   readonly paused: boolean;
-  /** When it was first put; an interval counts from here. */
+  /** When it was first put. Intervals count from here. */
   readonly created: number;
-  /** Its next occurrence; undefined: it is paused, or has none any more. */
+  /** Its next occurrence; undefined: none, or paused. */
   readonly next: number | undefined;
   /** The id of the last job that was made. */
   readonly last: string | undefined;
@@ -62,13 +62,13 @@ export interface Put {
 interface Found extends scripts.Stored {
   /** Undefined: there is none, or this version cannot read it. */
   readonly definition: Definition | undefined;
-  /** Names this version of it in a change; empty: there is none. */
+  /** The revision, compared by a change; empty: there is no such job. */
   readonly rev: string;
 }
 
 /**
- * Puts, lists and removes recurring jobs. Their jobs are made by the drains of the queue, as they fall due: any number of
- * drains make one job for each occurrence.
+ * Puts, lists and removes recurring jobs. The drains of the queue make a job for each occurrence when it is due: one
+ * job, however many drains there are.
  */
 export class Recurring {
   readonly #redis: Connection;
@@ -85,9 +85,9 @@ export class Recurring {
   }
 
   /**
-   * Puts a recurring job, or changes the one with its id; one that is paused stays so. Putting it again unchanged changes
-   * nothing, except a next occurrence that is wrong as Redis's clock had been ahead. Throws `usage` or `data` if a part of
-   * it is invalid or its expression never comes, before anything is sent.
+   * Puts a recurring job, or changes the one with its id, which stays paused if it is. Putting it again unchanged only
+   * mends a next occurrence that is wrong because Redis's clock had been ahead. Throws `usage` or `data` before sending
+   * anything if a part of it is invalid or its expression never occurs.
    */
   async put(queue: string, job: NewRecurring): Promise<Put> {
     await definitionOf(job, Date.now());
@@ -103,7 +103,7 @@ export class Recurring {
       const { paused, last, created } = old;
       const definition = startedBy({ ...made, paused, last, created: isMoved ? made.created : created }, now);
       const first = await nextOf(definition, now);
-      // Later: Redis's clock had been ahead, or a version that could not read it has put it off.
+      // Later: Redis's clock had been ahead, or a version that cannot read the job has postponed it.
       const isLost = next === undefined || next > first;
       if (changes.length === 0 && !isLost) {
         outcome = 'unchanged';
@@ -162,7 +162,7 @@ export class Recurring {
     return foundIn(await scripts.show(this.#store(queue), id));
   }
 
-  /** Makes the change that `decide` wants, if any: of what is stored at that moment. Returns what is stored then. */
+  /** Makes the change that `decide` returns for the stored job, if any. Returns what is stored afterwards. */
   async #change(
     queue: string,
     id: string,

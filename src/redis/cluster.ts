@@ -12,19 +12,19 @@ import { slotOf, slotOfKey } from './slots.js';
 /** Pauses before a call is sent again where nobody could execute it, ms. The last one repeats. */
 const PAUSES_MS = [10, 20, 50, 100, 200];
 
-/** So many redirects are followed without a pause. */
+/** The number of redirects to follow without a pause. */
 const FREE_REDIRECTS = 2;
 
 /** With less time than this for its reply, a call is not sent again: at its end the connection would be closed, ms. */
 const LEAST_MS = 250;
 
-/** How long a node that was replaced may take to answer what it holds, ms. */
+/** How long a replaced node may take to answer its open calls, ms. */
 const REPLACED_MS = 300;
 
 /** How long a node may take to show its map of the cluster before another one is asked as well, ms. */
 const STAGGER_MS = 200;
 
-/** Words of replies to calls that were not executed, and may be after a pause. */
+/** Words of replies to calls that were not executed, and may succeed after a pause. */
 const LATER = new Set(['TRYAGAIN', 'CLUSTERDOWN', 'LOADING', 'MASTERDOWN', 'READONLY', 'NOREPLICAS']);
 
 /** Where one call goes, while it is tried. */
@@ -49,7 +49,7 @@ interface Range {
  * A Redis Cluster: sends each call to the node that owns the slot of its key. It learns owners from MOVED, and from the
  * map of another node when one is slow or cannot be reached.
  *
- * Only what was certainly not executed is sent again, and only within the time limit of the call. A lost reply is
+ * Repeats only calls that were certainly not executed, and only within the time limit of the call. A lost reply is
  * `unknown`, as on one server. Redirects as in
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
  */
@@ -67,7 +67,7 @@ export class Cluster {
   #learning: Promise<void> | undefined;
   #closed = false;
 
-  /** `first`: a node that is connected. `refused`: what it was made with. */
+  /** `first`: a connected node. `refused`: its hook. */
   constructor(address: Address, names: SettingNames, first: RedisNode, refused: Hooks['refused']) {
     this.#address = address;
     this.#names = names;
@@ -147,7 +147,7 @@ export class Cluster {
     if (performance.now() > last) throw error;
   }
 
-  /** The owner of a slot, as far as is known. Whoever is asked instead will tell. */
+  /** The known owner of a slot, or any node, which will redirect. */
   #ownerOf(slot: number | undefined): RedisNode {
     return this.#knownOwner(slot) ?? (this.#byHealth()[0] as RedisNode);
   }
@@ -181,15 +181,15 @@ export class Cluster {
     const slow = async () => {
       await this.#readMap(node);
       const isReplaced = this.#map.length > 0 && !this.#map.some((range) => range.node === node);
-      // In a planned failover it now answers what it holds; but not if it is frozen.
+      // In a planned failover it answers its open calls now; a frozen node does not.
       if (isReplaced) void node.drop(REPLACED_MS);
     };
     return { ...this.#hooks, slow };
   }
 
-  /** Reads the map of the cluster from any node, of which `doubted` is the last to be asked. Never throws. */
+  /** Reads the map of the cluster from any node; `doubted` only if there is no other. Never throws. */
   async #readMap(doubted?: RedisNode): Promise<void> {
-    // Later: the call to a node that is slow would read the map again at once.
+    // In a microtask: a call to a slow node would read the map again at once.
     this.#learning ??= Promise.resolve()
       .then(() => this.#askForMap(doubted))
       .finally(() => {
@@ -277,7 +277,7 @@ const keyOf = ({ host, port }: HostPort) => `${host}:${port}`;
 function placeOf([host, port, , more]: readonly Reply[], teller: RedisNode): HostPort {
   const preferred = String(host ?? '');
   const pairs = (more as Reply[] | undefined)?.map(String) ?? [];
-  // It prefers a host name, and has none.
+  // The node prefers a host name, but has none.
   const known = preferred === '?' ? pairs[pairs.indexOf('ip') + 1] : preferred;
   return { host: known || (teller.at.options.host as string), port: Number(port) };
 }

@@ -20,10 +20,10 @@ import type { Sentinels } from './sentinel.js';
 
 export type { Arg, Caller, Reply } from '../net/call.js';
 
-/** After this time, a process finds out whether its server is a node of a cluster: before others are needed, ms. */
+/** When to check whether the server is a node of a cluster, ms: before other nodes are needed. */
 const LOOK_MS = 1_000;
 
-/** How often a primary without enough replicas is left for the one that may have replaced it, ms. */
+/** How often to leave a primary without enough replicas for its possible successor, ms. */
 const LEAVE_MS = 1_000;
 
 /** The pause before a call that lacks replicas is sent again, ms. */
@@ -64,7 +64,7 @@ export class Connection implements Caller {
     return this.#address.shown;
   }
 
-  /** It leads to a cluster, as far as is known. @internal */
+  /** Whether it is known to lead to a cluster. @internal */
   get sharded(): boolean {
     return this.#cluster !== undefined || this.#address.several?.kind === 'cluster';
   }
@@ -115,7 +115,7 @@ export class Connection implements Caller {
     }
   }
 
-  /** Finds out about a cluster before its first node is lost: then nobody could be asked. */
+  /** Reads the map of a cluster early: after the loss of the first node there would be no node to ask. */
   #lookLater(): void {
     this.#timer = setTimeout(async () => {
       const by = performance.now() + DEADLINE_MS;
@@ -125,8 +125,8 @@ export class Connection implements Caller {
   }
 
   /**
-   * From now on calls go to the nodes of this map. It is empty if this node is in no cluster, or has left it: then others
-   * of a list may know more.
+   * From now on calls go to the nodes of this map. It is empty if this node is in no cluster, or has left it: then
+   * others of a list may know more.
    */
   async #join(map: Reply[]): Promise<void> {
     if (map.length === 0 && !this.#address.several) return;
@@ -159,8 +159,8 @@ export class Connection implements Caller {
   }
 
   /**
-   * Makes other attempts, until `by`, after the one server has refused with READONLY or NOREPLICAS. It was demoted, and
-   * at its address, or in the list, may be another by now; or its replicas need a moment to follow it.
+   * Repeats `attempt` until `by`, after the one server has refused with READONLY or NOREPLICAS: there may be another
+   * primary at its address, or in the list; or its replicas need a moment to follow it.
    */
   async #retryHere<T>(refusal: unknown, by: number, attempt: () => Promise<T>): Promise<T> {
     const until = Math.min(by, performance.now() + REPLICAS_MS);
@@ -190,8 +190,8 @@ export class Connection implements Caller {
   }
 
   /**
-   * Drops the connection to a primary without enough replicas, but not often. For some seconds a primary that was replaced
-   * still takes itself for one; others only wait for their replicas.
+   * Drops the connection to a primary without enough replicas, but not often. For some seconds a primary that was
+   * replaced still takes itself for one; others only wait for their replicas.
    */
   #leave(): Promise<void> {
     const now = performance.now();
@@ -254,7 +254,7 @@ export class Connection implements Caller {
     return cluster ? cluster.owners() : [this.#one];
   }
 
-  /** Finds out whether the server is a node of a cluster: of this one. */
+  /** The cluster of the server, if it is a node of one. */
   async #look(): Promise<Cluster | undefined> {
     if (this.#cluster || this.#address.several?.kind === 'sentinel') return this.#cluster;
     const map = await this.#one.call('CLUSTER', 'SLOTS').catch((error: unknown) => {

@@ -27,7 +27,6 @@ interface Sighting extends HostPort {
  */
 export class Sentinels {
   readonly name: string;
-  /** The Sentinels. */
   readonly nodes: readonly RedisNode[];
   readonly #address: Address;
   readonly #names: SettingNames;
@@ -56,8 +55,8 @@ export class Sentinels {
   }
 
   /**
-   * Returns where the primary is: of what the Sentinels say, the latest. Throws `unreachable` if none answers, `config`
-   * if none knows the name.
+   * Returns where the primary is, by the latest view of a Sentinel. Throws `unreachable` if none answers, `config` if
+   * none knows the name.
    */
   async locate(): Promise<Address> {
     const found = await this.#ask();
@@ -167,7 +166,7 @@ export class Sentinels {
       };
       const subscription = node.subscribe(['+switch-master'], heard);
       this.#subscriptions.set(node, subscription);
-      // What happened before it was heard.
+      // A failover may have come before the subscription.
       subscription.ready
         .then(() => this.#ask())
         .then((seen) => this.#compare(seen))
@@ -175,7 +174,7 @@ export class Sentinels {
     }
   }
 
-  /** Each Sentinel tells of a failover: those after the first one of where the connection leads already. */
+  /** Ignores repeated reports of a failover: each Sentinel sends one. */
   #compare({ host, port }: HostPort): void {
     const { options } = this.#found as Address;
     if (host !== options.host || port !== options.port) this.#moved();

@@ -1,6 +1,6 @@
 import { type Arg, Encoded } from '../net/call.js';
 
-/** Commands whose first argument is no key. What is not listed has its key there, as far as delayq calls it. */
+/** Commands of delayq without a key. The others have it as their first argument, or see {@link KEY_AT}. */
 const KEYLESS = new Set(
   'ACL CLIENT CLUSTER COMMAND CONFIG DBSIZE ECHO INFO LATENCY PING PUBLISH ROLE SCAN SCRIPT SLOWLOG TIME WAIT WAITAOF'.split(
     ' ',

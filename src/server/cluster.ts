@@ -164,7 +164,7 @@ function moving(members: readonly Member[], { place }: Known): Finding[] {
 /** How long MIGRATE stops a node: measured with 100,000 to 1,000,000 jobs of 116 bytes and 10,000 of 10,000 bytes. */
 const migrationMs = ({ jobs, bytes }: { jobs: number; bytes: number }) => jobs * 0.002 + bytes * 5e-6;
 
-/** A stop that is worth a line, ms. */
+/** The shortest stop to report, ms. */
 const NOTICED_MS = 100;
 
 /** Half of the time limit of a call, ms: a slot that stops its node for longer cannot be moved quickly. */

@@ -17,7 +17,7 @@ interface Entry {
   readonly finding: Finding;
 }
 
-/** Makes one list of what was found about several servers: what is the same for several is one finding. */
+/** Merges the findings of several servers: equal ones become one. */
 export function fold(reports: readonly Report[]): Finding[] {
   const all = reports.flatMap(({ address, findings }) =>
     findings.map(({ rank, ...finding }): Entry => ({ address, rank, finding })),

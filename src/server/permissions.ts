@@ -27,7 +27,7 @@ export class User {
     return new User(node, name, isTold);
   }
 
-  /** What Redis says against a call; undefined: it is allowed. Where Redis does not tell, the call is tried. */
+  /** Why Redis refuses a call; undefined: it is allowed. Tries the call on servers without ACL DRYRUN. */
   async refusal(form: Form): Promise<string | undefined> {
     const call = [...form[0].split('|'), ...form.slice(1)] as [string, ...Arg[]];
     if (this.isTold) {
@@ -44,14 +44,18 @@ export class User {
     }
   }
 
-  /** Returns the reply to a call; undefined if it is not allowed. Leaves no trace in ACL LOG, where that can be known. */
+  /**
+   * Returns the reply to a call; undefined if it is not allowed. Leaves no trace in ACL LOG, where that can be known.
+   */
   async ask(command: string, ...args: Arg[]): Promise<Reply | undefined> {
     if (this.isTold && (await this.refusal([command, ...args])) !== undefined) return undefined;
     return this.#node.call(command, ...args).catch(refusedOr(undefined));
   }
 }
 
-/** Checks the permissions of `user` on the server at `address` for the keys of a queue, and of one of its partitions. */
+/**
+ * Checks the permissions of `user` on the server at `address` for the keys of a queue, and of one of its partitions.
+ */
 export async function checkPermissions(
   user: User,
   { address, store, kind }: { address: string; store: Store; kind: 'cluster' | 'sentinel' | undefined },

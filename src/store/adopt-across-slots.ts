@@ -7,12 +7,12 @@ import type { Store } from './store.js';
 import * as moves from './transfer.js';
 
 /*
- * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no script can do it at once.
+ * Adopts jobs if the queue has partitions, or, on a cluster, its keys are in several slots: no single script can.
  *
  *   1. claim: remove a job from the sorted set and note it beside it, atomically. No other consumer sees it then.
- *   2. look whether its producer has written it again meanwhile. Then the claim is dropped, or the job put back.
- *   3. put a copy into the queue, with a token: while it is there, the job cannot be put there again.
- *   4. remove its value, if it is still the copied one.
+ *   2. check whether its producer has written the job again meanwhile. If so, drop the claim, or put the job back.
+ *   3. put a copy into the queue, with a token that prevents a second copy.
+ *   4. remove the value of the job, if it is still the copied one.
  *   5. drop the claim, and then the token, unless another run has taken over the claim.
  *
  * If a run ends in between, its claims remain. The next run takes them over and goes on at 2.
@@ -66,7 +66,7 @@ export async function resumeAcrossSlots(
 
 const keysOf = ({ foreign: { zset }, claims }: AcrossSlots): moves.ClaimKeys => ({ zset, claims });
 
-/** What a restore means for a job of other software; any other answer: another job is here. */
+/** What the answers of a restore mean for an adopt; any other answer: the queue has another job with this id. */
 const BECOME: Partial<Record<moves.Replacing, moves.Adopted>> = {
   created: 'adopted',
   replaced: 'replaced',
@@ -100,7 +100,7 @@ async function endClaims(
       continue;
     }
     // Enqueued anew, or cancelled: nothing is left to do. A new value alone belongs to the claimed job, unless that has
-    // been copied before. Another consumer could take it before it is put back; losing it would be worse than twice.
+    // been copied before. Another consumer may take the job before it is put back: better twice than never.
     const copied = value && !listed[i] && (await isBrought(store, token, id));
     ends.push({ id, token, back: Boolean(value) && !listed[i] && !copied });
     answers.set(id, copied ? 'adopted' : 'changed');
@@ -127,7 +127,7 @@ async function endClaims(
   }
   await foreign.erase(copied);
   const ended = await moves.unclaim(redis, keysOf(across), ends, owner);
-  // As in a move: only the run that claimed the job first, and finished it, may remove the token. Doctor sweeps the rest.
+  // As in a move: only the run that claimed the job first, and finished it, removes the token. Doctor sweeps the rest.
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);
   await forgetTokens(
     store,

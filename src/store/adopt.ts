@@ -17,7 +17,7 @@ export class Adoption {
   readonly #foreign: ForeignJobs;
   /** In place of other jobs with their ids, also if they are active. */
   readonly #replace: boolean;
-  /** Where jobs are claimed, if that takes several steps; undefined: no such key can be in the slot of the sorted set. */
+  /** The key of the claims; undefined: no such key can be in the slot of the sorted set. */
   readonly #claims: string | undefined;
   readonly #isOneSlot: boolean;
   /** No script can reach all keys. */
@@ -47,8 +47,8 @@ export class Adoption {
   }
 
   /**
-   * Takes over jobs that are still as they were read: with one script; in several steps if the values are in string keys, if
-   * the queue has partitions, or, on a cluster, if the keys are in several slots.
+   * Takes over jobs that are still as they were read: with one script; in several steps if the values are in string
+   * keys, if the queue has partitions, or, on a cluster, if the keys are in several slots.
    */
   async take(jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
     const [store, { zset, hash }] = [this.#store, this.#foreign];
@@ -57,7 +57,7 @@ export class Adoption {
       try {
         return await moves.adopt(store.redis, store.keys(), { zset, hash }, jobs, this.#replace);
       } catch (error) {
-        // A node of a cluster that nobody has asked yet about another slot. Nothing was changed.
+        // Only now does a cluster node say that the keys are in several slots. Nothing was changed.
         if (isDelayqError(error, 'config') && /CROSSSLOT/.test(error.why ?? '')) this.#isAcrossSlots = true;
         else await store.learnFrom(PartitionMap.ONE, error, 1);
       }
@@ -74,7 +74,7 @@ export class Adoption {
     return { foreign: this.#foreign, claims: this.#claims, replace: this.#replace };
   }
 
-  /** What taking over these jobs would do, as the queue is now. */
+  /** What {@link take} would do now. */
   predict(jobs: readonly moves.Foreign[]): Promise<moves.Adopted[]> {
     const other = this.#replace ? 'replaced' : 'exists';
     return byId<moves.Foreign, moves.Adopted>(this.#store, jobs, {

@@ -35,6 +35,6 @@ export function lettersOf(states: readonly State[]): string {
     .join('');
 }
 
-/** An answer as byId expects it of what was not done where an id belonged before. */
+/** Maps `missing` to undefined, as `onActive` of {@link ById} wants it. */
 export const unlessMissing = <A extends string>(answer: A): A | undefined =>
   answer === 'missing' ? undefined : answer;

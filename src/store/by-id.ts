@@ -10,29 +10,25 @@ import { MAX_TURNS, type Store } from './store.js';
 /** How a call by id is made. `T`: what it is about, `A`: its answer. */
 export interface ById<T, A> {
   readonly idOf: (item: T) => Id;
-  /** One call about some items on one partition. May answer only the first of them: it is called again for the rest. */
+  /** One call about some items on one partition. May answer only the first ones: byId calls again for the rest. */
   readonly act: (keys: QueueKeys, some: readonly T[]) => Promise<A[]>;
-  /** Whether an answer says that the job is not there. Then partition 0 is asked too: foreign producers know no other. */
+  /**
+   * Whether an answer says that the job is not there. Then partition 0 is asked too: foreign producers know no other.
+   */
   readonly isMissing?: (answer: A) => boolean;
-  /** The job cannot be anywhere yet. */
+  /** Whether the job cannot exist yet. */
   readonly isNew?: (item: T) => boolean;
   /** While a growth is open: the answer for a job that is active where it belonged before. */
   readonly ifActive?: (item: T) => A;
-  /**
-   * In place of `ifActive`: acts there, only on active jobs that no growth is moving. Its answer `undefined` means that a
-   * job was not one.
-   */
+  /** In place of `ifActive`: acts there, only on active jobs that no growth is moving. `undefined`: the job is none. */
   readonly onActive?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
-  /** Looks where an id belonged before for what was left there when it was done; `undefined`: nothing, so go on. */
+  /** Looks for the mark of a finished job where the id belonged before; `undefined`: there is none, so go on. */
   readonly marked?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
-  /**
-   * It changes nothing: an id is looked for where it belonged before, too, and moved only if its answer says that a
-   * growth is moving it: it may be changing where it belongs.
-   */
+  /** `act` only reads: look where an id belonged before, too. Move the job only if `isMoving` is true of its answer. */
   readonly reads?: true | { readonly isMoving: (answer: A) => boolean };
 }
 
-/** A partition had another layout, which is known now: look again where the ids belong. */
+/** A partition has revealed another layout: work out again where the ids belong. */
 const AGAIN = Symbol('again');
 
 /** Makes calls about ids, each on the partition of its id. Returns the answers in the order of `items`. */
@@ -84,7 +80,7 @@ interface Some<T, A> {
   readonly answers: (A | undefined)[];
 }
 
-/** Answers the items of one owner, as far as possible: the others are tried again. */
+/** Answers the items of one owner, as far as possible; byId tries the others again. */
 async function answerGroup<T, A>(
   store: Store,
   map: PartitionMap,
@@ -124,10 +120,10 @@ async function answerGroup<T, A>(
     for (const i of left) answers[i] = undefined;
     const { relocate } = await import('./relocate.js');
     const way = { queue: store.queue, from: store.keys(former, map), to: store.keys(owner, map), index: owner };
-    // Each once: of an id that is given twice, a transfer tells only the first time what became of it.
+    // Each id once: a transfer answers only the first of two equal ids.
     const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
     const moved = await call(former, () => relocate(store.redis, way, [...ids.values()]));
-    // Only now is it sure that the partition has the new layout, under which nothing more is done there.
+    // Only now has the partition surely the new layout, so no more jobs are finished there.
     if (how.marked) await ask(former, left, how.marked);
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));
     const isActive = (i: number) => stays.has(idKey(how.idOf(items[i] as T)));
@@ -138,14 +134,14 @@ async function answerGroup<T, A>(
     else for (const i of active) answers[i] = how.ifActive?.(items[i] as T);
   }
   const missing = await ask(owner, here);
-  // What has left partition 0 in this growth may still be held there, and be done already.
+  // A job that leaves partition 0 in this growth may still be held there, and be done already.
   const isLeft = (i: number) => owner === 0 || (map.from !== undefined && map.formerOf(how.idOf(items[i] as T)) === 0);
   for (const [i, answer] of missing) if (isLeft(i)) answers[i] = answer;
   const strays = missing.filter(([i]) => !isLeft(i)).map(([i]) => i);
   for (const [i, answer] of await ask(0, strays)) answers[i] = answer;
 }
 
-/** What tells most about the outcome: that nobody knows it; least, that the layout was another. */
+/** The error to report: first one with an unknown outcome; last one about the layout. */
 export function worst(errors: readonly unknown[]): unknown {
   const doubt = errors.find((error) => isDelayqError(error, 'unknown'));
   return doubt ?? errors.find((error) => wordOf(error) !== 'LAYOUT') ?? errors[0];

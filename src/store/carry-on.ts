@@ -7,7 +7,7 @@ import { text } from './replies.js';
 import { SLICE } from './script.js';
 import type { Store } from './store.js';
 
-/** How long a growth has held a job when its process counts as dead, ms: far longer than the steps of a transfer take. */
+/** A growth that holds a job for longer than this counts as dead, ms. A transfer takes far less. */
 const SILENT_MS = 15_000;
 
 /** How often to look, ms. */
@@ -17,9 +17,8 @@ const LOOK_MS = 5_000;
 const looks = new WeakMap<Store, { readonly look: Promise<unknown>; readonly next: number }>();
 
 /**
- * Ends what a grower that has died has begun: jobs that it holds would else be delivered to nobody until its command is
- * repeated. Does nothing if no growth is open, or if it has looked in the last seconds. Called by whoever takes jobs; so
- * it throws nothing, and what fails is tried again.
+ * Finishes the transfers of a grower that has died: its jobs would not be delivered until its command is repeated. Does
+ * nothing if no growth is open, or after a look in the last seconds. Throws nothing: the next look tries again.
  */
 export async function carryOn(store: Store): Promise<void> {
   const { from } = store.map;
@@ -30,7 +29,7 @@ export async function carryOn(store: Store): Promise<void> {
     last = { look, next: performance.now() + LOOK_MS };
     looks.set(store, last);
   }
-  // Also for those who come meanwhile: what they look for may be on its way.
+  // Other callers wait, too: their job may be among those being moved.
   await last.look;
 }
 

@@ -25,8 +25,8 @@ interface Doubt {
 const WAIT_MS = DEADLINE_MS - 1_000;
 
 /**
- * How long to wait for replicas before the first write on a connection, ms. Redis 7.0 asks them where they are; from 7.2
- * on those count that are connected, so that one that just froze is noticed only after the write.
+ * How long to wait for replicas before the first write on a connection, ms. Redis 7.0 asks replicas for their offsets;
+ * 7.2 and newer count connected ones, so one that has just frozen is noticed only after the write.
  */
 const SHOW_UP_MS = 1_000;
 
@@ -63,8 +63,8 @@ export function pinnedFor<T>(
 }
 
 /**
- * Waits until everything written over `pinned` (from {@link pinnedFor}) is confirmed: up to 4 s for each requirement. The
- * reply of the write must have arrived. Blocks other calls on this connection. Throws `unknown` if the connection is
+ * Waits until everything written over `pinned` (from {@link pinnedFor}) is confirmed: up to 4 s for each requirement.
+ * Its reply must have arrived. Blocks other calls on this connection. Throws `unknown` if the connection is
  * lost or the server changes its role: repeat on a new connection.
  *
  * WAIT covers the last write of the connection and all writes before it. So if a repeated enqueue finds its jobs kept,
@@ -229,7 +229,7 @@ export function unconfirmed(jobs: readonly Enqueued[], { doubt, next }: Doubt): 
 
 // Steps of several on two servers: each must be on the replicas before the next.
 
-/** How long a call that others wait for waits for replicas, ms. Then it goes on: a replica that is so far behind would lose more. */
+/** How long a step waits for replicas, ms. Then it goes on: a replica that is further behind would lose more. */
 const SHORT_WAIT_MS = 200;
 
 /** How long the number of replicas counts, ms. */
@@ -238,8 +238,8 @@ const KNOWN_MS = 1_000;
 const replicaCounts = new WeakMap<Caller, { readonly replicas: number | undefined; readonly at: number }>();
 
 /**
- * Runs `write` on one connection to the owner of `key`, and waits until all replicas of that server have it: otherwise a
- * failover could undo one step of several. With `must`, throws `temporary` if they have it not within 4 s.
+ * Runs `write` on one connection to the owner of `key`, and waits until all replicas of that server have it: otherwise
+ * a failover could undo one step of several. With `must`, throws `temporary` if a replica does not have it within 4 s.
  */
 export function replicated<T>(
   redis: Connection,
@@ -253,7 +253,7 @@ export function replicated<T>(
     if (replicas === 0) return result;
     const there = await confirmed(caller, replicas, must ? WAIT_MS : SHORT_WAIT_MS);
     if (there === undefined) {
-      // In a failover on purpose, the new primary has what the old one had.
+      // In a planned failover, the new primary has all writes of the old one.
       if (!must) return result;
       const why = `Redis at ${caller.address} has become a replica`;
       throw new DelayqError('temporary', 'a write may be lost', { why, next: 'try again' });
@@ -268,7 +268,7 @@ export function replicated<T>(
   });
 }
 
-/** Returns how many replicas have all that was written; undefined if the server has become a replica itself. */
+/** Returns how many replicas have all writes; undefined if the server has become a replica itself. */
 async function confirmed(caller: Caller, replicas: number | undefined, ms: number): Promise<number | undefined> {
   if (replicas === undefined) return undefined;
   try {
@@ -289,7 +289,7 @@ async function replicasOf(caller: Caller): Promise<number | undefined> {
   const found = replicaCounts.get(caller);
   if (found && performance.now() - found.at < KNOWN_MS) return found.replicas;
   const role = (await caller.call('ROLE').catch((error: unknown) => {
-    // Without permission to ask, nobody can wait.
+    // Without permission for ROLE, do not wait.
     if (isDelayqError(error, 'refused')) return ['master', 0, []];
     throw error;
   })) as Reply[];

@@ -16,12 +16,12 @@ import type { Store } from './store.js';
 // Each change has two functions: one runs its script in one partition (`…In`), the other acts on a whole queue.
 
 /**
- * The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. `freed`: it was no
- * job, but its id was remembered since one has ended, and is free again.
+ * The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. `freed`: there
+ * was no job, but the id was still reserved by one that has ended, and is free again.
  */
 export type Cancelled = State | 'missing' | 'freed';
 
-/** Removes jobs that are in one of `states`. `keepId`: their windows begin, as if they were done. */
+/** Removes jobs that are in one of `states`. `keepId`: reserve their ids, as if the jobs were done. */
 export async function cancel(
   store: Store,
   ids: readonly Id[],
@@ -58,7 +58,7 @@ export async function cancelIn(
  */
 export type Requeued = 'requeued' | 'missing' | 'orphaned' | 'bad-id';
 
-/** New limits of jobs that are requeued; ttl in ms. Undefined: as they were; a ttl of 0: none of their own. */
+/** New limits of requeued jobs; ttl in ms. Undefined: unchanged; a ttl of 0: none of their own. */
 interface NewLimits {
   readonly ttl?: number | undefined;
   readonly deliveries?: number | undefined;
@@ -85,7 +85,7 @@ export const requeueIn = (
 /** The result of a reschedule: the job has its new due time, or it is not pending. */
 export type Rescheduled = 'rescheduled' | 'active' | 'dead' | 'missing';
 
-/** Gives pending jobs new due times, in the order in which they fall due now. Continues `spread` behind them. */
+/** Gives pending jobs new due times, in the order of their old ones. Continues `spread` behind them. */
 export async function reschedule(store: Store, ids: readonly Id[], spread: Spread): Promise<Rescheduled[]> {
   const how = { set: 'pending', byTime: true, act: rescheduleIn, ifActive: 'active' } as const;
   // Within one call, the script sorts.
@@ -146,8 +146,8 @@ export interface Purged {
 }
 
 /**
- * Removes all jobs of `states`, and yields how many each call removed. `due`, only with pending jobs alone: those whose
- * time has come.
+ * Removes all jobs of `states`, and yields how many each call removed. `due`: only due jobs; `states` must be `pending`
+ * alone.
  */
 export async function* purge(store: Store, states: readonly State[], due: boolean): AsyncGenerator<Purged> {
   const each = async function* () {
@@ -160,7 +160,7 @@ export async function* purge(store: Store, states: readonly State[], due: boolea
     }
   };
   if (store.count === 1) yield* each();
-  // A growth that has begun is known by now: the calls were refused.
+  // The calls have revealed any growth: partitions refuse an old layout.
   if (store.count > 1) yield* untilStill(store, each);
 }
 
@@ -229,10 +229,7 @@ export async function configure(store: Store, change: readonly string[]): Promis
   return change.length > 0 ? changeEverywhere(store, set) : store.at(0, set);
 }
 
-/**
- * Changes no setting, but makes those of partition 0 the latest, which all others take over, and writes what features
- * each uses.
- */
+/** Copies the settings of partition 0 to all others, and writes which features each partition uses. */
 export async function rewriteSettings(store: Store): Promise<void> {
   await configure(store, ['', '']);
 }

@@ -37,13 +37,13 @@ interface Sent {
 export interface EnqueueOptions extends Durability {
   /** If a job with the same id exists: `keep` it (default) or `replace` it. */
   readonly ifExists?: 'keep' | 'replace' | undefined;
-  /** If the reply is lost: for how long the call may be repeated, ms. Default: twice, however long that takes. */
+  /** How long to repeat the call if its reply is lost, ms. Default: two repeats, however long they take. */
   readonly repeatMs?: number | undefined;
 }
 
 /**
- * Puts jobs into the partitions to which they belong, and works out each result. Repeats with `keep` if a reply is lost: what
- * the first attempt stored stays. `makeId` makes ids of one partition. Throws what Queue.enqueue throws.
+ * Puts jobs into the partitions to which they belong, and works out each result. Repeats with `keep` if a reply is
+ * lost: what the first attempt stored stays. `makeId` makes ids of one partition. Throws what Queue.enqueue throws.
  */
 export async function enqueue(
   store: Store,
@@ -66,7 +66,7 @@ export async function enqueue(
   return enqueueAcrossPartitions(store, asTexts(store, ready), options);
 }
 
-/** In a queue of texts, jobs become the texts that were given. A refusal tells of it: no call asks. */
+/** Turns jobs of a queue of texts into the given texts. The script refuses other jobs, which reveals such a queue. */
 function asTexts(store: Store, jobs: readonly ReadyJob[]): readonly ReadyJob[] {
   if (!store.texts) return jobs;
   return jobs.map((job) => (job[GIVEN] === undefined ? job : { ...job, json: JsonText.from(job[GIVEN]).text }));
@@ -87,8 +87,7 @@ async function putInto(
   for (const [i, job] of jobs.entries()) {
     let outcome = outcomes[i] as Outcome;
     if (isKept(outcome)) {
-      // `kept` with an id made here: a collision if the first attempt says so, else the job of the first attempt, which
-      // may be done by now: with a window that is told, and without one the repeat would have made it again.
+      // `kept` with an id made here: a collision if the first attempt says so, else the job of the first attempt.
       if (job.ours && isKept(first[i])) collided.push(i);
       else if (job.ours || first[i] === 'created') outcome = 'created';
       else if (repeated && ifExists === 'replace') unclear.push(job.id);
@@ -119,7 +118,7 @@ async function putActive(
     const confirmed = async () => required && (await confirm(caller, required));
     if (options.ifExists === 'replace')
       return { ...(await scripts.replaceActive(caller, keys, jobs)), confirmation: await confirmed() };
-    // As a script counts them; it is also what there is to confirm.
+    // As the script counts kept jobs. It is also the write to confirm.
     await caller.call('HINCRBY', keys.stats, 'kept', jobs.length);
     return { now: Date.now(), outcomes: jobs.map(() => 'kept' as const), confirmation: await confirmed() };
   };
@@ -135,7 +134,7 @@ async function putActive(
   return results;
 }
 
-/** Sends a batch, and confirms it if required. Repeats with `keep`: what the first attempt stored stays. */
+/** Sends a batch, and confirms it if required. Repeats as {@link enqueue} does. */
 async function sendConfirmed(
   store: Store,
   keys: QueueKeys,
@@ -180,9 +179,8 @@ const sendOnce = (
 ): Promise<scripts.EnqueueReply> => store.listing(() => scripts.enqueue(caller, keys, jobs, ifExists));
 
 /**
- * Enqueues jobs into the partitions of their ids. Throws its error if nothing was stored, or if it is
- * about all jobs. Otherwise throws `unknown` with the ids of all jobs that are not surely stored: a repeat with the same
- * ids is safe.
+ * Enqueues jobs into the partitions of their ids. Throws the error of a partition if nothing was stored, or if it is
+ * about all jobs. Otherwise throws `unknown` with the ids of all jobs that may not be stored: a repeat is safe.
  */
 async function enqueueAcrossPartitions(
   store: Store,
@@ -238,8 +236,8 @@ export async function putBack(store: Store, jobs: readonly Job[]): Promise<void>
 const isKept = (outcome: Outcome | undefined) => outcome?.startsWith('kept');
 
 /**
- * The partition to which all jobs belong, if one call can put them there: at most {@link MAX_CALL}, and while a growth is
- * open only those that cannot be elsewhere.
+ * The partition to which all jobs belong, if one call can put them there: at most {@link MAX_CALL}, and while a growth
+ * is open only those that cannot be elsewhere.
  */
 function ownerOfAll(jobs: readonly ReadyJob[], map: PartitionMap): number | undefined {
   if (map.count === 1) return 0;

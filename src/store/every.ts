@@ -23,12 +23,12 @@ export const dueOccurrences = (reply: readonly Reply[]): DueOccurrence[] =>
 
 /** What becomes of one due occurrence. Times are ms; `next` Infinity: there is none. */
 export interface Firing extends Omit<DueOccurrence, 'header'> {
-  /** Undefined: whatever it is. */
+  /** Undefined: any. */
   readonly rev: string | undefined;
   readonly next: number;
   readonly overlap: 'allow' | 'skip';
   readonly record: string;
-  /** How many occurrences make no job. */
+  /** How many occurrences are skipped. */
   readonly skipped: number;
   readonly jobs: readonly { readonly due: number; readonly id: string }[];
 }
@@ -39,8 +39,8 @@ export const msOf = (score: string) => Number(score.replace('inf', 'Infinity'));
 const scoreOf = (ms: number) => (Number.isFinite(ms) ? ms : 'inf');
 
 /**
- * Makes the jobs of due occurrences in partition `i`, all or none. Returns of how many: of the others somebody else has
- * made them.
+ * Makes the jobs of due occurrences in partition `i`, all or none. Returns for how many occurrences: another drain has
+ * handled the others.
  */
 export async function fire(store: Store, i: number, all: readonly Firing[]): Promise<number> {
   const args = all.flatMap(({ id, rev, occurrence, next, overlap, record, skipped, jobs }) => {
@@ -54,15 +54,15 @@ export async function fire(store: Store, i: number, all: readonly Firing[]): Pro
 /** A definition to put. */
 interface Putting {
   readonly id: Id;
-  /** The rev of the one that is there; '': there is none. */
+  /** The rev of the stored definition; '': there is none. */
   readonly was: string;
   readonly header: string;
   readonly payload: Buffer;
-  /** Its next occurrence, ms; Infinity: it is paused; undefined: as it is. */
+  /** The next occurrence, ms; Infinity: paused; undefined: unchanged. */
   readonly next: number | undefined;
 }
 
-/** Puts a definition. Returns false, and does nothing, if the one that is there has another rev than `was`. */
+/** Puts a definition. Returns false, and does nothing, if the stored one has another rev than `was`. */
 export async function put(store: Store, { id, was, header, payload, next }: Putting): Promise<boolean> {
   const at = next === undefined ? '' : scoreOf(next);
   const [done] = await store.at(0, (keys) => run(store.redis, 'every/put', keys, [id, was, header, payload, at]));
@@ -73,7 +73,6 @@ export async function put(store: Store, { id, was, header, payload, next }: Putt
 export interface Stored<I extends Id = Id> {
   readonly id: I;
   readonly now: number;
-  /** Its definition; undefined: it has none. */
   readonly text: Buffer | undefined;
   /** Its next occurrence as it is stored; undefined: not there. */
   readonly occurrence: string | undefined;
@@ -98,7 +97,7 @@ export async function show(store: Store, id: Id): Promise<Stored> {
   return found as Stored;
 }
 
-/** Yields what is stored about all recurring jobs, also of occurrences without a definition. */
+/** Yields what is stored about all recurring jobs, including occurrences without a definition. */
 export async function* definitions(store: Store): AsyncGenerator<Stored<Buffer>> {
   const { redis } = store;
   const { every, occurs } = store.keys(0);

@@ -22,7 +22,7 @@ export interface ExportSlice {
   readonly orphans: readonly Id[];
 }
 
-/** Which jobs to export: of `states`, with times `from` … `to`, ms, of which `matches` says so; at most `limit`. */
+/** Which jobs to export: of `states`, with times `from` … `to`, ms, for which `matches` is true; at most `limit`. */
 interface Selection {
   readonly states: readonly State[];
   readonly from?: number | undefined;
@@ -31,10 +31,7 @@ interface Selection {
   readonly matches?: ((job: StoredJob) => boolean) | undefined;
 }
 
-/**
- * Yields the selected jobs of a queue, byte for byte, in slices; of one state, one partition after the other, in the order
- * of their times.
- */
+/** Yields the selected jobs of a queue, byte for byte, in slices. The order: by state, then partition, then time. */
 export async function* exportJobs(store: Store, selection: Selection): AsyncGenerator<ExportSlice> {
   const now = await store.redis.now();
   let left = selection.limit ?? Number.POSITIVE_INFINITY;

@@ -18,7 +18,7 @@ export interface ForeignQueue {
   readonly unit: 's' | 'ms';
 }
 
-/** What stands for an id in the names of string keys. */
+/** The placeholder of an id in the names of string keys. */
 const ID = '{id}';
 
 /** How many pages of keys are looked through for sorted sets. */
@@ -28,7 +28,7 @@ const MAX_PAGES = 10;
 export interface ForeignRow {
   readonly id: Buffer;
   readonly score: Buffer;
-  /** Null if it has none, perhaps not yet. */
+  /** Null if there is none, or none yet. */
   readonly value: Buffer | null;
 }
 
@@ -47,7 +47,7 @@ export class ForeignJobs {
     this.#keyOf = stringKeysIn(foreign);
   }
 
-  /** Returns what is at a key, in the words of Redis: `zset`, `hash`, `none` … */
+  /** Returns the type of a key as Redis names it: `zset`, `hash`, `none` … */
   async typeOf(key: string): Promise<string> {
     return text(await this.#redis.call('TYPE', key));
   }
@@ -57,7 +57,7 @@ export class ForeignJobs {
     return Number(await this.#redis.call('ZCARD', this.zset));
   }
 
-  /** Reads the jobs from place `from` on, earliest first: some, of about 1 MiB together. None: there are no more. */
+  /** Reads about 1 MiB of jobs from rank `from` on, earliest first. Empty after the last one. */
   async read(from: number): Promise<ForeignRow[]> {
     const range = (await this.#redis.call('ZRANGE', this.zset, from, from + SLICE - 1, 'WITHSCORES')) as Buffer[];
     if (range.length === 0) return [];

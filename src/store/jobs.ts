@@ -30,7 +30,7 @@ const OUTCOMES: Record<string, Outcome> = {
   e: 'kept-done',
 };
 
-/** What to do with a job whose id exists. `back`: as `keep`, but windows do not matter, because it was not done. */
+/** What to do with a job whose id exists. `back`: as `keep`, but ignores reserved ids: the job was not done. */
 export type IfExists = 'keep' | 'replace' | 'back';
 
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
@@ -50,8 +50,8 @@ export async function enqueue(
 }
 
 /**
- * Replaces those jobs of a partition that are active, unless a growth is moving them. The outcome of the others is
- * undefined, and nothing is done. At most {@link MAX_CALL}.
+ * Replaces those jobs of a partition that are active, unless a growth is moving them. Leaves the others alone: their
+ * outcome is undefined. At most {@link MAX_CALL}.
  */
 export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readonly ReadyJob[]) {
   const [now, letters] = await run(redis, 'jobs/enqueue', keys, batchOf(jobs, 'active'));
@@ -93,9 +93,9 @@ const sendable = (json: string | Buffer) => (typeof json === 'string' && json.le
 /** The jobs that one call of drain took, and the state of the queue. */
 export interface Drained {
   /**
-   * `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused · `limited`: more jobs
-   * are due, but the rate of the queue allows none before `next` · `full`: more are due, but as many are active as its
-   * max-active allows: call again at `next`, or when one has ended.
+   * `more`: call again at once · `idle`: nothing is left to take now · `paused`: the queue is paused · `limited`: more
+   * jobs are due, but the rate of the queue allows none before `next` · `full`: more are due, but as many are active as
+   * its max-active allows: call again at `next`, or when one has ended.
    */
   readonly state: 'more' | 'idle' | 'paused' | 'limited' | 'full';
   /** The time of Redis's clock, ms. */
@@ -116,19 +116,19 @@ export interface Drained {
   readonly leaseMs: number;
   /** The queue has a rate or max-active: take no jobs before they can start. */
   readonly hasLimits: boolean;
-  /** The queue is one of texts (its setting `text`). Only told with jobs. */
+  /** The queue has the setting `text`. Only set with jobs. */
   readonly texts: boolean;
-  /** Why jobs of recurring ones that are due could not be made. A later drain makes them. */
+  /** Why due recurring jobs could not be created. A later drain creates them. */
   readonly notMade?: DelayqError;
 }
 
 /**
- * How many jobs a caller can start now: a queue with limits gives it no more. Asked before each call to a queue that may
- * have some. `-`: it holds jobs that it has not begun, which max-active refuses.
+ * How many jobs a caller can start now: a queue with limits gives no more. A function is called before each call to a
+ * queue that may have limits. `-`: the caller holds jobs that it has not begun, so max-active gives none.
  */
 export type Start = (() => number) | number | '-';
 
-/** Recurring jobs are due: their jobs must be made before the call takes anything. */
+/** Recurring jobs are due: create their jobs before the call takes anything. */
 export interface Due extends Omit<Drained, 'state'> {
   readonly state: 'occurs';
   readonly occurrences: readonly DueOccurrence[];
@@ -145,7 +145,6 @@ const NOTHING = {
   texts: false,
 } as const;
 
-/** What {@link drain} is asked for. */
 interface DrainArgs {
   readonly limit: number;
   readonly leaseMs: number | undefined;
@@ -154,7 +153,7 @@ interface DrainArgs {
   readonly cutoff: number | undefined;
   /** Default: all that it takes. */
   readonly start?: Start | undefined;
-  /** Whether the caller makes the jobs of recurring ones that are due; default: true. */
+  /** Whether the caller creates due recurring jobs; default: true. */
   readonly occurs?: boolean | undefined;
 }
 
@@ -206,16 +205,13 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   };
 }
 
-/**
- * Takes from partition `i`, as {@link drain}. `args` is asked before each call. While a growth is open, ends first what one
- * that has died has begun.
- */
+/** Takes from partition `i`, as {@link drain}. Calls `args` before each call. See {@link carryOn} for open growths. */
 export async function take(store: Store, i: number, args: () => DrainArgs): Promise<Drained | Due> {
   if (store.growsFrom !== undefined) await (await import('./carry-on.js')).carryOn(store);
   return store.at(i, (keys) => drain(store.redis, keys, args()));
 }
 
-/** Takes back the expired leases of all partitions, and no jobs: none was due by `cutoff`. Returns their times, ms. */
+/** Takes back the expired leases of all partitions; no jobs, as none was due by `cutoff`. Returns their clocks, ms. */
 export function takeBack(store: Store, cutoff: number): Promise<number[]> {
   const args = { limit: MAX_CALL, leaseMs: undefined, cutoff, receipt: '-', by: '', occurs: false };
   return store.each(async (keys) => {
@@ -245,7 +241,6 @@ function onePlain(reply: readonly Reply[], receipt: string): Drained {
   };
 }
 
-/** What a reply of drain says of the queue. */
 function traitsOf(reply: Reply | undefined) {
   const traits = number(reply);
   return { hasLimits: traits % 2 === 1, texts: traits >= 2 };
@@ -290,7 +285,7 @@ export type Finished = 'acked' | 'cancelled' | 'missing';
 
 const FINISHED: Record<string, Finished> = { a: 'acked', c: 'cancelled', m: 'missing' };
 
-/** Whose leases count as done: consumers whose names begin so ('': none); and which jobs are removed. */
+/** `by`: how the names of consumers begin whose leases count as done ('': none). `states`: which jobs to remove. */
 export interface FinishArgs {
   readonly by: string;
   readonly states: 'any' | 'active';
@@ -302,7 +297,7 @@ export async function removeByIds(redis: Connection, keys: QueueKeys, ids: reado
   return words(letters, FINISHED);
 }
 
-/** What became of the other job. With `active`, nothing was done if it was not. */
+/** What became of the other job. With `active`, nothing is done if the job is not active. */
 export interface Swapped extends Pick<EnqueueReply, 'now' | 'begun'> {
   readonly other: Finished | 'kept';
 }

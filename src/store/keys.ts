@@ -46,11 +46,11 @@ export const KEY_ORDER = Object.keys(KEY_TYPES) as readonly KeyName[];
 export interface QueueKeys extends Readonly<Record<KeyName, string>> {
   /** The wake channel, see {@link wakeChannel}. */
   readonly wake: string;
-  /** What the caller believes of the layout. Scripts compare it. */
+  /** The layout as the caller knows it. Scripts refuse another one. */
   readonly layout: string;
 }
 
-/** Does not check the names. `tag`: the name of the queue, or what a partition has in its place. */
+/** Does not check the names. `tag`: the name of the queue, or the tag of a partition. */
 export function queueKeys(prefix: string, tag: string, layout: string = ONE_PARTITION): QueueKeys {
   const keys = Object.fromEntries(KEY_ORDER.map((name) => [name, `${prefix}:{${tag}}:${name}`]));
   return { ...(keys as Record<KeyName, string>), wake: wakeChannel(prefix, tag), layout };
@@ -68,13 +68,13 @@ export async function wrongTypeIn(keys: QueueKeys, typeOf: (key: string) => Prom
 /** The layout of a queue with one partition; its config need not have it. Number 1 of all layouts. */
 export const ONE_PARTITION = '1 0/1';
 
-/** What the field `layout` of config says: the layout of a partition, and the features that it uses. */
+/** Decodes the field `layout` of config: the layout of a partition, and the features that it uses. */
 export function layoutIn(field: string | undefined): { readonly layout: string; readonly uses: readonly string[] } {
   const [layout, uses = ''] = (field || ONE_PARTITION).split(' uses ');
   return { layout: layout as string, uses: uses.split(' ').filter(Boolean) };
 }
 
-/** The fields of config that are no settings: each partition has them for itself. */
+/** The fields of config that are not settings: each partition has its own. */
 export const OWN_FIELDS = ['layout', 'partitions', 'returned', 'growing', 'carried'] as const;
 
 /** The longest time between two polls of a waiting drain, ms. */
@@ -103,8 +103,8 @@ export function queueOf(prefix: string, key: string): string | undefined {
 export const keyPattern = (prefix: string): string => `${prefix}:{*}:*`;
 
 /**
- * The key of what an adopt into a queue has claimed: in the slot of the sorted set that it adopts. Undefined if the name
- * of that set allows no other key in its slot.
+ * The key of the claims of an adopt, in the slot of the sorted set that it adopts. Undefined if the name of that set
+ * allows no other key in its slot.
  */
 export function claimsKey(prefix: string, queue: string, zset: string): string | undefined {
   const tag = /^[^{]*\{([^}]+)\}/.exec(zset)?.[1];

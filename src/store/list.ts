@@ -15,21 +15,20 @@ interface Entry {
 
 /** How far the list of one partition is. */
 interface Lane {
-  /** Read, and not yielded yet: in order. */
+  /** Read but not yielded yet, in order. */
   waiting: Entry[];
-  /** The last slice of which something was yielded, up to there, as {@link listIn} continues behind it. */
+  /** The last yielded slice, up to the last yielded entry: {@link listIn} continues behind it. */
   before: readonly Reply[];
-  /** The last slice that was read. */
   slice: readonly Reply[];
   done: boolean;
-  /** How many partitions there were before the growth that was open when it was read, if one was. */
+  /** The number of partitions before the growth that was open during the read, if any. */
   from: number | undefined;
 }
 
 /**
- * Yields the ids of one state with times `from` … `to`, ms, at most `limit`, in slices: over all partitions, in the order of
- * their times. Keeps at most one slice of each partition in memory. Jobs that a growth has moved come once; only those that
- * it is moving while they are read may be left out.
+ * Yields the ids of one state with times `from` … `to`, ms, at most `limit`, in slices: over all partitions, in the
+ * order of their times. Keeps at most one slice of each partition in memory. Jobs that a growth has moved come once;
+ * only those that it is moving while they are read may be left out.
  */
 export async function* listAll(
   store: Store,
@@ -42,7 +41,7 @@ export async function* listAll(
   for (let left = limit; left > 0; ) {
     const max = Math.min(left, LISTED);
     const read = async (lane: Lane, i: number) => {
-      // Only what was yielded is behind it. The rest is read again.
+      // Continue behind the last yielded entry, and read the rest again.
       lane.before = behind(lane);
       lane.slice = await store.at(i, (keys) =>
         listIn(store.redis, keys, state, range, { limit: max, before: lane.before }),
@@ -76,14 +75,14 @@ export async function* listAll(
   }
 }
 
-/** Reads on where nothing waits. */
+/** Reads the next slice of each partition of which nothing waits. */
 async function fill(store: Store, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
   for (let again = true; again; ) {
     while (lanes.length < store.count)
       lanes.push({ waiting: [], before: [], slice: [], done: false, from: store.map.from });
     const all = [...lanes.entries()];
     const wanted = all.filter(([, { waiting, done }]) => waiting.length === 0 && !done);
-    // A growth moves jobs only from the former partitions to the new ones: so what is read of the new ones must be younger.
+    // A growth moves jobs from the former partitions to the new ones, so read the new ones last.
     const isNew = ([i, { from = lanes.length }]: [number, Lane]) => i >= from;
     const former = wanted.filter((one) => !isNew(one));
     await Promise.all(former.map(([i, lane]) => read(lane, i)));
@@ -126,8 +125,8 @@ export async function countAll(
 
 /**
  * Returns up to `limit` ids of one state in one partition with times `from` … `to`, ms, in the order of their times;
- * continues behind the slice `before`. Each id is followed by its score. Both are bytes, because the next call must find the same
- * entries.
+ * continues behind the slice `before`. Each id is followed by its score. Both are bytes, because the next call must
+ * find the same entries.
  */
 export async function listIn(
   redis: Connection,

@@ -12,7 +12,7 @@ export class PartitionMap {
   readonly count: number;
   /** While a growth is open: how many partitions there were before it. */
   readonly from: number | undefined;
-  /** What each partition has in its keys in place of the name of the queue; that of partition 0 is empty here. */
+  /** What replaces the name of the queue in the keys of each partition; empty for partition 0. */
   readonly tags: readonly string[];
   readonly #power: number;
 
@@ -23,7 +23,7 @@ export class PartitionMap {
     this.#power = powerFor(count);
   }
 
-  /** What a partition says of its queue; undefined if it cannot be read. */
+  /** Decodes the map that a partition stores; undefined if it is not readable. */
   static parse(layout: string, tags: string): PartitionMap | undefined {
     const [, count, from] = /^1 \d+\/(\d+)(?: from (\d+))?$/.exec(layout) ?? [];
     const names = ['', ...tags.split(' ').filter(Boolean)];
@@ -58,7 +58,7 @@ export class PartitionMap {
     return this.count === 1 || isOfRecurring(id) ? 0 : linear(crc32(id), this.count, this.#power);
   }
 
-  /** Which part of all ids belongs to partition `i`: the same for all if their number is a power of two. */
+  /** Which share of all ids belongs to partition `i`; equal shares if the number of partitions is a power of two. */
   shareOf(i: number): number {
     const half = this.#power / 2;
     return (i < half && i + half >= this.count ? 2 : 1) / this.#power;
@@ -80,8 +80,8 @@ export class PartitionMap {
 }
 
 /**
- * Whether an id ends like those of jobs that recurring ones make: they are in partition 0, where the definitions are. As
- * ownerOf in lua/lib/ids.lua.
+ * Whether an id ends like those of recurring jobs, which are in partition 0 with the definitions. As ownerOf in
+ * lua/lib/ids.lua.
  */
 function isOfRecurring(id: Id): boolean {
   // Nearly all ids return here.

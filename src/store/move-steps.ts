@@ -7,8 +7,8 @@ import { SLICE } from './script.js';
 import * as moves from './transfer.js';
 
 /*
- * Moving jobs between two queues, or two partitions of one. On a cluster they are in two slots, so no script can do it in
- * one step:
+ * Moving jobs between two queues, or two partitions of one. On a cluster they are in two slots, so no script can do it
+ * in one step:
  * 1. hold: at the source, the jobs become active with a lease that never ends, so no drain takes them
  * 2. restore: at the destination, copies are made, each with a token that says which move brought it
  * 3. finish: at the source, the jobs are removed, or put back if they could not be copied
@@ -20,9 +20,8 @@ import * as moves from './transfer.js';
  * What became of a job that was to be moved.
  * - It is in the other queue: `moved`, or `kept` if a job with the same id and payload was there already.
  * - It stays: the other queue has another payload or other attributes under its id (`differs`), has the job among its
- *   dead (`kept-dead`), or
- *   holds a job of this id for another unfinished move (`held`); a consumer holds it (`active`); or it has no payload
- *   (`orphaned`).
+ *   dead (`kept-dead`), or holds a job of this id for another unfinished move (`held`); a consumer holds it (`active`);
+ *   or it has no payload (`orphaned`).
  * - It does not exist: `missing`.
  * - It was cancelled or replaced while it was moved, and its copy stays: `superseded`.
  */
@@ -48,7 +47,7 @@ export interface Destination {
   readonly mark?: string;
   /** Removes tokens that `restore` has stored. */
   forget(jobs: readonly HeldJob[]): Promise<void>;
-  /** Takes over what the source remembers of ids that are no jobs. Default: it stays there. */
+  /** Takes over the ids that the source reserves without jobs. Default: they stay there. */
   remember?(ids: readonly moves.Remembered[]): Promise<void>;
 }
 
@@ -56,7 +55,7 @@ export interface Destination {
 export interface Source {
   readonly redis: Connection;
   readonly keys: QueueKeys;
-  /** Runs a step at the source; default: once, without more. */
+  /** Runs a step at the source; default: just runs it. */
   readonly step?: <T>(write: (caller: Caller) => Promise<T>) => Promise<T>;
 }
 
@@ -101,8 +100,8 @@ async function copyAndEnd(
   }
   const copied = (i: number) => restored[i] === 'created' || restored[i] === 'kept';
   const finished = await end(jobs, copied);
-  // A token must outlive the hold: another move that takes over the job looks for it, and so does the first move if it
-  // only slept. So the token is removed only by the move that held the job first and finished it; doctor sweeps the rest.
+  // A token must outlive the hold: a move that takes over the job looks for it, and so does the first move if it only
+  // slept. So only the move that held the job first, and finished it, removes the token; doctor sweeps the rest.
   const own = jobs.filter(({ token }, i) => copied(i) && finished[i] !== 'lost' && token === receipt);
   await to.forget(own);
   return restored.map((outcome, i) => movedOf(outcome, finished[i] as Answer));

@@ -33,7 +33,7 @@ export async function moveJobs(
     idOf: (id) => id,
     act: (keys, some) => moveFrom(keys, some, states),
     isMissing: (answer) => answer === 'missing',
-    // What an earlier move to the same queue holds, this one finishes where it is.
+    // Finish jobs that an earlier move to the same queue holds where they are.
     onActive: async (keys, some) => (await moveFrom(keys, some, [])).map(unlessMissing),
   });
 }

@@ -3,22 +3,22 @@ import { carryOn, HELD, heldIn } from './carry-on.js';
 import { text } from './replies.js';
 import type { Store } from './store.js';
 
-/** The most jobs without an end of their leases that are looked at: a growth holds some hundreds at a time. */
+/** The most jobs with endless leases to look at: a growth holds some hundreds at a time. */
 const MAX_HELD = 10_000;
 
-/** How long to wait before what a growth moves is looked at once more, ms. */
+/** How long to wait before listing again because of a growth, ms. */
 const AGAIN_MS = 50;
 
-/** What may be given to {@link untilStill}. */
 export interface Still {
   readonly signal?: AbortSignal;
-  /** What {@link movementOf} said before something else was looked at, that must be as old as the list. */
+  /** The result of {@link movementOf} before another read that must match the list. */
   readonly before?: string | null | Promise<string | null>;
 }
 
 /**
- * Lists by `list` until no growth has moved a job meanwhile: such a job may be missing from a list, or come twice. Yields
- * what each list yields; the jobs of an earlier one come again unless they have changed. `signal` ends it after a list.
+ * Lists by `list` until no growth has moved a job meanwhile: such a job may be missing from a list, or come twice.
+ * Yields what each list yields; the jobs of an earlier one come again unless they have changed. `signal` ends it after
+ * a list.
  */
 export async function* untilStill<T>(
   store: Store,
@@ -35,8 +35,8 @@ export async function* untilStill<T>(
 }
 
 /**
- * How far a growth of the queue has come. If it is the same before and after something was listed, no job was moved from
- * one partition to another meanwhile. Null: some are on their way now.
+ * How far a growth of the queue has come. If it is the same before and after something was listed, no job was moved
+ * from one partition to another meanwhile. Null: some are on their way now.
  */
 export async function movementOf(store: Store): Promise<string | null> {
   const { count, from } = await store.look();

@@ -22,8 +22,8 @@ async function scoresOf(store: Store, set: 'pending' | 'dead', ids: readonly Id[
 }
 
 /**
- * Returns the ids, each once, in the order of their times in a set, with these times. Those that are not in it come last,
- * with null.
+ * Returns the ids, each once, in the order of their times in a set, with these times. Those that are not in it come
+ * last, with null.
  */
 export async function ranked(
   store: Store,
@@ -43,7 +43,7 @@ export async function ranked(
 interface Spreading<A extends string> {
   /** The set that the jobs are in. */
   readonly set: 'pending' | 'dead';
-  /** Whether the order of their times counts; otherwise, that in which they are given. */
+  /** Keep the order of their times; otherwise, the given order. */
   readonly byTime: boolean;
   readonly act: (redis: Connection, keys: QueueKeys, ids: readonly Id[], spread: Spread) => Promise<{ answers: A[] }>;
   /** The answer for a job that is active where it belonged before a growth. */
@@ -66,7 +66,7 @@ export async function spreadOver<A extends string>(
       await store.learnFrom(map, error, 1);
     }
   }
-  // Neighbours in the order are in different partitions: so each gets its own due time.
+  // Neighbours may be in different partitions, so each gets its own due time.
   const start = Number(spread.next) + (spread.next.startsWith('+') ? await redis.now() : 0);
   const inOrder = spread.stepMs === 0 ? undefined : await ranked(store, how.set, ids);
   const scores = new Map(inOrder?.map(({ id, score }) => [idKey(id), score]));
@@ -96,7 +96,7 @@ export async function spreadOver<A extends string>(
       const ended = await Promise.allSettled(calls);
       const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
       const done = ended.flatMap((one) => (one.status === 'fulfilled' ? one.value.answers : []));
-      // What was done before the layout changed is not done again: those after it were all refused.
+      // After a change of the layout, only refused jobs are tried again.
       if (errors.length > 0 && (done.length === 0 || errors.some((error) => wordOf(error) !== 'LAYOUT')))
         throw worst(errors);
       return done;

@@ -10,18 +10,18 @@ import { tagFor } from './tags.js';
 
 /** A later layout of a queue than its partition 0 has. */
 interface Later {
-  /** How many partitions it says that there are. */
+  /** The number of partitions in it. */
   readonly count: number;
-  /** It may be that of a growth that is not public yet: the new partitions have no jobs. */
+  /** The new partitions have no jobs: the layout may be of a growth that is not public yet. */
   readonly isBegun: boolean;
-  /** Gives it to partition 0. */
+  /** Writes it to partition 0. */
   restore(): Promise<void>;
 }
 
-/** For a queue that says that it has one partition: the later layout that another one has; undefined: there is none. */
+/** If partition 0 knows of no others: the later layout of partition 1; undefined: there is none. */
 export async function laterLayout(store: Store): Promise<Later | undefined> {
   const second = store.read(1, new PartitionMap(2, 1, ['', tagFor(store.queue, 1)]));
-  // It is on another node, whose trouble is not that of this queue.
+  // The second partition may be on another node: its trouble is not that of this queue.
   const { map } = await second.catch((error: unknown) => {
     if (isPassing(error)) return { map: undefined };
     throw error;
@@ -41,7 +41,7 @@ async function isEmpty(store: Store, map: PartitionMap): Promise<boolean> {
   return sizes.every((size) => size === 0);
 }
 
-/** The layout of partition `i` if it is not that of partition 0, and what makes both agree. */
+/** The layout of partition `i` if it differs from that of partition 0, and how to make both agree. */
 export async function otherLayout(store: Store, i: number) {
   const { map } = store;
   const has = await store.read(i, map);
@@ -51,7 +51,7 @@ export async function otherLayout(store: Store, i: number) {
   return { layout: has.layout, mend };
 }
 
-/** Which partitions have other settings than partition 0, or another pause. */
+/** Which partitions have other settings, or another pause, than partition 0. */
 export async function otherSettings(store: Store): Promise<number[]> {
   const { map } = store;
   const all = await Promise.all(map.tags.map((_, i) => store.settings(i, map)));
@@ -62,7 +62,7 @@ export async function otherSettings(store: Store): Promise<number[]> {
   return texts.flatMap((one, i) => (one === texts[0] ? [] : [i]));
 }
 
-/** Yields ids of jobs in partition `i` that belong to another one, and what moves them there. */
+/** Yields ids of jobs in partition `i` that belong to another one, and a function that moves them there. */
 export async function* strays(
   store: Store,
   i: number,

@@ -9,19 +9,17 @@ export async function listQueues(redis: Connection, prefix: string): Promise<str
   return ((await redis.call('SMEMBERS', queuesKey(prefix))) as Reply[]).map(String);
 }
 
-/** Whether a queue is in the list. */
 export async function isListed(redis: Connection, prefix: string, queue: string): Promise<boolean> {
   return Number(await redis.call('SISMEMBER', queuesKey(prefix), queue)) === 1;
 }
 
-/** Adds a queue to the list. */
 export async function addQueue(redis: Connection, prefix: string, queue: string): Promise<void> {
   await redis.call('SADD', queuesKey(prefix), queue);
 }
 
 /**
- * As {@link addQueue}, but never fails: the list is in a slot of its own, and not worth the failure of what was done
- * in another. Returns whether the queue was added.
+ * As {@link addQueue}, but never fails: the list, in a slot of its own, must not fail a call to a queue. Returns
+ * whether the queue was added.
  */
 export async function tryAddQueue(redis: Connection, prefix: string, queue: string): Promise<boolean> {
   return addQueue(redis, prefix, queue).then(
@@ -30,7 +28,6 @@ export async function tryAddQueue(redis: Connection, prefix: string, queue: stri
   );
 }
 
-/** Removes a queue from the list. */
 export async function removeQueue(redis: Connection, prefix: string, queue: string): Promise<void> {
   await redis.call('SREM', queuesKey(prefix), queue);
 }
@@ -38,7 +35,9 @@ export async function removeQueue(redis: Connection, prefix: string, queue: stri
 /** The command of redis-cli that removes a name from the list. */
 export const unlistCommand = (prefix: string, name: string) => `srem ${queuesKey(prefix)} ${shellWord(name)}`;
 
-/** Yields the names of queues in the keys of one server, a part of its keys at a time; a name may come more than once. */
+/**
+ * Yields the names of queues in the keys of one server, a part of its keys at a time; a name may come more than once.
+ */
 export async function* scanForQueues(node: Caller, prefix: string): AsyncGenerator<string[]> {
   let cursor = '0';
   do {

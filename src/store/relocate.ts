@@ -7,7 +7,7 @@ import { type Moved, moveSome } from './move-steps.js';
 import { text } from './replies.js';
 import * as moves from './transfer.js';
 
-/** A way between two partitions of a queue. */
+/** From one partition of a queue to another. */
 export interface Way {
   readonly queue: string;
   readonly from: QueueKeys;
@@ -18,8 +18,7 @@ export interface Way {
 
 /**
  * Moves jobs that are pending or dead from one partition to another. Waits after each step until the replicas have it:
- * otherwise a failover could lose a job between the two, or bring it twice. With `must`, throws `temporary` if they do
- * not follow.
+ * otherwise a failover could lose or double a job. With `must`, throws `temporary` if they do not follow.
  */
 export async function relocate(redis: Connection, way: Way, ids: readonly Id[], must = false): Promise<Moved[]> {
   const at = (keys: QueueKeys) => {
@@ -36,10 +35,10 @@ export async function relocate(redis: Connection, way: Way, ids: readonly Id[], 
         isCopied = true;
         return restored;
       }).catch((error: DelayqError) => {
-        // Otherwise they would be put back where they were, and be in both: only the replicas are behind.
+        // Only the replicas are behind. Without `partly`, the jobs would be put back, and be in both.
         throw isCopied ? partly(error) : error;
       });
-      // In a growth, whatever is there is newer: it can only be there because a failover brought the other one back.
+      // In a growth, a job that is already there is newer: a failover has brought the other one back.
       return growsTo ? put.map((one) => (one === 'created' ? one : 'kept')) : put;
     },
     remember: (ids: readonly moves.Remembered[]) => bringRemembered(redis, way, ids, must),
@@ -58,8 +57,8 @@ export async function relocate(redis: Connection, way: Way, ids: readonly Id[], 
 const markOf = (count: number | string) => `~${count}~`;
 
 /**
- * Removes the tokens that transfers have left in a partition whose callers were killed. Only when the growth to `count` is
- * done: nobody can use them any more, and those of the next growth begin in another way.
+ * Removes the tokens that killed transfers have left in a partition. Call this only when the growth to `count` is done:
+ * its tokens have no more use, and those of the next growth begin in another way.
  */
 export async function forgetMarks(redis: Connection, { lease }: QueueKeys, count: number): Promise<void> {
   let cursor = '0';
@@ -75,8 +74,8 @@ export async function forgetMarks(redis: Connection, { lease }: QueueKeys, count
 }
 
 /**
- * Copies what one partition remembers to another: an id is remembered until the later of both times. What is remembered
- * there stays until the growth sweeps it, so this may be repeated, or never come to its end.
+ * Copies the reserved ids of one partition to another; the later time wins. The source keeps them until the growth
+ * sweeps it, so this may be repeated or interrupted.
  */
 export async function bringRemembered(
   redis: Connection,
@@ -87,7 +86,7 @@ export async function bringRemembered(
   await replicated(redis, to.pending, must, (caller) => moves.remember(caller, to, ids));
 }
 
-/** A job that replicas have must not go where fewer would have it: throws `temporary` then. */
+/** Throws `temporary` if the destination has fewer replicas than the source. */
 async function checkReplicas(redis: Connection, { from, to, index }: Way): Promise<void> {
   const [before, after] = await Promise.all([from, to].map(({ pending }) => replicasAt(redis, pending)));
   if ((after as number) >= (before as number)) return;

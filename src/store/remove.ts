@@ -15,7 +15,7 @@ import type { Store } from './store.js';
 export interface FinishOptions {
   /** How the names of these consumers begin. Default: no lease counts as done. */
   readonly by?: string;
-  /** If the reply is lost: for how long the call may be repeated, ms. Default: once, however long that takes. */
+  /** How long to repeat the call if its reply is lost, ms. Default: one repeat, however long it takes. */
   readonly repeatMs?: number;
 }
 
@@ -44,7 +44,7 @@ export async function removeByIds(
 /** Replaces a job by a new one, see Queue.swap. */
 export async function swap(store: Store, other: Id, ready: ReadyJob, options: FinishOptions): Promise<Enqueued> {
   const { by = '', repeatMs } = checkFinish(options);
-  /** Sends it until its id is not that of another job. Undefined: with `active`, the other job is not. */
+  /** Sends the new job until its id is free. Undefined: with `active`, the other job is not active. */
   const send = async (keys: QueueKeys, states: 'any' | 'active'): Promise<Enqueued | undefined> => {
     const put: ReadyJob = { ...ready, id: idIn(store, keys) };
     let repeated = false;
@@ -55,10 +55,10 @@ export async function swap(store: Store, other: Id, ready: ReadyJob, options: Fi
     const swapped = await repeatIfLost(attempt, [0], repeatMs).catch((error) => {
       throw isDelayqError(error, 'unknown') ? inDoubt(put.id, error) : error;
     });
-    // After a repeat, it is the job of the first attempt.
+    // After a repeat, the kept job is that of the first attempt.
     if (swapped.other === 'kept' && !repeated) return send(keys, states);
     if (swapped.other === 'missing' && states === 'active') return undefined;
-    // Other software may have written it into partition 0. If that is not done, both are delivered.
+    // Other software may have written the old job into partition 0. If this removal fails, both jobs are delivered.
     if (swapped.other === 'missing' && store.count > 1) await removeByIds(store, [other], options).catch(() => {});
     return { id: put.id, outcome: 'created', due: put.at ?? swapped.now + put.in };
   };

@@ -46,8 +46,8 @@ function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel
 }
 
 /**
- * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if some are
- * there when it fails: others must not put them back where they were.
+ * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if
+ * it fails after some are there: the caller must not put those back where they were.
  */
 export function restoreInto(
   store: Store,
@@ -89,11 +89,11 @@ export async function restoreInto(
       const rows = await raw(redis, keys, ids);
       const answers = rows.map((row, i) => {
         const answer = answerOnActive(row, (some[i] as Brought).parcel);
-        // It is replaced once the growth is done: only then can that be one step.
+        // A repeat replaces the job once the growth is done: only then is that one step.
         return answer && replace ? 'held' : answer;
       });
       const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
-      // As the script marks it: so a repeat does not bring it again when it is done.
+      // As the script marks jobs: so a repeat does not bring a finished job again.
       for (const [i, marked] of groupsOf(kept, ({ parcel }) => store.map.ownerOf(parcel.id))) {
         const now = await redis.now();
         const marks = marked.flatMap((one) => [markOf(one), `${now} moved`]);
@@ -108,8 +108,8 @@ export async function restoreInto(
 }
 
 /**
- * What lua/transfer/restore.lua would answer about a job that is active where it belonged before a growth. Undefined: it is
- * not, or the growth is moving it.
+ * What lua/transfer/restore.lua would answer about a job that is active where it belonged before a growth. Undefined:
+ * the job is not active there, or the growth is moving it.
  */
 function answerOnActive(row: Raw, parcel: moves.Parcel): moves.Restored | undefined {
   if (text(row.state) !== 'a') return undefined;
@@ -139,7 +139,7 @@ export async function isBrought(store: Store, token: string, id: string): Promis
 /** A job that a move has brought. */
 type Marked = Parameters<typeof moves.forgetTokens>[2][number];
 
-/** Removes tokens of jobs: where they belong, and where they belonged before a growth. */
+/** Removes tokens of jobs where the jobs belong, and where they belonged before a growth. */
 export async function forgetTokens(store: Store, jobs: readonly Marked[]): Promise<void> {
   const { map, redis } = store;
   for (const of of ['ownerOf', 'formerOf'] as const) {

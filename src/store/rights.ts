@@ -11,9 +11,8 @@ export type Form = readonly [command: string, ...Arg[]];
 type Need = 'queues' | 'changing' | 'cluster' | 'sentinel' | 'durability' | 'connection' | 'doctor';
 
 /**
- * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Left out
- * are CONFIG and SLOWLOG: doctor does without, and they show what a user of queues should not see, such as the passwords
- * of Redis.
+ * All commands that delayq and its scripts use, by what needs them, for `queue`, or for the tag of a partition. Without
+ * CONFIG and SLOWLOG: doctor works without them, and they show secrets such as the passwords of Redis.
  */
 export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
   const { pending, payload, stats, config } = queueKeys(prefix, queue);
@@ -76,7 +75,7 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
   };
 }
 
-/** The same for a queue, and for one of its other partitions if it has some, as far as is known. */
+/** The same for a queue, and for one of its other partitions if any is known. */
 export function formsOf(store: Store): Record<Need, Form[]>[] {
   const tags = store.count === 1 ? [store.queue] : [store.queue, store.tagOf(1)];
   return tags.map((tag) => formsFor(store.prefix, tag));

@@ -72,7 +72,7 @@ type Name = (typeof SCRIPTS)[number];
 /** Words as Lua: a text with a space before and behind each. */
 const list = (words: readonly string[]) => `' ${words.join(' ')} '`;
 
-/** What stands in the scripts for a value, as Lua. */
+/** The constants of the scripts, as Lua. */
 const CONSTANTS: Readonly<Record<string, string>> = {
   POLL_MS: String(POLL_MS),
   PART_POLL_MS: String(PART_POLL_MS),
@@ -88,8 +88,8 @@ const CONSTANTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns what is sent to Redis of a script: the text of its file, with the files that it includes, each once. Includes
- * that are indented stand in a block: what they bring is there only, and may be elsewhere, too.
+ * Returns the text of a script with the files that it includes, each once. An indented include is local to its block,
+ * so the same file may be included elsewhere, too.
  *
  * @public for scripts/lint-lua.js
  */
@@ -123,7 +123,7 @@ export function nameOf(sha: string): string | undefined {
   return SCRIPTS.find((name) => shaOf(name) === sha);
 }
 
-/** The scripts that are called most. Each key costs the server something, and these have nothing to do with the last two. */
+/** The most frequent scripts. They do not use the last two keys, and each key costs the server time. */
 const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
 
 /** The keys of queues, encoded once, by their number. */
@@ -145,8 +145,8 @@ function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
 }
 
 /**
- * Runs a script on the keys of a queue, if one is given, followed by `foreign` keys of other software. Sends its text if
- * Redis does not know it. Throws what Connection.call throws; the error for a key of the wrong type names the key.
+ * Runs a script on the keys of a queue, if one is given, followed by `foreign` keys of other software. Sends its text
+ * if Redis does not know it. Throws what Connection.call throws; the error for a key of the wrong type names the key.
  */
 export async function run<R extends Reply = Reply[]>(
   redis: Caller,
@@ -172,7 +172,7 @@ export async function run<R extends Reply = Reply[]>(
   }
 }
 
-/** The error with what Redis does not know: the key that has the wrong type, the name of the queue. */
+/** Adds to an error which key has the wrong type, and the name of the queue. */
 async function explained(redis: Caller, keys: QueueKeys, error: DelayqError): Promise<DelayqError> {
   const { code, what, cause } = error;
   const reply = replyIn(error);

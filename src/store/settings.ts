@@ -9,9 +9,9 @@ import { Store } from './store.js';
 const NAMED = 8;
 
 /**
- * Changes the settings or the pause of a queue: `act` in partition 0, which decides which of two changes is the later
- * one; then all others take over what it has. Throws `temporary`, and names the partitions, while some have not
- * confirmed: a repeat goes on. Throws what `act` throws.
+ * Changes the settings or the pause of a queue: runs `act` in partition 0, which orders concurrent changes, then copies
+ * its settings to all others. Throws `temporary`, naming the partitions, if some have not confirmed: a repeat goes on.
+ * Throws what `act` throws.
  */
 export async function changeEverywhere<T>(store: Store, act: (keys: QueueKeys) => Promise<T>): Promise<T> {
   const changed = await store.at(0, act);
@@ -26,7 +26,7 @@ export async function isOfTexts(redis: Connection, prefix: string, queue: string
   return store.texts;
 }
 
-/** Gives all partitions what partition 0 has. If the queue grows meanwhile, the new ones have it from its growth. */
+/** Copies the settings of partition 0 to all others. New partitions get them from their growth. */
 export async function copyEverywhere(store: Store): Promise<void> {
   const others = Array.from({ length: store.count - 1 }, (_, n) => n + 1);
   const ended = await Promise.allSettled(others.map((i) => store.at(i, () => store.copySettings(i))));

@@ -12,7 +12,7 @@ import type { Store } from './store.js';
 
 /** How jobs are acked. */
 export interface AckOptions {
-  /** If the reply is lost: for how long the call may be repeated, ms. Default: once, however long that takes. */
+  /** How long to repeat the call if its reply is lost, ms. Default: one repeat, however long it takes. */
   readonly repeatMs?: number;
 }
 
@@ -67,7 +67,7 @@ export function renew(store: Store, jobs: readonly Held[], leaseMs: number | und
   return byReceipt(store, jobs, async (keys, some) => (await scripts.renew(store.redis, keys, some, leaseMs)).answers);
 }
 
-/** Settles jobs in chunks. Repeats a chunk if its reply was lost: once, for so many ms, or as the limits say. */
+/** Settles jobs in chunks. Repeats a chunk whose reply was lost: once, for some ms, or within the limits. */
 function settle<J extends Held, A extends Answer | Nacked>(
   store: Store,
   jobs: readonly J[],
@@ -84,9 +84,8 @@ function settle<J extends Held, A extends Answer | Nacked>(
 }
 
 /**
- * Makes calls about leases in chunks, each on the partition where its lease is: its receipt says which. Answers in the
- * order of `jobs`. Throws what `call` throws; if that may pass, and others were answered, `unknown`: a repeat finds
- * their leases gone.
+ * Makes calls about leases in chunks, each on the partition in its receipt. Answers in the order of `jobs`. Throws what
+ * `call` throws; but `unknown` if the error may pass and others were answered: a repeat finds their leases gone.
  */
 async function byReceipt<J extends Held, A>(
   store: Store,
@@ -108,7 +107,7 @@ async function byReceipt<J extends Held, A>(
     [...groups].map(async ([part, indexes]) => {
       for (const some of chunks(indexes)) {
         const held = some.map((i) => jobs[i] as J);
-        // Made up: partition 0 answers that no such lease is held.
+        // If the receipt is made up, partition 0 answers that no such lease is held.
         const found = await store.at(part < store.count ? part : 0, (keys) => call(keys, held));
         isAnyAnswered = true;
         for (const [n, i] of some.entries()) answers[i] = found[n] as A;

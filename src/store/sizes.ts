@@ -2,12 +2,12 @@ import { slotOfKey } from '../redis/slots.js';
 import type { PartitionMap } from './map.js';
 import type { Store } from './store.js';
 
-/** How many jobs partition `i` has, about: its payloads are counted. */
+/** About how many jobs partition `i` has: counts its payloads. */
 export async function jobsAt(store: Store, i: number, map?: PartitionMap): Promise<number> {
   return Number(await store.redis.call('HLEN', store.keys(i, map).payload));
 }
 
-/** How many bytes the jobs of partition `i` take, about. Throws `refused` where MEMORY is not allowed. */
+/** About how many bytes the jobs of partition `i` take. Throws `refused` without permission for MEMORY. */
 export async function bytesAt(store: Store, i: number): Promise<number> {
   const { pending, payload, meta } = store.keys(i);
   const sizes = await Promise.all([pending, payload, meta].map((key) => store.redis.call('MEMORY', 'USAGE', key)));

@@ -11,19 +11,19 @@ import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { advance, takeSettings } from './transfer.js';
 
-/** How often a call is repeated because partitions had another layout than expected. Each time one more is known. */
+/** How often to repeat a call that met another layout than expected. Each repeat knows one more partition. */
 export const MAX_TURNS = 20;
 
-/** How many queues a connection remembers: names may come from strangers. */
+/** How many queues a connection remembers: clients of a server choose names. */
 const MAX_KNOWN = 10_000;
 
 /** How long a new queue waits to be listed, ms: on a cluster another node may have the list, and be down. */
 const LIST_MS = 500;
 
-/** By prefix and name of the queue, those first that were not asked for longest. */
+/** By prefix and name of the queue, least recently used first. */
 const ofConnections = new WeakMap<Connection, Map<string, Store>>();
 
-/** A queue as it is stored: its keys, and its partitions as far as is known, learned from the first call that is refused. */
+/** The keys of a queue, and its known partitions. A refused call reveals new ones. */
 export class Store {
   readonly redis: Connection;
   readonly prefix: string;
@@ -33,7 +33,7 @@ export class Store {
   #listed = false;
   #keys = new WeakMap<PartitionMap, QueueKeys[]>();
 
-  /** Returns those of a queue: the same for all callers on a connection, so that each learns for all. Checks no name. */
+  /** Returns the store of a queue, shared by all callers on a connection. Does not check the name. */
   static of(redis: Connection, prefix: string, queue: string): Store {
     const known = ofConnections.get(redis) ?? new Map<string, Store>();
     ofConnections.set(redis, known);
@@ -64,7 +64,6 @@ export class Store {
   #learnTexts(texts: boolean): void {
     if (texts === this.#texts) return;
     this.#texts = texts;
-    // A call says what its caller believes.
     this.#keys = new WeakMap();
   }
 
@@ -77,12 +76,12 @@ export class Store {
     return this.#map.from;
   }
 
-  /** What stands for the name of the queue in the keys of partition `i`. */
+  /** What replaces the name of the queue in the keys of partition `i`. */
   tagOf(i: number, map = this.#map): string {
     return i === 0 ? this.queue : (map.tags[i] as string);
   }
 
-  /** The keys of partition `i`, for calls that believe `map` (default: what is known now). */
+  /** The keys of partition `i`, for calls that expect the layout of `map`. */
   keys(i = 0, map = this.#map): QueueKeys {
     const all = this.#keys.get(map) ?? [];
     const found = all[i] ?? queueKeys(this.prefix, this.tagOf(i, map), stated(map.layoutOf(i), this.#texts));
@@ -91,12 +90,12 @@ export class Store {
     return found;
   }
 
-  /** The keys of each partition that is known now. */
+  /** The keys of each known partition. */
   get all(): QueueKeys[] {
     return Array.from({ length: this.count }, (_, i) => this.keys(i));
   }
 
-  /** Whether this is the name of one of its keys. */
+  /** Whether `name` is one of the keys of the queue. */
   owns(name: string): boolean {
     return this.all.some((keys) => Object.values(keys).includes(name));
   }
@@ -106,8 +105,8 @@ export class Store {
   }
 
   /**
-   * Makes a call that may put the first job into the queue. Lists the queue before its first job, and again if the queue is
-   * new: Redis may have come back empty, or the queue was forgotten.
+   * Makes a call that may put the first job into the queue. Lists the queue before its first job, and again if the
+   * queue is new: Redis may have come back empty, or the queue was forgotten.
    */
   async listing<R extends { readonly begun: boolean }>(send: () => Promise<R>): Promise<R> {
     if (!this.#listed) this.#list();
@@ -129,17 +128,15 @@ export class Store {
     return this.#map;
   }
 
-  /** The partition to which an id belongs. */
   ownerOf(id: Id): number {
     return this.#map.ownerOf(id);
   }
 
-  /** Makes an id that belongs to partition `i`. */
   newIdOf(i: number): string {
     return this.#map.newIdOf(i);
   }
 
-  /** Makes plain reads, which compare no layout; again if another one is known afterwards. */
+  /** Runs plain reads, which compare no layout; again if the known layout changes meanwhile. */
   async steady<T>(read: () => Promise<T>): Promise<T> {
     for (;;) {
       const map = this.#map;
@@ -170,8 +167,7 @@ export class Store {
   }
 
   /**
-   * Makes one call on each partition, and returns how each ended. Throws what that on the first throws, if nothing is known
-   * of others.
+   * Makes one call on each partition, and returns how each ended. Throws the error of the first if no others are known.
    */
   async settle<T>(act: (keys: QueueKeys, i: number) => Promise<T>): Promise<PromiseSettledResult<T>[]> {
     const done: Promise<T>[] = [];
@@ -185,7 +181,7 @@ export class Store {
     return Promise.allSettled(done);
   }
 
-  /** Learns from the error of a call that believed `map`. Throws the error if there is nothing to learn. */
+  /** Learns the layout from the error of a call that expected `map`. Throws any other error. */
   async learnFrom(map: PartitionMap, error: unknown, turn: number): Promise<void> {
     if (wordOf(error) !== 'LAYOUT' || turn > MAX_TURNS) throw error;
     const [, has = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
@@ -201,7 +197,7 @@ export class Store {
       await this.bringUp(0, known);
       if (i > 0) await this.advance(i, layout, known);
     } else if (texts !== believed.endsWith(TEXTS)) {
-      // Partition 0 says what the settings are.
+      // Partition 0 decides the settings.
       if (i > 0 && (await this.look()) && this.#texts !== texts) await this.copySettings(i);
     } else if (!this.#map.isNewerThan(map)) throw error;
   }
@@ -213,9 +209,9 @@ export class Store {
   }
 
   /**
-   * Brings partition `i` from the layout `have` to that of `map`; if it is new, with the settings of partition 0. Does
-   * nothing if its layout is another by now. Returns false if its settings are not of the given `version`. `must`:
-   * throws `temporary` if its replicas do not follow.
+   * Brings partition `i` from the layout `have` to that of `map`; a new one also gets the settings of partition 0. Does
+   * nothing if its layout has changed. Returns false if its settings do not have the given `version`. `must`: throws
+   * `temporary` if its replicas do not follow.
    */
   async advance(
     i: number,
@@ -230,7 +226,7 @@ export class Store {
       if (!(await replicated(this.redis, keys.pending, must, (caller) => advance(caller, keys, to)))) return false;
       if (i > 0 && have === ONE_PARTITION) await this.copySettings(i, map);
     } catch (error) {
-      // Somebody else was faster.
+      // Another process was faster.
       if (wordOf(error) !== 'LAYOUT') throw error;
     }
     return true;
@@ -255,7 +251,7 @@ export class Store {
     return fields.filter((_, n) => !isOwn(fields[n - (n % 2)] as string));
   }
 
-  /** What partition `i` says of its queue; its tag is that in `map`. */
+  /** Reads the layout and the map that partition `i` stores; `map` has its tag. */
   async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
     const { config } = this.keys(i, map);
     const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
@@ -266,10 +262,10 @@ export class Store {
   }
 }
 
-/** How a call and a refusal say of a layout that its payloads are texts, as lua/lib/queue.lua does. */
+/** Follows the layout of a queue whose payloads are texts, as in lua/lib/queue.lua. */
 const TEXTS = ' texts';
 const stated = (layout: string, texts: boolean) => (texts ? `${layout}${TEXTS}` : layout);
-/** The same of a call that may be made in either case. */
+/** A layout for calls that allow both kinds of payloads. */
 const anyPayloads = (layout: string) => `${layout} *`;
 
 /** The error for a queue with one partition whose layout other software has overwritten. */

@@ -59,7 +59,7 @@ export function stored(id: Id, { state, score, held, record, payload }: Raw): St
   };
 }
 
-/** What a record tells drains and operators alike. `due`: the due time of the job. */
+/** The fields of a record that drains and operators share. `due`: the due time of the job. */
 export function ownOf(rec: Record<string, unknown>, due: number | undefined) {
   const ttl = known(rec.ttl) ?? LONGEST_MS;
   const first = known(rec.first) ?? due;

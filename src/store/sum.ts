@@ -4,18 +4,18 @@ import { COUNTS, type Holder, type Holders, holdersIn, inspectIn, type Snapshot,
 import { mergeSamples } from './samples.js';
 import type { Store } from './store.js';
 
-/** What was found out about one partition, or why it cannot be read. */
+/** The counts of one partition, or why they are not readable. */
 export interface Part {
   readonly index: number;
-  /** What stands for the name of the queue in its keys. */
+  /** What replaces the name of the queue in its keys. */
   readonly tag: string;
   readonly found: Snapshot | undefined;
   readonly error: DelayqError | undefined;
 }
 
 /**
- * Returns the counts of each partition of a queue, not at one moment. Times: see {@link inspectIn}. Throws if the first cannot
- * be read, and nothing is known of others.
+ * Returns the counts of each partition of a queue, not at one moment. Times: see {@link inspectIn}. Throws if the first
+ * fails and no others are known.
  */
 export async function inspectEach(
   store: Store,
@@ -57,7 +57,7 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
   names.delete('drained');
   const drained = Math.max(...all.map(({ stats }) => stats.drained ?? 0));
   const now = Math.max(...all.map(({ now }) => now));
-  // By the clock of its own server: clocks that differ must not make a lag.
+  // Each by the clock of its own server: differences of clocks are no lag.
   const oldest = now + Math.min(...all.map((one) => (one.oldest ?? Number.POSITIVE_INFINITY) - one.now));
   const counts = Object.fromEntries(COUNTS.map((name) => [name, add((one) => one[name])]));
   return {
@@ -82,17 +82,15 @@ export function sum(all: readonly Snapshot[], upcoming: number): Snapshot {
     },
     ahead: first.ahead.map((span, i) => ({ ...span, count: add(({ ahead }) => ahead[i]?.count ?? 0) })),
     config: first.config,
-    // They are in the first.
     recurring: first.recurring,
   };
 }
 
-/** How many leases are looked at to find out who holds them: about 1 ms of Redis's time. */
+/** The most leases to read for their holders: about 1 ms of Redis's time. */
 const MAX_LEASES = 250;
 
 /**
- * Returns who holds the leases of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire
- * first.
+ * Returns the holders of up to 250 active jobs of each partition (`seen` of `active`): those whose leases expire first.
  */
 export async function holdersAll(store: Store): Promise<Holders> {
   return sumHolders(await store.each((keys) => holdersIn(store.redis, keys, MAX_LEASES)));

@@ -26,7 +26,7 @@ export class Sweep {
   active = 0;
   /** The queues to which unfinished moves hold some of these. */
   moves: ReadonlySet<string> = new Set();
-  /** In the last round nothing was left to move, and nothing came back meanwhile. */
+  /** The last round left nothing to move, and nothing came back meanwhile. */
   isClean = false;
 
   constructor(store: Store, map: PartitionMap, at: number) {
@@ -36,21 +36,21 @@ export class Sweep {
     this.#keys = store.keys(at, map);
   }
 
-  /** Goes once through the partition. Throws what a transfer throws. */
+  /** Goes through the partition once. Throws what a transfer throws. */
   async run(signal: AbortSignal): Promise<void> {
     const [returned, moved] = [await this.#returned(), this.moved];
     this.active = 0;
     await this.#copyMarks();
-    // In this order: an id goes from pending to dead or active, and only what counts as returned goes back.
+    // In this order: ids go from pending to dead or active. Those that go back are counted as returned.
     for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
-    // Last: who is active is remembered here when he is done.
+    // Last: active jobs that end are reserved here.
     const left = this.active === 0 ? await sweepRemembered(this.#store, this.at, { map: this.#map }) : 0;
     const isStill = this.moved === moved && (await this.#returned()) === returned;
     const nothing = isStill && this.active === 0 && left === 0;
     this.isClean = nothing && !signal.aborted;
   }
 
-  /** Counts the active jobs that can be moved only when they are answered for. */
+  /** Counts the active jobs that can move only after their leases end. */
   async lookAtActive(): Promise<void> {
     let active = 0;
     const moves = new Set<string>();
@@ -58,13 +58,13 @@ export class Sweep {
       if (ids.length === 0) continue;
       for (const lease of (await this.#store.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
         const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease ?? undefined)) ?? [];
-        // Those of this growth have a slash in their names, and are taken over: nobody else may end them.
+        // Holders of this growth have a slash in their names. The growth itself ends them.
         if (to?.includes('/')) continue;
         active++;
         if (to) moves.add(to);
       }
     }
-    // All at once: meanwhile somebody may ask.
+    // Set together: callers read both at any time.
     this.active = active;
     this.moves = moves;
   }
@@ -119,7 +119,7 @@ export class Sweep {
     return idsWhere(this.#store.redis, this.#keys[set], (id) => this.#map.ownerOf(id) !== this.at);
   }
 
-  /** Copies the marks of moves that have brought ids: a repeat of such a move looks for them where the ids belong. */
+  /** Copies the marks of moves: a repeat of a move looks for its marks where the ids belong. */
   async #copyMarks(): Promise<void> {
     const { redis } = this.#store;
     let cursor = '0';
@@ -137,7 +137,7 @@ export class Sweep {
       for (const [owner, some] of groupsOf(marks, ([field]) => ownerOf(field))) {
         if (owner === this.at) continue;
         const { lease } = this.#store.keys(owner, this.#map);
-        // After a failover, what a move has brought could be brought again.
+        // Without the replicas, a failover would let a move bring a job again.
         await replicated(redis, lease, true, (caller) => caller.call('HSET', lease, ...some.flat()));
       }
     } while (cursor !== '0');
@@ -145,8 +145,8 @@ export class Sweep {
 }
 
 /**
- * Moves what a partition remembers of ids that belong to others. Returns how many there were; `dry`: only counts them.
- * Throws `temporary` if replicas do not follow.
+ * Moves reserved ids to the partitions where they belong. Returns their number; `dry`: only counts them. Throws
+ * `temporary` if replicas do not follow.
  */
 export async function sweepRemembered(
   store: Store,
@@ -175,7 +175,7 @@ export async function sweepRemembered(
   return swept;
 }
 
-/** Yields ids of a sorted set in slices: each that was in it all the time, some perhaps twice. */
+/** Yields ids of a sorted set in slices: all that stay in the set meanwhile, some perhaps twice. */
 export async function* idsWhere(redis: Connection, key: string, isMeant: (id: Id) => boolean): AsyncGenerator<Id[]> {
   let cursor = '0';
   do {

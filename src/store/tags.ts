@@ -2,13 +2,14 @@ import { slotOfKey } from '../redis/slots.js';
 
 const SLOTS = 16_384;
 
-/** How far a partition may be from its place, slots: so near is found among some hundred numbers. */
+/** How far a partition may be from its place, slots: a few hundred numbers contain such a slot. */
 const NEAR = 64;
 
 /**
  * Returns the tag of partition `i` of a queue, from 1: `QUEUE/i.k`, with the first `k` whose slot is near its place.
  * The places halve the largest gaps, one after the other (van der Corput's sequence), beginning at the slot of the
- * queue: so the slots are spread evenly over the nodes, however many partitions there are. No queue can have such a name.
+ * queue: so the slots are spread evenly over the nodes, however many partitions there are. No queue can have such a
+ * name.
  */
 export function tagFor(queue: string, i: number): string {
   const start = slotOfKey(`{${queue}}`);

@@ -74,10 +74,10 @@ export async function forgetTokens(
   if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
 }
 
-/** An id that is remembered, and until when, ms as text. */
+/** A reserved id, and until when, ms as text. */
 export type Remembered = readonly [until: string, id: Id];
 
-/** Remembers ids that were remembered in another partition; each until the later time of both. At most {@link MAX_CALL}. */
+/** Reserves ids that another partition reserves; the later time wins. At most {@link MAX_CALL}. */
 export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Remembered[]): Promise<void> {
   await run(redis, 'transfer/remember', keys, ids.flat());
 }
@@ -88,8 +88,8 @@ export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active
 const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
 
 /**
- * Reserves the first of `ids`, as many as fit into one reply: nobody can take them until {@link endHolds}. Jobs that `by`
- * already holds are taken over and keep their first token. Of those that are no jobs, `remembered` are told. At most
+ * Holds the first of `ids`, as many as fit into one reply: no drain takes them until {@link endHolds}. Takes over jobs
+ * that `by` already holds; they keep their first token. Also returns which ids are reserved without a job. At most
  * {@link MAX_CALL}.
  */
 export async function hold(
@@ -135,8 +135,8 @@ export interface Foreign {
 }
 
 /**
- * The result of an adopt: the job was moved here, perhaps in place of another with this id (`replaced`), or an equal one
- * was here (`kept`), or another with this id (`exists`), or it has `changed` since it was read.
+ * The result of an adopt. The job was moved here: `adopted`, or `replaced` another with its id. It was not: an equal
+ * job was here (`kept`), another job has its id (`exists`), or it has `changed` since it was read.
  */
 export type Adopted = 'adopted' | 'replaced' | 'kept' | 'exists' | 'changed';
 
@@ -157,8 +157,8 @@ export async function adopt(
 }
 
 /**
- * Brings a partition that still has `keys.layout` to another layout. Returns false if `version` is given, and is not that
- * of its settings.
+ * Changes the layout of a partition that still has `keys.layout`. Returns false if its settings do not have the given
+ * `version`.
  */
 export async function advance(
   redis: Caller,
@@ -168,7 +168,7 @@ export async function advance(
   return Number((await run(redis, 'transfer/advance', keys, [layout, tags, version]))[0]) === 1;
 }
 
-/** Gives a partition settings, as names and texts in turn, unless it has newer ones than of this version. */
+/** Writes settings to a partition, as names and texts in turn, unless its own are newer than `version`. */
 export async function takeSettings(redis: Connection, keys: QueueKeys, version: string, settings: readonly string[]) {
   await run(redis, 'edit/settings', keys, [version, ...settings]);
 }
@@ -192,7 +192,7 @@ export interface Claim {
 
 const inClaim = ({ token, score, due, sha }: Claim) => [token, score, due, sha].join(' ');
 
-/** Claims jobs whose scores have not changed: their sorted set no longer has them. Undefined for each that has. */
+/** Claims jobs whose scores have not changed, and removes them from their sorted set. Undefined for the others. */
 export async function claim(
   redis: Connection,
   { zset, claims }: ClaimKeys,
@@ -230,7 +230,7 @@ export async function unclaim(
   return (await change(redis, where, owner, 'd', ends)).map((claim) => claim !== undefined);
 }
 
-/** Does `act` of lua/transfer/claim.lua to claims. Returns what is in each; undefined: it was not done. */
+/** Runs `act` of lua/transfer/claim.lua on claims. Returns the content of each; undefined: not done. */
 async function change(
   redis: Connection,
   { zset, claims }: ClaimKeys,

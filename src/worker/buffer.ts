@@ -7,7 +7,7 @@ import type { TakenJobs } from './leases.js';
 /** The most jobs to prefetch: handlers work through those of one fetch while the next fetch is under way. */
 const MAX_PREFETCH = 2 * MAX_CALL;
 
-/** With this many bytes of payloads the buffer is full, and a batch is large enough. */
+/** The most bytes of payloads in the buffer, and in a batch. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
 /** How long a job may wait in the buffer before it is given back to other drains, unless it is about to start, ms. */
@@ -22,7 +22,7 @@ export class JobBuffer {
   readonly #clock: Clock;
   /** How many handler calls to prefetch jobs for, beyond the running ones. */
   #prefetch: number;
-  /** A handler became free and found the buffer empty while a fetch was under way: the fetch was too small, perhaps. */
+  /** Buffer empty while a fetch was in flight: increase the prefetch. */
   #ranDry = false;
 
   constructor(concurrency: number, batch: number, clock: Clock = realClock) {
@@ -36,7 +36,7 @@ export class JobBuffer {
     return this.#waiting.length;
   }
 
-  /** How many handler calls the waiting jobs are enough for, at least. */
+  /** The least number of handler calls that the waiting jobs suffice for. */
   get calls(): number {
     return Math.ceil(this.#waiting.length / this.#batch);
   }
@@ -47,7 +47,7 @@ export class JobBuffer {
     return (this.#concurrency - busy + this.#prefetch) * this.#batch - this.#waiting.length;
   }
 
-  /** How much room makes a call of Redis worth it. */
+  /** The least room for which to call Redis. */
   get worthFetching(): number {
     return Math.max(1, Math.min((this.#prefetch * this.#batch) / 2, MAX_CALL));
   }
@@ -70,7 +70,9 @@ export class JobBuffer {
     }
   }
 
-  /** Size of the next handler call, whose jobs are all of one queue; 0: none yet. `more`: a fetch will bring more jobs. */
+  /**
+   * Size of the next handler call, whose jobs are all of one queue; 0: none yet. `more`: a fetch will bring more jobs.
+   */
   nextSize(more: boolean): number {
     const queue = this.#waiting[0]?.queue;
     let size = 0;
@@ -103,7 +105,7 @@ export class JobBuffer {
    * `all`: even those that are next in line.
    */
   takeSurplus(busy: number, all: boolean): Job[] {
-    // The first would be fetched again at once, unless no job is fetched now.
+    // Keep the next ones, which would be fetched again at once, unless fetching has ended.
     const keep = all ? 0 : (2 * this.#concurrency - busy) * this.#batch;
     if (!this.#isLong(keep)) return [];
     this.#prefetch = this.#concurrency;

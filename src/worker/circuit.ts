@@ -5,19 +5,19 @@ const FIRST_MS = 1_000;
 const LONGEST_MS = 30_000;
 
 interface Listener {
-  /** It has opened; `why` is the last failure. */
+  /** Called when it opens; `why` is the last failure. */
   readonly onOpen: (why: string) => void;
-  /** It has closed: a handler call has succeeded. */
+  /** Called when it closes: a handler call has succeeded. */
   readonly onClose: () => void;
-  /** A pause is over: it is time to ask again how many calls may start. */
+  /** Called when a pause is over: ask {@link Circuit.calls} again. */
   readonly onReady: () => void;
   /** How many handler calls run that have started since `time`, by the clock, or are about to start. */
   readonly startedSince: (time: number) => number;
 }
 
 /**
- * Opens after too many failures in a row: then what handlers need is down, and more jobs would only spend their tries.
- * While it is open one handler call at a time may start, after pauses that grow, until one succeeds.
+ * Opens after too many failures in a row: a service that handlers need is probably down, and more jobs would only use
+ * up their tries. While open, starts one handler call at a time, after growing pauses, until one succeeds.
  */
 export class Circuit {
   readonly #maxFailures: number;
@@ -71,7 +71,7 @@ export class Circuit {
     if (this.#openedAt !== undefined && started > this.#openedAt) this.#pause(this.#pauseMs);
   }
 
-  /** Ends the pause, and makes no more of them: there is no time left. */
+  /** Ends the pause, and makes no more: there is no time left. */
   hurry(): void {
     this.#isLate = true;
     this.#endPause();

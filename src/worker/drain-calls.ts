@@ -14,7 +14,9 @@ export interface TakeOptions {
   readonly batch?: number | (() => number) | undefined;
   /** How many jobs the consumer can start now: see {@link Start}. */
   readonly start?: Start | undefined;
-  /** Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once). */
+  /**
+   * Lease of the jobs; default: the lease of each queue. 0 removes jobs from Redis as they are taken (at most once).
+   */
   readonly leaseMs?: number | undefined;
   /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
   readonly watch?: boolean | undefined;
@@ -25,7 +27,6 @@ export interface TakeOptions {
   readonly leases?: Leases | undefined;
 }
 
-/** The answer to a drain call. */
 export interface DrainAnswer {
   readonly drained: Drained;
   readonly taken: TakenJobs;
@@ -37,12 +38,12 @@ export interface DrainCall {
   readonly sentAt: number;
   /** It only asks when the next job is due. */
   readonly isLook: boolean;
-  /** The other queues are asked meanwhile. */
+  /** It takes long: poll the other queues meanwhile. */
   isLate: boolean;
   surplus?: NodeJS.Timeout;
 }
 
-/** What has a clock of its own, as far as is known: a server; in a cluster each queue, whose node is not known here. */
+/** The owner of a clock: the server; in a cluster the queue, because its node is not known here. */
 const clockOf = (queue: Queue) => (queue.redis.sharded ? queue : queue.redis);
 
 /** Sends drain calls, within the limit of jobs and up to the cutoff time. */
@@ -50,10 +51,7 @@ export class DrainCalls {
   readonly #options: TakeOptions;
   /** When the run began, by the monotonic clock, ms. */
   readonly #began = performance.now();
-  /**
-   * Without `watch`: the latest due time of the jobs to take, ms: what each clock showed when the run began. Not one for
-   * all: these clocks may differ.
-   */
+  /** Without `watch`: the latest due times of the jobs to take, ms: the time of each clock at the start of the run. */
   readonly #cutoffs = new Map<ReturnType<typeof clockOf>, number | Promise<number>>();
   /** How many more jobs may be asked for. */
   left: number;
@@ -64,8 +62,8 @@ export class DrainCalls {
   }
 
   /**
-   * Begins the run. Without `watch`, asks several clocks at once what time it is, before the first job is taken: what this
-   * process enqueues from then on is not part of the run. A single clock tells it in the first answer.
+   * Begins the run. Without `watch`, reads several clocks before taking the first job: jobs that this process enqueues
+   * later are not part of the run. With a single clock, the first answer has the time.
    */
   begin(queues: readonly Queue[]): void {
     if (this.#options.watch || queues.length === 1) return;
@@ -79,7 +77,7 @@ export class DrainCalls {
     }
   }
 
-  /** Asks for as many jobs as the options allow, at most `max`; with 0 only for when the next job is due. */
+  /** Asks for as many jobs as the options allow, at most `max`; with 0, only asks when the next job is due. */
   send(queue: Queue, max = MAX_CALL): DrainCall {
     const { leases } = this.#options;
     const sentAt = performance.now();
@@ -91,8 +89,8 @@ export class DrainCalls {
   }
 
   /**
-   * Returns the answer of `call`; or undefined if there is none within `ms`, and then the call is late. The jobs of a
-   * late answer are for other drains if this is not called again within a second after it: the consumer may be busy.
+   * Returns the answer of `call`, or undefined and marks the call as late if there is none within `ms`. Gives back the
+   * jobs of a late answer unless this is called again within a second after it: the consumer may be busy.
    */
   async answerTo(call: DrainCall, ms: number): Promise<DrainAnswer | undefined> {
     const answer = await within(call.isLate ? 0 : ms, call.answer);
@@ -140,7 +138,7 @@ export class DrainCalls {
       const answer = await queue.take({ limit: limit || 1, leaseMs, cutoff }, start);
       const until = watch ? answer.now : await this.#cutoffOf(queue, answer.now, since);
       const { state, next = Number.POSITIVE_INFINITY } = answer;
-      // The call may have had an earlier cutoff: it only asked, or a reply has told of a cluster since.
+      // The call may have had an earlier cutoff: it only looked, or a reply has revealed a cluster since.
       const drained: Drained = state === 'idle' && next <= until ? { ...answer, state: 'more' } : answer;
       const taken: TakenJobs = { queue, jobs: drained.jobs, since, leaseMs: drained.leaseMs };
       unused -= taken.jobs.length;
@@ -151,12 +149,12 @@ export class DrainCalls {
     }
   }
 
-  /** The cutoff of a queue, which was sent a call at `since`; in its answer, its clock shows `now`. */
+  /** The cutoff of a queue whose clock shows `now` in the answer to a call sent at `since`. */
   #cutoffOf(queue: Queue, now: number, since: number): number | Promise<number> {
     const clock = clockOf(queue);
     const known = this.#cutoffs.get(clock);
     if (known !== undefined) return known;
-    // At least what it showed at the start, so that nothing is left that was due then. Times are whole ms.
+    // Not before the time at the start, so that no job that was due then is left. Times are whole ms.
     const cutoff = now - Math.floor(since - this.#began);
     this.#cutoffs.set(clock, cutoff);
     return cutoff;

@@ -9,7 +9,10 @@ import { type OnTrouble, onStderr, troubleTeller } from './trouble.js';
 
 /** How a worker works. Durations are ms. */
 export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | 'forMs' | 'onDrained'> {
-  /** Keep waiting for new jobs; default true. If false, the run ends once all jobs that were due at its start are handled. */
+  /**
+   * Keep waiting for new jobs; default true. If false, the run ends once all jobs that were due at its start are
+   * handled.
+   */
   readonly watch?: boolean | undefined;
   /** How many handlers run at the same time; default 1. */
   readonly concurrency?: number | undefined;
@@ -29,7 +32,7 @@ export interface WorkerOptions extends Pick<PollOptions, 'limit' | 'leaseMs' | '
   readonly timeoutMs?: number | undefined;
   /** How long running handlers may continue after a stop; default 30 s. */
   readonly graceMs?: number | undefined;
-  /** How long a handler may run on after its signal was aborted, before it is no longer waited for; default 5 s. */
+  /** How long to wait for a handler after its signal was aborted; default 5 s. */
   readonly abandonMs?: number | undefined;
   /** Aborting this stops the run. */
   readonly signal?: AbortSignal | undefined;

@@ -41,8 +41,8 @@ export class Outages {
   }
 
   /**
-   * Ends the run: from now on, a failure of any queue is an error. `inTime`: its time is over, so trouble that has not
-   * passed is one, too.
+   * Ends the run: from now on, a failure of any queue is an error. `inTime`: its time is over, so lasting trouble is an
+   * error, too.
    */
   end(inTime: boolean): void {
     this.#over = true;
@@ -78,7 +78,9 @@ export class Outages {
     return true;
   }
 
-  /** Records that the server of a queue is in trouble that may pass. Returns how long to wait before the next call, ms. */
+  /**
+   * Records that the server of a queue is in trouble that may pass. Returns how long to wait before the next call, ms.
+   */
   wait(queue: Queue, error: DelayqError): number {
     if (this.#waiting.size === 0) this.#onTrouble?.(error);
     const failures = (this.#waiting.get(queue)?.failures ?? 0) + 1;

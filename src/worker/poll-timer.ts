@@ -8,7 +8,7 @@ import { POLL_MS } from '../store/keys.js';
  */
 const BACKOFF_MS = [1, 16] as const;
 
-/** The same after losing the race for a place under max-active, ms: whose job has ended takes the next one itself. */
+/** The same after losing the race for a place under max-active, ms: the worker that freed it usually refills it. */
 const FULL_BACKOFF_MS = [1, 128] as const;
 
 /** When to look at a queue next, and what is known about it. */
@@ -19,7 +19,7 @@ interface Plan {
   forDue: boolean;
   /** With `forDue`: the due time of that, ms by the wall clock. */
   head: number;
-  /** When it was asked last, by the monotonic clock, ms. */
+  /** The time of the last call, by the monotonic clock, ms. */
   asked: number;
   /**
    * The clock of the queue's server minus the monotonic clock, ms: each server has a clock of its own. Before the first
@@ -42,14 +42,14 @@ export class PollTimer {
   readonly #queues: readonly Queue[];
   readonly #plans = new Map<Queue, Plan>();
   readonly #listeners: readonly WakeListener[];
-  /** When the wake channels of all partitions are heard, as far as is known: by the monotonic clock, ms. */
+  /** From when on the wake channels of all partitions should be heard, by the monotonic clock, ms. */
   #heardFrom = 0;
   /** Ends the pause so that the times are looked at again. */
   #wake: (() => void) | undefined;
 
   /**
-   * Times are by the monotonic clock, ms. Without `watch` a queue is looked at again only if there is more in it, or a
-   * limit holds back what there is.
+   * Times are by the monotonic clock, ms. Without `watch`, looks at a queue again only if it has more jobs, or a limit
+   * holds them back.
    */
   constructor(queues: readonly Queue[], watch: boolean, end: number, signal: AbortSignal | undefined) {
     this.#watch = watch;
@@ -89,7 +89,7 @@ export class PollTimer {
     return this.#plan(queue).forDue && this.isTime(queue);
   }
 
-  /** Sorts partitions: those first of which nothing is known, then by the due times of their first jobs. */
+  /** Sorts partitions: unknown ones first, then by the due times of their first jobs. */
   sort(parts: readonly Queue[]): Queue[] {
     const head = (part: Queue) => {
       const plan = this.#plan(part);
@@ -109,7 +109,7 @@ export class PollTimer {
     this.#wake?.();
   }
 
-  /** Plans a look after the poll interval. Call this before each look: messages from then on may be news to its answer. */
+  /** Plans a look after the poll interval. Call this before each look: its answer may miss later messages. */
   planPoll(queue: Queue): void {
     const plan = this.#plan(queue);
     const now = performance.now();
@@ -118,12 +118,12 @@ export class PollTimer {
     Object.assign(plan, { at, forDue: false, asked: now });
   }
 
-  /** Until the wake channels of partitions are surely heard, they are polled as often as a queue. */
+  /** Polls partitions as often as a queue until their wake channels are surely heard. */
   #pollMs(queue: Queue): number {
     return performance.now() < this.#heardFrom ? POLL_MS : queue.pollMs;
   }
 
-  /** Learns from the answer of a drain call what time it is for its server, and whether another drain was faster. */
+  /** Learns from a drain reply the clock of its server, and whether another drain was faster. */
   learn(queue: Queue, { now, jobs, state }: Drained): void {
     const plan = this.#plan(queue);
     plan.clockOffset = now - performance.now();
@@ -133,7 +133,7 @@ export class PollTimer {
       const [first, longest] = state === 'full' ? FULL_BACKOFF_MS : BACKOFF_MS;
       plan.backoff = Math.min(Math.max(2 * plan.backoff, first), longest * (0.5 + Math.random() / 2));
     }
-    // A rate gives each its own time.
+    // A rate gives each drain its own time.
     if (state === 'limited') plan.backoff = 0;
     if (state !== 'full') plan.backoff = Math.min(plan.backoff, BACKOFF_MS[1]);
     plan.wokeForDue = false;
@@ -166,15 +166,15 @@ export class PollTimer {
   #untilDue(queue: Queue, due: number): void {
     const plan = this.#plan(queue);
     const at = due - plan.clockOffset + plan.backoff;
-    // False for NaN, too: anybody may publish anything on the wake channel.
+    // False for NaN, too: the wake channel is open to other software.
     if (!(at < plan.at)) return;
     Object.assign(plan, { at, forDue: true, head: due });
     this.#wake?.();
   }
 
   /**
-   * Waits until it is time to look at a queue, one of the `late` calls has ended, or the signal aborts. A queue whose
-   * call is late is not looked at.
+   * Waits until it is time to look at a queue without a late call, one of the `late` calls has ended, or the signal
+   * aborts.
    */
   async wait(late: ReadonlyMap<Queue, Promise<unknown>> = new Map()): Promise<void> {
     this.listen();
@@ -231,7 +231,7 @@ class WakeListener {
   #listener: ReturnType<Queue['redis']['listen']> | undefined;
   #listenAgain = 0;
 
-  /** Calls `heard` with what a message on the channel of a queue says, ms; NaN if that is no number. */
+  /** Calls `heard` with the time in each message of a queue, ms; NaN if it is no number. */
   constructor(redis: Queue['redis'], queues: readonly Queue[], heard: (queue: Queue, due: number) => void) {
     this.#redis = redis;
     this.#queues = queues.filter((queue) => queue.redis === redis);
@@ -249,7 +249,7 @@ class WakeListener {
       this.#channels = new Map(
         this.#queues.flatMap((queue) => queue.partitions.map((part) => [part.wakeChannel, part])),
       );
-    // A part of it may be alive, on a server that no longer owns its queue.
+    // A part of the old listener may be alive, on a server that no longer owns its queue.
     this.#listener?.close();
     this.#listener = this.#redis.listen([...this.#channels.keys()], (channel, message) => {
       const queue = this.#channels.get(channel);

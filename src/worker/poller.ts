@@ -24,7 +24,7 @@ export interface PollOptions extends TakeOptions {
   readonly ahead?: boolean | undefined;
   /** Called with the answer of each drain call. */
   readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
-  /** Called before each wait: no more jobs come for now, whatever the last answer said. */
+  /** Called before each wait: no more jobs come for now, even if the last answer promised some. */
   readonly onWait?: (() => void) | undefined;
 }
 
@@ -34,32 +34,32 @@ export interface PollOptions extends TakeOptions {
  */
 const PATIENCE_MS = POLL_MS / 4;
 
-/** The same while another queue is late, ms: they may be many, on the same server. Long enough for one that is near. */
+/** The same while another queue is late, ms: many queues may be on its server. Long enough for a nearby server. */
 const SHORT_PATIENCE_MS = 25;
 
 /** The same if all queues are on one server, ms: those after it would hardly get their answers sooner. */
 const SHARED_PATIENCE_MS = 2_000;
 
 /**
- * The most jobs of one call to one of several partitions: they come before older ones of the others. With 50, a job costs
- * Redis half as much again as in a queue without partitions; with 100, less than a quarter.
+ * The most jobs of one call to one of several partitions: they come before older ones of the others. With 50, a job
+ * costs Redis half as much again as in a queue without partitions; with 100, less than a quarter.
  */
 const PART_BATCH = 100;
 
-/** When one partition is looked at, so are the others whose time comes within this, ms: a process wakes up for all at once. */
+/** A look at one partition includes those whose time comes within this, ms: the process wakes up once for all. */
 const EARLY_MS = PART_POLL_MS / 2;
 
 /**
- * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a queue
- * has more jobs, those before it are tried again before each batch. Otherwise a queue is looked at when its next job
+ * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a
+ * queue has more jobs, tries those before it again before each batch. Otherwise a queue is looked at when its next job
  * falls due, and once in each poll interval. Delivery relies on this alone; the wake channel only shortens the wait.
  *
- * In place of a queue come its partitions, as soon as they are known: first all are asked when their next jobs are due,
- * all at once; then jobs are taken from that whose next job has been due for longest.
+ * Partitions replace their queue as soon as they are known: asks all of them at once when their next jobs are due, then
+ * takes jobs from the one with the oldest due job.
  *
  * A queue whose server does not answer holds up the others once, for {@link PATIENCE_MS}, or if all are on that server
- * for {@link SHARED_PATIENCE_MS}; further ones meanwhile for {@link SHORT_PATIENCE_MS}. Its answer is taken when it
- * comes. Until it is well again, it is asked for one job at a time: what a call may bring counts against the limit.
+ * for {@link SHARED_PATIENCE_MS}; further ones meanwhile for {@link SHORT_PATIENCE_MS}. Its late answer still counts.
+ * Until it recovers, each call asks for one job: all jobs that a call may bring count against the limit.
  *
  * With `watch`, errors that pass are waited out; the last one is thrown if the time ends before it has passed. A queue
  * that fails with another error, or without `watch` with any, is left out and, with `watch`, tried again later. Its
@@ -78,7 +78,7 @@ export async function* poll(
   const outages = options.leases?.outages ?? new Outages();
   outages.begin(queues, options);
   if (options.leases) options.leases.onSettled = (queue) => timer.ended(queue);
-  /** The calls to each queue whose answers have not been taken yet, oldest first: two at most, with `ahead`. */
+  /** The open calls of each queue, oldest first: two at most, with `ahead`. */
   const inFlight = new Map<Queue, DrainCall[]>();
   const sentTo = (queue: Queue): DrainCall[] => {
     const sent = inFlight.get(queue) ?? [];
@@ -99,7 +99,7 @@ export async function* poll(
     return call.isLook ? Math.max(0, call.sentAt + ms - performance.now()) : ms;
   };
   const [first] = queues;
-  /** Those whose last answer said that there are more jobs. */
+  /** Queues whose last answer promised more jobs. */
   const more = new Set<Queue>();
   let failure: { readonly error: unknown } | undefined;
   let timeIsOver = false;
@@ -110,13 +110,13 @@ export async function* poll(
     timer.planPoll(queue);
     sentTo(queue).push(calls.send(queue, max));
   };
-  /** Asks a queue if it is time, or would be within `earlyMs`. */
+  /** Calls a queue if its time has come, or comes within `earlyMs`. */
   const askInTime = (queue: Queue, earlyMs = 0) => {
     if (sentTo(queue).length > 0 || over() || !timer.isTime(queue, earlyMs)) return;
     if (outages.has(queue)) timer.planPoll(queue);
     else ask(queue);
   };
-  /** The partitions of a queue in the order in which they are asked; those first that were asked. */
+  /** The partitions of a queue in polling order; those with open calls first. */
   const inOrder = (queue: Queue): readonly Queue[] => {
     const { partitions } = queue;
     if (partitions.length === 1) return partitions;

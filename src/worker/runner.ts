@@ -3,7 +3,7 @@ import { type Clock, formatDuration, LONGEST_TIMER_MS, realClock } from '../mode
 import type { Queue } from '../queue/queue.js';
 import { Task } from './task.js';
 
-/** A timer that fires so much later was held up, with all else in this process, ms. */
+/** A timer that fires this late shows that the whole process was held up, ms. */
 const LATE_MS = 100;
 
 type AbortCause = 'lost' | 'timeout' | 'stopped';
@@ -135,7 +135,7 @@ export class Runner {
   }
 }
 
-/** What a handler threw, unless its parts cannot be read: that would end the worker later. */
+/** The thrown value, or a substitute if reading its parts throws: that would end the worker later. */
 function readable(thrown: unknown): unknown {
   try {
     if (thrown instanceof Error) void `${thrown.name}${thrown.message}${thrown.stack}`;

@@ -9,7 +9,6 @@ import { Dead, Release, Retry, type TaskOutcome } from './task.js';
 /** Delay of a job that its handler gives back without naming one, ms: without it, the job would come back at once. */
 const RELEASE_MS = 1_000;
 
-/** What Redis is asked to do with a job whose handler has ended. */
 export type Action = 'ack' | 'retry' | 'dead' | 'release';
 
 /** A job whose handler has ended, and what to do with it. */
@@ -42,8 +41,8 @@ interface Listener {
 const NACKED = ['retry', 'dead', 'release'] as const;
 
 /**
- * Settles jobs in Redis. While a call for a queue is under way, what is to be settled next in that queue
- * gathers. Each partition on its own: one whose server is in trouble must not delay the others.
+ * Settles jobs in Redis. During a call for a queue, collects its jobs for the next call. Each partition on its own: one
+ * whose server is in trouble must not delay the others.
  */
 export class Settler {
   readonly #leases: Leases;
@@ -53,7 +52,7 @@ export class Settler {
   readonly #waiting = new Map<Queue, Settlement[]>();
   readonly #underWay = new Set<Promise<void>>();
   readonly #watch: boolean;
-  /** How many calls give back jobs now. */
+  /** How many calls that give back jobs are in flight. */
   #releasing = 0;
 
   /** Without `backoff` that of each queue applies. */
@@ -69,7 +68,7 @@ export class Settler {
     this.#listener = listener;
   }
 
-  /** Jobs are on their way back, and a fetch that overtakes them may miss them for good: it may be the last. */
+  /** Jobs are on their way back: the last fetch must not overtake them, or it would miss them. */
   get isGivingBack(): boolean {
     return !this.#watch && this.#releasing > 0;
   }
@@ -85,7 +84,7 @@ export class Settler {
     else for (const one of settlements) this.#add(this.#leases.queueOf(one.job) ?? queue, [one]);
   }
 
-  /** Ends the jobs that the worker's `refuse` names a reason for. Returns the others. */
+  /** Moves jobs that the worker's `refuse` rejects to dead. Returns the others. */
   accepted(taken: TakenJobs): TakenJobs {
     const refuse = this.#refuse;
     if (!refuse) return taken;
@@ -116,7 +115,7 @@ export class Settler {
     this.#track(this.#send(queue));
   }
 
-  /** Gives back jobs that no handler was called with, as if they had never been taken. */
+  /** Gives back jobs that no handler has seen, as if they had never been taken. */
   release(jobs: readonly Job[]): void {
     if (jobs.length === 0) return;
     this.#releasing += 1;

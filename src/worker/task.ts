@@ -84,8 +84,8 @@ export class Task<T = unknown> implements Job {
   }
 
   /**
-   * Parses the payload. If its queue has a schema, returns what that makes of it, and throws `data` if it does not fit.
-   * Throws a SyntaxError if it is not JSON: a {@link RawPayload}, or what other software has stored.
+   * Parses the payload. If its queue has a schema, returns the validated value, and throws `data` if it does not fit.
+   * Throws a SyntaxError if it is not JSON: a {@link RawPayload}, or a payload of other software.
    */
   json(): T {
     const value = JSON.parse(this.payload.toString('utf8'));
@@ -93,8 +93,8 @@ export class Task<T = unknown> implements Job {
   }
 
   /**
-   * Aborts when the lease is lost, when `timeoutMs` is over, or when the worker was stopped and `graceMs` is over. Its
-   * reason is an Error that says which.
+   * Aborts when the lease is lost, after `timeoutMs`, or `graceMs` after a stop of the worker. Its reason is an Error
+   * that says which.
    */
   get signal(): AbortSignal {
     return this.#call.signal;
@@ -125,15 +125,15 @@ export interface TaskResult {
 }
 
 /**
- * Returns what `onResult` is by default: it tells the failure of each job on stderr, with the stack of what was thrown.
- * If a call failed with several jobs, only the first of them has the stack.
+ * Returns the default `onResult`: prints the failure of each job on stderr, with the stack; if a call failed with
+ * several jobs, only for the first.
  */
 export function failureTeller(): (result: TaskResult) => void {
   let told: unknown;
   return ({ queue, job, outcome, error, thrown, delayMs }) => {
     if (error === undefined) return;
     const then = delayMs === undefined ? outcome : `retry in ${formatDuration(delayMs)}`;
-    // Dead and Retry say what they mean: where they were thrown does not matter.
+    // Dead and Retry are deliberate: no stack.
     const short = thrown instanceof Dead || thrown instanceof Retry || thrown === told;
     // It may quote the payload, which must not control a terminal.
     const text = legible(short ? error : stackOf(thrown, error));

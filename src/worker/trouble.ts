@@ -4,20 +4,20 @@ import { type Clock, formatDuration, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 
 /**
- * Called with an error when there is trouble, and with undefined when it is over. Without `where`, Redis cannot be used.
- * With a queue, only that one cannot, and the others go on. With `handlers`, too many of them failed in a row.
+ * Called with an error when there is trouble, and with undefined when it is over. Without `where`, Redis cannot be
+ * used. With a queue, only that one cannot, and the others go on. With `handlers`, too many of them failed in a row.
  */
 export type OnTrouble = (error: DelayqError | undefined, where?: Queue | 'handlers') => void;
 
-/** Tells people what is the case; of an error also why, and what to do next. */
+/** Prints a message; for an error also why, and what to do next. */
 export type Tell = (what: string, parts?: Parts) => void;
 
-/** Tells it on stderr, as the command line does. */
+/** Prints on stderr, as the command line does. */
 export const onStderr: Tell = (what, parts = {}) => console.error(inParts(what, parts).map(legible).join('\n'));
 
 /**
- * Returns an `onTrouble` that tells people of each trouble once, and once that it is over. `watch`: a queue that has
- * failed is tried again. Otherwise the run ends with its error, so that only the message is told.
+ * Returns an `onTrouble` that reports each trouble once, and its end once. `watch`: failed queues are tried again.
+ * Otherwise the run ends with the error, so this prints only its message.
  */
 export function troubleTeller(
   tell: Tell,

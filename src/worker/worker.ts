@@ -32,7 +32,9 @@ type Returned = any;
 
 /** How many jobs had each outcome. */
 export interface Summary extends Readonly<Record<TaskOutcome, number>> {
-  /** Whether too many failures in a row (`maxFailures`) ended the run; with `watch`: whether none succeeded after them. */
+  /**
+   * Whether too many failures in a row (`maxFailures`) ended the run; with `watch`: whether none succeeded after them.
+   */
   readonly circuitOpen: boolean;
 }
 
@@ -44,7 +46,7 @@ export interface Summary extends Readonly<Record<TaskOutcome, number>> {
  * unless it throws {@link Dead}, {@link Retry} or {@link Release}. They have also failed if it returns `false`, as
  * handlers of other libraries do; any other value that it returns is not used.
  *
- * The types of the queues tell what `json()` of a job returns; of several, any of theirs.
+ * The types of the queues determine what `json()` of a job returns.
  */
 export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unknown>> {
   readonly #queues: readonly Queue[];
@@ -59,22 +61,22 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
 
   #running: Promise<Summary> | undefined;
   #fetches: ReturnType<typeof poll> | undefined;
-  /** How many jobs the fetch under way has asked for; 0: none is under way. */
+  /** How many jobs the fetch in flight has asked for; 0: none is in flight. */
   #fetching = 0;
   /** The last fetch said that there are more jobs to take. */
   #more = false;
   /** Queues with limits: no job is fetched from them before it can start. */
   readonly #limited = new Set<Queue>();
-  /** There is nothing left to fetch. */
+  /** No jobs are left to fetch. */
   #drained = false;
   readonly #fetchEnd = new AbortController();
   /** Handler calls that wait until the leases of their jobs are renewed. */
   #starting = 0;
-  /** How many jobs were given back since the last fetch without having been tried: they do not count against the limit. */
+  /** How many untried jobs were given back since the last fetch: they do not count against the limit. */
   #untried = 0;
   #stopping = false;
   #endGrace = () => {};
-  /** Handlers take so long that other drains should have the jobs that are next in line. */
+  /** Handlers are so slow that other drains should have the next jobs. */
   #slow = false;
   #problem: unknown;
   #finish: (() => void) | undefined;
@@ -113,7 +115,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#settler = new Settler(this.#leases, this.#options, {
       onSettled: (settlement, outcome, delayMs) => this.#settled(settlement, outcome, delayMs),
       onRoom: () => this.#advance(),
-      // If nothing more is fetched anyway, the jobs of other queues are finished.
+      // If no fetch follows anyway, finish the jobs of other queues.
       onFailed: (error) => this.#fail(error, this.#drained && !isPassing(error)),
     });
   }
@@ -122,8 +124,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
    * Runs until it is stopped or, without `watch`, until all jobs that were due at the start are handled. Returns how
    * many jobs had each outcome. Can be called once; a second call throws `usage`.
    *
-   * After `maxFailures` failures in a row a run with `watch` tries one job at a time, after pauses that grow, until one
-   * succeeds, and gives back those that it has prefetched. A run without `watch` ends.
+   * After `maxFailures` failures in a row, a run with `watch` gives back prefetched jobs, and tries one job at a time,
+   * after growing pauses, until one succeeds. A run without `watch` ends.
    *
    * Errors that pass (a lost connection, Redis loading) are retried. Throws any other error of Redis after jobs that
    * have not started were given back; jobs that could not be settled are delivered again when their leases expire.
@@ -175,7 +177,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     return this.#counts;
   }
 
-  /** After a stop: gives back what calls bring that were under way. */
+  /** After a stop: gives back the jobs of calls that were in flight. */
   async #giveBackLate(fetches: AsyncIterable<TakenJobs>): Promise<void> {
     try {
       for await (const { jobs } of fetches) this.#settler.release(jobs);
@@ -200,7 +202,9 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#advance();
   }
 
-  /** Stops the run, and waits for its end: for `await using`. What the run throws, {@link BatchWorker.run} throws. */
+  /**
+   * Stops the run, and waits for its end: for `await using`. Errors of the run are thrown by {@link BatchWorker.run}.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     this.stop();
     await this.#running?.catch(() => {});
@@ -218,7 +222,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     return Math.min(this.#buffer.room(this.#busy), max, MAX_CALL);
   }
 
-  /** How many jobs could start now. Those that are being settled count: until then they are active. */
+  /** How many jobs could start now. Jobs that are being settled occupy places: until then they are active. */
   #startable(): number {
     const { concurrency, batch } = this.#options;
     const calls = Math.min(this.#throttle.calls, this.#circuit.calls);
@@ -226,8 +230,8 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
   }
 
   /**
-   * Whether so many calls keep the handlers busy, so that the next job is for whoever is free. Quick handlers get their
-   * next jobs ahead while there are more in Redis.
+   * Whether this many calls keep the handlers busy, so that other drains should have the next job. Quick handlers
+   * prefetch while Redis has more jobs.
    */
   #suffice(calls: number): boolean {
     return (this.#slow || !this.#more) && calls >= this.#options.concurrency;
@@ -270,7 +274,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
       (error: unknown) => {
         this.#fetching = 0;
         this.#drained = true;
-        // If other queues work, the jobs that were taken from them are handled first.
+        // If other queues work, handle their jobs first.
         const { outages } = this.#leases;
         this.#fail(error, error === outages.error && !outages.all);
       },
@@ -303,7 +307,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     }
   }
 
-  /** Calls the handler with the next `size` jobs, whose leases are renewed first if need be. */
+  /** Calls the handler with the next `size` jobs, after renewing their leases if necessary. */
   #start(size: number): void {
     const { queue, jobs } = this.#buffer.take(size);
     if (this.#leases.areFresh(jobs)) {
@@ -339,7 +343,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#advance();
   }
 
-  /** Too many failures in a row, of which `why` is the last. */
+  /** Handles too many failures in a row; `why` is the last. */
   #failing(why: string): void {
     const { maxFailures, watch, onTrouble } = this.#options;
     const next = watch
@@ -359,7 +363,7 @@ export class BatchWorker<T = unknown, Q extends Queue<T, unknown> = Queue<T, unk
     this.#options.onResult({ queue, job, outcome, reason, ms, error, thrown, delayMs });
   }
 
-  /** Ends the run, which then throws `error`. Stops it, unless the jobs that were taken are handled first. */
+  /** Ends the run, which then throws `error`: at once, or, with `atEnd`, after the jobs already taken. */
   #fail(error: unknown, atEnd = false): void {
     this.#problem ??= error;
     if (!atEnd) this.stop();

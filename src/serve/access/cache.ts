@@ -5,7 +5,7 @@ import type { Token, Tokens } from './tokens.js';
 /** How long a token counts after Redis was asked for it, ms: a removed one is refused after this time at the latest. */
 const FRESH_MS = 10_000;
 
-/** From this age on a token that is used is asked for again, while it still counts: so nobody waits for that, ms. */
+/** From this age on, using a token refreshes it in the background, so that no request waits, ms. */
 const RENEW_MS = 5_000;
 
 /** How long an unknown token is refused without asking Redis, ms: it may have been made in the meantime. */
@@ -14,13 +14,13 @@ const UNKNOWN_MS = 1_000;
 const MAX_KNOWN = 10_000;
 const MAX_UNKNOWN = 1_000;
 
-/** The tokens of one Redis that were asked for lately, by their hashes. */
+/** The recently used tokens of one Redis, by their hashes. */
 export class TokenCache {
   readonly #tokens: Tokens;
   readonly #clock: Clock;
   readonly #known = new Recent<string, { readonly token: Token; readonly at: number }>(MAX_KNOWN);
   readonly #unknown = new Recent<string, number>(MAX_UNKNOWN);
-  /** Those that Redis is being asked for. */
+  /** Tokens with a call in flight. */
   readonly #asked = new Map<string, Promise<Token | undefined>>();
 
   constructor(tokens: Tokens, clock: Clock = CLOCK) {
@@ -55,7 +55,7 @@ export class TokenCache {
     const asked = this.#tokens
       .get(hash)
       .then((token) => {
-        // It was forgotten meanwhile: the reply may be older than that.
+        // Forgotten meanwhile: the reply may be outdated.
         if (this.#asked.get(hash) !== asked) return token;
         if (token) this.#known.set(hash, { token, at });
         else {

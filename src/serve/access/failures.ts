@@ -6,7 +6,7 @@ const MAX_ADDRESSES = 10_000;
 const WINDOW_MS = 60_000;
 const MAX_FAILURES = 10;
 
-/** How many further tokens of an address that has no attempt left are looked for in a second: one of them may be good. */
+/** How many further tokens of a blocked address to look up per second: one of them may be valid. */
 const MAX_ASKED = 10;
 const ASKED_MS = 1_000;
 
@@ -17,12 +17,12 @@ interface Seen {
   /** Their hashes, at most as many as are allowed. */
   readonly hashes: Set<string>;
   readonly until: number;
-  /** How many further tokens were looked for since this time, ms. */
+  /** How many further tokens were looked up since this time, ms. */
   asked: number;
   since: number;
 }
 
-/** Counts the failures of each address: whoever has too many in a minute is guessing. */
+/** Counts the failures of each address: too many in a minute are guesses. */
 export class Failures {
   readonly #addresses = new Recent<string, Seen>(MAX_ADDRESSES);
   readonly #clock: Clock;
@@ -32,9 +32,8 @@ export class Failures {
   }
 
   /**
-   * How long an address has no further attempt with a token, ms; 0: it has one. One client that goes on with an invalid
-   * token must not lock out its neighbours: tokens that failed here are refused after ten failures, others only after ten
-   * different ones.
+   * How long an address is blocked for a token, ms; 0: it is not. A client that repeats an invalid token must not lock
+   * out its neighbours: blocks tokens that failed here after ten failures, others only after ten different ones.
    */
   blockedMs(address: string, hash: string): number {
     const seen = this.#addresses.get(address);
@@ -44,8 +43,8 @@ export class Failures {
   }
 
   /**
-   * Whether this token of an address that has no attempt left may be looked for. Those that failed here do not count:
-   * they are few, and each is asked for once a second at most.
+   * Whether to look up this token of a blocked address. Tokens that failed here do not count: they are few, and the
+   * cache looks up each once a second at most.
    */
   mayAsk(address: string, hash: string): boolean {
     const seen = this.#addresses.get(address);

@@ -9,13 +9,13 @@ export type { Right } from './tokens.js';
 
 /** What a route needs. */
 export interface Needed {
-  /** What a token must allow; undefined: everybody may. */
+  /** What a token must allow; undefined: no token is needed. */
   readonly right?: Right;
   /** Which limit of its token a request counts against. */
   readonly counts?: Side;
 }
 
-/** What a side's success is answered with: only that counts against a limit. */
+/** The status of a success on each side: only successes count against a limit. */
 const SUCCESS = { read: 200, write: 201 } as const;
 
 /** Why a request without a token is refused as long as there is none, and what to do. */
@@ -71,7 +71,7 @@ export class Gate {
   ): Pool | Promise<Pool> {
     exchange.who = token.fingerprint;
     if (!allows(token, right, ns)) {
-      // Whoever has no token for a namespace learns nothing about it.
+      // A token for other namespaces must reveal nothing about this one.
       if (!token.rights.some((one) => allows(token, one, ns))) throw this.#guard.invalid(exchange, token.hash);
       throw this.#guard.refuse(exchange, 'right', 403, 'the token does not allow this');
     }
@@ -81,7 +81,7 @@ export class Gate {
     return ring.limiter.take(token, limits, counts).then(({ window, restMs }) => {
       if (window === undefined) throw this.#guard.refuse(exchange, 'limit', 429, 'too many requests', restMs);
       exchange.onEnd((delivered) => {
-        // What was published counts, even if nobody heard the answer.
+        // A publish counts even if the answer was not delivered.
         const isUsed = exchange.status === SUCCESS[counts] && (delivered || counts === 'write');
         if (!isUsed) ring.limiter.giveBack(token, counts, window);
       });
@@ -90,8 +90,8 @@ export class Gate {
   }
 
   /**
-   * Lets an operator use the admin listener, for what concerns `ns`; undefined: all namespaces. Returns the one pool that
-   * it may act on, that of its token; undefined: all pools. Throws a refusal.
+   * Lets an operator use the admin listener, for what concerns `ns`; undefined: all namespaces. Returns the one pool
+   * that it may act on, that of its token; undefined: all pools. Throws a refusal.
    */
   async admitOperator(exchange: Exchange, ns: string | undefined): Promise<Keyring | undefined> {
     const guard = this.#guard;

@@ -52,7 +52,7 @@ export interface Holder {
   readonly token: Token;
 }
 
-/** Finds out whose token a request carries: for both listeners. */
+/** Identifies the tokens of requests, for both listeners. */
 export class Guard {
   readonly rings: ReadonlyMap<string, Keyring>;
   readonly origin: Origin;
@@ -68,7 +68,7 @@ export class Guard {
     this.#refused = refused;
   }
 
-  /** Whether any pool has tokens; undefined: not all have said yet. */
+  /** Whether any pool has tokens; undefined: not all have answered yet. */
   get hasTokens(): boolean | undefined {
     let all: boolean | undefined = false;
     for (const { count } of this.rings.values()) {
@@ -88,8 +88,8 @@ export class Guard {
   }
 
   /**
-   * Finds the token that was given; at once if it is cached. Throws a refusal: 401 for none, or an invalid one, 429 if its
-   * address has sent too many of those.
+   * Finds the given token, synchronously if it is cached. Throws a refusal: 401 for a missing or invalid one, 429 if
+   * the address has sent too many of those.
    */
   identify(exchange: Exchange, given: string): Holder | Promise<Holder> {
     const { ring, text } = this.ringOf(given);
@@ -98,12 +98,12 @@ export class Guard {
     const token = ring.cache.get(hash);
     if (token) return { ring, token };
     const address = this.origin.addressOf(exchange);
-    // A token that was good lately is no guess.
+    // A recently valid token is no guess.
     const blockedMs = ring.cache.wasKnown(hash) ? 0 : this.#failures.blockedMs(address, hash);
     const refusal = (waitMs: number) => this.refuse(exchange, 'address', 429, 'too many invalid tokens', waitMs);
     const invalid = () => (blockedMs > 0 ? refusal(blockedMs) : this.invalid(exchange, hash));
     if (token === null) throw invalid();
-    // It may be good, and only new to this server: when others have had their turn, its own comes.
+    // The token may be valid, and only new to this server: a few per second are looked up.
     if (blockedMs > 0 && !this.#failures.mayAsk(address, hash)) throw refusal(0);
     return ring.cache.ask(hash).then((found) => {
       if (!found) throw invalid();
@@ -119,7 +119,7 @@ export class Guard {
 
   /** A refusal, counted. `waitMs`: until another attempt makes sense. */
   refuse(exchange: Exchange, reason: Reason, status: number, error: string, waitMs?: number): Refusal {
-    // Without its address nobody can be told from others: it would look like one whose Host is wrong.
+    // The client has gone, and its address is unknown: it would be counted as one with a wrong Host.
     if (exchange.request.socket.remoteAddress === undefined) throw GONE;
     this.#refused.add(reason, this.origin.addressOf(exchange));
     if (waitMs === undefined) return new Refusal(status, error);

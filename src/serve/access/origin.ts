@@ -6,7 +6,9 @@ export function isLoopback(address: string): boolean {
   return address === '::1' || /^(::ffff:)?127\.\d+\.\d+\.\d+$/.test(address);
 }
 
-/** Headers that only proxies add, besides X-Forwarded…: RFC 7239, 8586 and 9110, nginx, Apache, and well-known services. */
+/**
+ * Headers that only proxies add, besides X-Forwarded…: RFC 7239, 8586 and 9110, nginx, Apache, and well-known services.
+ */
 const OF_PROXIES: ReadonlySet<string> = new Set([
   ...[
     'via',
@@ -28,15 +30,15 @@ export class Origin {
   readonly #trustsProxy: boolean;
 
   /**
-   * `hosts`: further names by which clients on this machine may call the server. `trustProxy`: all requests come through
-   * a proxy, and the last address in X-Forwarded-For is the one that it saw.
+   * `hosts`: further names by which clients on this machine may call the server. `trustProxy`: all requests come
+   * through a proxy, and the last address in X-Forwarded-For is the one that it saw.
    */
   constructor(hosts: readonly string[], trustProxy: boolean) {
     this.#hosts = new Set(['localhost', ...hosts.map((host) => host.toLowerCase())]);
     this.#trustsProxy = trustProxy;
   }
 
-  /** The address of the client, of which failures are counted. Of IPv6 the network: a host has more than it can count. */
+  /** The address of the client, for counting failures; for IPv6 its network, because a host has countless addresses. */
   addressOf({ request }: Exchange): string {
     const forwarded = this.#trustsProxy ? request.headers['x-forwarded-for'] : undefined;
     const last = String(forwarded ?? '')
@@ -69,7 +71,7 @@ export class Origin {
   }
 }
 
-/** Whether a browser asks because another site has made it: it sends logins that it knows with that, too. */
+/** Whether a browser sends the request for another site: it adds the logins that it knows. */
 export function isOfOtherSite({ request: { headers } }: Exchange): boolean {
   const site = headers['sec-fetch-site'];
   if (site !== undefined) return !OWN.has(String(site));

@@ -1,4 +1,4 @@
-/** A map of a bounded size: what was set longest ago makes room for what is set now. */
+/** A map of bounded size: new entries replace the oldest. */
 export class Recent<K, V> {
   readonly #max: number;
   readonly #map = new Map<K, V>();

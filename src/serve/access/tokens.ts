@@ -6,7 +6,7 @@ import { tokensKey, usedKey } from './keys.js';
 export const RIGHTS = ['publish', 'consume', 'operate'] as const;
 export type Right = (typeof RIGHTS)[number];
 
-/** What clients of lmstfy do with the one token that they have. */
+/** The rights that clients of lmstfy need. */
 export const DEFAULT_RIGHTS: readonly Right[] = ['publish', 'consume'];
 
 /** The namespace of a token that is for all namespaces. */
@@ -62,7 +62,7 @@ const MAX_DESCRIPTION = 512;
 /** The longest interval of a limit, s: a year. */
 const MAX_INTERVAL = 31_536_000;
 
-/** The hash of a token's text: what is stored, and by which it is found. So no text is ever compared to another. */
+/** The hash of a token's text, stored in its place and used for lookups, so that texts are never compared. */
 export const hashOf: (text: string) => string =
   // Takes half the time, but Node has it only since 20.12.
   typeof hash === 'function'
@@ -127,7 +127,6 @@ export class Tokens {
     return tokens.sort((a, b) => a.created - b.created || (a.hash < b.hash ? -1 : 1));
   }
 
-  /** How many there are. */
   async count(): Promise<number> {
     return Number(await this.#redis.call('HLEN', this.#key));
   }

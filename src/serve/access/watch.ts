@@ -2,10 +2,10 @@ import { isDelayqError, isPassing } from '../../index.js';
 import { CLOCK, type Clock } from '../http/clock.js';
 import type { Keyring } from './guard.js';
 
-/** How often each Redis is asked how many tokens it has, ms: with the first one, all requests need one. */
+/** How often to ask each Redis for its number of tokens, ms: once there is one, all requests need one. */
 const LOOK_MS = 5_000;
 
-/** How often one is asked that does not answer, ms: its requests are refused until it does. */
+/** How often to ask a Redis that does not answer, ms: until it does, its requests are refused. */
 const LOOK_AGAIN_MS = 250;
 
 /** Watches the Redis of each pool: whether it answers, and whether it has tokens. */
@@ -15,7 +15,7 @@ export class Watch {
   /** Those that do not answer. */
   readonly #down = new Set<Keyring>();
   readonly #clock: Clock;
-  /** What calls off the next look at each. */
+  /** Cancels the next look at each. */
   readonly #next = new Map<Keyring, () => void>();
   #isStopped = false;
 

@@ -38,8 +38,8 @@ const MAX_BODY = 64 * 1024;
 export const bodyOf = async (exchange: Exchange): Promise<string> => (await exchange.body(MAX_BODY)).toString();
 
 /**
- * The pool with this name; without a name, the first. Throws a refusal: 404 if there is none, 403 if the caller's token is
- * of another one.
+ * The pool with this name; without a name, the first. Throws a refusal: 404 if there is none, 403 if the caller's token
+ * belongs to another pool.
  */
 export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | null): Keyring {
   const [first] = guard.rings.values();

@@ -4,13 +4,13 @@ import type { Keyring } from '../access/guard.js';
 import { BUCKETS } from '../http/figures.js';
 import { type Admin, type AdminCall, poolsOf } from './call.js';
 
-/** The most time for the queues of all pools, ms. A queue that has not answered by then is told to be down. */
+/** The time limit for the queues of all pools, ms. Reports a queue without an answer by then as down. */
 const LIMIT_MS = 4_000;
 
 /** How many queues of a pool are asked at once. */
 const AT_ONCE = 50;
 
-/** What is being measured: those who ask meanwhile get the same. */
+/** Measurements in progress, shared by requests that come meanwhile. */
 const measuring = new WeakMap<object, Promise<string>>();
 
 /** `GET /metrics`: of all queues of all pools, or of one, and of the server, as Prometheus reads it. */

@@ -4,7 +4,7 @@ import { JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { type AdminCall, bodyOf, poolNamed, poolsOf } from './call.js';
 
-/** The shortest text that a caller may bring, as in lmstfy. */
+/** The shortest token that a caller may choose, as in lmstfy. */
 const SHORTEST = 20;
 
 /** `POST /token/:ns`: makes a token. Parameters are in the query, or in a form as the body, which wins. */

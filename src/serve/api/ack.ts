@@ -22,8 +22,8 @@ export async function ack({ exchange, params, pool }: ApiCall): Promise<void> {
 }
 
 /**
- * `POST /api/:ns/:queue/ack`: jobs are done. Its body is a JSON array of their ids; an object with an id and a receipt stands
- * for a job that is done only if its lease is still held. Tells what became of those that were not acked.
+ * `POST /api/:ns/:queue/ack`: jobs are done. The body is a JSON array of ids, or of objects with an id and a receipt,
+ * which count only if the lease is still held. Returns the outcomes of jobs that were not acked.
  */
 export async function ackMany({ exchange, params, pool }: ApiCall): Promise<void> {
   const { queue } = pool.shared(queueName(params));

@@ -13,7 +13,7 @@ export interface ApiCall {
 
 /** A route of the API. */
 export interface ApiRoute extends Route<ApiCall> {
-  /** What a token must allow; undefined: everybody may. */
+  /** What a token must allow; undefined: no token is needed. */
   readonly right?: Right;
   /** Which limit of its token a request counts against. */
   readonly counts?: 'read' | 'write';
@@ -21,7 +21,9 @@ export interface ApiRoute extends Route<ApiCall> {
 
 const NAME = /^[A-Za-z0-9_-]{1,255}$/;
 
-/** The name of the delayq queue that the request is about: NAMESPACE.QUEUE. Throws a refusal (400) for an invalid name. */
+/**
+ * The name of the delayq queue that the request is about: NAMESPACE.QUEUE. Throws a refusal (400) for an invalid name.
+ */
 export function queueName({ ns, queue = '' }: Readonly<Record<string, string>>, name = queue): string {
   if (!NAME.test(ns ?? '')) throw new Refusal(400, 'invalid namespace');
   if (!NAME.test(name) || name.startsWith('_')) throw new Refusal(400, 'invalid queue name');

@@ -41,7 +41,7 @@ export function consume(call: ApiCall): void {
   exchange.onShut(() => request.leave());
 }
 
-/** What the request says. Throws a refusal (400). */
+/** Parses the request. Throws a refusal (400). */
 function pollOf({ exchange, params, pool }: ApiCall): Poll {
   const { query } = exchange;
   const { ns = '', queue = '' } = params;

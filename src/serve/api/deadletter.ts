@@ -60,7 +60,7 @@ export async function remove(call: ApiCall): Promise<void> {
 async function oldest(call: ApiCall, name: string, act: (ids: readonly Id[]) => Promise<number>): Promise<number> {
   const { exchange, pool } = call;
   const limit = countOf(exchange.query, 'limit', 1, 1, MAX_LIMIT);
-  // What dies again meanwhile is not meant.
+  // Leave out jobs that die again meanwhile.
   const to = await pool.shared(name).takeBack();
   let done = 0;
   for await (const ids of pool.inspector.ids(name, { states: ['dead'], to })) {

@@ -1,12 +1,12 @@
 import { type Job, timeOfId } from '../../index.js';
 
-/** What the API tells of a job: of one that was delivered, or of one that is stored. */
+/** The fields of a delivered or stored job that the API shows. */
 export interface Shown extends Pick<Job, 'id' | 'created' | 'expires' | 'attributes'> {
   readonly payload: Buffer | undefined;
   readonly due: number | undefined;
 }
 
-/** Where a job is, and what only who asks knows. */
+/** Where a job is, and what only the caller knows. */
 export interface Circumstances {
   readonly ns: string;
   /** Without the namespace. */
@@ -21,7 +21,8 @@ export interface Circumstances {
 
 /**
  * A job as lmstfy's clients read it: whole numbers, and base64 in place of bytes. `ttl` in seconds, rounded up, so that
- * a new job has what it was published with; 0: for ever. `elapsed_ms`: since it was published, or else since it was due.
+ * a new job has what it was published with; 0: for ever. `elapsed_ms`: since it was published, or else since it was
+ * due.
  */
 export function jobJson(job: Shown, { ns, queue, now, left, more = '' }: Circumstances): string {
   const { id, payload, due = now, expires, attributes } = job;

@@ -15,7 +15,7 @@ const TTR_MS = 120_000;
 /** The failures after which a job is dead that has no limit, in a queue without settings. */
 const TRIES = 5;
 
-/** What is told of the jobs of one queue. */
+/** How to show the jobs of one queue. */
 interface View {
   /** The time of Redis's clock, ms. */
   readonly now: number;
@@ -89,12 +89,12 @@ async function firstIn(
   let bytes = 0;
   if (exchange.isGone) throw GONE;
   for await (const ids of inspector.ids(name, { states: ['pending'], to: now })) {
-    // Nearly always it is the first one: the payloads of others would be read in vain.
+    // Read one first: nearly always it is the right one, and other payloads would be read in vain.
     const first = passed === 0 ? 1 : 0;
     for (const some of [ids.slice(0, first), ids.slice(first)]) {
       for await (const jobs of inspector.shown(name, some)) {
         for (const job of jobs) {
-          // It may have been taken, or given another time, since its id was read.
+          // The job may have been taken or rescheduled since its id was read.
           const isDue = job?.state === 'pending' && job.due !== undefined && job.due <= now;
           const json = isDue ? await jsonOf(job) : undefined;
           if (json !== undefined) return json;

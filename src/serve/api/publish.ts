@@ -43,8 +43,9 @@ export async function publishBulk({ exchange, params, pool }: ApiCall): Promise<
 }
 
 /**
- * Enqueues parts of a bulk, a call for each, and returns the ids. In one call, 8 MiB would block Redis for too long. Throws
- * the error of a part if none of the jobs can be there; otherwise `unknown` with the ids of those that are or may be.
+ * Enqueues parts of a bulk, a call for each, and returns the ids. In one call, 8 MiB would block Redis for too long.
+ * Throws the error of a part if none of the jobs can be there; otherwise `unknown` with the ids of those that are or
+ * may be.
  */
 async function enqueueParts(queue: Queue, parts: readonly NewJob[][]): Promise<string[]> {
   // At once: each could take the time limit of a call.
@@ -89,7 +90,7 @@ export async function republish({ exchange, params, pool }: ApiCall): Promise<vo
   exchange.answer(201, { msg: 'published', job_id: id });
 }
 
-/** What the parameters and headers say about new jobs. Throws a refusal (400). */
+/** Reads the parameters and headers of new jobs. Throws a refusal (400). */
 function newJob(exchange: Exchange): Omit<NewJob, 'payload'> {
   const { query } = exchange;
   const delay = msOf(query, 'delay', 0);

@@ -13,8 +13,8 @@ const JOB = '/api/:ns/:queue/job/:id';
 const DEAD = '/api/:ns/:queue/deadletter';
 
 /**
- * The API, as lmstfy's clients use it, and what delayq offers more. No route needs the right `operate`: those clients do
- * everything with one ordinary token.
+ * The API of lmstfy's clients, and additions of delayq. No route needs the right `operate`: those clients do everything
+ * with one ordinary token.
  */
 export const API_ROUTES: readonly ApiRoute[] = [
   { method: 'PUT', path: '/api/:ns/:queue', right: 'publish', counts: 'write', handle: publish },

@@ -1,8 +1,8 @@
-/** What decides by time asks it. A test has one of its own, and so it need not wait. */
+/** The clock of all decisions by time. Tests replace it, so that they need not wait. */
 export interface Clock {
   /** A time that never goes back, ms. */
   now(): number;
-  /** Calls `act` after `ms`, unless the process has ended by then. Returns what calls that off. */
+  /** Calls `act` after `ms`, unless the process has ended by then. Returns a function that cancels it. */
   after(ms: number, act: () => void): () => void;
 }
 

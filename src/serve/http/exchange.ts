@@ -5,10 +5,10 @@ import type { Patience } from './patience.js';
 import { Refusal, refusalOf } from './refusal.js';
 import { requestId } from './request-id.js';
 
-/** Thrown where a request cannot be read on because its client has gone: nobody is there to be answered. */
+/** Thrown when the client has gone: there is nobody to answer. */
 export const GONE = Symbol('gone');
 
-/** How much of a body that nobody wants is read nevertheless: otherwise its client might not see the answer. */
+/** How many bytes of an unwanted body to read: otherwise the client might not see the answer. */
 const MAX_DROPPED = 16 * 1024 * 1024;
 
 /** Answers that are larger, bytes, are sent only while there is memory for them. */
@@ -22,7 +22,7 @@ const LEAST = 4 * 1024;
 /** The header of an answer that is JSON as text already. */
 export const JSON_TYPE = ['Content-Type', 'application/json; charset=utf-8'];
 
-/** What is answered as JSON; bytes and text are sent as they are. */
+/** The body of an answer: an object becomes JSON; bytes and text are sent as they are. */
 export type Body = object | Buffer | string | undefined;
 
 /** What the requests of a listener share. */
@@ -40,9 +40,9 @@ export interface Host {
 
 /** What the requests of one connection share. */
 export interface HttpConnection {
-  /** Somebody who may use the server has asked: it stays open. */
+  /** A request of it was admitted: it stays open. */
   isAdmitted: boolean;
-  /** It is about to be closed: no further request is served. */
+  /** It is about to close: serve no further request. */
   isClosing: boolean;
 }
 
@@ -60,7 +60,7 @@ export class Exchange {
   readonly since = performance.now();
   /** Why it failed, for the log. */
   cause: unknown;
-  /** Told what was thrown where it should have been answered. */
+  /** Called with an error that no answer reports. */
   onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
@@ -71,9 +71,9 @@ export class Exchange {
   #held = 0;
   #state: 'open' | 'answered' | 'delivered' | 'gone' = 'open';
   #answeredAt = 0;
-  /** The client sends its body only when it is told to go on. */
+  /** The client sends its body only after 100 Continue. */
   #isWaiting: boolean;
-  /** Another answer was sent than the one that was given. */
+  /** The answer of the handler was replaced by another. */
   #isReplaced = false;
   #watchers: ((delivered: boolean) => void)[] | undefined;
   /** The client has shut its side of the connection: it may wait for its answer, or have gone. */
@@ -101,7 +101,7 @@ export class Exchange {
     return this.#query;
   }
 
-  /** Nobody needs the query any more, but the request may be there for long. */
+  /** Frees the query: the request may wait for long. */
   dropQuery(): void {
     this.#search = '';
     this.#query = undefined;
@@ -113,7 +113,7 @@ export class Exchange {
     return Array.isArray(value) ? value[0] : value;
   }
 
-  /** Its client may use the server: the connection stays open for more. */
+  /** Keeps the connection open for more requests: this client may use the server. */
   admitted(): void {
     this.#connection.isAdmitted = true;
   }
@@ -151,9 +151,9 @@ export class Exchange {
   }
 
   /**
-   * Calls `act` when the client has shut its side, and then counts it as gone: for answers that only those may get who are
-   * there for sure. One that has gone looks the same until it is written to. `act` answers nevertheless: what the client
-   * has sent behind the request waits for that.
+   * Calls `act` when the client has shut its side, and then counts it as gone: for answers that must reach a client. A
+   * client that has gone looks the same until it is written to. `act` must still answer: later requests of the
+   * connection wait for that.
    */
   onShut(act: () => void): void {
     this.#onShut = act;
@@ -192,7 +192,7 @@ export class Exchange {
     return this.#state === 'delivered' && !this.#isReplaced;
   }
 
-  /** How long the body is, by its header, bytes; 0: there is none; NaN: nobody knows yet. */
+  /** The length of the body by its header, bytes; 0: none; NaN: unknown. */
   get #length(): number {
     const { headers } = this.request;
     return headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : Number.NaN;
@@ -217,7 +217,7 @@ export class Exchange {
       let bytes: Buffer = NOTHING;
       let length = 0;
       let isWhole = false;
-      // To reject what is resolved costs a call out of JavaScript.
+      // Rejecting a resolved promise costs a call out of JavaScript.
       this.onEnd(() => isWhole || reject(GONE));
       const take = (chunk: Buffer) => {
         const before = length;
@@ -253,15 +253,15 @@ export class Exchange {
     this.request.resume();
   }
 
-  /** Answers what cannot be read to its end, and closes the connection. */
+  /** Answers a request whose rest is unreadable, and closes the connection. */
   cut(status: number, error: string): void {
     this.#isWaiting = true;
-    // Its handler may have jobs for it already: they are not delivered.
+    // The handler may already have jobs for it, which are then not delivered.
     this.#isReplaced = true;
     this.answer(status, { error });
   }
 
-  /** Lets `act` answer; what it throws is the answer, too. */
+  /** Lets `act` answer. Turns its errors into answers. */
   attempt(act: () => Promise<void> | void): void {
     try {
       act()?.catch((error: unknown) => this.refuse(error));
@@ -270,10 +270,10 @@ export class Exchange {
     }
   }
 
-  /** Answers with what was thrown. */
+  /** Answers with the refusal of an error. */
   refuse(error: unknown): void {
     if (error === GONE) {
-      // Node may know no more than that its client sends nothing any more.
+      // Node may only know that the client sends nothing more.
       this.request.socket.destroy();
       return;
     }
@@ -284,8 +284,8 @@ export class Exchange {
   }
 
   /**
-   * Answers, with 503 if there is no memory for a large answer: it then counts as not delivered. Does nothing if the client
-   * has gone. `headers`: names and values in turn.
+   * Answers, with 503 if there is no memory for a large answer: it then counts as not delivered. Does nothing if the
+   * client has gone. `headers`: names and values in turn.
    */
   answer(status: number, body?: Body, headers: readonly string[] = []): void {
     if (this.#state !== 'open') return;
@@ -293,7 +293,7 @@ export class Exchange {
     const content = body === undefined ? '' : isRaw ? body : JSON.stringify(body);
     const length = typeof content === 'string' ? Buffer.byteLength(content) : content.length;
     const { memory, signal } = this.#host;
-    // The other half is for requests: clients that do not read must not stop those that publish.
+    // Half of the memory is for requests: clients that do not read must not stop those that publish.
     if (length > LARGE && memory.used + length > memory.limit / 2) {
       this.#isReplaced = true;
       this.answer(503, { error: TOO_MUCH }, ['Retry-After', '1']);
@@ -307,12 +307,12 @@ export class Exchange {
     if (!isRaw && body !== undefined) all.push(...JSON_TYPE);
     if (status !== 204) all.push('Content-Length', String(length));
     const isPart = !this.request.complete && this.#length !== 0;
-    // Anybody could otherwise hold all connections there may be, with one request each.
+    // Otherwise a stranger could hold all connections, with one request each.
     const isStranger = !this.#connection.isAdmitted;
     const isLast = signal.aborted || isStranger;
     const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MAX_DROPPED);
     if (isLast || isCut) {
-      // What the client has sent behind it gets no answer, so it must not be carried out.
+      // Later requests of the client get no answer, so do not carry them out.
       this.#connection.isClosing = true;
       all.push('Connection', 'close');
     }
@@ -326,8 +326,8 @@ export class Exchange {
   }
 
   /**
-   * Reads and drops what is left of the body, for a while. To close a connection before that would reset it, and take the
-   * answer from a client that writes first and reads then.
+   * Reads and drops the rest of the body, for a while. Closing the connection earlier would reset it, and a client that
+   * writes before it reads would lose the answer.
    */
   #drop(isCut: boolean): void {
     const { request } = this;

@@ -5,7 +5,7 @@ export const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 /** How long requests of a route took. */
 export interface Durations {
-  /** How many were in each bucket, and not in a lower one; the last is for those above all. */
+  /** How many were in each bucket but in no lower one; the last counts those above all bounds. */
   readonly counts: number[];
   /** s */
   sum: number;

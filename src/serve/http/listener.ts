@@ -13,7 +13,7 @@ export interface HostPort {
   readonly port: number;
 }
 
-/** How soon after its answer a client that had left before it shows: its side resets the connection, ms. */
+/** A client that had left before its answer resets the connection within this time, ms. */
 const RESET_MS = 5_000;
 
 /** Requests of one connection whose answers are not sent yet: a client that pipelines more is cut off. */
@@ -25,7 +25,7 @@ type Parsed = Socket & { readonly parser?: { onIncoming: () => number } | null }
 /** The most bytes of headers. */
 const MAX_HEADERS = 16 * 1024;
 
-/** What is answered to faults of a request that is no 400, by Node's codes. */
+/** The answers to faulty requests other than 400, by Node's codes. */
 const FAULTS: Readonly<Record<string, readonly [status: number, phrase: string]>> = {
   HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout'],
@@ -47,9 +47,9 @@ export interface ListenerOptions {
 interface Handlers {
   /** Answers a request: with `refusal`, if there is one. */
   readonly handle: (exchange: Exchange, refusal?: Refusal) => void;
-  /** Told of each request when it has ended. */
+  /** Called when a request has ended. */
   readonly ended: (exchange: Exchange) => void;
-  /** Told of each connection that was one too many: where it came from. */
+  /** Called with the address of each connection over the limit. */
   readonly dropped: (address: string) => void;
 }
 
@@ -67,8 +67,8 @@ export class Listener {
   readonly #server: Server;
   readonly #place: HostPort;
   /**
-   * Each connection has its requests. No set of all: one that changes with each request is copied again and again, and its
-   * old copies keep requests in memory that have ended.
+   * Each connection has its requests. Not one set of all: V8 would copy it again and again, and old copies keep ended
+   * requests in memory.
    */
   readonly #open = new Map<Socket, Open>();
   /** What to do if the connection is reset, and since when. */
@@ -118,7 +118,7 @@ export class Listener {
         return;
       }
       const exchange = new Exchange(request, response, host, open);
-      // Arrays that are as long as they must be: one that grows has room for 17 more.
+      // A new array of exact length: one that grows has room for 17 more.
       open.exchanges = open.exchanges.length > 0 ? [...open.exchanges, exchange] : [exchange];
       this.#onReset.delete(socket);
       handle(exchange, refusal ?? faultOf(request));
@@ -143,11 +143,11 @@ export class Listener {
     this.#server.on('checkExpectation', (request, response) =>
       serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
     );
-    // RFC 9112, 9.6: who has shut his side may still wait for his answer, after which Node closes the connection.
+    // RFC 9112, 9.6: a client that has shut its side may still wait for its answer. Then Node closes the connection.
     (this.#server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
     this.#server.maxConnections = maxConnections;
     this.#server.on('drop', (data) => dropped(data?.remoteAddress ?? 'an unknown address'));
-    // Node would drop what comes after the 2,000th, such as the X-Forwarded-For of a proxy that sorts. Their size is bounded.
+    // Node would drop headers after the 2,000th, perhaps the X-Forwarded-For of a proxy. Their size is limited.
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket) => {
       this.#open.set(socket, { exchanges: NONE, isAdmitted: false, isClosing: false });
@@ -157,7 +157,7 @@ export class Listener {
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#refuse(error, socket as Socket));
   }
 
-  /** Answers what is no request, once: after an error, all that follows is one. */
+  /** Answers an invalid request, once per connection: after an error, all that follows is one. */
   #refuse(error: NodeJS.ErrnoException, socket: Socket): void {
     if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
     const open = this.#open.get(socket);
@@ -175,8 +175,8 @@ export class Listener {
   }
 
   /**
-   * Cuts off a client that pipelines too much. What it asked before is answered if that is soon. The rest of what came is
-   * not even parsed: it may be a thousand requests, which would hold up all other clients.
+   * Cuts off a client that pipelines too much. Its earlier requests get answers if those are soon. The rest is not even
+   * parsed: a thousand requests would hold up all other clients.
    */
   #cutFlood(socket: Socket, open: Open): void {
     open.isClosing = true;
@@ -187,7 +187,7 @@ export class Listener {
     this.#linger(socket);
   }
 
-  /** Answers what no exchange was made for, and closes the connection. */
+  /** Answers without an exchange, and closes the connection. */
   #say(socket: Socket, status: number, phrase: string): void {
     const body = JSON.stringify({ error: phrase.toLowerCase() });
     const headers = [
@@ -249,7 +249,7 @@ export class Listener {
   async stop(): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#server.close(() => resolve());
-      // Node counts those as idle only on which something came already, and looks after no other from now on.
+      // Node closes only idle connections that have had a request.
       for (const [socket, { exchanges }] of this.#open) if (exchanges.length === 0) socket.destroy();
     });
   }
@@ -261,7 +261,7 @@ export class Listener {
   }
 }
 
-/** What Node's parser lets through, but a proxy before it may read in another way. */
+/** Faults that Node's parser accepts, but that a proxy in front may read in another way. */
 function faultOf(request: IncomingMessage): Refusal | undefined {
   const { httpVersion, headers } = request;
   const coding = headers['transfer-encoding'];
@@ -275,7 +275,7 @@ function faultOf(request: IncomingMessage): Refusal | undefined {
   return fault === undefined ? undefined : new Refusal(400, fault, CLOSE);
 }
 
-/** RFC 9112, 3.2: exactly one in HTTP/1.1, and never two, of which a proxy may have looked at the other. */
+/** RFC 9112, 3.2: exactly one in HTTP/1.1. Never two: a proxy may have checked the other one. */
 function hasGoodHost({ rawHeaders, httpVersion }: IncomingMessage): boolean {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {

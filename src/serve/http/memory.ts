@@ -1,6 +1,6 @@
 import { Refusal } from './refusal.js';
 
-/** What is said when there is no more. */
+/** The error when the limit is reached. */
 export const TOO_MUCH = 'too many bytes in flight';
 
 /** Bounds the bytes of bodies that are in memory, those of requests and of answers together. */
@@ -17,13 +17,13 @@ export class Memory {
     return this.#used;
   }
 
-  /** Reserves memory. Throws a refusal (503) if there is not so much; then nothing is reserved. */
+  /** Reserves memory. Throws a refusal (503), and reserves nothing, if there is not enough. */
   reserve(bytes: number): void {
     if (this.#used + bytes > this.limit) throw new Refusal(503, TOO_MUCH, { headers: { 'Retry-After': '1' } });
     this.#used += bytes;
   }
 
-  /** Notes bytes that are there already, whatever the bound. */
+  /** Counts bytes that are there already, even beyond the limit. */
   note(bytes: number): void {
     this.#used += bytes;
   }

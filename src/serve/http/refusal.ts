@@ -20,16 +20,16 @@ export class Refusal {
   }
 }
 
-/** The answer while Redis does not. */
+/** The answer while Redis is down. */
 export const unavailable = (cause?: unknown): Refusal =>
   new Refusal(503, 'redis is not available', { headers: { 'Retry-After': '1' }, cause });
 
-/** Turns whatever a handler threw into an answer. What Redis said is not sent: it may hold names and addresses. */
+/** Turns an error of a handler into an answer, without the words of Redis: they may hold names and addresses. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (isDelayqError(error, 'unreachable', 'temporary')) return unavailable(error);
   if (isDelayqError(error, 'unknown')) {
-    // It was sent, but no reply arrived: the job may or may not be there.
+    // No reply arrived: the job may or may not be there.
     const { ids } = error;
     const body = { error: 'redis did not answer: the outcome is unknown', ...(ids.length > 0 && { job_ids: ids }) };
     return new Refusal(503, body, { headers: { 'Retry-After': '1' }, cause: error });

@@ -20,8 +20,8 @@ export class ThrottledLog {
   }
 
   /**
-   * Calls `say` with how many there were, this one included: now, or at the end of the interval if no other of its kind
-   * comes until then.
+   * Calls `say` with the number of messages, this one included: now, or at the end of the interval if it is the last of
+   * its kind.
    */
   add(kind: string, say: (count: number) => void): void {
     const pending = this.#pending.get(kind);

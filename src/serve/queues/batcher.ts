@@ -10,7 +10,7 @@ const IN_FLIGHT = 2;
 const PATIENCE_MS = 5_000;
 const LATE = `nothing could be sent for ${PATIENCE_MS / 1000} s`;
 
-/** What a request gave, and how it hears what became of that. */
+/** An item of a request, and how to report its result. */
 export interface Item<T, R> {
   readonly item: T;
   readonly resolve: (result: R) => void;
@@ -18,8 +18,8 @@ export interface Item<T, R> {
 }
 
 /**
- * Shares calls between requests: those that come in the same turn of the event loop share one, and while two are in
- * flight, the next ones wait for one of them. So batches grow with the load, and a single request waits for nobody.
+ * Shares calls between requests: requests of one turn of the event loop share one, and while two are in flight, others
+ * wait. So batches grow with the load, and a single request is not delayed.
  */
 export class Batcher<T, R> {
   readonly #call: (items: readonly Item<T, R>[]) => Promise<void>;
@@ -29,14 +29,14 @@ export class Batcher<T, R> {
   #patience: NodeJS.Timeout | undefined;
 
   /**
-   * `call` sends items, and settles each; if it throws, that is the error of those that are left. If it throws that there was
-   * no answer, those that wait are not sent.
+   * `call` sends items, and settles each; its error rejects the remaining ones. If the error says that there was no
+   * answer, waiting items are rejected without being sent.
    */
   constructor(call: (items: readonly Item<T, R>[]) => Promise<void>) {
     this.#call = call;
   }
 
-  /** One whose call returns the results in the order of the items. */
+  /** Makes a batcher whose call returns the results in the order of the items. */
   static of<T, R>(call: (items: readonly T[]) => Promise<readonly R[]>): Batcher<T, R> {
     return new Batcher<T, R>(async (items) => {
       const results = await call(items.map(({ item }) => item));

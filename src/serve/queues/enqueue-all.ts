@@ -2,14 +2,14 @@ import { DelayqError, type Enqueued, isDelayqError, type NewJob, type Queue } fr
 import type { Item } from './batcher.js';
 
 /**
- * If a reply is lost, for how long the call may be repeated, ms. A Redis that does not answer has taken the time of a call
- * by then, 5 s; requests must not wait for further ones.
+ * How long to repeat a call whose reply was lost, ms. A Redis that does not answer has already used the time of a call,
+ * 5 s; requests must not wait for another.
  */
 export const REPEAT_MS = 1_500;
 
 /**
- * Enqueues the jobs of several requests in as few calls as possible. Each request gets its own outcome. Throws the first
- * error of a call, too.
+ * Enqueues the jobs of several requests in as few calls as possible. Each request gets its own outcome. Throws the
+ * first error of a call, too.
  */
 export async function enqueueAll(queue: Queue, items: readonly Item<NewJob, Enqueued>[]): Promise<void> {
   const options = { repeatMs: REPEAT_MS };
@@ -33,7 +33,7 @@ export async function enqueueAll(queue: Queue, items: readonly Item<NewJob, Enqu
   if (failure !== undefined) throw failure;
 }
 
-/** The error of a call as that of one of its jobs: of other ids a client learns nothing. */
+/** The error of a call for one of its jobs: a client must not see other ids. */
 function errorOf(error: unknown, { id }: NewJob, i: number, count: number): unknown {
   if (!isDelayqError(error, 'unknown')) return error;
   const own = error.ids.length === count ? error.ids[i] : id;

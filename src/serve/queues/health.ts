@@ -5,10 +5,10 @@ import { type Connection, DelayqError, isDelayqError } from '../../index.js';
 const PATIENCE_MS = 250;
 const RETRY_MS = 250;
 
-/** The longest time for which a refusal is held back from clients that wanted to wait, ms: they would ask again at once. */
+/** How long to hold back the refusal of a long poll at most, ms: the client would ask again at once. */
 const HOLD_MS = 1_000;
 
-/** Whether a Redis answers. Asked only after a call has failed: while it does not, no request has to find out for itself. */
+/** Whether a Redis answers: asks after a failed call, so that requests need not each wait for a timeout. */
 export class Health {
   readonly #redis: Connection;
   #isAsking = false;
@@ -22,7 +22,7 @@ export class Health {
     return this.#isDown;
   }
 
-  /** A pause in which many clients do not ask all at once, ms: half a second to one. */
+  /** A random hold, ms, half a second to one: so clients do not repeat all at once. */
   static holdMs(): number {
     return HOLD_MS * (0.5 + Math.random() / 2);
   }
@@ -37,7 +37,7 @@ export class Health {
     });
   }
 
-  /** A call has failed: if there was no reply, asks until there is one. */
+  /** Call this when a call has failed: if there was no reply, asks until there is one. */
   readonly failed = (error: unknown): void => {
     if (!this.#isAsking && isDelayqError(error, 'unreachable', 'unknown')) void this.#ask();
   };
@@ -55,7 +55,7 @@ export class Health {
     this.#isAsking = this.#isDown = false;
   }
 
-  /** Any reply will do, but for one that says that it cannot serve now. */
+  /** Any reply counts as an answer, except that Redis cannot serve now. */
   async #isSilent(): Promise<boolean> {
     try {
       await this.#redis.now();

@@ -13,7 +13,7 @@ const CONSUMER = `${BY}${hostname()
   .replace(/[^!-~]/g, '-')
   .slice(0, 80)}:${process.pid}`;
 
-/** The most queues that are kept ready though nobody asks for them: their names come from clients. */
+/** The most idle queues to keep: their names come from clients. */
 const MAX_IDLE = 1_000;
 
 /** How long to wait at the end for jobs on their way back, ms. */
@@ -90,7 +90,7 @@ export class Pool {
     if (!queue.isIdle) this.#queues.set(name, queue);
   }
 
-  /** Closes the connections when all jobs that nobody has got are back, or soon if Redis does not take them. */
+  /** Closes the connections when all undelivered jobs are back, or soon if Redis does not take them. */
   async close(): Promise<void> {
     const { underWay } = this.#shared;
     // A take that is under way may bring jobs that go back.

@@ -4,7 +4,7 @@ import type { Drained, Job } from '../../index.js';
 export interface JobSource {
   join(request: Request): void;
   leave(request: Request): void;
-  /** A request that another source had claimed can be claimed again. */
+  /** Called when a request that another source had claimed can be claimed again. */
   freed(): void;
   /** Why its takes fail; undefined: they do not. */
   readonly failure: unknown;
@@ -28,9 +28,9 @@ export interface Wanted {
 }
 
 /**
- * A request for jobs. It asks the source of each of its queues, at first one after the other, so that it gets what is
- * there in their order. Without any it waits for the first jobs that one of them has. A queue that cannot be used does
- * not hold up the others: the request fails only if none of them had a job.
+ * A request for jobs of some queues. First asks their sources one after the other, so that the order of the queues is
+ * their priority; then waits for the first jobs of any. A queue in trouble does not hold up the others: the request
+ * fails only if none of them had a job.
  */
 export class Request {
   readonly leaseMs: number;
@@ -43,9 +43,9 @@ export class Request {
   readonly #fail: (error: unknown) => void;
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #taken: JobsOfQueue[] = [];
-  /** The queue that has not told yet that it is empty. */
+  /** The first queue that has not yet answered that it is empty. */
   #next = 0;
-  /** The source whose take in flight asks for its jobs: no other may. */
+  /** The only source that may bring its jobs: a take for them is in flight. */
   #claimant: JobSource | undefined;
   /** The queues that could not be used, and why the first of them could not. */
   readonly #lost = new Set<JobSource>();
@@ -75,7 +75,7 @@ export class Request {
     sources[0]?.join(this);
   }
 
-  /** The source has no more jobs for it that were there when it came. */
+  /** Called by a source that has handed out all jobs that were there when the request came. */
   looked(source: JobSource): void {
     if (this.isOver || this.#sources[this.#next] !== source) return;
     this.#next++;
@@ -84,7 +84,7 @@ export class Request {
     else if (!this.mayWait) this.expire();
   }
 
-  /** Its time is over. If takes fail, nobody knows whether there was a job. */
+  /** Ends the wait. While takes fail, it is unknown whether there was a job. */
   expire(): void {
     this.isLate = true;
     if (this.isClaimed) return;
@@ -119,18 +119,18 @@ export class Request {
       this.leave();
       return;
     }
-    // The queues after it may have more, but it waits for none.
+    // Later queues may have more jobs, but the request does not wait for them.
     this.mayWait = false;
     for (const known of this.#sources) known.leave(this);
     this.looked(source);
   }
 
-  /** Whether it can do without one of its queues. */
+  /** Whether it has other queues than the one that fails. */
   get hasOthers(): boolean {
     return this.#sources.length - this.#lost.size > 1;
   }
 
-  /** The source has no more to give, as its queue cannot be used. */
+  /** Called by a source whose queue cannot be used. */
   lost(source: JobSource, error: unknown): void {
     if (!this.hasOthers) {
       this.fail(this.#failure ?? error);
@@ -149,7 +149,7 @@ export class Request {
     else this.#over(() => this.#fail(error));
   }
 
-  /** It gets no more: its client may have gone. */
+  /** Takes no more jobs: the client may have gone. */
   leave(): void {
     this.#over(() => this.#end(this.#taken));
   }

@@ -16,7 +16,7 @@ import { type Shared, tracked, Waitlist } from './waitlist.js';
 /** Pauses between attempts to give jobs back, ms. The last one repeats. */
 const RELEASE_MS = [50, 200, 500, 1_000];
 
-/** For how long to try, ms; at most until the lease ends. */
+/** How long to try, ms; at most until the lease ends. */
 const LONGEST_RELEASE_MS = 10_000;
 
 /** Begins the names of all consumers that take jobs over HTTP, as they stand in leases. */
@@ -25,10 +25,10 @@ export const BY = 'http:';
 /** An ack over HTTP needs no receipt: it counts for a lease that was taken over HTTP. */
 export const FINISH = { by: BY, repeatMs: REPEAT_MS };
 
-/** How many requests read payloads at a time: what this process has not read yet is in Redis's memory. */
+/** How many requests read payloads at a time: replies that this process has not read yet fill Redis's memory. */
 const MAX_READS = 4;
 
-/** A queue as requests use it together: they share its calls. */
+/** A queue whose calls requests share. */
 export class SharedQueue {
   readonly queue: Queue;
   readonly waitlist: Waitlist;
@@ -37,7 +37,7 @@ export class SharedQueue {
   readonly #finishes: Batcher<string, Finished>;
   readonly #acks: Batcher<Held, Answer>;
   readonly #takeBacks: Batcher<undefined, number>;
-  /** For what reads payloads, besides takes. */
+  /** The turns of requests that read payloads, besides takes. */
   readonly reads = new Turns(MAX_READS);
 
   constructor(queue: Queue, shared: Shared) {
@@ -53,7 +53,7 @@ export class SharedQueue {
     });
   }
 
-  /** Nobody uses it. */
+  /** Whether no request uses it. */
   get isIdle(): boolean {
     return [this.waitlist, this.#publishes, this.#finishes, this.#acks, this.#takeBacks].every((one) => one.isIdle);
   }
@@ -73,12 +73,12 @@ export class SharedQueue {
     return this.#acks.add(held);
   }
 
-  /** Takes back expired leases: to be done before something is told of the queue. Returns the time of Redis's clock, ms. */
+  /** Takes back expired leases: call this before reporting on the queue. Returns the time of Redis's clock, ms. */
   takeBack(): Promise<number> {
     return this.#takeBacks.add(undefined);
   }
 
-  /** Gives back jobs that nobody has got, with nothing counted. If Redis does not take them, their leases end. */
+  /** Gives back undelivered jobs without counting. If Redis does not take them, their leases end. */
   release(jobs: readonly Held[], leaseMs: number): void {
     const { underWay, figures } = this.#shared;
     figures.released += jobs.length;

@@ -13,13 +13,13 @@ const MAX_JOBS = 250;
 /** The most takes in flight. */
 const IN_FLIGHT = 2;
 
-/** The longest time between two takes while somebody waits, ms: delivery relies on this alone. */
+/** The longest time between two takes while requests wait, ms: delivery relies on this alone. */
 const POLL_MS = 1_000;
 
 /** The pause before the next take when one has failed, and when too many bytes are in memory, ms. */
 const RETRY_MS = 250;
 
-/** How long a take may be silent before those whom other queues may serve go on without it, ms. */
+/** How long a take may be silent before requests with other queues go on without it, ms. */
 const SILENT_MS = 1_000;
 
 /** What the waitlists of a Redis share. */
@@ -38,20 +38,20 @@ export interface Shared {
 
 /**
  * The requests that wait for jobs of a queue, oldest first. One take asks for as many jobs as they want, and hands them
- * out in line. Without jobs it sleeps until the time that the take told, at most a poll interval, however many wait; the
- * wake channel only shortens the sleep. A take claims the requests that it asks for, so that none is given jobs of two
- * queues. What it brought for one that has gone goes to the next, or back to the queue.
+ * out in order. Without jobs, the waitlist sleeps until the next due time, at most a poll interval; the wake channel
+ * only shortens the sleep. A take claims its requests, so that none gets jobs of two queues. Jobs for a client that has
+ * gone go to the next request, or back to the queue.
  */
 export class Waitlist implements JobSource {
   readonly #queue: Queue;
   readonly #shared: Shared;
   readonly #release: (jobs: readonly Job[], leaseMs: number) => void;
   readonly #waiting = new Set<Request>();
-  /** Those who need the answer of a take that was sent after they came. */
+  /** Requests that need the answer of a take sent after they came. */
   #fresh = new Set<Request>();
   #inFlight = 0;
   #isPlanned = false;
-  /** A take found nobody to ask for, or two were in flight. */
+  /** A take was skipped: no request was free, or two takes were in flight. */
   #isMissed = false;
   /** When to look next, by the monotonic clock, ms; and the timer for that. */
   #lookAt = Number.POSITIVE_INFINITY;
@@ -64,11 +64,10 @@ export class Waitlist implements JobSource {
   /** The clock of the queue's server minus the monotonic clock, ms. Before the first answer, all messages are news. */
   #clockOffset = Number.POSITIVE_INFINITY;
   #channels: readonly string[] = [];
-  /** When takes fail: ends the wait of everybody. */
+  /** While takes fail: ends all waits. */
   #failing: NodeJS.Timeout | undefined;
-  /** Why they do. */
   failure: unknown;
-  /** A take in flight has not been answered for long. */
+  /** A take in flight has had no answer for {@link SILENT_MS}. */
   #isSilent = false;
 
   /** `release` gives jobs back. */
@@ -123,7 +122,7 @@ export class Waitlist implements JobSource {
     for (const channel of this.#channels) this.#shared.wakes.on(channel, this.#dueAt);
   }
 
-  /** Looks when a job is due, ms by the clock of the server. Anybody may publish anything on a channel: false for NaN. */
+  /** Looks when a job is due, ms by the clock of the server; NaN if a message is no time. */
   readonly #dueAt = (due: number): void => {
     const at = due - this.#clockOffset;
     if (!(at < this.#lookAt)) return;
@@ -153,7 +152,7 @@ export class Waitlist implements JobSource {
     });
   }
 
-  /** Until then there is no job for anybody here. */
+  /** Waits for the turn of this waitlist: before that it gets no job. */
   #awaitTurn(at: number): void {
     const fresh = this.#fresh;
     this.#fresh = new Set();
@@ -188,7 +187,7 @@ export class Waitlist implements JobSource {
       await nextTurn();
     } catch (error) {
       this.#inFlight--;
-      // Before their claims end: those whose time is over must not hear that there was no job.
+      // Before the claims end: late requests must not hear that there was no job.
       this.#failed(error);
       this.#awaitNext(fresh);
       for (const request of fresh) if (request.hasOthers) request.looked(this);
@@ -209,7 +208,7 @@ export class Waitlist implements JobSource {
     for (const request of fresh) if (this.#waiting.has(request)) this.#fresh.add(request);
   }
 
-  /** Those who are asked for by the next take: the first who is free, and those after him with the same lease. */
+  /** Claims requests for the next take: the first free one, and those after it with the same lease. */
   #claim(): Request[] {
     const asked: Request[] = [];
     let count = 0;
@@ -254,13 +253,13 @@ export class Waitlist implements JobSource {
     if (given < jobs.length) this.#release(jobs.slice(given), leaseMs);
   }
 
-  /** Lets go of those whom other queues may serve. What the take brings for them goes to others, or back. */
+  /** Releases requests with other queues. Jobs that the take brings for them go to others, or back. */
   #silent(): void {
     this.#isSilent = true;
     for (const request of [...this.#waiting]) if (request.hasOthers) request.lost(this, unavailable());
   }
 
-  /** Tells everybody, but lets those who can wait do so for a moment: it may pass, and they would ask again at once. */
+  /** Fails requests; long polls after a short hold, to avoid a retry storm. */
   #failed(error: unknown): void {
     this.#shared.health.failed(error);
     for (const request of [...this.#waiting]) if (!request.mayWait || request.isLate) request.lost(this, error);

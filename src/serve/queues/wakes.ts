@@ -1,6 +1,6 @@
 import type { Connection } from '../../index.js';
 
-/** The pause before channels that were added are heard, ms; and for how many channels 1 ms more. */
+/** The pause before subscribing to added channels, ms; and for how many channels it is 1 ms longer. */
 const SETTLE_MS = 20;
 const CHANNELS_PER_MS = 10;
 
@@ -10,10 +10,10 @@ const CHECK_MS = 1_000;
 /** How long both subscriptions are kept when one takes the place of another, ms. */
 const OVERLAP_MS = 250;
 
-/** How long a channel is heard although nobody waits for it, ms; consumers come again and again. */
+/** How long to keep a channel without waiting requests, ms: consumers come again and again. */
 const IDLE_MS = 60_000;
 
-/** Told when a job falls due, ms by the clock of the server; NaN for a message that is no time. */
+/** Called when a job falls due, ms by the clock of the server; NaN for a message that is no time. */
 type Heard = (due: number) => void;
 
 interface Channel {
@@ -25,8 +25,8 @@ interface Channel {
 type Listening = ReturnType<Connection['listen']>;
 
 /**
- * Hears the wake channels of all queues of a Redis that somebody waits for, over one subscription. It takes a fixed list
- * of channels, so it is made anew when some were added, and when it is dead. Until then, polls find what it misses.
+ * Hears the wake channels of all queues with waiting requests, over one subscription. A subscription has a fixed list
+ * of channels, so this makes a new one for added channels, and when the old one is dead. Polls find what it misses.
  */
 export class Wakes {
   readonly #redis: Connection;
