@@ -17,7 +17,7 @@ import type { Store } from './store.js';
 
 /**
  * The result of a cancel: the state the job was in, or `missing` if it was in none of the given states. `freed`: there
- * was no job, but the id was still reserved by one that has ended, and is free again.
+ * was no job, but the id was still remembered by one that has ended, and is free again.
  */
 export type Cancelled = State | 'missing' | 'freed';
 

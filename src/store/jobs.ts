@@ -30,7 +30,7 @@ const OUTCOMES: Record<string, Outcome> = {
   e: 'kept-done',
 };
 
-/** What to do with a job whose id exists. `back`: as `keep`, but ignores reserved ids: the job was not done. */
+/** What to do with a job whose id exists. `back`: as `keep`, but ignores remembered ids: the job was not done. */
 export type IfExists = 'keep' | 'replace' | 'back';
 
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */

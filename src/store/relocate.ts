@@ -74,7 +74,7 @@ export async function forgetMarks(redis: Connection, { lease }: QueueKeys, count
 }
 
 /**
- * Copies the reserved ids of one partition to another; the later time wins. The source keeps them until the growth
+ * Copies the remembered ids of one partition to another; the later time wins. The source keeps them until the growth
  * sweeps it, so this may be repeated or interrupted.
  */
 export async function bringRemembered(

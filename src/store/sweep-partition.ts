@@ -43,7 +43,7 @@ export class Sweep {
     await this.#copyMarks();
     // In this order: ids go from pending to dead or active. Those that go back are counted as returned.
     for (const set of ['pending', 'dead', 'active'] as const) await this.#sweep(set, signal);
-    // Last: active jobs that end are reserved here.
+    // Last: active jobs that end are remembered here.
     const left = this.active === 0 ? await sweepRemembered(this.#store, this.at, { map: this.#map }) : 0;
     const isStill = this.moved === moved && (await this.#returned()) === returned;
     const nothing = isStill && this.active === 0 && left === 0;
@@ -145,7 +145,7 @@ export class Sweep {
 }
 
 /**
- * Moves reserved ids to the partitions where they belong. Returns their number; `dry`: only counts them. Throws
+ * Moves remembered ids to the partitions where they belong. Returns their number; `dry`: only counts them. Throws
  * `temporary` if replicas do not follow.
  */
 export async function sweepRemembered(

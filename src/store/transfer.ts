@@ -74,7 +74,7 @@ export async function forgetTokens(
   if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
 }
 
-/** A reserved id, and until when, ms as text. */
+/** A remembered id, and until when, ms as text. */
 export type Remembered = readonly [until: string, id: Id];
 
 /** Reserves ids that another partition reserves; the later time wins. At most {@link MAX_CALL}. */
@@ -89,7 +89,7 @@ const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned
 
 /**
  * Holds the first of `ids`, as many as fit into one reply: no drain takes them until {@link endHolds}. Takes over jobs
- * that `by` already holds; they keep their first token. Also returns which ids are reserved without a job. At most
+ * that `by` already holds; they keep their first token. Also returns which ids are remembered without a job. At most
  * {@link MAX_CALL}.
  */
 export async function hold(
