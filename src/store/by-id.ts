@@ -22,7 +22,7 @@ export interface ById<T, A> {
   readonly ifActive?: (item: T) => A;
   /** In place of `ifActive`: acts there, only on active jobs that no growth is moving. `undefined`: the job is none. */
   readonly onActive?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
-  /** Looks for the mark of a finished job where the id belonged before; `undefined`: there is none, so go on. */
+  /** Looks for the mark that a call which is done has left where the id belonged before; `undefined`: there is none, so go on. */
   readonly marked?: (keys: QueueKeys, some: readonly T[]) => Promise<(A | undefined)[]>;
   /** `act` only reads: look where an id belonged before, too. Move the job only if `isMoving` is true of its answer. */
   readonly reads?: true | { readonly isMoving: (answer: A) => boolean };
@@ -123,7 +123,7 @@ async function answerGroup<T, A>(
     // Each id once: a transfer answers only the first of two equal ids.
     const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
     const moved = await call(former, () => relocate(store.redis, way, [...ids.values()]));
-    // Only now has the partition surely the new layout, so no more jobs are finished there.
+    // Only now has the partition surely the new layout, so no call by id acts there any more.
     if (how.marked) await ask(former, left, how.marked);
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));
     const isActive = (i: number) => stays.has(idKey(how.idOf(items[i] as T)));

@@ -77,7 +77,7 @@ export async function forgetTokens(
 /** A remembered id, and until when, ms as text. */
 export type Remembered = readonly [until: string, id: Id];
 
-/** Reserves ids that another partition reserves; the later time wins. At most {@link MAX_CALL}. */
+/** Remembers ids that another partition remembers; the later time wins. At most {@link MAX_CALL}. */
 export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Remembered[]): Promise<void> {
   await run(redis, 'transfer/remember', keys, ids.flat());
 }
