@@ -5,7 +5,7 @@ import { fixLine } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { replicated } from './durability.js';
-import { layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys, wakeChannel } from './keys.js';
+import { KEY_ORDER, layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys } from './keys.js';
 import { PartitionMap } from './map.js';
 import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
@@ -97,11 +97,11 @@ export class Store {
 
   /** Whether `name` is one of the keys of the queue. */
   owns(name: string): boolean {
-    return this.all.some((keys) => Object.values(keys).includes(name));
+    return this.all.some((keys) => KEY_ORDER.some((one) => keys[one] === name));
   }
 
   wakeChannel(i: number): string {
-    return wakeChannel(this.prefix, this.tagOf(i));
+    return this.keys(i).wake;
   }
 
   /**
@@ -187,7 +187,7 @@ export class Store {
     const [, has = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const [layout, texts] = [has.replace(TEXTS, ''), has.endsWith(TEXTS)];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
-    if (!seen && tags === 'none' && layout.startsWith('1')) throw unreadable(this.queue, this.keys(0).config, error);
+    if (!seen && tags === 'none' && /^1( |$)/.test(layout)) throw unreadable(this.queue, this.keys(0).config, error);
     if (!seen) throw layout.startsWith('1 ') ? disagreeing(this.queue, error as DelayqError) : error;
     const i = PartitionMap.indexIn(believed);
     if (i === 0) this.#learnTexts(texts);

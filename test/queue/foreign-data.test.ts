@@ -164,6 +164,12 @@ describe('what other software leaves behind (failures 26)', () => {
     }
   });
 
+  it('a queue with a layout of two digits is rejected as a newer one', async () => {
+    const queue = freshQueue();
+    await admin.hset(key(queue.name, 'config'), 'layout', '10 0/1');
+    await expect(queue.drain()).rejects.toMatchObject({ code: 'config', next: expect.stringContaining('newer') });
+  });
+
   it('a queue with a newer layout is rejected', async () => {
     const queue = freshQueue();
     await admin.hset(key(queue.name, 'config'), 'layout', 2);

@@ -357,7 +357,7 @@ describe.concurrent('a cluster whose nodes stand behind faulty proxies', () => {
     const keys = queueKeys('delayq', name);
     const foreign = script === 'transfer/adopt' ? [`{${name}}z`, `{${name}}h`] : [];
     const call = () => run(redis, script, keys, [], foreign);
-    // The client learns that it is a cluster, and the owner learns that variant of the script.
+    // The client learns that it is a cluster, and the owner learns the script.
     for (let n = 0; n < 2; n++) await call().catch(() => {});
     const owner = await cluster.ownerOf(keys.pending);
     await owner.admin.call('CONFIG', 'RESETSTAT');
