@@ -30,8 +30,28 @@ const OUTCOMES: Record<string, Outcome> = {
   e: 'kept-done',
 };
 
-/** What to do with a job whose id exists. `back`: as `keep`, but ignores remembered ids: the job was not done. */
-export type IfExists = 'keep' | 'replace' | 'back';
+/**
+ * What to do with a job whose id exists. `new`: as `keep`, for one whose id was just made at random, so that the script
+ * need not look for it everywhere. `back`: as `keep`, but ignores remembered ids: the job was not done.
+ */
+export type IfExists = 'keep' | 'new' | 'replace' | 'back';
+
+/**
+ * Returns a function that is true once in `ms` for each queue: for calls whose short way leaves out what need not be
+ * done each time.
+ */
+function onceIn(ms: number): (keys: QueueKeys) => boolean {
+  const last = new WeakMap<QueueKeys, number>();
+  return (keys) => {
+    const period = Math.floor(Date.now() / ms);
+    if (last.get(keys) === period) return false;
+    last.set(keys, period);
+    return true;
+  };
+}
+
+const isSampleDue = onceIn(60_000);
+const isNoteDue = onceIn(1_000);
 
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
 export async function enqueue(
@@ -41,7 +61,7 @@ export async function enqueue(
   how: IfExists,
 ): Promise<EnqueueReply> {
   const [first] = jobs;
-  if (first && jobs.length === 1 && how === 'keep') {
+  if (first && jobs.length === 1 && (how === 'new' || how === 'keep') && !isSampleDue(keys)) {
     const args = [how, first.id, sendable(first.json), timeOf(first)];
     if (first.record) args.push(first.record);
     return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
@@ -59,8 +79,9 @@ export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readon
 }
 
 /** The arguments of several jobs. Most batches share a due time and have no records. */
-function batchOf(jobs: readonly ReadyJob[], mode: IfExists | 'active'): Arg[] {
+function batchOf(jobs: readonly ReadyJob[], how: IfExists | 'active'): Arg[] {
   const [first] = jobs;
+  const mode = how === 'new' ? 'keep' : how;
   const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
   const records = jobs.some(({ record }) => record !== first?.record) ? jobs.length : first?.record ? 1 : 0;
   const args: Arg[] = [`${mode} ${jobs.length} ${times} ${records}`];
@@ -164,7 +185,7 @@ interface DrainArgs {
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
   const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
   const startable = typeof start === 'function' ? start() : (start ?? '');
-  const args = [limit, receipt, by, MAX_BYTES, leaseMs ?? '', cutoff ?? '', startable, occurs ? '' : 0];
+  const args = [limit, receipt, by, MAX_BYTES, leaseMs ?? '', cutoff ?? '', startable, occurs ? '' : 0, isNoteDue(keys) ? 1 : ''];
   // Each argument costs the server something.
   while (args.at(-1) === '') args.pop();
   const reply = await run(redis, 'jobs/drain', keys, args);
