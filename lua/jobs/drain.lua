@@ -5,11 +5,10 @@
 --        queue has a drain, and take a sample if it is time
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), how many
 --        leases expired, how many jobs were taken back, ids moved to dead, each with its reason, the queue's tries,
---        lease ms, traits (1: the queue has limits, 2: texts, 3: both), then for each job id, due, counts (1: first
---        attempt; otherwise attempt, failures and tries as text; in a list with the record, if it has attributes,
---        deliveries, ttl or created, or the lease is 0), payload. For one plain job only: now, next ms, the queue's
---        tries, lease ms, traits, id, due, payload If recurring jobs are due: occurs, now, then for each of the first
---        its id, its occurrence and its header
+--        lease ms, traits (1: the queue has limits, 2: texts, 3: both), then for each job id, due, its record (1:
+--        none), payload. For one job and nothing else only: now, next ms, the queue's tries, lease ms, traits, then as
+--        above
+--        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
 -- include lib/now
@@ -103,12 +102,24 @@ local function bucket(late)
     or late <= 3600000 and 'late:3600000' or 'late:inf'
 end
 
--- One plain job: nearly every call when jobs are spread over time, or taken one by one. From time to time a caller asks
--- for the long way, which notes that the queue has a drain, and takes a sample.
-local isPlain = isDue and (limit == 1 or second > now) and leaseMs > 0 and back > now
+-- Whether a take need not decode a record: its job has not expired, and has no window that the layout does not mention.
+-- No other place of a record can have these texts: quotes inside of texts are escaped.
+local function isSimple(text)
+  local function has(name) return string.find(text, name, 1, true) end
+  if has('"once"') and not (uses and string.find(uses, 'windows', 1, true)) then return false end
+  if not has('"ttl"') then return true end
+  local ttl = tonumber(string.match(text, '"ttl":(%d+)[,}]'))
+  local first = tonumber(has('"first"') and string.match(text, '"first":([%d.]+)[,}]') or dueAt)
+  return ttl and first and first + ttl >= now
+end
+
+-- One job: nearly every call when jobs are spread over time, or taken one by one. From time to time a caller asks for
+-- the long way, which notes that the queue has a drain, and takes a sample.
+local isAlone = isDue and (limit == 1 or second > now) and leaseMs > 0 and back > now
   and not (cutoff or queueTtl or limits or ARGV[9])
-local onlyBody = isPlain and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
-if onlyBody and not call('HGET', meta, id) then
+local onlyBody = isAlone and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
+local itsRecord = onlyBody and call('HGET', meta, id)
+if onlyBody and (not itsRecord or isSimple(itsRecord)) then
   call('ZCARD', dead) -- Only for its type: a job that could not be settled must not be taken.
   local late = now - dueAt
   call('HDEL', lease, id) -- There is none. A first write that frees memory: so a full server accepts the others, too.
@@ -119,7 +130,7 @@ if onlyBody and not call('HGET', meta, id) then
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
   local soonest = math.ceil(math.max(0, math.min(second, back, now + leaseMs, occurred)))
-  return { now, soonest, tries, leaseMs, texts, id, dueAt, onlyBody }
+  return { now, soonest, tries, leaseMs, texts, id, dueAt, itsRecord or 1, onlyBody }
 end
 
 -- A function: its many locals would cost each call that takes the short way.
@@ -179,14 +190,6 @@ local function drainMany()
     hasMeta = true
   end
 
-  -- The counts of a job in the reply: attempt, failures, tries. With `sent`, a list of them and of that.
-  local function countsOf(rec, sent)
-    local failures, losses, both = counted(rec.failures, 0), counted(rec.losses, 0), counted(rec.deliveries)
-    local own = math.min(counted(rec.tries, both or tries), both or math.huge)
-    local counts = string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, own)
-    return sent and { counts, sent } or counts
-  end
-
   -- A set of over 2,000,000 is not in the CPU cache.
   if limit > 100 and call('ZCARD', pending) > 2000000 then limit = 100 end
   local found, ids, dues = call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', '0', limit), {}, {}
@@ -205,13 +208,10 @@ local function drainMany()
     local bodies = call('HMGET', payload, unpack(ids, seen + 1, upto))
     local records = hasMeta and call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
     for i, body in ipairs(bodies) do
-      local record, length, rec, sent = records[i], body and #body or 0, nil, nil
+      local record, length, rec = records[i], body and #body or 0, nil
       if record then
-        rec = read(record)
+        rec, length = read(record), length + #record
         hasOwnWindow = hasOwnWindow or rec.once
-        if leaseMs == 0 or rec.deliveries or rec.ttl or rec.created or string.find(record, '"a:', 1, true) then
-          sent, length = record, length + #record
-        end
       end
       if n == most or n > 0 and bytes + length > budget then full = true break end
       seen = seen + 1
@@ -227,7 +227,7 @@ local function drainMany()
         n, bytes = n + 1, bytes + length
         leaseEnds[twice + 1], leased[twice + 1], taken[at + 1] = ends, one, one
         leaseEnds[twice + 2], leased[twice + 2], taken[at + 2] = one, before .. due .. after, due
-        taken[at + 3], taken[at + 4] = rec and countsOf(rec, sent) or 1, body
+        taken[at + 3], taken[at + 4] = record or 1, body
         if leaseMs == 0 then gone[#gone + 1] = one end
       end
     end

@@ -110,11 +110,7 @@ describe('what other software leaves behind (failures 26)', () => {
       const contents = () => Promise.all(names.map((one) => admin.dump(key(queue.name, one))));
       const before = await contents();
       const named = { code: 'config', why: expect.stringContaining(key(queue.name, name)) };
-      const calls: (() => Promise<unknown>)[] = [
-        () => queue.drain(),
-        () => queue.nack(jobs),
-        () => queue.renew(two),
-      ];
+      const calls: (() => Promise<unknown>)[] = [() => queue.drain(), () => queue.nack(jobs), () => queue.renew(two)];
       // One plain job alone is taken without the counters.
       if (name !== 'stats') calls.push(() => queue.drain({ limit: 1 }));
       // What they do not need does not stop them.

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Backoff, Inspector, JsonText, MAX_ERROR } from '../../src/internal.js';
+import { type Backoff, Inspector, type Job, JsonText, MAX_ERROR } from '../../src/internal.js';
 import { codePoint, slowRuns } from '../support/property.js';
 import { admin, connection, freshQueue, hearing, key, keysLike, timePasses } from '../support/redis.js';
 
@@ -236,6 +236,52 @@ describe('drain', () => {
     const next = await queue.drain();
     expect(next).toMatchObject({ state: 'idle', jobs: [] });
     expect(next.next).toBeLessThan(due);
+  });
+
+  it('takes a job that is alone as it takes many: with what it was enqueued with, and its counts', async () => {
+    const queue = freshQueue();
+    const given = { payload: 1, tries: 7, ttl: '1h', created: 1_000, attributes: { kind: 'x' } };
+    const shapeOf = ({ attempt, failures, tries, attributes, created, expires, due }: Job) => {
+      return { attempt, failures, tries, attributes, created, expires: expires && expires - due };
+    };
+    const shapes: object[][] = [];
+    for (const limit of [1, 1, 10]) {
+      await queue.enqueue(Array.from({ length: limit === 1 ? 1 : 2 }, () => given));
+      const first = await queue.drain({ limit });
+      await queue.nack(first.jobs.map((job) => ({ ...job, delayMs: 0 })));
+      const again = await queue.drain({ limit });
+      await queue.ack(again.jobs);
+      shapes.push([first.jobs[0] as Job, again.jobs[0] as Job].map(shapeOf));
+    }
+    const [alone, short, many] = shapes;
+    expect(alone?.[0]).toEqual({
+      attempt: 1,
+      failures: 0,
+      tries: 7,
+      attributes: { kind: 'x' },
+      created: 1_000,
+      expires: 3_600_000,
+    });
+    expect(alone?.[1]).toMatchObject({ attempt: 2, failures: 1 });
+    expect(short).toEqual(alone);
+    expect(many).toEqual(alone);
+  });
+
+  it('drops a job that is alone if its time to live has passed, also since it came first', async () => {
+    const queue = freshQueue();
+    await queue.drain(); // So that the next ones go the short way.
+    for (const record of ['{"ttl":5000}', '{"ttl": 5000}', '{"ttl":"5000"}', '{"first":1,"ttl":50000}']) {
+      await queue.enqueue({ id: 'one', payload: 1, at: Date.now() - 10_000 });
+      await admin.hset(key(queue.name, 'meta'), 'one', record);
+      expect(await queue.drain({ limit: 1 }), record).toMatchObject({ jobs: [], expired: 1 });
+    }
+    for (const record of ['{"ttl":50000}', '{"ttl": 50000}', '{"first":1e12,"ttl":1e15}', 'x', '{"ttl":{}}']) {
+      await queue.enqueue({ id: 'one', payload: 1, at: Date.now() - 10_000 });
+      await admin.hset(key(queue.name, 'meta'), 'one', record);
+      const { jobs } = await queue.drain({ limit: 1 });
+      expect(jobs, record).toMatchObject([{ id: 'one' }]);
+      await queue.ack(jobs);
+    }
   });
 
   it('of a job that is alone says when the first lease ends, and counts how late the job was', async () => {
