@@ -32,7 +32,9 @@ export class Subscription {
   async #begin(where: Promise<Address>, link: Link, channels: readonly string[], heard: Heard, sharded: boolean) {
     const address = await where;
     this.#address = address.shown;
-    const client = await makeClient(address, 'delayq-wake', link);
+    const open = await link.prepare(address);
+    if (this.#over) throw new Error('closed');
+    const client = await makeClient(address, 'delayq-wake', open);
     this.#client = client;
     client.on('error', () => {});
     client.on('close', () => this.close());
@@ -40,8 +42,6 @@ export class Subscription {
     client.on('smessage', heard);
     // A slot of a channel has moved to another server.
     client.on('moved', () => this.close());
-    await link.prepare(address);
-    if (this.#over) throw new Error('closed');
     await client.connect();
     await client.subscribe(...channels);
     // One by one, because they may be in different slots. Redis 6 has no SSUBSCRIBE, and a user may lack permission.

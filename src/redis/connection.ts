@@ -11,8 +11,7 @@ import {
   type SettingNames,
   wordOf,
 } from '../net/errors.js';
-import { SLOW_MS } from '../net/in-flight.js';
-import { type Hooks, RedisNode } from '../net/node.js';
+import { type Hooks, RedisNode, SLOW_MS } from '../net/node.js';
 import type { Heard } from '../net/subscription.js';
 import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
 import type { Cluster } from './cluster.js';

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { DEFAULT_SETTINGS, LIMITS } from '../model/settings.js';
-import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from '../redis/connection.js';
 import {
   KEY_ORDER,
@@ -126,22 +125,14 @@ export function nameOf(sha: string): string | undefined {
 /** The most frequent scripts. They do not use the last two keys, and each key costs the server time. */
 const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
 
-/** The keys of queues, encoded once, by their number. */
-const encoded = {
-  9: new WeakMap<QueueKeys, Encoded>(),
-  11: new WeakMap<QueueKeys, Encoded>(),
-  12: new WeakMap<QueueKeys, Encoded>(),
-};
-
 /** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
-function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
-  const count = sharded ? 12 : OF_NINE_KEYS.includes(name) ? 9 : 11;
-  let found = encoded[count].get(keys);
-  if (!found) {
-    found = new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
-    encoded[count].set(keys, found);
-  }
-  return found;
+function keysFor(name: Name, keys: QueueKeys, sharded: boolean): string[] {
+  const names = sharded
+    ? [...KEY_ORDER, 'wake' as const]
+    : OF_NINE_KEYS.includes(name)
+      ? KEY_ORDER.slice(0, 9)
+      : KEY_ORDER;
+  return names.map((one) => keys[one]);
 }
 
 /**
@@ -156,11 +147,10 @@ export async function run<R extends Reply = Reply[]>(
   foreign: readonly string[] = [],
 ): Promise<R> {
   const { sharded = false } = redis;
-  const own = keys ? [keysFor(name, keys, sharded)] : [];
-  const count = (own[0]?.count ?? 0) + foreign.length;
+  const all = [...(keys ? keysFor(name, keys, sharded) : []), ...foreign];
   const layout = keys ? [keys.layout] : [];
   const send = (command: string, script: string) =>
-    redis.call(command, script, count, ...own, ...foreign, ...args, ...layout) as Promise<R>;
+    redis.call(command, script, all.length, ...all, ...args, ...layout) as Promise<R>;
   try {
     return await send('EVALSHA', shaOf(name)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.
