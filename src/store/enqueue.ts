@@ -191,8 +191,7 @@ async function enqueueAcrossPartitions(
   const noting = <A extends Enqueued | undefined>(
     act: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<A[]>,
   ) => {
-    return async (keys: QueueKeys, all: readonly ReadyJob[]) => {
-      const some = all.slice(0, MAX_CALL);
+    return async (keys: QueueKeys, some: readonly ReadyJob[]) => {
       const results = await act(keys, some);
       for (const [i, job] of some.entries()) if (results[i]) stored.add(job);
       return results;
@@ -220,13 +219,12 @@ export async function putBack(store: Store, jobs: readonly Job[]): Promise<void>
     const ready = some.map(({ id, payload, due, record = '' }) => {
       return { id, ours: false, json: payload, in: 0, at: due, record };
     });
-    const put = {
-      idOf: ({ id }: ReadyJob) => id,
-      act: (keys: QueueKeys, jobs: readonly ReadyJob[]) =>
-        sendOnce(store, keys, jobs, 'back').then(({ outcomes }) => outcomes),
-      ifActive: () => 'kept' as const,
-    };
-    await byId(store, ready, put).catch((error) => {
+    const putting = byId<ReadyJob, Outcome>(store, ready, {
+      idOf: ({ id }) => id,
+      act: async (keys, jobs) => (await sendOnce(store, keys, jobs, 'back')).outcomes,
+      ifActive: 'kept',
+    });
+    await putting.catch((error) => {
       const ids = some.map(({ id }) => id);
       throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;
     });

@@ -20,7 +20,6 @@ export async function* show(store: Store, ids: readonly Id[]): AsyncGenerator<(S
   let max = LISTED;
   for (let at = 0; at < ids.length; ) {
     const rows = await byId<Id, StoredJob | null | typeof LATER>(store, ids.slice(at, at + max), {
-      idOf: (id) => id,
       reads: { isMoving: (job) => typeof job === 'object' && job?.moving?.to.includes('/') === true },
       act: async (keys, some) => {
         const found = await showIn(store.redis, keys, some, Math.ceil(MAX_BYTES / store.count));
@@ -84,7 +83,6 @@ async function readById<T extends number | boolean>(
   read: (row: Raw | undefined) => T,
 ): Promise<T> {
   const [found] = await byId<Id, T>(store, [id], {
-    idOf: (id) => id,
     reads: true,
     act: async (keys, some) => [read((await raw(store.redis, keys, some))[0])],
     isMissing: (answer) => !answer,

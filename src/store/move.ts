@@ -1,6 +1,5 @@
 import type { Id } from '../model/id.js';
 import type { Reply } from '../redis/connection.js';
-import { unlessMissing } from './answers.js';
 import { byId } from './by-id.js';
 import type { QueueKeys } from './keys.js';
 import { listIn } from './list.js';
@@ -30,11 +29,9 @@ export async function moveJobs(
     return moveSome({ redis, keys }, destination, some, from);
   };
   return byId<Id, Moved>(store, ids, {
-    idOf: (id) => id,
     act: (keys, some) => moveFrom(keys, some, states),
-    isMissing: (answer) => answer === 'missing',
     // Finish jobs that an earlier move to the same queue holds where they are.
-    onActive: async (keys, some) => (await moveFrom(keys, some, [])).map(unlessMissing),
+    onActive: (keys, some) => moveFrom(keys, some, []),
   });
 }
 

@@ -66,7 +66,7 @@ export const SCRIPTS = [
   'http/put',
 ] as const;
 
-type Name = (typeof SCRIPTS)[number];
+export type ScriptName = (typeof SCRIPTS)[number];
 
 /** Words as Lua: a text with a space before and behind each. */
 const list = (words: readonly string[]) => `' ${words.join(' ')} '`;
@@ -111,7 +111,7 @@ declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /** @public for scripts/bundle.js */
-export function shaOf(name: Name): string {
+export function shaOf(name: ScriptName): string {
   const sha = shas.get(name) ?? createHash('sha1').update(scriptText(name)).digest('hex');
   shas.set(name, sha);
   return sha;
@@ -123,10 +123,10 @@ export function nameOf(sha: string): string | undefined {
 }
 
 /** The most frequent scripts. They do not use the last two keys, and each key costs the server time. */
-const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
+const OF_NINE_KEYS: readonly ScriptName[] = ['jobs/enqueue', 'jobs/ack'];
 
 /** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
-function keysFor(name: Name, keys: QueueKeys, sharded: boolean): string[] {
+function keysFor(name: ScriptName, keys: QueueKeys, sharded: boolean): string[] {
   const names = sharded
     ? [...KEY_ORDER, 'wake' as const]
     : OF_NINE_KEYS.includes(name)
@@ -141,7 +141,7 @@ function keysFor(name: Name, keys: QueueKeys, sharded: boolean): string[] {
  */
 export async function run<R extends Reply = Reply[]>(
   redis: Caller,
-  name: Name,
+  name: ScriptName,
   keys: QueueKeys | undefined,
   args: readonly Arg[],
   foreign: readonly string[] = [],

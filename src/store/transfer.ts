@@ -1,7 +1,7 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
-import { answered, LEASES, lettersOf, STATES } from './answers.js';
+import { type Asked, ask, LEASES, lettersOf, STATES } from './answers.js';
 import type { QueueKeys } from './keys.js';
 import { bytes, rows, text } from './replies.js';
 import { MAX_BYTES, run } from './script.js';
@@ -56,12 +56,12 @@ async function put(
   const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
     return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
   });
-  const reply = await run(redis, 'transfer/restore', keys, [...args, ...mode, counter]);
-  return answered<Replacing>(reply, RESTORED).answers;
+  return (await ask(redis, keys, RESTORE, [...args, ...mode, counter])).answers;
 }
 
-const RESTORED: Readonly<Record<string, Replacing>> = {
-  ...{ c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
+const RESTORE: Asked<Replacing> = {
+  script: 'transfer/restore',
+  letters: { c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
 };
 
 /** Removes the tokens that {@link restore} stored. */
@@ -120,8 +120,7 @@ export async function endHolds(
   receipt: string,
 ): Promise<Answer[]> {
   const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
-  const reply = await run(redis, 'transfer/end', keys, args);
-  return answered(reply, LEASES).answers;
+  return (await ask(redis, keys, { script: 'transfer/end', letters: LEASES }, args)).answers;
 }
 
 /** A job of other software: as it was read there, and as it will be stored here. */
@@ -152,9 +151,13 @@ export async function adopt(
   replace = false,
 ): Promise<Adopted[]> {
   const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
-  const reply = await run(redis, 'transfer/adopt', keys, [...args, ...(replace ? ['replace'] : [])], [zset, hash]);
-  return answered<Adopted>(reply, { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' }).answers;
+  return (await ask(redis, keys, ADOPT, [...args, ...(replace ? ['replace'] : [])], [zset, hash])).answers;
 }
+
+const ADOPT: Asked<Adopted> = {
+  script: 'transfer/adopt',
+  letters: { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' },
+};
 
 /**
  * Changes the layout of a partition that still has `keys.layout`. Returns false if its settings do not have the given
