@@ -6,6 +6,7 @@ import type { Arg, Caller, RefusedCall, Reply } from './call.js';
 import { commandOf, makeClient, type Redis } from './client.js';
 import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
+import { InFlight } from './in-flight.js';
 import { Link, type Progress } from './link.js';
 import { type Heard, Subscription } from './subscription.js';
 
@@ -14,9 +15,6 @@ const LOCATE_AGAIN_MS = 100;
 
 /** The least time for a connection to one of several servers, ms. */
 const LEAST_MS = 1_000;
-
-/** A call that has waited this long, for a connection or for its reply, is slow, ms. */
-export const SLOW_MS = 1_000;
 
 /** What may differ between the only server, a node of a cluster, and a primary that Sentinels know. */
 export interface Hooks {
@@ -30,7 +28,7 @@ export interface Hooks {
   readonly opened?: (() => void) | undefined;
   /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after a reply of {@link ELSEWHERE}. */
   readonly refused?: ((call: RefusedCall) => Promise<Reply>) | undefined;
-  /** Called each second while a call is slow. */
+  /** Called each second while the oldest call is slow. */
   readonly slow?: (() => void) | undefined;
 }
 
@@ -59,8 +57,7 @@ export class RedisNode implements Caller {
   #hasOpened = false;
   #pinned: { readonly client: Redis; readonly caller: Caller } | undefined;
   #closed: 'for good' | 'replaced' | undefined;
-  /** The calls without a reply. */
-  readonly #inFlight = new Set<Promise<unknown>>();
+  readonly #inFlight = new InFlight(() => this.#hooks.slow);
   /** It is a node of a cluster. */
   sharded = false;
 
@@ -226,9 +223,7 @@ export class RedisNode implements Caller {
   /** Closes the connection. What has no reply after `graceMs` fails with `unknown`. */
   async drop(graceMs = 0): Promise<void> {
     const client = this.#client;
-    const by = performance.now() + graceMs;
-    while (this.#inFlight.size > 0 && performance.now() < by)
-      await within(by - performance.now(), Promise.allSettled(this.#inFlight));
+    await this.#inFlight.settled(graceMs);
     this.#drop(client);
   }
 
@@ -243,24 +238,19 @@ export class RedisNode implements Caller {
     client: Redis,
     command: string,
     args: readonly Arg[],
-    { refused, by = performance.now() + DEADLINE_MS, asking }: SendOptions = {},
+    { refused, by, asking }: SendOptions = {},
   ): Promise<Reply> {
-    const call = commandOf(command, args);
-    call.setTimeout(by - performance.now());
-    const { slow } = this.#hooks;
-    // The stream keeps the process alive while calls are in flight.
-    const timer = slow && setInterval(slow, SLOW_MS).unref();
-    this.#inFlight.add(call.promise);
+    const call = commandOf(command, args, by);
+    this.#inFlight.add(call);
     try {
-      if (asking) (client.sendCommand(commandOf('ASKING', [])) as Promise<unknown>).catch(() => {});
+      if (asking) (client.sendCommand(commandOf('ASKING', [], by)) as Promise<unknown>).catch(() => {});
       return (await client.sendCommand(call)) as Reply;
     } catch (thrown) {
       const error = this.#failed(client, thrown as Error);
-      if (refused && ELSEWHERE.has(wordOf(error))) return refused({ error, command, args, by });
+      if (refused && ELSEWHERE.has(wordOf(error))) return refused({ error, command, args, by: call.by });
       throw error;
     } finally {
-      clearInterval(timer);
-      this.#inFlight.delete(call.promise);
+      this.#inFlight.delete(call);
     }
   }
 

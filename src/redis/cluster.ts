@@ -4,7 +4,8 @@ import { within } from '../model/time.js';
 import { type Address, addressAt } from '../net/address.js';
 import type { Arg, Caller, RefusedCall, Reply } from '../net/call.js';
 import { DEADLINE_MS, REPLICAS_MS, type SettingNames, wordOf } from '../net/errors.js';
-import { type Hooks, RedisNode, SLOW_MS } from '../net/node.js';
+import { SLOW_MS } from '../net/in-flight.js';
+import { type Hooks, RedisNode } from '../net/node.js';
 import type { HostPort } from '../net/url.js';
 import { slotOf, slotOfKey } from './slots.js';
 

@@ -11,7 +11,8 @@ import {
   type SettingNames,
   wordOf,
 } from '../net/errors.js';
-import { type Hooks, RedisNode, SLOW_MS } from '../net/node.js';
+import { SLOW_MS } from '../net/in-flight.js';
+import { type Hooks, RedisNode } from '../net/node.js';
 import type { Heard } from '../net/subscription.js';
 import { type ConnectOptions, DEFAULT_URL } from '../net/url.js';
 import type { Cluster } from './cluster.js';

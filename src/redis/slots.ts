@@ -1,4 +1,4 @@
-import type { Arg } from '../net/call.js';
+import { type Arg, Encoded } from '../net/call.js';
 
 /** Commands of delayq without a key. The others have it as their first argument, or see {@link KEY_AT}. */
 const KEYLESS = new Set(
@@ -18,7 +18,7 @@ export function slotOf(command: string, args: readonly Arg[]): number | undefine
   const name = command.toUpperCase();
   if (KEYLESS.has(name)) return undefined;
   const key = args[KEY_AT[name] ?? 0];
-  return key === undefined ? undefined : slotOfKey(key);
+  return key === undefined ? undefined : slotOfKey(key instanceof Encoded ? key.first : key);
 }
 
 /** Returns the slot of a key in a Redis Cluster: of its hash tag, if it has one. */

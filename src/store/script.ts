@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { DEFAULT_SETTINGS, LIMITS } from '../model/settings.js';
+import { Encoded } from '../net/call.js';
 import type { Arg, Caller, Reply } from '../redis/connection.js';
 import {
   KEY_ORDER,
@@ -125,14 +126,15 @@ export function nameOf(sha: string): string | undefined {
 /** The most frequent scripts. They do not use the last two keys, and each key costs the server time. */
 const OF_NINE_KEYS: readonly ScriptName[] = ['jobs/enqueue', 'jobs/ack'];
 
+/** The keys of queues, encoded once, by their number. */
+const encoded = [9, 11, 12].map((count) => ({ count, byKeys: new WeakMap<QueueKeys, Encoded>() }));
+
 /** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
-function keysFor(name: ScriptName, keys: QueueKeys, sharded: boolean): string[] {
-  const names = sharded
-    ? [...KEY_ORDER, 'wake' as const]
-    : OF_NINE_KEYS.includes(name)
-      ? KEY_ORDER.slice(0, 9)
-      : KEY_ORDER;
-  return names.map((one) => keys[one]);
+function keysFor(name: ScriptName, keys: QueueKeys, sharded: boolean): Encoded {
+  const { count, byKeys } = encoded[sharded ? 2 : OF_NINE_KEYS.includes(name) ? 0 : 1] as (typeof encoded)[0];
+  const found = byKeys.get(keys) ?? new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
+  byKeys.set(keys, found);
+  return found;
 }
 
 /**
@@ -147,10 +149,11 @@ export async function run<R extends Reply = Reply[]>(
   foreign: readonly string[] = [],
 ): Promise<R> {
   const { sharded = false } = redis;
-  const all = [...(keys ? keysFor(name, keys, sharded) : []), ...foreign];
+  const own = keys ? [keysFor(name, keys, sharded)] : [];
+  const count = (own[0]?.count ?? 0) + foreign.length;
   const layout = keys ? [keys.layout] : [];
   const send = (command: string, script: string) =>
-    redis.call(command, script, all.length, ...all, ...args, ...layout) as Promise<R>;
+    redis.call(command, script, count, ...own, ...foreign, ...args, ...layout) as Promise<R>;
   try {
     return await send('EVALSHA', shaOf(name)).catch((error) => {
       // Redis was restarted, or its scripts were flushed. Nothing has run, so this is not a repeat.

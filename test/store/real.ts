@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { Transfer } from '../../src/admin/transfer.js';
 import { Connection, Inspector, JsonText, Operator, Queue } from '../../src/index.js';
-import type { Arg, Caller, Reply } from '../../src/net/call.js';
+import { type Arg, type Caller, Encoded, type Reply } from '../../src/net/call.js';
 import { ask, lettersOf } from '../../src/store/answers.js';
 import * as edits from '../../src/store/edit.js';
 import { grow } from '../../src/store/grow.js';
@@ -380,10 +380,11 @@ export class RealActor {
   /** What a call does, in the words of the model; undefined: it need not wait for its turn. */
   #labelOf(command: string, args: readonly Arg[]): { label: string; part: number } | undefined {
     const isScript = command === 'EVALSHA';
-    const part = this.#queue.partOf(String(isScript ? args[2] : args[0]));
+    const first = isScript ? args[2] : args[0];
+    const part = this.#queue.partOf(first instanceof Encoded ? first.first : String(first));
     if (part < 0) return undefined;
     const label = isScript
-      ? this.#scriptLabel(String(args[0]), args.slice(2 + Number(args[1])).map(String), part)
+      ? this.#scriptLabel(String(args[0]), args.slice(3).map(String), part)
       : this.#label(command, args.map(String));
     return label === undefined ? undefined : { label, part };
   }
