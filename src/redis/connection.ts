@@ -117,11 +117,7 @@ export class Connection implements Caller {
 
   /** Reads the map of a cluster early: after the loss of the first node there would be no node to ask. */
   #lookLater(): void {
-    this.#timer = setTimeout(async () => {
-      const by = performance.now() + DEADLINE_MS;
-      const map = await this.#one.callBy(by, 'CLUSTER', ['SLOTS']).catch(() => undefined);
-      if (Array.isArray(map)) await this.#join(map);
-    }, LOOK_MS).unref();
+    this.#timer = setTimeout(() => this.#look().catch(() => {}), LOOK_MS).unref();
   }
 
   /**

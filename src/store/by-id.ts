@@ -134,10 +134,10 @@ async function answerGroup<T, A>(
     if (left.length === 0) continue;
     for (const i of left) answers[i] = undefined;
     const { relocate } = await import('./relocate.js');
-    const way = { queue: store.queue, from: store.keys(former, map), to: store.keys(owner, map), index: owner };
+    const way = { store, map, from: former, to: owner };
     // Each id once: a transfer answers only the first of two equal ids.
     const ids = new Map(itemsOf(left).map((item) => [idKey(how.idOf(item)), how.idOf(item)]));
-    const moved = await call(former, () => relocate(store.redis, way, [...ids.values()]));
+    const moved = await call(former, () => relocate(way, [...ids.values()]));
     // Only now has the partition surely the new layout, so no call by id acts there any more.
     if (how.marked) await ask(former, left, how.marked);
     const stays = new Set([...ids.keys()].filter((_, n) => moved[n] === 'active'));

@@ -114,17 +114,15 @@ async function putActive(
   options: EnqueueOptions,
 ): Promise<(Enqueued | undefined)[]> {
   const required = requiredBy(options);
-  const over = async (caller: Caller) => {
-    const confirmed = async () => required && (await confirm(caller, required));
-    if (options.ifExists === 'replace')
-      return { ...(await scripts.replaceActive(caller, keys, jobs)), confirmation: await confirmed() };
+  const put = async (caller: Caller) => {
+    if (options.ifExists === 'replace') return scripts.replaceActive(caller, keys, jobs);
     // As the script counts kept jobs. It is also the write to confirm.
     await caller.call('HINCRBY', keys.stats, 'kept', jobs.length);
-    return { now: Date.now(), outcomes: jobs.map(() => 'kept' as const), confirmation: await confirmed() };
+    return { now: Date.now(), outcomes: jobs.map(() => 'kept' as const) };
   };
-  const { now, outcomes, confirmation } = await (required
-    ? pinnedFor(store.redis, keys.pending, required, over)
-    : over(store.redis));
+  const { now, outcomes, confirmation } = await pinnedFor(store.redis, keys.pending, required, async (caller) => {
+    return { ...(await put(caller)), confirmation: required && (await confirm(caller, required)) };
+  });
   const results = outcomes.map((outcome, i) => outcome && resultOf(jobs[i] as ReadyJob, outcome, now, confirmation));
   if (confirmation && 'doubt' in confirmation)
     throw unconfirmed(
@@ -145,19 +143,17 @@ async function sendConfirmed(
   const required = requiredBy(options);
   let first: Outcome[] = [];
   let sent: Sent | undefined;
-  const over = async (caller: Caller, n: number): Promise<Sent> => {
-    const { now, outcomes, written } = await sendOnce(store, keys, jobs, n > 0 ? 'keep' : ifExists, caller);
-    if (n === 0) first = outcomes;
-    const reply: Sent = { now, outcomes, first, repeated: n > 0 };
-    // If every wait fails, the earliest reply describes best what happened to the jobs.
-    sent ??= reply;
-    if (!required) return reply;
-    const confirmation = written ? await confirm(caller, required) : nothingWritten(keys.stats);
-    return { ...reply, confirmation };
-  };
   // WAIT only covers writes of its own connection.
   const attempt = (n: number) =>
-    required ? pinnedFor(store.redis, keys.pending, required, (pinned) => over(pinned, n)) : over(store.redis, n);
+    pinnedFor(store.redis, keys.pending, required, async (caller): Promise<Sent> => {
+      const { now, outcomes, written } = await sendOnce(store, keys, jobs, n > 0 ? 'keep' : ifExists, caller);
+      if (n === 0) first = outcomes;
+      const reply: Sent = { now, outcomes, first, repeated: n > 0 };
+      // If every wait fails, the earliest reply describes best what happened to the jobs.
+      sent ??= reply;
+      if (!required) return reply;
+      return { ...reply, confirmation: written ? await confirm(caller, required) : nothingWritten(keys.stats) };
+    });
   try {
     return await repeatIfLost(attempt, REPEAT_AFTER_MS, options.repeatMs);
   } catch (error) {

@@ -36,17 +36,15 @@ export type Moved =
   | 'orphaned'
   | 'superseded';
 
-type HeldJob = Exclude<moves.Hold, string>;
-
 /** Where jobs are moved to. */
 export interface Destination {
   /** Who holds jobs for a move to it: `move:` and its name. */
   readonly holder: string;
-  restore(jobs: readonly moves.Parcel[], tokens: readonly string[]): Promise<moves.Restored[]>;
+  restore(jobs: readonly moves.Brought[]): Promise<moves.Replacing[]>;
   /** How its tokens begin. */
   readonly mark?: string;
   /** Removes tokens that `restore` has stored. */
-  forget(jobs: readonly HeldJob[]): Promise<void>;
+  forget(jobs: readonly moves.Brought[]): Promise<void>;
   /** Takes over the ids that the source reserves without jobs. Default: they stay there. */
   remember?(ids: readonly moves.Remembered[]): Promise<void>;
 }
@@ -79,19 +77,16 @@ export async function moveSome(
 async function copyAndEnd(
   { keys, step }: Required<Source>,
   to: Destination,
-  jobs: readonly HeldJob[],
+  jobs: readonly moves.Brought[],
   receipt: string,
 ): Promise<Moved[]> {
-  const end = (some: readonly HeldJob[], moved: (i: number) => boolean) => {
-    const items = some.map(({ parcel: { id } }, i) => ({ id, moved: moved(i) }));
+  const end = (some: readonly moves.Brought[], moved: (i: number) => boolean) => {
+    const items = some.map(({ id }, i) => ({ id, moved: moved(i) }));
     return step((caller) => moves.endHolds(caller, keys, items, receipt));
   };
-  let restored: moves.Restored[];
+  let restored: moves.Replacing[];
   try {
-    restored = await to.restore(
-      jobs.map(({ parcel }) => parcel),
-      jobs.map(({ token }) => token),
-    );
+    restored = await to.restore(jobs);
   } catch (error) {
     // Nothing was copied, so put the jobs back, except those that an earlier move may have copied.
     const own = jobs.filter(({ token }) => token === receipt);
@@ -107,8 +102,8 @@ async function copyAndEnd(
   return restored.map((outcome, i) => movedOf(outcome, finished[i] as Answer));
 }
 
-function movedOf(restored: moves.Restored, finished: Answer): Moved {
-  // A move ignores windows.
+function movedOf(restored: moves.Replacing, finished: Answer): Moved {
+  // A move ignores windows, and replaces nothing.
   const outcome = restored as Exclude<moves.Restored, 'kept-done'>;
   if (outcome !== 'created' && outcome !== 'kept') return outcome;
   if (finished === 'superseded') return 'superseded';

@@ -20,7 +20,7 @@ export async function moveJobs(
   const { redis } = store;
   const destination: Destination = {
     holder: `move:${to.queue}`,
-    restore: (jobs, tokens) => restoreInto(to, jobs, tokens),
+    restore: (jobs) => restoreInto(to, jobs),
     forget: (jobs) => forgetTokens(to, jobs),
   };
   const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {

@@ -17,6 +17,11 @@ export interface Parcel {
   readonly payload: Buffer;
 }
 
+/** A job that a move brings. The token keeps a repeat from making a second copy; '' without a move. */
+export interface Brought extends Parcel {
+  readonly token: string;
+}
+
 /**
  * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and
  * attributes, `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
@@ -27,51 +32,38 @@ export type Restored = 'created' | 'kept' | 'kept-dead' | 'kept-done' | 'differs
 /** The result of a restore that may replace jobs: with `replaced`, the job took the place of another one of its id. */
 export type Replacing = Restored | 'replaced';
 
-/**
- * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
- * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
- */
-export async function restore(
-  redis: Caller,
-  keys: QueueKeys,
-  jobs: readonly Parcel[],
-  tokens?: readonly string[],
-  counter?: 'restored' | 'adopted' | 'transferred',
-): Promise<Restored[]> {
-  return (await put(redis, keys, jobs, tokens, counter)) as Restored[];
-}
-
-/** As {@link restore}, but in place of other jobs with these ids, which are superseded if they are active. */
-export const replace = (redis: Caller, keys: QueueKeys, jobs: readonly Parcel[], tokens: readonly string[]) =>
-  put(redis, keys, jobs, tokens, 'adopted', ['replace']);
-
-async function put(
-  redis: Caller,
-  keys: QueueKeys,
-  jobs: readonly Parcel[],
-  tokens: readonly string[] = [],
-  counter = 'restored',
-  mode: readonly 'replace'[] = [],
-): Promise<Replacing[]> {
-  const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
-    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
-  });
-  return (await ask(redis, keys, RESTORE, [...args, ...mode, counter])).answers;
-}
-
 const RESTORE: Asked<Replacing> = {
   script: 'transfer/restore',
   letters: { c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
 };
 
-/** Removes the tokens that {@link restore} stored. */
-export async function forgetTokens(
+/** How jobs are restored. */
+export interface RestoreHow {
+  /** Counts them in the queue. Default: `restored`. */
+  readonly counter?: 'restored' | 'adopted' | 'transferred';
+  /** In place of other jobs with these ids, which are superseded if they are active. */
+  readonly replace?: boolean;
+}
+
+/** Puts jobs into a queue as they are, unless their ids exist there. At most {@link MAX_CALL}. */
+export async function restore(
   redis: Caller,
   keys: QueueKeys,
-  jobs: readonly { readonly parcel: Pick<Parcel, 'id'>; readonly token: string }[],
-): Promise<void> {
-  const fields = jobs.map(({ parcel, token }) => Buffer.concat([Buffer.from(`${token} `), parcel.id]));
-  if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
+  jobs: readonly Brought[],
+  { counter = 'restored', replace = false }: RestoreHow = {},
+): Promise<Replacing[]> {
+  const args = jobs.flatMap(({ id, state, score, record = '', payload, token }) => {
+    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, token];
+  });
+  return (await ask(redis, keys, RESTORE, [...args, ...(replace ? ['replace'] : []), counter])).answers;
+}
+
+/** The field of `lease` by which a queue remembers that a move has brought a job. */
+export const markOf = ({ id, token }: Pick<Brought, 'id' | 'token'>) => Buffer.concat([Buffer.from(`${token} `), id]);
+
+/** Removes the tokens that {@link restore} stored. */
+export async function forgetTokens(redis: Caller, keys: QueueKeys, jobs: readonly Pick<Brought, 'id' | 'token'>[]) {
+  if (jobs.length > 0) await redis.call('HDEL', keys.lease, ...jobs.map(markOf));
 }
 
 /** A remembered id, and until when, ms as text. */
@@ -83,7 +75,7 @@ export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Rem
 }
 
 /** A job that is held for a move, or why it is not. */
-export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active' | 'missing' | 'orphaned';
+export type Hold = Brought | 'active' | 'missing' | 'orphaned';
 
 const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
 
@@ -107,7 +99,7 @@ export async function hold(
     const id = Buffer.from(ids[i] as string);
     const state = STATES[text(letter)] as Parcel['state'];
     const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
-    return { parcel, token: text(token) };
+    return { ...parcel, token: text(token) };
   });
   return { holds, remembered };
 }

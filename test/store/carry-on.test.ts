@@ -96,7 +96,7 @@ describe('a growth whose process has died', () => {
       record: undefined,
       payload: Buffer.from(`"${id}"`),
     };
-    await restore(connection, store.keys(owner), [copy as Parcel], [receipt], 'transferred');
+    await restore(connection, store.keys(owner), [{ ...(copy as Parcel), token: receipt }], { counter: 'transferred' });
     for (const i of upTo(4)) await run(connection, 'edit/purge', store.keys(i), [lettersOf(states), 100]);
     expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length, payload: movers.length });
     await admin.hset(key(name, 'lease'), id, `${receipt} ${due} 1 move:${name}/${owner} p ${receipt}`);

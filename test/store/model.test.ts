@@ -464,7 +464,7 @@ async function play(queue: Played, one: Step, n: number): Promise<void> {
       const id = bytesOf(job.id);
       const parcel = { id, state, score: String(score), record, payload: Buffer.from(payload) };
       const token = one.token ? `t${n}` : '';
-      const [answer] = await restore(connection, keys, [parcel], [token]);
+      const [answer] = await restore(connection, keys, [{ ...parcel, token }]);
       expect(answer).toBe(
         model.restore(now, { ...job, payload: parcel.payload.toString('latin1'), state, score }, token),
       );

@@ -198,15 +198,15 @@ export class RealQueue {
       }
       case 'restore': {
         const payload = Buffer.from(payloadOf(op.version));
-        const parcel = { id, state: op.set, score: '1', record: undefined, payload };
-        return (await transfers.restore(connection, keys, [parcel], [op.token], 'transferred'))[0] as string;
+        const parcel = { id, state: op.set, score: '1', record: undefined, payload, token: op.token };
+        return (await transfers.restore(connection, keys, [parcel], { counter: 'transferred' }))[0] as string;
       }
       case 'finish':
         return (
           await transfers.endHolds(connection, keys, [{ id, moved: op.how === 'moved' }], op.receipt)
         )[0] as string;
       case 'forget':
-        await transfers.forgetTokens(connection, keys, [{ parcel: { id }, token: op.token }]);
+        await transfers.forgetTokens(connection, keys, [{ id, token: op.token }]);
         return 'forgotten';
       case 'keep':
       case 'replace': {
@@ -521,7 +521,7 @@ export class RealActor {
       case 'restore': {
         const payload = Buffer.from(payloadOf(op.version));
         const parcel = { id: Buffer.from(id), state: op.set, score: '1', record: undefined, payload };
-        return (await restoreInto(this.#store, [parcel], [op.token]))[0] as string;
+        return (await restoreInto(this.#store, [{ ...parcel, token: op.token }]))[0] as string;
       }
       case 'hold': {
         const other = `${name}-o`;
