@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError, isPassing } from '../model/errors.js';
 import { within } from '../model/time.js';
 import type { Address } from './address.js';
-import type { Arg, Caller, RefusedCall, Reply } from './call.js';
+import type { Arg, Caller, Reply } from './call.js';
 import { commandOf, makeClient, type Redis } from './client.js';
-import { DEADLINE_MS, ELSEWHERE, errorFromReply, type SettingNames, withoutLogin, wordOf } from './errors.js';
+import { DEADLINE_MS, errorFromReply, type SettingNames, withoutLogin } from './errors.js';
 import { connectionFault, isForeign, noneReached, unconnected } from './faults.js';
 import { InFlight } from './in-flight.js';
 import { Link, type Progress } from './link.js';
@@ -26,17 +26,8 @@ export interface Hooks {
   readonly patient?: boolean;
   /** Called when the first connection is made. */
   readonly opened?: (() => void) | undefined;
-  /** Sends a call of {@link RedisNode.call} elsewhere, or throws, after a reply of {@link ELSEWHERE}. */
-  readonly refused?: ((call: RefusedCall) => Promise<Reply>) | undefined;
   /** Called each second while the oldest call is slow. */
   readonly slow?: (() => void) | undefined;
-}
-
-/** How {@link RedisNode} sends a call. `by`: the end of its time, by the monotonic clock. */
-interface SendOptions {
-  readonly refused?: Hooks['refused'];
-  readonly by?: number;
-  readonly asking?: boolean;
 }
 
 /**
@@ -89,7 +80,7 @@ export class RedisNode implements Caller {
   }
 
   /** Makes this a node of a cluster, at its present address. */
-  becomeNode(hooks: Pick<Hooks, 'refused' | 'slow'>): void {
+  becomeNode(hooks: Pick<Hooks, 'slow'>): void {
     this.#hooks = hooks;
     this.sharded = true;
   }
@@ -181,7 +172,7 @@ export class RedisNode implements Caller {
    * `unknown` if it was sent and no reply arrived in time, and another code for an error reply of Redis.
    */
   async call(command: string, ...args: Arg[]): Promise<Reply> {
-    return this.#send(this.#usable ?? (await this.#ready()), command, args, { refused: this.#hooks.refused });
+    return this.#send(this.#usable ?? (await this.#ready()), command, args);
   }
 
   /**
@@ -238,7 +229,7 @@ export class RedisNode implements Caller {
     client: Redis,
     command: string,
     args: readonly Arg[],
-    { refused, by, asking }: SendOptions = {},
+    { by, asking = false }: { by?: number; asking?: boolean } = {},
   ): Promise<Reply> {
     const call = commandOf(command, args, by);
     this.#inFlight.add(call);
@@ -246,9 +237,7 @@ export class RedisNode implements Caller {
       if (asking) (client.sendCommand(commandOf('ASKING', [], by)) as Promise<unknown>).catch(() => {});
       return (await client.sendCommand(call)) as Reply;
     } catch (thrown) {
-      const error = this.#failed(client, thrown as Error);
-      if (refused && ELSEWHERE.has(wordOf(error))) return refused({ error, command, args, by: call.by });
-      throw error;
+      throw this.#failed(client, thrown as Error);
     } finally {
       this.#inFlight.delete(call);
     }

@@ -69,7 +69,7 @@ export class Enqueuer {
   }
 
   #singlesOf({ id }: ReadyJob): Coalescer<ReadyJob, Enqueued> {
-    const i = this.#store.ownerOf(id);
+    const i = this.#store.map.ownerOf(id);
     this.#singles[i] ??= new Coalescer<ReadyJob, Enqueued>(
       (items) => this.#put(items, {}),
       (error, { id }) => (isDelayqError(error, 'unknown') ? unknownOutcome([id], error.why ?? error.what) : error),
@@ -88,8 +88,8 @@ export class Enqueuer {
 
   /** Makes all ids of a batch for one partition: so the batch is one call, stored whole or not at all. */
   readonly #makeId = (): string => {
-    const { count } = this.#store;
-    return count === 1 ? newId() : this.#store.newIdOf(this.#turn % count);
+    const { map } = this.#store;
+    return map.count === 1 ? newId() : map.newIdOf(this.#turn % map.count);
   };
 
   async #put(jobs: readonly ReadyJob[], options: EnqueueOptions): Promise<Enqueued[]> {

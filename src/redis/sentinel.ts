@@ -61,9 +61,8 @@ export class Sentinels {
    */
   async locate(): Promise<Address> {
     const found = await this.#ask();
-    const { options, tls } = this.#address;
-    const { db } = options;
-    const at = addressAt({ ...this.#address, options, tls }, found);
+    const { db } = this.#address.options;
+    const at = addressAt(this.#address, found);
     this.#found = db ? { ...at, shown: `${at.shown}/${db}` } : at;
     if (!this.#closed) this.#timer ??= setInterval(() => this.#listen(), LISTEN_MS).unref();
     return this.#found;

@@ -33,6 +33,10 @@ export interface ById<T, A> {
   readonly marked?: Act<T, A | undefined>;
   /** `act` only reads: look where an id belonged before, too. Move the job only if `isMoving` is true of its answer. */
   readonly reads?: true | { readonly isMoving: (answer: A) => boolean };
+  /**
+   * Returns what to throw if a call fails with `error`. Default: `unknown` if the error may pass and others were answered.
+   */
+  readonly inDoubt?: (error: unknown, answers: readonly (A | undefined)[]) => unknown;
 }
 
 type Act<T, A> = (keys: QueueKeys, some: readonly T[]) => Promise<A[]>;
@@ -46,6 +50,8 @@ export async function byId<T, A>(store: Store, items: readonly T[], given: ById<
     idOf: (item: T) => item as Id,
     most: MAX_CALL,
     isMissing: (answer: A) => answer === 'missing',
+    inDoubt: (error: unknown, answers: readonly (A | undefined)[]) =>
+      !given.reads && isPassing(error) && answers.some((answer) => answer !== undefined) ? partly(error) : error,
     ...given,
   };
   const answers = new Array<A | undefined>(items.length);
@@ -71,16 +77,12 @@ export async function byId<T, A>(store: Store, items: readonly T[], given: ById<
         }
       }),
     );
-    const failed = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
-    if (failed.length > 0) {
-      const error = worst(failed);
-      const isPart = !how.reads && isPassing(error) && answers.some((answer) => answer !== undefined);
-      throw isPart ? partly(error) : error;
-    }
+    const failed = worst(ended);
+    if (failed !== undefined) throw how.inDoubt(failed, answers);
     rest = rest.filter((i) => answers[i] === undefined);
     if (turn > MAX_TURNS && rest.length > 0) {
-      const next = 'try again';
-      throw new DelayqError('temporary', `the partitions of ${store.queue} are changing`, { next });
+      const what = `the partitions of ${store.queue} are changing`;
+      throw how.inDoubt(new DelayqError('temporary', what, { next: 'try again' }), answers);
     }
   }
   return answers as A[];
@@ -156,8 +158,9 @@ async function answerGroup<T, A>(
   for (const [i, answer] of await ask(0, strays)) answers[i] = answer;
 }
 
-/** The error to report: first one with an unknown outcome; last one about the layout. */
-export function worst(errors: readonly unknown[]): unknown {
+/** The error to report of calls that have ended, if any: first one with an unknown outcome; last one about the layout. */
+export function worst(ended: readonly PromiseSettledResult<unknown>[]): unknown {
+  const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
   const doubt = errors.find((error) => isDelayqError(error, 'unknown'));
   return doubt ?? errors.find((error) => wordOf(error) !== 'LAYOUT') ?? errors[0];
 }

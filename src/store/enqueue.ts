@@ -183,30 +183,19 @@ async function enqueueAcrossPartitions(
   jobs: readonly ReadyJob[],
   options: EnqueueOptions,
 ): Promise<Enqueued[]> {
-  const stored = new Set<ReadyJob>();
-  const noting = <A extends Enqueued | undefined>(
-    act: (keys: QueueKeys, some: readonly ReadyJob[]) => Promise<A[]>,
-  ) => {
-    return async (keys: QueueKeys, some: readonly ReadyJob[]) => {
-      const results = await act(keys, some);
-      for (const [i, job] of some.entries()) if (results[i]) stored.add(job);
-      return results;
-    };
-  };
-  try {
-    return await byId<ReadyJob, Enqueued>(store, jobs, {
-      idOf: ({ id }) => id,
-      act: noting((keys, some) => putInto(store, keys, some, options)),
-      isNew: ({ ours }) => ours,
-      onActive: noting((keys, some) => putActive(store, keys, some, options)),
-    });
-  } catch (error) {
-    if (!isDelayqError(error)) throw error;
-    const isForAll = error.code === 'unknown' ? error.ids.length === jobs.length : stored.size === 0;
-    if (isForAll) throw error;
-    const rest = jobs.filter((job) => !stored.has(job)).map(({ id }) => id);
-    throw unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.what}`);
-  }
+  return byId<ReadyJob, Enqueued>(store, jobs, {
+    idOf: ({ id }) => id,
+    act: (keys, some) => putInto(store, keys, some, options),
+    isNew: ({ ours }) => ours,
+    onActive: (keys, some) => putActive(store, keys, some, options),
+    inDoubt: (error, stored) => {
+      if (!isDelayqError(error)) return error;
+      const rest = jobs.filter((_, i) => stored[i] === undefined).map(({ id }) => id);
+      const inDoubt = error.code === 'unknown' ? error.ids : rest;
+      if (inDoubt.length === jobs.length) return error;
+      return unknownOutcome(rest, `jobs of the same call are in several partitions: ${error.why ?? error.what}`);
+    },
+  });
 }
 
 /** Puts back jobs that a drain has removed, see Queue.putBack. */
@@ -215,12 +204,11 @@ export async function putBack(store: Store, jobs: readonly Job[]): Promise<void>
     const ready = some.map(({ id, payload, due, record = '' }) => {
       return { id, ours: false, json: payload, in: 0, at: due, record };
     });
-    const putting = byId<ReadyJob, Outcome>(store, ready, {
+    await byId<ReadyJob, Outcome>(store, ready, {
       idOf: ({ id }) => id,
       act: async (keys, jobs) => (await sendOnce(store, keys, jobs, 'back')).outcomes,
       ifActive: 'kept',
-    });
-    await putting.catch((error) => {
+    }).catch((error) => {
       const ids = some.map(({ id }) => id);
       throw isDelayqError(error, 'unknown') ? unknownOutcome(ids, `Redis's reply was lost: ${error.why}`) : error;
     });

@@ -80,7 +80,7 @@ export async function swap(store: Store, other: Id, ready: ReadyJob, options: Fi
 
 /** Makes an id that belongs to the partition with these keys. */
 function idIn(store: Store, { layout }: QueueKeys): string {
-  return store.count === 1 ? newId() : store.newIdOf(PartitionMap.indexIn(layout));
+  return store.count === 1 ? newId() : store.map.newIdOf(PartitionMap.indexIn(layout));
 }
 
 function inDoubt(id: string, { why, cause }: DelayqError): DelayqError {

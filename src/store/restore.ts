@@ -1,5 +1,5 @@
 import { readAttributes } from '../model/attributes.js';
-import { isDelayqError, partly } from '../model/errors.js';
+import { isDelayqError, isPassing, partly } from '../model/errors.js';
 import type { Reply } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { byId } from './by-id.js';
@@ -47,13 +47,13 @@ export async function restoreInto(
   how: moves.RestoreHow = {},
 ): Promise<moves.Replacing[]> {
   const { redis } = store;
-  let isAnyHere = false;
-  const restoring = byId<moves.Brought, moves.Replacing>(store, jobs, {
+  return byId<moves.Brought, moves.Replacing>(store, jobs, {
     idOf: ({ id }) => id,
-    act: async (keys, some) => {
-      const restored = await moves.restore(redis, keys, some, how);
-      isAnyHere ||= restored.some((answer) => answer === 'created' || answer === 'replaced');
-      return restored;
+    act: (keys, some) => moves.restore(redis, keys, some, how),
+    inDoubt: (error, answers) => {
+      const isHere = (answer: unknown) => answer === 'created' || answer === 'replaced';
+      const isPart = answers.some((answer) => isHere(answer) || (answer !== undefined && isPassing(error)));
+      return isPart && isDelayqError(error) ? partly(error) : error;
     },
     // Brought before the growth, and perhaps done since.
     marked: async (keys, some) => {
@@ -76,9 +76,6 @@ export async function restoreInto(
       }
       return answers;
     },
-  });
-  return restoring.catch((error: unknown) => {
-    throw isAnyHere && isDelayqError(error) ? partly(error) : error;
   });
 }
 

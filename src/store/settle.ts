@@ -137,9 +137,8 @@ async function byReceipt<J extends Held, A>(
       }
     }),
   );
-  const errors = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
-  if (errors.length === 0) return answers;
-  const error = worst(errors);
+  const error = worst(ended);
+  if (error === undefined) return answers;
   throw isAnyAnswered && isPassing(error) ? partly(error) : error;
 }
 
