@@ -136,8 +136,8 @@ export class RedisNode implements Caller {
     const progress: Progress = { reached: false, secured: false, greeting: undefined };
     const join = async () => {
       const open = await this.#link.prepare(address);
-      if (isOver || this.#closed) throw new Error('Connection is closed.');
       const client = await makeClient(address, 'delayq', () => open(progress));
+      if (isOver || this.#closed) throw new Error('Connection is closed.');
       this.#client = client;
       // The cause of a failed connection is emitted here; connect() does not reject with it.
       client.on('error', (error: Error) => {

@@ -123,21 +123,10 @@ export interface Drained {
 export type Start = (() => number) | number | '-';
 
 /** Recurring jobs are due: create their jobs before the call takes anything. */
-export interface Due extends Omit<Drained, 'state'> {
+export interface Due extends Pick<Drained, 'now'> {
   readonly state: 'occurs';
   readonly occurrences: readonly DueOccurrence[];
 }
-
-const NOTHING = {
-  state: 'occurs',
-  next: undefined,
-  expired: 0,
-  lost: 0,
-  died: [],
-  leaseMs: 0,
-  hasLimits: false,
-  texts: false,
-} as const;
 
 interface DrainArgs {
   readonly limit: number;
@@ -164,7 +153,7 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
   const reply = await run(redis, 'jobs/drain', keys, args);
   if (typeof reply[0] === 'number') return onePlain(reply, receipt);
   if (text(reply[0]) === 'occurs')
-    return { ...NOTHING, jobs: [], now: number(reply[1]), occurrences: dueOccurrences(reply) };
+    return { state: 'occurs', now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
   const queueTries = number(reply[6]);
   // Not by rows(): this loop runs more than 100,000 times a second.
@@ -222,17 +211,7 @@ function onePlain(reply: readonly Reply[], receipt: string): Drained {
   const [id, due, payload] = [text(reply[5]), time(reply[6]), reply[7] as Bytes];
   const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
   const state = next > now ? 'idle' : 'more';
-  return {
-    state,
-    now,
-    next,
-    jobs: [job],
-    expired: 0,
-    lost: 0,
-    died: [],
-    leaseMs,
-    ...traitsOf(reply[4]),
-  };
+  return { state, now, next, jobs: [job], expired: 0, lost: 0, died: [], leaseMs, ...traitsOf(reply[4]) };
 }
 
 function traitsOf(reply: Reply | undefined) {

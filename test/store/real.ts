@@ -248,13 +248,13 @@ export class RealQueue {
     switch (op.do) {
       case 'take': {
         const args = { limit: 1, leaseMs: 1_000_000, receipt: op.receipt, by: 'W', cutoff: undefined, occurs: false };
-        const { jobs } = await scripts.drain(connection, keys, args);
+        const { jobs } = (await scripts.drain(connection, keys, args)) as scripts.Drained;
         return jobs[0] ? `took ${wordOfPayload(String(jobs[0].payload))}` : 'none';
       }
       case 'expire': {
         await admin.zadd(keys.active, 1, id);
         const args = { limit: 1, leaseMs: undefined, receipt: '-', by: 'W', cutoff: 0, occurs: false };
-        const { lost } = await scripts.drain(connection, keys, args);
+        const { lost } = (await scripts.drain(connection, keys, args)) as scripts.Drained;
         return lost === 1 ? 'expired' : 'none';
       }
       case 'ack':
