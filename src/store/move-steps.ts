@@ -1,7 +1,7 @@
 import { isDelayqError } from '../model/errors.js';
 import { type Id, randomWord } from '../model/id.js';
 import type { Answer } from '../model/job.js';
-import type { Caller, Connection } from '../redis/connection.js';
+import type { Caller } from '../redis/connection.js';
 import type { QueueKeys } from './keys.js';
 import { SLICE } from './script.js';
 import * as moves from './transfer.js';
@@ -49,12 +49,10 @@ export interface Destination {
   remember?(ids: readonly moves.Remembered[]): Promise<void>;
 }
 
-/** Where jobs are moved from. */
+/** Where jobs are moved from, and what runs each step there. */
 export interface Source {
-  readonly redis: Connection;
   readonly keys: QueueKeys;
-  /** Runs a step at the source; default: just runs it. */
-  readonly step?: <T>(write: (caller: Caller) => Promise<T>) => Promise<T>;
+  readonly step: <T>(write: (caller: Caller) => Promise<T>) => Promise<T>;
 }
 
 /** Moves the first of `ids`, as many as fit into a call, and returns what became of them. */
@@ -65,17 +63,17 @@ export async function moveSome(
   states: readonly ('pending' | 'dead')[],
 ): Promise<Moved[]> {
   const receipt = (to.mark ?? '') + randomWord(12);
-  const { keys, redis, step = (write) => write(redis) } = source;
   const how = { states, receipt, by: to.holder };
-  const { holds, remembered } = await step((caller) => moves.hold(caller, keys, ids.slice(0, SLICE), how));
+  const some = ids.slice(0, SLICE);
+  const { holds, remembered } = await source.step((caller) => moves.hold(caller, source.keys, some, how));
   if (remembered.length > 0) await to.remember?.(remembered);
   const held = holds.filter((hold) => typeof hold !== 'string');
-  const copied = held.length > 0 ? await copyAndEnd({ redis, keys, step }, to, held, receipt) : [];
+  const copied = held.length > 0 ? await copyAndEnd(source, to, held, receipt) : [];
   return holds.map((hold) => (typeof hold === 'string' ? hold : (copied.shift() as Moved)));
 }
 
 async function copyAndEnd(
-  { keys, step }: Required<Source>,
+  { keys, step }: Source,
   to: Destination,
   jobs: readonly moves.Brought[],
   receipt: string,

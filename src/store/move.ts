@@ -26,7 +26,7 @@ export async function moveJobs(
   const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
     // With every slice: Redis may have lost its data meanwhile.
     tryAddQueue(redis, to.prefix, to.queue);
-    return moveSome({ redis, keys }, destination, some, from);
+    return moveSome({ keys, step: (write) => write(redis) }, destination, some, from);
   };
   return byId<Id, Moved>(store, ids, {
     act: (keys, some) => moveFrom(keys, some, states),

@@ -49,7 +49,7 @@ export async function relocate(way: Way, ids: readonly Id[], must = false): Prom
     remember: (ids: readonly moves.Remembered[]) => bringRemembered(way, ids, must),
     forget: (jobs: Parameters<typeof moves.forgetTokens>[2]) => moves.forgetTokens(redis, to, jobs),
   };
-  const source = { redis, keys: from, step: at(from) };
+  const source = { keys: from, step: at(from) };
   if (must) await checkReplicas(way);
   const moved: Moved[] = [];
   while (moved.length < ids.length) {
