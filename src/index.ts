@@ -71,9 +71,9 @@ export type { Growth, Partitioning } from './store/grow.js';
 /** @internal for the server */
 export { giveBackToLimit, putField, takeOfLimit } from './store/http.js';
 export type { Holder, Snapshot } from './store/inspect.js';
-export type { Drained, Finished } from './store/jobs.js';
+export type { Drained } from './store/jobs.js';
 export type { Moved } from './store/move-steps.js';
-export type { FinishOptions } from './store/remove.js';
+export type { Finished, FinishOptions } from './store/remove.js';
 export type { Sample } from './store/samples.js';
 export type { AckOptions, NackOptions } from './store/settle.js';
 export type { Part } from './store/sum.js';

@@ -11,7 +11,7 @@ import { movementOf, type Still, untilStill } from '../store/movement.js';
 import { ranked } from '../store/order.js';
 import { listQueues } from '../store/queues.js';
 import { Store } from '../store/store.js';
-import { holdersAll, inspectAll, inspectEach, type Part } from '../store/sum.js';
+import { inspectAll, inspectEach, type Part } from '../store/sum.js';
 
 /** Selects jobs of a queue. Within a state, jobs are in the order of their times: due, end of the lease, or death. */
 export interface Filter {
@@ -78,7 +78,7 @@ export class Inspector {
    * first.
    */
   async holders(queue: string): Promise<looks.Holders> {
-    return holdersAll(this.#store(queue));
+    return looks.holdersAll(this.#store(queue));
   }
 
   #store(queue: string): Store {

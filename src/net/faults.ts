@@ -2,7 +2,7 @@ import { DelayqError, type ErrorCode } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Address } from './address.js';
 import { DEADLINE_MS, type SettingNames } from './errors.js';
-import type { Link } from './link.js';
+import type { Progress } from './link.js';
 
 const SILENT = `no answer within ${DEADLINE_MS / 1000} s`;
 
@@ -46,7 +46,7 @@ export function unconnected(
   cause: Error,
   { tls, options, shown }: Address,
   names: SettingNames,
-  { reached, secured, greeting }: Pick<Link, 'reached' | 'secured' | 'greeting'>,
+  { reached, secured, greeting }: Progress,
 ): DelayqError {
   const code = (cause as NodeJS.ErrnoException).code ?? '';
   const make = (kind: ErrorCode, why: string, next: string) =>

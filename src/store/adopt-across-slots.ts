@@ -107,9 +107,9 @@ async function endClaims(
   }
   let restored: moves.Replacing[] = [];
   if (ready.length > 0) {
-    const [parcels, tokens] = [ready.map(({ parcel }) => parcel), ready.map(({ claim }) => claim.token)];
+    const parcels = ready.map(({ parcel, claim: { token } }) => ({ ...parcel, token }));
     try {
-      restored = await restoreInto(store, parcels, tokens, { counter: 'adopted', replace });
+      restored = await restoreInto(store, parcels, { counter: 'adopted', replace });
     } catch (error) {
       // Nothing was copied, so put the jobs back, except those that an earlier run may have copied.
       const own = ready.flatMap(({ claim: { id, token } }) => (token === owner ? [{ id, back: true }] : []));
@@ -131,7 +131,7 @@ async function endClaims(
   const own = ends.filter(({ token }, i) => ended[i] && token === owner);
   await forgetTokens(
     store,
-    own.map(({ id, token }) => ({ parcel: { id: Buffer.from(id) }, token })),
+    own.map(({ id, token }) => ({ id: Buffer.from(id), token })),
   );
   return ids.map((id) => answers.get(id) as moves.Adopted);
 }

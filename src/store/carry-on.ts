@@ -35,18 +35,18 @@ export async function carryOn(store: Store): Promise<void> {
 
 async function carryOnAt(store: Store, at: number): Promise<void> {
   const { redis, queue, map } = store;
-  const from = store.keys(at, map);
+  const keys = store.keys(at, map);
   for (;;) {
-    const { ids, leases } = await heldIn(redis, from, SLICE);
+    const { ids, leases } = await heldIn(redis, keys, SLICE);
     if (ids.length === 0) return;
-    const now = await redis.now(from.active);
+    const now = await redis.now(keys.active);
     const isLeft = (_: Id, n: number) => {
       const [, since, to] = HELD.exec(leases[n] as string) ?? [];
       return to === queue && now - Number(since) > SILENT_MS;
     };
     const left = ids.filter(isLeft);
-    for (const [index, some] of groupsOf(left, (id) => map.ownerOf(id)))
-      await relocate(redis, { queue, from, to: store.keys(index, map), index }, some);
+    for (const [to, some] of groupsOf(left, (id) => map.ownerOf(id)))
+      await relocate({ store, map, from: at, to }, some);
     if (left.length < SLICE) return;
   }
 }

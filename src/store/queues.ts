@@ -1,6 +1,7 @@
 import { shellWord } from '../model/text.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
 import { keyPattern, queueOf, queuesKey } from './keys.js';
+import { scan } from './scan.js';
 
 // The list of queues is only a hint: a queue also works if it is not listed.
 
@@ -39,11 +40,6 @@ export const unlistCommand = (prefix: string, name: string) => `srem ${queuesKey
  * Yields the names of queues in the keys of one server, a part of its keys at a time; a name may come more than once.
  */
 export async function* scanForQueues(node: Caller, prefix: string): AsyncGenerator<string[]> {
-  let cursor = '0';
-  do {
-    const scanned = await node.call('SCAN', cursor, 'MATCH', keyPattern(prefix), 'COUNT', 500);
-    const [next, keys] = scanned as [Buffer, Reply[]];
-    cursor = String(next);
+  for await (const keys of scan(node, ['SCAN'], 'MATCH', keyPattern(prefix), 'COUNT', 500))
     yield keys.flatMap((key) => queueOf(prefix, String(key)) ?? []);
-  } while (cursor !== '0');
 }

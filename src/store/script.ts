@@ -67,7 +67,7 @@ export const SCRIPTS = [
   'http/put',
 ] as const;
 
-type Name = (typeof SCRIPTS)[number];
+export type ScriptName = (typeof SCRIPTS)[number];
 
 /** Words as Lua: a text with a space before and behind each. */
 const list = (words: readonly string[]) => `' ${words.join(' ')} '`;
@@ -112,7 +112,7 @@ declare const DELAYQ_SHAS: Readonly<Record<string, string>> | undefined;
 const shas = new Map<string, string>(typeof DELAYQ_SHAS === 'undefined' ? [] : Object.entries(DELAYQ_SHAS));
 
 /** @public for scripts/bundle.js */
-export function shaOf(name: Name): string {
+export function shaOf(name: ScriptName): string {
   const sha = shas.get(name) ?? createHash('sha1').update(scriptText(name)).digest('hex');
   shas.set(name, sha);
   return sha;
@@ -124,23 +124,16 @@ export function nameOf(sha: string): string | undefined {
 }
 
 /** The most frequent scripts. They do not use the last two keys, and each key costs the server time. */
-const OF_NINE_KEYS: readonly Name[] = ['jobs/enqueue', 'jobs/ack'];
+const OF_NINE_KEYS: readonly ScriptName[] = ['jobs/enqueue', 'jobs/ack'];
 
 /** The keys of queues, encoded once, by their number. */
-const encoded = {
-  9: new WeakMap<QueueKeys, Encoded>(),
-  11: new WeakMap<QueueKeys, Encoded>(),
-  12: new WeakMap<QueueKeys, Encoded>(),
-};
+const encoded = [9, 11, 12].map((count) => ({ count, byKeys: new WeakMap<QueueKeys, Encoded>() }));
 
 /** The keys of a queue for a script. On a cluster the wake channel is one of them: it must be in the same slot. */
-function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
-  const count = sharded ? 12 : OF_NINE_KEYS.includes(name) ? 9 : 11;
-  let found = encoded[count].get(keys);
-  if (!found) {
-    found = new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
-    encoded[count].set(keys, found);
-  }
+function keysFor(name: ScriptName, keys: QueueKeys, sharded: boolean): Encoded {
+  const { count, byKeys } = encoded[sharded ? 2 : OF_NINE_KEYS.includes(name) ? 0 : 1] as (typeof encoded)[0];
+  const found = byKeys.get(keys) ?? new Encoded([...KEY_ORDER.map((one) => keys[one]), keys.wake].slice(0, count));
+  byKeys.set(keys, found);
   return found;
 }
 
@@ -150,7 +143,7 @@ function keysFor(name: Name, keys: QueueKeys, sharded: boolean): Encoded {
  */
 export async function run<R extends Reply = Reply[]>(
   redis: Caller,
-  name: Name,
+  name: ScriptName,
   keys: QueueKeys | undefined,
   args: readonly Arg[],
   foreign: readonly string[] = [],

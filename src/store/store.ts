@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
-import type { Id } from '../model/id.js';
 import { fixLine } from '../model/text.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
@@ -100,10 +99,6 @@ export class Store {
     return this.all.some((keys) => KEY_ORDER.some((one) => keys[one] === name));
   }
 
-  wakeChannel(i: number): string {
-    return this.keys(i).wake;
-  }
-
   /**
    * Makes a call that may put the first job into the queue. Lists the queue before its first job, and again if the
    * queue is new: Redis may have come back empty, or the queue was forgotten.
@@ -126,14 +121,6 @@ export class Store {
     const { map } = await this.read(0);
     if (map?.isNewerThan(this.#map)) this.#map = map;
     return this.#map;
-  }
-
-  ownerOf(id: Id): number {
-    return this.#map.ownerOf(id);
-  }
-
-  newIdOf(i: number): string {
-    return this.#map.newIdOf(i);
   }
 
   /** Runs plain reads, which compare no layout; again if the known layout changes meanwhile. */
@@ -187,8 +174,14 @@ export class Store {
     const [, has = '', believed = '', tags = ''] = REFUSAL.exec((error as DelayqError).why ?? '') ?? [];
     const [layout, texts] = [has.replace(TEXTS, ''), has.endsWith(TEXTS)];
     const seen = PartitionMap.parse(layout, tags === 'none' ? '' : tags);
-    if (!seen && tags === 'none' && /^1( |$)/.test(layout)) throw unreadable(this.queue, this.keys(0).config, error);
-    if (!seen) throw layout.startsWith('1 ') ? disagreeing(this.queue, error as DelayqError) : error;
+    // Other software has overwritten it, or no growth can have written it.
+    if (!seen && tags === 'none' && /^1( |$)/.test(layout)) {
+      const first = `redis-cli HDEL '${this.keys(0).config}' layout; then `;
+      throw misread(this.queue, `the layout of ${this.queue} cannot be read`, error, first);
+    }
+    if (!seen && layout.startsWith('1 '))
+      throw misread(this.queue, `the partitions of ${this.queue} disagree on what they are`, error);
+    if (!seen) throw error;
     const i = PartitionMap.indexIn(believed);
     if (i === 0) this.#learnTexts(texts);
     if (seen.isNewerThan(this.#map)) this.#map = seen;
@@ -268,23 +261,9 @@ const stated = (layout: string, texts: boolean) => (texts ? `${layout}${TEXTS}` 
 /** A layout for calls that allow both kinds of payloads. */
 const anyPayloads = (layout: string) => `${layout} *`;
 
-/** The error for a queue with one partition whose layout other software has overwritten. */
-function unreadable(queue: string, config: string, cause: unknown): DelayqError {
-  return new DelayqError('config', `the layout of ${queue} cannot be read`, {
-    why: (cause as DelayqError).why,
-    next: `redis-cli HDEL '${config}' layout; then ${fixLine(queue)}`,
-    cause,
-  });
-}
-
-/** The error for a partition whose layout no growth can have written. */
-function disagreeing(queue: string, cause: DelayqError): DelayqError {
-  const next = fixLine(queue);
-  return new DelayqError('config', `the partitions of ${queue} disagree on what they are`, {
-    why: cause.why,
-    next,
-    cause,
-  });
+/** The error for a layout that doctor must mend. */
+function misread(queue: string, what: string, cause: unknown, first = ''): DelayqError {
+  return new DelayqError('config', what, { why: (cause as DelayqError).why, next: first + fixLine(queue), cause });
 }
 
 /** What lua/lib/queue.lua replies. */

@@ -1,7 +1,7 @@
 import type { Id } from '../model/id.js';
 import type { Answer } from '../model/job.js';
 import type { Caller, Connection, Reply } from '../redis/connection.js';
-import { answered, LEASES, lettersOf, STATES } from './answers.js';
+import { type Asked, ask, LEASES, lettersOf, STATES } from './answers.js';
 import type { QueueKeys } from './keys.js';
 import { bytes, rows, text } from './replies.js';
 import { MAX_BYTES, run } from './script.js';
@@ -17,6 +17,11 @@ export interface Parcel {
   readonly payload: Buffer;
 }
 
+/** A job that a move brings. The token keeps a repeat from making a second copy; '' without a move. */
+export interface Brought extends Parcel {
+  readonly token: string;
+}
+
 /**
  * The result of a restore: the job was `created`, or its id was already there: `kept` with the same payload and
  * attributes, `kept-dead` if it is dead there but not here, `differs` if they are others, `held` by an unfinished move.
@@ -27,51 +32,38 @@ export type Restored = 'created' | 'kept' | 'kept-dead' | 'kept-done' | 'differs
 /** The result of a restore that may replace jobs: with `replaced`, the job took the place of another one of its id. */
 export type Replacing = Restored | 'replaced';
 
-/**
- * Puts jobs into a queue as they are, unless their ids exist there. `tokens` of the moves that bring them make a repeat
- * safe. `counter` counts them in the queue. At most {@link MAX_CALL}.
- */
+const RESTORE: Asked<Replacing> = {
+  script: 'transfer/restore',
+  letters: { c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
+};
+
+/** How jobs are restored. */
+export interface RestoreHow {
+  /** Counts them in the queue. Default: `restored`. */
+  readonly counter?: 'restored' | 'adopted' | 'transferred';
+  /** In place of other jobs with these ids, which are superseded if they are active. */
+  readonly replace?: boolean;
+}
+
+/** Puts jobs into a queue as they are, unless their ids exist there. At most {@link MAX_CALL}. */
 export async function restore(
   redis: Caller,
   keys: QueueKeys,
-  jobs: readonly Parcel[],
-  tokens?: readonly string[],
-  counter?: 'restored' | 'adopted' | 'transferred',
-): Promise<Restored[]> {
-  return (await put(redis, keys, jobs, tokens, counter)) as Restored[];
-}
-
-/** As {@link restore}, but in place of other jobs with these ids, which are superseded if they are active. */
-export const replace = (redis: Caller, keys: QueueKeys, jobs: readonly Parcel[], tokens: readonly string[]) =>
-  put(redis, keys, jobs, tokens, 'adopted', ['replace']);
-
-async function put(
-  redis: Caller,
-  keys: QueueKeys,
-  jobs: readonly Parcel[],
-  tokens: readonly string[] = [],
-  counter = 'restored',
-  mode: readonly 'replace'[] = [],
+  jobs: readonly Brought[],
+  { counter = 'restored', replace = false }: RestoreHow = {},
 ): Promise<Replacing[]> {
-  const args = jobs.flatMap(({ id, state, score, record = '', payload }, i) => {
-    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, tokens[i] ?? ''];
+  const args = jobs.flatMap(({ id, state, score, record = '', payload, token }) => {
+    return [id, state === 'dead' ? 'd' : 'p', score, record, payload, token];
   });
-  const reply = await run(redis, 'transfer/restore', keys, [...args, ...mode, counter]);
-  return answered<Replacing>(reply, RESTORED).answers;
+  return (await ask(redis, keys, RESTORE, [...args, ...(replace ? ['replace'] : []), counter])).answers;
 }
 
-const RESTORED: Readonly<Record<string, Replacing>> = {
-  ...{ c: 'created', r: 'replaced', k: 'kept', x: 'kept-dead', d: 'differs', h: 'held', e: 'kept-done' },
-};
+/** The field of `lease` by which a queue remembers that a move has brought a job. */
+export const markOf = ({ id, token }: Pick<Brought, 'id' | 'token'>) => Buffer.concat([Buffer.from(`${token} `), id]);
 
 /** Removes the tokens that {@link restore} stored. */
-export async function forgetTokens(
-  redis: Caller,
-  keys: QueueKeys,
-  jobs: readonly { readonly parcel: Pick<Parcel, 'id'>; readonly token: string }[],
-): Promise<void> {
-  const fields = jobs.map(({ parcel, token }) => Buffer.concat([Buffer.from(`${token} `), parcel.id]));
-  if (fields.length > 0) await redis.call('HDEL', keys.lease, ...fields);
+export async function forgetTokens(redis: Caller, keys: QueueKeys, jobs: readonly Pick<Brought, 'id' | 'token'>[]) {
+  if (jobs.length > 0) await redis.call('HDEL', keys.lease, ...jobs.map(markOf));
 }
 
 /** A remembered id, and until when, ms as text. */
@@ -83,7 +75,7 @@ export async function remember(redis: Caller, keys: QueueKeys, ids: readonly Rem
 }
 
 /** A job that is held for a move, or why it is not. */
-export type Hold = { readonly parcel: Parcel; readonly token: string } | 'active' | 'missing' | 'orphaned';
+export type Hold = Brought | 'active' | 'missing' | 'orphaned';
 
 const NOT_HELD: Record<string, Hold> = { a: 'active', m: 'missing', o: 'orphaned' };
 
@@ -107,7 +99,7 @@ export async function hold(
     const id = Buffer.from(ids[i] as string);
     const state = STATES[text(letter)] as Parcel['state'];
     const parcel = { id, state, score: text(score), record: bytes(record), payload: payload as Buffer };
-    return { parcel, token: text(token) };
+    return { ...parcel, token: text(token) };
   });
   return { holds, remembered };
 }
@@ -120,8 +112,7 @@ export async function endHolds(
   receipt: string,
 ): Promise<Answer[]> {
   const args = jobs.flatMap(({ id, moved }) => [id, receipt, moved ? 'm' : 'b']);
-  const reply = await run(redis, 'transfer/end', keys, args);
-  return answered(reply, LEASES).answers;
+  return (await ask(redis, keys, { script: 'transfer/end', letters: LEASES }, args)).answers;
 }
 
 /** A job of other software: as it was read there, and as it will be stored here. */
@@ -152,9 +143,13 @@ export async function adopt(
   replace = false,
 ): Promise<Adopted[]> {
   const args = jobs.flatMap(({ id, score, value, due, payload = '' }) => [id, score, value, String(due), payload]);
-  const reply = await run(redis, 'transfer/adopt', keys, [...args, ...(replace ? ['replace'] : [])], [zset, hash]);
-  return answered<Adopted>(reply, { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' }).answers;
+  return (await ask(redis, keys, ADOPT, [...args, ...(replace ? ['replace'] : [])], [zset, hash])).answers;
 }
+
+const ADOPT: Asked<Adopted> = {
+  script: 'transfer/adopt',
+  letters: { c: 'adopted', r: 'replaced', k: 'kept', e: 'exists', x: 'changed' },
+};
 
 /**
  * Changes the layout of a partition that still has `keys.layout`. Returns false if its settings do not have the given
