@@ -3,21 +3,39 @@ import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
+import { slotOfKey } from '../redis/slots.js';
 import { type PrefixOption, prefixOf } from '../store/keys.js';
 import { unlistCommand } from '../store/queues.js';
-import { slotOf } from '../store/sizes.js';
 import { Store } from '../store/store.js';
-import { clusterFindings, coverage, type Member, ownersOf, parseMembers } from './cluster.js';
-import { fold, type Report } from './fold.js';
+import { clusterFindings, coverage, ownersOf, parseMembers } from './cluster.js';
 import { parseInfo } from './info.js';
-import { measure } from './load.js';
 import { Node } from './node.js';
 import { checkPermissions, refusedOr } from './permissions.js';
-import { movesWhole } from './release.js';
 import { askSentinels, failoverLoss, sentinelFindings } from './sentinel.js';
 
 /** host:port, as redis-cli --cluster and CLUSTER NODES write it. */
 const placeOf = (address: string) => address.replace(/^\w+:\/\//, '');
+
+/** What was found about one server. */
+interface Report {
+  readonly address: string;
+  readonly findings: readonly Finding[];
+}
+
+/** Makes equal findings of several servers one, which names the servers unless all have it. */
+function together(reports: readonly Report[]): Finding[] {
+  const groups = new Map<string, { finding: Finding; nodes: string[] }>();
+  for (const { address, findings } of reports) {
+    for (const finding of findings) {
+      const key = JSON.stringify(finding);
+      const { nodes } = groups.get(key) ?? { nodes: [] };
+      groups.set(key, { finding, nodes: [...nodes, address] });
+    }
+  }
+  return [...groups.values()].map(({ finding, nodes }) =>
+    nodes.length === reports.length ? finding : { ...finding, nodes },
+  );
+}
 
 /** Checks whether the servers are fit to keep queues. */
 export class Doctor {
@@ -63,9 +81,8 @@ export class Doctor {
   }
 
   /**
-   * Checks the servers. The jobs of `queues` are measured, and the permissions for the first queue are checked. Writes
-   * nothing. A queue that no server serves has a finding `unserved`. Throws what Connection.call throws if no server
-   * answers.
+   * Checks the servers, and the permissions for the first of `queues`. Writes nothing. A queue that no server serves
+   * has a finding `unserved`. Throws what Connection.call throws if no server answers.
    */
   async examine(queues: readonly string[]): Promise<Finding[]> {
     const callers = await this.#redis.nodes();
@@ -74,25 +91,29 @@ export class Doctor {
     const [first] = nodes;
     const silent = asked.flatMap((one) => (one instanceof Node ? [] : [one]));
     if (!first) return silent;
-    const members = first.info.cluster_enabled === '1' ? await this.#members(first) : undefined;
+    const isCluster = first.info.cluster_enabled === '1';
+    const members = isCluster ? parseMembers(String((await first.user.ask('CLUSTER', 'NODES')) ?? '')) : undefined;
     const isUp = !members || !/^cluster_state:fail/m.test(String(await first.user.ask('CLUSTER', 'INFO')));
-    const isServed = this.#isServed(
-      isUp,
-      members,
-      silent.flatMap(({ nodes = [] }) => nodes.map(placeOf)),
-    );
+    const owners = members?.length ? ownersOf(members) : undefined;
+    const silentPlaces = silent.flatMap(({ nodes = [] }) => nodes.map(placeOf));
+    const isServed = (queue: string) => {
+      if (!isUp || !owners) return isUp;
+      const owner = owners[slotOfKey(this.#store(queue).keys().payload)];
+      return owner !== undefined && !silentPlaces.includes(owner.place);
+    };
     const lost = queues.filter((queue) => !isServed(queue));
-    const { loads, jobBytes } = await measure(this.#redis, this.#prefix, queues.filter(isServed));
     const { sentinels } = this.#redis;
     const kind: 'cluster' | 'sentinel' | undefined = members ? 'cluster' : sentinels ? 'sentinel' : undefined;
     const place = placeOf(first.address);
+    const store = this.#store(queues.find(isServed) ?? 'queue');
+    // So that the permissions for its partitions are checked, too. What it throws, other checks report.
+    await store.look().catch(() => {});
     const reports: Report[] = [];
     for (const node of nodes) {
-      const store = Store.of(this.#redis, this.#prefix, queues.find(isServed) ?? 'queue');
       const rights = { address: node.address, store, kind };
       try {
         const findings = [
-          ...(await node.findings(jobBytes)),
+          ...(await node.findings()),
           await checkPermissions(node.user, rights),
           ...(members ? [coverage(await node.setting('cluster-require-full-coverage'), place)] : []),
           ...(sentinels ? [failoverLoss(node.info, node.address)] : []),
@@ -109,21 +130,22 @@ export class Doctor {
     else if (members) {
       const timeout = await first.setting('cluster-node-timeout');
       const timeoutMs = timeout === undefined ? undefined : Number(timeout);
-      found.push(
-        ...clusterFindings(members, { place, loads, movesWhole: movesWhole(first.info), timeoutMs, lost, isUp }),
-      );
+      found.push(...clusterFindings(members, { place, timeoutMs, lost, isUp }));
     }
     const failed = members?.filter(({ flags }) => flags.includes('fail')).map((member) => member.place);
     found.push(...silent.filter(({ nodes = [] }) => !nodes.some((node) => failed?.includes(placeOf(node)))));
-    found.push(...fold(reports));
-    const why = 'nobody can enqueue or drain';
-    return [
-      ...found,
-      ...lost.map((queue) => ({
-        ...bad('fail', 'unserved', 'cannot be checked: no node serves its slot', why),
-        queue,
-      })),
-    ];
+    found.push(...together(reports));
+    const unserved = bad(
+      'fail',
+      'unserved',
+      'cannot be checked: no node serves its slot',
+      'nobody can enqueue or drain',
+    );
+    return [...found, ...lost.map((queue) => ({ ...unserved, queue }))];
+  }
+
+  #store(queue: string): Store {
+    return Store.of(this.#redis, this.#prefix, queue);
   }
 
   /** A server that answers; or, unless it is the `only` one, that it does not. */
@@ -140,24 +162,6 @@ export class Doctor {
     const what = `cannot be asked: ${error.why ?? error.what}`;
     const next = 'see whether it runs, and what its log says';
     return { ...bad('fail', 'unreachable', what, 'its queues cannot be used', next), nodes: [address] };
-  }
-
-  async #members(node: Node): Promise<Member[]> {
-    return parseMembers(String((await node.user.ask('CLUSTER', 'NODES')) ?? ''));
-  }
-
-  /** Whether a server serves the slot of a queue; those at `silent` do not answer. */
-  #isServed(
-    isUp: boolean,
-    members: readonly Member[] | undefined,
-    silent: readonly string[],
-  ): (queue: string) => boolean {
-    if (!isUp || !members?.length) return () => isUp;
-    const owners = ownersOf(members);
-    return (queue) => {
-      const owner = owners[slotOf(Store.of(this.#redis, this.#prefix, queue), 0)];
-      return owner !== undefined && !silent.includes(owner.place);
-    };
   }
 
   /**

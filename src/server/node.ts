@@ -3,7 +3,6 @@ import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import type { Caller, Reply } from '../redis/connection.js';
 import { nameOf } from '../store/script.js';
-import type { Ranked } from './fold.js';
 import { eviction, type Info, memory, parseInfo, persistence, replicas, role } from './info.js';
 import { User } from './permissions.js';
 import { confirmsEarly, version } from './release.js';
@@ -50,15 +49,15 @@ export class Node {
     return reply && reply.length > 1 ? String(reply[1]) : undefined;
   }
 
-  /** Checks the server; a job has `jobBytes`. */
-  async findings(jobBytes: number): Promise<Ranked[]> {
+  /** Checks the server. */
+  async findings(): Promise<Finding[]> {
     const { info, address } = this;
     const [save, fsync] = [await this.setting('save'), await this.setting('appendfsync')];
     return [
       version(info),
       role(info),
       eviction(info),
-      memory(info, jobBytes, address),
+      memory(info, address),
       ...persistence(info, { save, fsync, early: confirmsEarly(info), address }),
       replicas(info),
       ...(await this.#clock()),
@@ -72,7 +71,7 @@ export class Node {
   }
 
   /** Checks the round-trip time, and compares the clocks of this machine and of Redis, as exactly as the round trip allows. */
-  async #clock(): Promise<Ranked[]> {
+  async #clock(): Promise<Finding[]> {
     const trips: { ms: number; ahead: number }[] = [];
     for (let i = 0; i < TRIPS; i++) {
       const before = performance.now();
@@ -94,7 +93,7 @@ export class Node {
     const cure = 'synchronize both clocks with NTP (timedatectl set-ntp true)';
     return [
       usual <= SLOW_TRIP_MS
-        ? { ...fine('round-trip', trip), rank: usual }
+        ? fine('round-trip', trip)
         : bad('warn', 'round-trip', trip, 'every command needs at least one', 'run delayq closer to Redis'),
       Math.abs(ahead) - fastest / 2 <= CLOCK_MS ? fine('clock', apart) : bad('warn', 'clock', apart, why, cure),
     ];

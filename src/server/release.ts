@@ -22,12 +22,6 @@ function releaseOf({ valkey_version, redis_version }: Info): Release | undefined
   return { name: valkey_version ? 'Valkey' : 'Redis', version, number: major * 100 + minor };
 }
 
-/** Whether the server moves slots of a cluster in the background, all keys at once. */
-export function movesWhole(info: Info): boolean {
-  const { name, number } = releaseOf(info) ?? { number: 0 };
-  return number >= (name === 'Valkey' ? 900 : 804);
-}
-
 /**
  * Whether WAITAOF, with appendfsync everysec, confirms what is only written, and not synced yet: redis/redis#13793. Redis
  * mended this in 7.4.3 and 8.0; of Valkey no version is known that has.

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { parseInfo, persistence } from '../../src/server/info.js';
-import { confirmsEarly, movesWhole, version } from '../../src/server/release.js';
+import { confirmsEarly, version } from '../../src/server/release.js';
 import { doctor, serverWith } from '../support/doctor.js';
 
 /** What INFO of a Redis, or of a Valkey, says about its version. */
@@ -38,13 +38,6 @@ describe('the version', () => {
     expect(told.version).toMatchObject({ what: expect.stringMatching(`^${name} ${number}, a tested version`) });
   });
 });
-
-it.each([
-  [redis('8.3.9'), false],
-  [redis('8.4.0'), true],
-  [valkey('8.1.1'), false],
-  [valkey('9.0.0'), true],
-])('slots of %j move whole: %s', (info, whole) => expect(movesWhole(info)).toBe(whole));
 
 it.each([
   [redis('7.2.4'), 'everysec', false],
