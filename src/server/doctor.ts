@@ -3,9 +3,9 @@ import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
-import { slotOfKey } from '../redis/slots.js';
 import { type PrefixOption, prefixOf } from '../store/keys.js';
 import { unlistCommand } from '../store/queues.js';
+import { slotOf } from '../store/sizes.js';
 import { Store } from '../store/store.js';
 import { clusterFindings, coverage, ownersOf, parseMembers } from './cluster.js';
 import { parseInfo } from './info.js';
@@ -98,7 +98,7 @@ export class Doctor {
     const silentPlaces = silent.flatMap(({ nodes = [] }) => nodes.map(placeOf));
     const isServed = (queue: string) => {
       if (!isUp || !owners) return isUp;
-      const owner = owners[slotOfKey(this.#store(queue).keys().payload)];
+      const owner = owners[slotOf(this.#store(queue))];
       return owner !== undefined && !silentPlaces.includes(owner.place);
     };
     const lost = queues.filter((queue) => !isServed(queue));
