@@ -2,14 +2,13 @@ import { exists } from '../admin/snapshot.js';
 import { isDelayqError, isPassing } from '../model/errors.js';
 import { type Id, idWord } from '../model/id.js';
 import { fixLine, many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
-import { checkName } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { rewriteSettings } from '../store/edit.js';
 import { type Snapshot, showAt, unsaidUses } from '../store/inspect.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
+import type { PrefixOption } from '../store/keys.js';
 import { addQueue, isListed } from '../store/queues.js';
 import { counters, expiringKeys, type Letter, PLACES, persist, rememberedTooLong } from '../store/repair.js';
-import { Store } from '../store/store.js';
+import { type Store, Stores } from '../store/store.js';
 import { inspectAll, inspectEach } from '../store/sum.js';
 import { type Found, findQueues } from './discovery.js';
 import { FAULTS } from './faults.js';
@@ -21,19 +20,17 @@ import { problems } from './problems.js';
 
 /** Finds faults in the jobs of a queue, in small calls while the queue is in use, and repairs them. */
 export class Auditor {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
   #listLost = false;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
+    this.#stores = new Stores(redis, options);
   }
 
   /** Finds all queues: in the list of queues, and by a scan of all keys in the database. */
   async queues(signal?: AbortSignal): Promise<Found> {
-    return findQueues(this.#redis, this.#prefix, signal);
+    return findQueues(this.#stores.redis, this.#stores.prefix, signal);
   }
 
   /**
@@ -41,7 +38,7 @@ export class Auditor {
    * exist. With `mend`, repairs faults as it finds them. Never deletes a payload.
    */
   async examine(queue: string, options: AuditOptions = {}): Promise<Finding[]> {
-    const store = Store.of(this.#redis, this.#prefix, checkName(queue));
+    const store = this.#stores.of(queue);
     const mender = new Mender(checkOptions(options).mend === true);
     const found: Finding[] = [];
     const add = (findings: readonly Finding[]) => found.push(...findings.map((finding) => ({ ...finding, queue })));
@@ -67,10 +64,10 @@ export class Auditor {
       const others = problems(queue, await inspectAll(store, 0)).filter(
         ({ check }) => !['orphans', 'growth'].includes(check),
       );
-      return [...found, ...others.map(({ urgent, ...finding }) => finding)];
+      return [...found, ...others];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
-      if (this.#redis.sharded && isPassing(error)) {
+      if (this.#stores.redis.sharded && isPassing(error)) {
         const why = error.code === 'temporary' ? 'calls for it wait or fail until this is over' : 'its node is down';
         add([bad('fail', 'unreadable', `cannot be read now: ${error.why}`, why, error.next)]);
         return found;
@@ -130,7 +127,7 @@ export class Auditor {
     if (expiring.length === 0) return [];
     const list = expiring.join(', ');
     const what = `${list} will be deleted by Redis: EXPIRE was set`;
-    const cure = (await redisCliFor(this.#redis))(`persist '${expiring[0]}'`);
+    const cure = (await redisCliFor(this.#stores.redis))(`persist '${expiring[0]}'`);
     const finding = bad('fail', 'expiring-key', what, 'all data in it is lost', cure);
     const did = `${list} had an EXPIRE, which was removed`;
     return mender.mend(finding, expiring.length, did, () => persist(store, expiring));
@@ -138,16 +135,18 @@ export class Auditor {
 
   async #checkList(queue: string, mender: Mender): Promise<Finding[]> {
     if (this.#listLost) return [];
-    const listed = await isListed(this.#redis, this.#prefix, queue).catch((error: unknown) => {
+    const listed = await isListed(this.#stores.redis, this.#stores.prefix, queue).catch((error: unknown) => {
       // The list may be on another node of a cluster, which is down.
-      if (!this.#redis.sharded || !isPassing(error)) throw error;
+      if (!this.#stores.redis.sharded || !isPassing(error)) throw error;
       this.#listLost = true;
       return true;
     });
     if (listed) return [];
     const why = 'inspect without a name does not show it';
     const finding = bad('warn', 'unlisted', 'is not in the list of queues', why, fixLine(queue));
-    return mender.mend(finding, 1, 'added to the list of queues', () => addQueue(this.#redis, this.#prefix, queue));
+    return mender.mend(finding, 1, 'added to the list of queues', () =>
+      addQueue(this.#stores.redis, this.#stores.prefix, queue),
+    );
   }
 
   /** Ids that are never free again: other software wrote inf. */
@@ -165,7 +164,7 @@ export class Auditor {
     const { key, counters: all } = await counters(store, i);
     const broken = all.flatMap(([name, value]) => (/^\d{1,18}$/.test(value) ? [] : [name]));
     if (broken.length === 0) return [];
-    const cli = await redisCliFor(this.#redis);
+    const cli = await redisCliFor(this.#stores.redis);
     return broken.map((name) => {
       const what = `its counter ${printable(name)} is not a whole number`;
       const why = 'it cannot be increased, and inspect and metrics show it wrong';

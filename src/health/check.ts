@@ -1,9 +1,9 @@
-import { drainAge, heldBackBy, LATE_MS, lag, partitionsOf } from '../admin/snapshot.js';
+import { drainAge, heldBackBy, LATE_MS, lag } from '../admin/snapshot.js';
 import { grouped, many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { keysOf } from '../model/validate.js';
 import type { Snapshot } from '../store/inspect.js';
-import { growthInWords, noDrainFor, pauseOf } from './problems.js';
+import { noDrainFor, standing } from './problems.js';
 
 /** The highest values that are in order. Durations are ms. A value that is left out has no limit. */
 export interface Limits {
@@ -70,10 +70,7 @@ export function check(snapshot: Snapshot, thresholds: Thresholds): Checked {
     const limit = (critical.some((measure) => measure.name === name) ? max : warn)[name] as number;
     return `${says} (limit ${name === 'dead' || name === 'pending' ? grouped(limit) : formatDuration(limit)})`;
   });
-  const growth = growthInWords(snapshot);
-  if (growth !== undefined) faults.unshift(`${growth}: repeat config partitions=${partitionsOf(snapshot).count}`);
-  const pause = pauseOf(snapshot);
-  if (pause !== undefined) faults.unshift(pause);
+  faults.unshift(...standing(snapshot));
   const seconds = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms) / 1000);
   const data = (label: string, value: string | number, limitOf?: (limits: Limits) => number | undefined) =>
     `${label}=${value};${limitOf?.(warn) ?? ''};${limitOf?.(max) ?? ''};0`;

@@ -3,10 +3,10 @@ import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable } from '../model/text.js';
 import type { Caller, Connection } from '../redis/connection.js';
-import { type PrefixOption, prefixOf } from '../store/keys.js';
+import type { PrefixOption } from '../store/keys.js';
 import { unlistCommand } from '../store/queues.js';
 import { slotOf } from '../store/sizes.js';
-import { Store } from '../store/store.js';
+import { Stores } from '../store/store.js';
 import { clusterFindings, coverage, ownersOf, parseMembers } from './cluster.js';
 import { parseInfo } from './info.js';
 import { Node } from './node.js';
@@ -39,18 +39,16 @@ function together(reports: readonly Report[]): Finding[] {
 
 /** Checks whether the servers are fit to keep queues. */
 export class Doctor {
-  readonly #redis: Connection;
-  readonly #prefix: string;
+  readonly #stores: Stores;
 
   /** Throws a `usage` error for an invalid option. */
   constructor(redis: Connection, options: PrefixOption = {}) {
-    this.#redis = redis;
-    this.#prefix = prefixOf(redis, options);
+    this.#stores = new Stores(redis, options);
   }
 
   /** Returns a finding if the only server is still loading its data, and so answers nothing else. @internal */
   async loading(): Promise<Finding | undefined> {
-    const [node, ...others] = await this.#redis.nodes();
+    const [node, ...others] = await this.#stores.redis.nodes();
     if (!node || others.length > 0) return undefined;
     const info = parseInfo(String(await node.call('INFO').catch(refusedOr(''))));
     if (info.loading !== '1') return undefined;
@@ -66,7 +64,7 @@ export class Doctor {
    */
   async setNoeviction(): Promise<{ lasting: boolean }> {
     let lasting = true;
-    for (const node of await this.#redis.nodes()) {
+    for (const node of await this.#stores.redis.nodes()) {
       await node.call('CONFIG', 'SET', 'maxmemory-policy', 'noeviction').catch((error: unknown) => {
         if (!isDelayqError(error, 'config', 'refused')) throw error;
         const next = 'set it in the configuration file of Redis, or in the settings of your provider';
@@ -85,7 +83,7 @@ export class Doctor {
    * has a finding `unserved`. Throws what Connection.call throws if no server answers.
    */
   async examine(queues: readonly string[]): Promise<Finding[]> {
-    const callers = await this.#redis.nodes();
+    const callers = await this.#stores.redis.nodes();
     const asked = await Promise.all(callers.map((caller) => this.#ask(caller, callers.length === 1)));
     const nodes = asked.filter((one) => one instanceof Node);
     const [first] = nodes;
@@ -98,14 +96,14 @@ export class Doctor {
     const silentPlaces = silent.flatMap(({ nodes = [] }) => nodes.map(placeOf));
     const isServed = (queue: string) => {
       if (!isUp || !owners) return isUp;
-      const owner = owners[slotOf(this.#store(queue))];
+      const owner = owners[slotOf(this.#stores.of(queue))];
       return owner !== undefined && !silentPlaces.includes(owner.place);
     };
     const lost = queues.filter((queue) => !isServed(queue));
-    const { sentinels } = this.#redis;
+    const { sentinels } = this.#stores.redis;
     const kind: 'cluster' | 'sentinel' | undefined = members ? 'cluster' : sentinels ? 'sentinel' : undefined;
     const place = placeOf(first.address);
-    const store = this.#store(queues.find(isServed) ?? 'queue');
+    const store = this.#stores.of(queues.find(isServed) ?? 'queue');
     // So that the permissions for its partitions are checked, too. What it throws, other checks report.
     await store.look().catch(() => {});
     const reports: Report[] = [];
@@ -144,14 +142,10 @@ export class Doctor {
     return [...found, ...lost.map((queue) => ({ ...unserved, queue }))];
   }
 
-  #store(queue: string): Store {
-    return Store.of(this.#redis, this.#prefix, queue);
-  }
-
   /** A server that answers; or, unless it is the `only` one, that it does not. */
   async #ask(caller: Caller, only: boolean): Promise<Node | Finding> {
     try {
-      return await Node.of(caller, this.#prefix);
+      return await Node.of(caller, this.#stores.prefix);
     } catch (error) {
       return this.#silent(caller, error, only);
     }
@@ -170,10 +164,10 @@ export class Doctor {
    * @internal
    */
   async names({ odd, hidden }: Pick<Found, 'odd' | 'hidden'>): Promise<Finding[]> {
-    const cli = odd.length > 0 ? await redisCliFor(this.#redis) : String;
+    const cli = odd.length > 0 ? await redisCliFor(this.#stores.redis) : String;
     const found = odd.map((name) => {
       const what = `${printable(name)} is not a valid queue name, but is in the list of queues or in a key`;
-      const remove = cli(unlistCommand(this.#prefix, name));
+      const remove = cli(unlistCommand(this.#stores.prefix, name));
       const cure = `rename its keys, and remove it from the list: ${remove}`;
       return bad('warn', 'odd-name', what, 'delayq cannot use it', cure);
     });

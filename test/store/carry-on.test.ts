@@ -199,7 +199,7 @@ describe('a growth whose process has died', () => {
     });
     const line = `delayq config ${name} partitions=4`;
     expect(problems(name, snapshot)).toContainEqual(
-      expect.objectContaining({ check: 'growth', urgent: true, what: `${what}: repeat ${line}`, next: line }),
+      expect.objectContaining({ check: 'growth', level: 'fail', what: `${what}: repeat ${line}`, next: line }),
     );
     expect(metricsText([{ queue: name, snapshot }])).toContain(`delayq_growth_stopped{queue="${name}"} 1\n`);
   });
