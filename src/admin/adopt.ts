@@ -4,10 +4,9 @@ import { decodeUtf8, JsonText } from '../model/payload.js';
 import { closest, printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
-import { Adoption } from '../store/adopt.js';
-import { ForeignJobs, type ForeignQueue, type ForeignRow, someSortedSets } from '../store/foreign.js';
+import { type Adopted, Adoption } from '../store/adopt.js';
+import { type ForeignJob, ForeignJobs, type ForeignQueue, type ForeignRow, someSortedSets } from '../store/foreign.js';
 import type { Store } from '../store/store.js';
-import type * as moves from '../store/transfer.js';
 
 /** What to adopt, and how. */
 export interface AdoptOptions extends ForeignQueue {
@@ -78,11 +77,8 @@ export async function* adoptJobs(store: Store, options: AdoptOptions): AsyncGene
   await checkTypes(foreign);
   await checkUnit(foreign, unit);
   const adoption = new Adoption(store, foreign, ifExists === 'replace');
-  const resumed = dryRun ? [] : await adoption.resume((value) => storable(value, options.wrap));
-  if (resumed.length > 0) yield sliceOf(1, resumed, []);
   // Redis keeps no empty set: a repeated adopt finds none, and must not fail for that.
-  else if ((await foreign.size()) === 0 && !(await adoption.hasAdopted()))
-    throw await missing(store.redis, foreign.zset);
+  if ((await foreign.size()) === 0 && !(await adoption.hasAdopted())) throw await missing(store.redis, foreign.zset);
   let again = true;
   for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
@@ -116,8 +112,8 @@ async function stillThere(foreign: ForeignJobs, left: readonly LeftJob[]): Promi
   return left.filter(({ id }) => !gone.has(id));
 }
 
-function sliceOf(pass: number, answers: readonly moves.Adopted[], left: AdoptedSlice['left']): AdoptedSlice {
-  const count = (word: moves.Adopted) => answers.filter((answer) => answer === word).length;
+function sliceOf(pass: number, answers: readonly Adopted[], left: AdoptedSlice['left']): AdoptedSlice {
+  const count = (word: Adopted) => answers.filter((answer) => answer === word).length;
   return { pass, adopted: count('adopted'), replaced: count('replaced'), kept: count('kept'), left };
 }
 
@@ -134,7 +130,7 @@ export async function foreignRest(redis: Connection, foreign: ForeignQueue) {
 function readJob(
   { id: member, score, value }: ForeignRow,
   { unit, wrap }: AdoptOptions,
-): moves.Foreign | { id: string; reason: LeftReason; why?: string | undefined } {
+): ForeignJob | { id: string; reason: LeftReason; why?: string | undefined } {
   const id = idWord(idOf(member));
   try {
     checkId(member.toString('utf8'));
@@ -159,16 +155,6 @@ function payloadOf(value: Buffer, wrap: boolean | undefined): string | undefined
   const given = decodeUtf8(value);
   const payload = wrap && !isJson(given) ? JsonText.from(given).text : JsonText.parse(given).text;
   return payload === given ? undefined : payload;
-}
-
-/** What to store of a value; undefined if it is no payload. */
-function storable(value: Buffer, wrap: boolean | undefined): string | Buffer | undefined {
-  try {
-    return payloadOf(value, wrap) ?? value;
-  } catch (error) {
-    if (!isDelayqError(error)) throw error;
-    return undefined;
-  }
 }
 
 function isJson(given: string): boolean {

@@ -49,34 +49,20 @@ function* slices(jobs: readonly moves.Parcel[]): Generator<readonly moves.Parcel
  * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if
  * it fails after some are there: the caller must not put those back where they were.
  */
-export function restoreInto(
-  store: Store,
-  jobs: readonly moves.Parcel[],
-  tokens?: readonly string[],
-): Promise<moves.Restored[]>;
-export function restoreInto(
-  store: Store,
-  jobs: readonly moves.Parcel[],
-  tokens: readonly string[],
-  how: { readonly counter: 'adopted'; readonly replace: boolean },
-): Promise<moves.Replacing[]>;
 export async function restoreInto(
   store: Store,
   jobs: readonly moves.Parcel[],
   tokens: readonly string[] = [],
-  { counter, replace }: { counter?: 'adopted'; replace?: boolean } = {},
-): Promise<moves.Replacing[]> {
+): Promise<moves.Restored[]> {
   const { redis } = store;
   const items = jobs.map((parcel, i): Brought => ({ parcel, token: tokens[i] ?? '' }));
   let isAnyHere = false;
-  const restoring = byId<Brought, moves.Replacing>(store, items, {
+  const restoring = byId<Brought, moves.Restored>(store, items, {
     idOf: ({ parcel }) => parcel.id,
     act: async (keys, some) => {
       const [parcels, words] = [some.map(({ parcel }) => parcel), some.map(({ token }) => token)];
-      const restored = await (replace
-        ? moves.replace(redis, keys, parcels, words)
-        : moves.restore(redis, keys, parcels, words, counter));
-      isAnyHere ||= restored.some((answer) => answer === 'created' || answer === 'replaced');
+      const restored = await moves.restore(redis, keys, parcels, words);
+      isAnyHere ||= restored.includes('created');
       return restored;
     },
     // Brought before the growth, and perhaps done since.
@@ -87,11 +73,7 @@ export async function restoreInto(
     onActive: async (keys, some) => {
       const ids = some.map(({ parcel }) => parcel.id);
       const rows = await raw(redis, keys, ids);
-      const answers = rows.map((row, i) => {
-        const answer = answerOnActive(row, (some[i] as Brought).parcel);
-        // A repeat replaces the job once the growth is done: only then is that one step.
-        return answer && replace ? 'held' : answer;
-      });
+      const answers = rows.map((row, i) => answerOnActive(row, (some[i] as Brought).parcel));
       const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
       // As the script marks jobs: so a repeat does not bring a finished job again.
       for (const [i, marked] of groupsOf(kept, ({ parcel }) => store.map.ownerOf(parcel.id))) {
@@ -125,15 +107,6 @@ function isSame(row: Raw, { payload, record }: moves.Parcel): boolean {
     payload.equals((row.payload as Buffer | null) ?? Buffer.of()) &&
     attributesOf(record) === attributesOf(row.record as Buffer)
   );
-}
-
-/** Whether a move with this token has brought a job. */
-export async function isBrought(store: Store, token: string, id: string): Promise<boolean> {
-  const found = await store.steady(() => {
-    const both = new Set([store.map.ownerOf(id), store.map.formerOf(id)]);
-    return Promise.all([...both].map((i) => store.redis.call('HEXISTS', store.keys(i).lease, `${token} ${id}`)));
-  });
-  return found.some(Number);
 }
 
 /** A job that a move has brought. */
