@@ -1,22 +1,31 @@
 import { exists } from '../admin/snapshot.js';
-import { isDelayqError, isPassing } from '../model/errors.js';
-import { type Id, idWord } from '../model/id.js';
-import { fixLine, many, moveLine, printable, queueWord, shellWord } from '../model/text.js';
-import type { Connection } from '../redis/connection.js';
+import { type DelayqError, isDelayqError, isPassing } from '../model/errors.js';
+import { idWord } from '../model/id.js';
+import { fixLine, many, printable, queueWord, shellWord } from '../model/text.js';
+import { checkName } from '../model/validate.js';
+import type { Caller, Connection } from '../redis/connection.js';
 import { rewriteSettings } from '../store/edit.js';
-import { type Snapshot, showAt, unsaidUses } from '../store/inspect.js';
+import { type Snapshot, unsaidUses } from '../store/inspect.js';
 import type { PrefixOption } from '../store/keys.js';
-import { addQueue, isListed } from '../store/queues.js';
-import { counters, expiringKeys, type Letter, PLACES, persist, rememberedTooLong } from '../store/repair.js';
+import { addQueue, isListed, listQueues, scanForQueues } from '../store/queues.js';
+import { counters, expiringKeys, PLACES, persist, rememberedTooLong } from '../store/repair.js';
 import { type Store, Stores } from '../store/store.js';
 import { inspectAll, inspectEach } from '../store/sum.js';
-import { type Found, findQueues } from './discovery.js';
-import { FAULTS } from './faults.js';
 import { bad, type Finding, fine, redisCliFor, unknown } from './finding.js';
-import { type AuditOptions, checkOptions, IdAudit, SAMPLES, type Tally } from './id-audit.js';
+import { type AuditOptions, auditIds, checkOptions, SAMPLES } from './id-audit.js';
 import { Mender } from './mender.js';
-import { checkPartitions, checkRemembered, checkStrays, growthOf, inPartition } from './partitions.js';
+import { checkPartitions, checkRemembered, checkStrays } from './partitions.js';
 import { problems } from './problems.js';
+
+/** What a search for queues has found. */
+export interface Found {
+  /** Queues in the list of queues, and others whose keys were found. */
+  readonly queues: string[];
+  /** Names in the list or in keys that are not valid names of queues. */
+  readonly odd: string[];
+  /** Why not all keys could be read, so that queues may be missing; undefined: all were. */
+  readonly hidden: string | undefined;
+}
 
 /** Finds faults in the jobs of a queue, in small calls while the queue is in use, and repairs them. */
 export class Auditor {
@@ -30,7 +39,33 @@ export class Auditor {
 
   /** Finds all queues: in the list of queues, and by a scan of all keys in the database. */
   async queues(signal?: AbortSignal): Promise<Found> {
-    return findQueues(this.#stores.redis, this.#stores.prefix, signal);
+    const { redis, prefix } = this.#stores;
+    const seen = new Set<string>();
+    let hidden: string | undefined;
+    const nodes = await redis.nodes();
+    // Without permission for one of the two, use the other; without one of several servers, the rest.
+    const isPassable = (error: unknown): error is DelayqError =>
+      isDelayqError(error, 'refused') || (nodes.length > 1 && isPassing(error));
+    const collect = async (names: () => Promise<void>) => {
+      try {
+        await names();
+      } catch (error) {
+        if (!isPassable(error)) throw error;
+        hidden = error.why ?? error.what;
+      }
+    };
+    await collect(async () => {
+      for (const name of await listQueues(redis, prefix)) seen.add(name);
+    });
+    const scan = async (node: Caller) => {
+      for await (const names of scanForQueues(node, prefix)) {
+        for (const name of names) seen.add(name);
+        if (signal?.aborted) break;
+      }
+    };
+    await Promise.all(nodes.map((node) => collect(() => scan(node))));
+    const all = [...seen].sort();
+    return { queues: all.filter(isName), odd: all.filter((name) => !isName(name)), hidden };
   }
 
   /**
@@ -81,10 +116,13 @@ export class Auditor {
   async #checkIds(store: Store, sizes: Snapshot, options: AuditOptions, mender: Mender): Promise<Finding[]> {
     const total = PLACES.reduce((sum, place) => sum + sizes[place], 0);
     const found: Finding[] = [];
-    for (let i = 0, looked = 0; i < store.count && !options.signal?.aborted; i++) {
-      const ids = new IdAudit(store, i, mender);
-      looked = await ids.run({ looked, total }, options);
-      found.push(...said(store, i, await ids.findings((letter, tally) => this.#next(store, i, letter, tally))));
+    let looked = 0;
+    const progress = (more: number) => {
+      looked += more;
+      return options.progress?.(Math.min(looked, total), total);
+    };
+    for (let i = 0; i < store.count && !options.signal?.aborted; i++) {
+      found.push(...said(store, i, await auditIds(store, i, mender, options, progress)));
       found.push(...(await checkStrays(store, i, mender, options.signal)));
       if (!options.signal?.aborted) found.push(...(await checkRemembered(store, i, mender)));
     }
@@ -98,17 +136,6 @@ export class Auditor {
   async #checkRecurring(store: Store, mender: Mender): Promise<Finding[]> {
     const { checkRecurring } = await import('./recurring.js');
     return checkRecurring(store, mender);
-  }
-
-  async #next(store: Store, i: number, letter: Letter, { samples }: Tally): Promise<string> {
-    const { queue } = store;
-    const fix = fixLine(queue);
-    if (letter !== 'v') return FAULTS[letter].next ?? fix;
-    const job = await showAt(store, i, samples[0] as Id);
-    const to = /^move:(\S+)/.exec(job?.lease?.by ?? '')?.[1] ?? '…';
-    // From one partition to another.
-    if (to.startsWith(`${queue}/`)) return store.growsFrom === undefined ? fix : growthOf(store);
-    return moveLine(queue, shellWord(to));
   }
 
   async #checkUses(store: Store, mender: Mender): Promise<Finding[]> {
@@ -174,9 +201,18 @@ export class Auditor {
   }
 }
 
+function isName(name: string): boolean {
+  try {
+    return checkName(name) === name;
+  } catch {
+    return false;
+  }
+}
+
 /** Names the partition in what was found in it. */
 function said(store: Store, i: number, findings: readonly Finding[]): Finding[] {
-  return findings.map((finding) => ({ ...finding, what: inPartition(store, i, finding.what) }));
+  const where = store.count === 1 ? '' : `partition ${i}: `;
+  return findings.map((finding) => ({ ...finding, what: `${where}${finding.what}` }));
 }
 
 /** For a check that this user has no permission for. */

@@ -1,4 +1,4 @@
-import type { Found } from '../health/discovery.js';
+import type { Found } from '../health/audit.js';
 import { bad, type Finding, redisCliFor, unknown } from '../health/finding.js';
 import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 import { printable } from '../model/text.js';
