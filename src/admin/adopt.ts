@@ -1,11 +1,11 @@
 import { DelayqError, isDelayqError } from '../model/errors.js';
 import { idOf, idWord } from '../model/id.js';
 import { decodeUtf8, JsonText } from '../model/payload.js';
-import { closest, printable } from '../model/text.js';
+import { printable } from '../model/text.js';
 import { checkId, checkWord, keysOf } from '../model/validate.js';
 import type { Connection } from '../redis/connection.js';
 import { type Adopted, Adoption } from '../store/adopt.js';
-import { type ForeignJob, ForeignJobs, type ForeignQueue, type ForeignRow, someSortedSets } from '../store/foreign.js';
+import { type ForeignJob, ForeignJobs, type ForeignQueue, type ForeignRow } from '../store/foreign.js';
 import type { Store } from '../store/store.js';
 
 /** What to adopt, and how. */
@@ -78,7 +78,7 @@ export async function* adoptJobs(store: Store, options: AdoptOptions): AsyncGene
   await checkUnit(foreign, unit);
   const adoption = new Adoption(store, foreign, ifExists === 'replace');
   // Redis keeps no empty set: a repeated adopt finds none, and must not fail for that.
-  if ((await foreign.size()) === 0 && !(await adoption.hasAdopted())) throw await missing(store.redis, foreign.zset);
+  if ((await foreign.size()) === 0 && !(await adoption.hasAdopted())) throw missing(store.redis, foreign.zset);
   let again = true;
   for (let pass = 1; again && pass <= MAX_PASSES; pass++) {
     let moved = 0;
@@ -189,11 +189,10 @@ async function checkTypes(foreign: ForeignJobs): Promise<void> {
 }
 
 /** The error for a sorted set that does not exist. */
-async function missing(redis: Connection, zset: string): Promise<DelayqError> {
-  const close = closest(zset, await someSortedSets(redis));
+function missing({ address }: Connection, zset: string): DelayqError {
   return new DelayqError('missing', `there is no key ${printable(zset)}`, {
-    why: `${redis.address} has no such key; a sorted set without members does not exist`,
-    next: close === undefined ? 'check its name and the database of the URL' : `did you mean ${printable(close)}?`,
+    why: `${address} has no such key; a sorted set without members does not exist`,
+    next: 'check its name and the database of the URL',
   });
 }
 

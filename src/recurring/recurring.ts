@@ -201,28 +201,23 @@ function unreadable(queue: string, id: Id): DelayqError {
 
 /** What is different in a new definition, by the names of the options. */
 function changesFrom(old: Definition, made: Definition): (keyof NewRecurring)[] {
-  const changes: (keyof NewRecurring)[] = [];
-  if (old.spec !== made.spec) changes.push('when');
-  if (old.tz !== made.tz) changes.push('tz');
-  if (!old.payload.equals(made.payload)) changes.push('payload');
-  if (old.missed !== made.missed) changes.push('missed');
-  if (old.overlap !== made.overlap) changes.push('overlap');
-  const [before, after] = [limitsOf(old), limitsOf(made)];
-  for (const name of ['tries', 'maxLost', 'ttl', 'onceFor'] as const)
-    if (before[name] !== after[name]) changes.push(name);
-  if (JSON.stringify(before.attributes) !== JSON.stringify(after.attributes)) changes.push('attributes');
-  return changes;
+  const options = (one: Definition) => {
+    const { spec: when, tz, payload, missed, overlap } = one;
+    return { when, tz, payload: payload.toString(), missed, overlap, ...limitsOf(one) };
+  };
+  const [before, after] = [options(old), options(made)];
+  const names = Object.keys(before) as (keyof typeof before)[];
+  return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
 }
 
 function limitsOf({ record }: Definition) {
-  const rec = parseRecord(record);
-  const { tries, maxLost, ttl, once } = rec;
+  const fields = parseRecord(record);
   return {
-    tries: known(tries),
-    maxLost: known(maxLost),
-    ttl: known(ttl),
-    onceFor: known(once),
-    attributes: readAttributes(rec),
+    tries: known(fields.tries),
+    maxLost: known(fields.maxLost),
+    ttl: known(fields.ttl),
+    onceFor: known(fields.once),
+    attributes: readAttributes(fields),
   };
 }
 

@@ -6,31 +6,30 @@ import { type Form, formsOf, patternsFor } from '../store/rights.js';
 import type { Store } from '../store/store.js';
 import { HINTS } from './rights.js';
 
-/** What the user of a connection may do on one server. */
+/** The user of a connection on one server, and what it may do: by ACL DRYRUN, if the server has it and allows it. */
 export class User {
   readonly #node: Caller;
-  /** Undefined: the server does not tell. */
+  /** Undefined: unknown. */
   readonly name: string | undefined;
-  /** The server tells what the user may do (ACL DRYRUN). */
-  readonly isTold: boolean;
+  readonly hasDryRun: boolean;
 
-  private constructor(node: Caller, name: string | undefined, isTold: boolean) {
+  private constructor(node: Caller, name: string | undefined, hasDryRun: boolean) {
     this.#node = node;
     this.name = name;
-    this.isTold = isTold;
+    this.hasDryRun = hasDryRun;
   }
 
   static async of(node: Caller): Promise<User> {
     const name = await node.call('ACL', 'WHOAMI').then(String, refusedOr(undefined));
     const asked = node.call('ACL', 'DRYRUN', String(name), 'TIME');
-    const isTold = await asked.then(() => true, refusedOr(false));
-    return new User(node, name, isTold);
+    const hasDryRun = await asked.then(() => true, refusedOr(false));
+    return new User(node, name, hasDryRun);
   }
 
   /** Why Redis refuses a call; undefined: it is allowed. Tries the call on servers without ACL DRYRUN. */
   async refusal(form: Form): Promise<string | undefined> {
     const call = [...form[0].split('|'), ...form.slice(1)] as [string, ...Arg[]];
-    if (this.isTold) {
+    if (this.hasDryRun) {
       // An error says that this server does not know the command, so nobody sends it.
       const said = await this.#node.call('ACL', 'DRYRUN', String(this.name), ...call).then(String, refusedOr('OK'));
       return said === 'OK' ? undefined : said;
@@ -48,7 +47,7 @@ export class User {
    * Returns the reply to a call; undefined if it is not allowed. Leaves no trace in ACL LOG, where that can be known.
    */
   async ask(command: string, ...args: Arg[]): Promise<Reply | undefined> {
-    if (this.isTold && (await this.refusal([command, ...args])) !== undefined) return undefined;
+    if (this.hasDryRun && (await this.refusal([command, ...args])) !== undefined) return undefined;
     return this.#node.call(command, ...args).catch(refusedOr(undefined));
   }
 }
@@ -64,7 +63,7 @@ export async function checkPermissions(
   const all = formsOf(store).flatMap(({ queues, changing, sentinel, durability, ...forms }, i) => {
     const kinds = kind === 'cluster' ? forms.cluster : kind ? sentinel : [];
     const waits: Form[] = i > 0 ? [...sentinel, ...durability.filter(([command]) => command === 'wait')] : [];
-    return user.isTold ? [...queues, ...changing, ...kinds, ...waits] : queues;
+    return user.hasDryRun ? [...queues, ...changing, ...kinds, ...waits] : queues;
   });
   const patterns = patternsFor(store.prefix);
   const denied: string[] = [];
@@ -77,7 +76,7 @@ export async function checkPermissions(
     else if (!denied.includes(command)) denied.push(command);
   }
   if (denied.length + accesses.size === 0) {
-    const which = user.isTold || user.name === 'default' ? 'delayq needs' : 'could be tried';
+    const which = user.hasDryRun || user.name === 'default' ? 'delayq needs' : 'could be tried';
     return fine('rights', `${who} has all permissions that ${which}`);
   }
   const beyond = [...accesses].flatMap((one) => patterns[one]);

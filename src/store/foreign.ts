@@ -23,9 +23,6 @@ const ID = '{id}';
 /** What lua/transfer/erase.lua replies. */
 const [REMOVED, CHANGED] = [1, 0];
 
-/** How many pages of keys are looked through for sorted sets. */
-const MAX_PAGES = 10;
-
 /** A job of other software, as it was read. */
 export interface ForeignRow {
   readonly id: Buffer;
@@ -158,24 +155,6 @@ export class ForeignJobs {
     const listed = await this.areListed(some);
     return { fields, strays: some.filter((_, i) => !listed[i]).map(idOf) };
   }
-}
-
-/** The names of some sorted sets: all of a small database. None without the permission to look. */
-export async function someSortedSets(redis: Connection): Promise<string[]> {
-  const found: string[] = [];
-  try {
-    for (const node of await redis.nodes()) {
-      for (let page = 0, cursor = ''; page < MAX_PAGES && cursor !== '0'; page++) {
-        const scanned = await node.call('SCAN', cursor || '0', 'TYPE', 'zset', 'COUNT', 1_000);
-        const [next, keys] = scanned as [Buffer, Reply[]];
-        cursor = String(next);
-        found.push(...keys.map(String));
-      }
-    }
-  } catch {
-    // The suggestion is not worth an error of its own.
-  }
-  return found;
 }
 
 /** Names the string key of an id, if the values are in string keys. Throws `usage` unless there are these or a hash. */
