@@ -61,10 +61,10 @@ const MANY = 100;
 const MAX_PASSES = 10;
 
 /** Numbers from here on are times in ms (from 1973 on): in seconds they would be after the year 5138. */
-const LEAST_MS = 1e11;
+const FIRST_MS = 1e11;
 
 /** Numbers from here on are times in seconds (from 1973 on); smaller ones may mean "now". */
-const LEAST_S = 1e8;
+const FIRST_S = 1e8;
 
 /** Takes over jobs of other software; see {@link Transfer.adopt}. */
 export async function* adoptJobs(store: Store, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
@@ -167,7 +167,7 @@ function isJson(given: string): boolean {
 }
 
 const looksLikeOther = (time: number, unit: 's' | 'ms') =>
-  unit === 's' ? time >= LEAST_MS : time >= LEAST_S && time < LEAST_MS;
+  unit === 's' ? time >= FIRST_MS : time >= FIRST_S && time < FIRST_MS;
 
 function checkKeys(store: Store, { zset, hash }: ForeignQueue): void {
   const own = [zset, hash].find((name) => name !== undefined && store.owns(name));
@@ -197,11 +197,11 @@ function missing({ address }: Connection, zset: string): DelayqError {
 }
 
 async function checkUnit(foreign: ForeignJobs, unit: 's' | 'ms'): Promise<void> {
-  const ms = await foreign.countTimes(LEAST_MS, Number.POSITIVE_INFINITY);
-  const s = await foreign.countTimes(LEAST_S, LEAST_MS);
+  const ms = await foreign.countTimes(FIRST_MS, Number.POSITIVE_INFINITY);
+  const s = await foreign.countTimes(FIRST_S, FIRST_MS);
   const [odd, other] = unit === 's' ? [ms, 'ms' as const] : [s, 's' as const];
   if (odd * 2 <= ms + s) return;
-  const first = unit === 's' ? LEAST_MS : LEAST_S;
+  const first = unit === 's' ? FIRST_MS : FIRST_S;
   const sample = await foreign.firstTimeFrom(first);
   throw new DelayqError('usage', `the times in ${printable(foreign.zset)} do not look like ${UNITS[unit]}`, {
     why: `${odd} of ${ms + s} would be ${unit === 's' ? 'after the year 5138' : 'in 1970 to 1973'}, such as ${sample}`,

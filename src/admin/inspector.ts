@@ -160,7 +160,7 @@ export class Inspector {
   async *#replies(queue: string, filter: Filter): AsyncGenerator<StoredJob[]> {
     const { text, limit = Number.POSITIVE_INFINITY } = filter;
     let left = limit;
-    // With a text, nobody knows how many ids it takes.
+    // With a text, the number of ids that it takes is unknown.
     for await (const { ids, state } of this.#slices(queue, filter, text === undefined ? limit : undefined)) {
       for await (const some of this.shown(queue, ids)) {
         const selected = (job?: StoredJob) => job?.state === state && (text === undefined || containsText(job, text));

@@ -143,8 +143,8 @@ export class Auditor {
     const words = new Set(parts.flatMap(({ found }) => (found ? unsaidUses(found) : [])));
     if (words.size === 0) return [];
     const list = [...words].join(', ');
-    const what = `it uses ${list}, which its layout does not say`;
-    const why = 'other software wrote this, and no script looks at it';
+    const what = `it uses ${list}, but its layout does not say so`;
+    const why = 'scripts ignore it: other software wrote it without the layout';
     const finding = bad('fail', 'uses', what, why, fixLine(store.queue));
     return mender.mend(finding, words.size, `its layout says that it uses ${list}`, () => rewriteSettings(store));
   }

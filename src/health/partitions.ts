@@ -35,8 +35,8 @@ async function checkFirst(store: Store, mender: Mender): Promise<Finding[]> {
   if (!later) return [];
   const { count, isBegun, restore } = later;
   if (isBegun) {
-    const what = `a growth from 1 to ${count} partitions was begun, and is not public`;
-    const why = 'its command has just started, or was killed: the queue works as before';
+    const what = `a growth from 1 to ${count} partitions has begun, but is not in effect yet`;
+    const why = 'its command has just started, or was killed; until it goes on, the queue works as before';
     return [bad('warn', 'growth', what, why, growthLine(store.queue, count))];
   }
   const what = `partition 0 has lost its layout, which says that there are ${count} partitions`;

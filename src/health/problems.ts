@@ -8,7 +8,7 @@ import {
   stalled,
   stoppedGrowth,
 } from '../admin/snapshot.js';
-import type { Trend } from '../admin/trend.js';
+import { isFailing, type Trend } from '../admin/trend.js';
 import { packSettings, readSettings, SETTING_NAMES, type SettingsChange } from '../model/settings.js';
 import { grouped, many, queueWord } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
@@ -112,7 +112,7 @@ function paused(queue: string, snapshot: Snapshot, until: Known['until']): Findi
 }
 
 function failing(trend: Trend | undefined): Finding | undefined {
-  if (!trend || trend.out > 0 || trend.retried + trend.dead === 0) return undefined;
+  if (!trend || !isFailing(trend)) return undefined;
   const times = (rate: number) => grouped(Math.round((rate * trend.spanMs) / 1_000));
   const fates = [
     ...(trend.retried > 0 ? [`${times(trend.retried)} will be retried`] : []),
@@ -126,7 +126,7 @@ function failing(trend: Trend | undefined): Finding | undefined {
 function lagging(queue: string, snapshot: Snapshot, trend: Trend | undefined): Finding | undefined {
   if (lag(snapshot) < LATE_MS) return undefined;
   if (snapshot.due === 0) {
-    const why = 'drains could not make its job; they said why when they tried';
+    const why = 'drains failed to make its job; their logs say why';
     return bad('fail', 'recurring', waiting(snapshot), why, `delayq doctor ${queueWord(queue)}`);
   }
   const limit = heldBackBy(snapshot, trend?.delivered);

@@ -143,7 +143,7 @@ describe('a growth whose process has died', () => {
       await admin.hset(key(tag, 'config'), { layout: `1 ${i + 1}/4 from 1`, partitions: tags.join(' ') });
     for (const how of [[], ['--fix', '--yes']]) {
       const { stdout } = await delayq(['doctor', ...how, name]);
-      expect(stdout).toContain('a growth from 1 to 4 partitions was begun, and is not public');
+      expect(stdout).toContain('a growth from 1 to 4 partitions has begun, but is not in effect yet');
       expect(stdout).toContain(`delayq config ${name} partitions=4`);
       expect(stdout).not.toContain('lost its layout');
     }
