@@ -169,7 +169,7 @@ describe('each has one owner:', () => {
       return folder !== '' && raw.test(/health|server/.test(folder) ? own.replace(servers, '') : own);
     });
     // Tries the commands that store/rights.ts gives it.
-    expect(named).toEqual(['server/permissions.ts']);
+    expect(named).toEqual(['server/node.ts']);
   });
 
   it('options of the command line: errors of the library name none that have a method', () => {

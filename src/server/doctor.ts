@@ -9,8 +9,8 @@ import { slotOf } from '../store/sizes.js';
 import { Stores } from '../store/store.js';
 import { clusterFindings, coverage, ownersOf, parseMembers } from './cluster.js';
 import { parseInfo } from './info.js';
-import { Node } from './node.js';
-import { checkPermissions, refusedOr } from './permissions.js';
+import { Node, refusedOr } from './node.js';
+import { checkPermissions } from './permissions.js';
 import { askSentinels, failoverLoss, sentinelFindings } from './sentinel.js';
 
 /** host:port, as redis-cli --cluster and CLUSTER NODES write it. */
@@ -90,8 +90,8 @@ export class Doctor {
     const silent = asked.flatMap((one) => (one instanceof Node ? [] : [one]));
     if (!first) return silent;
     const isCluster = first.info.cluster_enabled === '1';
-    const members = isCluster ? parseMembers(String((await first.user.ask('CLUSTER', 'NODES')) ?? '')) : undefined;
-    const isUp = !members || !/^cluster_state:fail/m.test(String(await first.user.ask('CLUSTER', 'INFO')));
+    const members = isCluster ? parseMembers(String((await first.ask('CLUSTER', 'NODES')) ?? '')) : undefined;
+    const isUp = !members || !/^cluster_state:fail/m.test(String(await first.ask('CLUSTER', 'INFO')));
     const owners = members?.length ? ownersOf(members) : undefined;
     const silentPlaces = silent.flatMap(({ nodes = [] }) => nodes.map(placeOf));
     const isServed = (queue: string) => {
@@ -108,11 +108,10 @@ export class Doctor {
     await store.look().catch(() => {});
     const reports: Report[] = [];
     for (const node of nodes) {
-      const rights = { address: node.address, store, kind };
       try {
         const findings = [
           ...(await node.findings()),
-          await checkPermissions(node.user, rights),
+          await checkPermissions(node, store, kind),
           ...(members ? [coverage(await node.setting('cluster-require-full-coverage'), place)] : []),
           ...(sentinels ? [failoverLoss(node.info, node.address)] : []),
         ];
