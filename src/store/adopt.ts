@@ -43,11 +43,11 @@ export class Adoption {
   async take(jobs: readonly ForeignJob[]): Promise<Adopted[]> {
     const store = this.#store;
     if (jobs.length === 0) return [];
-    const isWhole = this.#isReachable(store.keys());
     // The script looks for other jobs only in one partition, and a copy needs to know them before.
-    const likely = isWhole && store.count === 1 ? undefined : await this.predict(jobs);
+    const likely = store.count === 1 && this.#isReachable(store.keys()) ? undefined : await this.predict(jobs);
     const chosen = jobs.filter((_, i) => likely?.[i] !== 'exists');
-    const others = jobs.filter((_, i) => !isWhole && likely?.[i] === 'replaced').map(({ id }) => id);
+    const copied = ({ id }: ForeignJob) => !this.#isReachable(store.keys(store.ownerOf(id)));
+    const others = jobs.filter((job, i) => likely?.[i] === 'replaced' && copied(job)).map(({ id }) => id);
     if (others.length > 0) await cancel(store, others, ['pending', 'active', 'dead']);
     let answers: Adopted[];
     try {
