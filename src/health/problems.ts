@@ -36,7 +36,7 @@ export function problems(queue: string, snapshot: Snapshot, known: Known = {}): 
     dead(queue, snapshot),
     growth(queue, snapshot),
     ...settings(queue, snapshot),
-    ...withoutOther(queue, snapshot),
+    withoutOther(queue, snapshot),
   ];
   return found.filter((problem) => problem !== undefined).map((problem) => ({ ...problem, queue }));
 }
@@ -181,17 +181,16 @@ function isValid(name: string, value: unknown): boolean {
   }
 }
 
-function withoutOther(queue: string, snapshot: Snapshot): (Finding | undefined)[] {
+function withoutOther(queue: string, snapshot: Snapshot): Finding | undefined {
   const { ids, payloads } = orphans(snapshot);
+  const count = ids + payloads;
+  if (count === 0) return undefined;
+  const orphan = `(${count === 1 ? 'orphan' : 'orphans'})`;
   // A drain or doctor moves ids without a payload to dead, where they do no harm.
-  const dead = ids <= snapshot.dead ? ', perhaps among the dead' : '';
-  const found = (n: number, thing: string, lack: string, why: string, where = '') => {
-    const what = `${many(n, thing)} without ${lack} (${n === 1 ? 'orphan' : 'orphans'})${where}`;
-    const finding = bad('fail', 'orphans', what, why, `delayq doctor ${queueWord(queue)}`);
-    return n === 0 ? undefined : { ...finding, count: n };
-  };
-  return [
-    found(ids, 'id', 'a payload', 'they cannot be delivered', dead),
-    found(payloads, 'payload', 'an id', 'they are never delivered'),
-  ];
+  const where = ids <= snapshot.dead ? ', perhaps among the dead' : '';
+  const [what, why] =
+    ids > 0
+      ? [`${many(ids, 'id')} without a payload ${orphan}${where}`, 'they cannot be delivered']
+      : [`${many(payloads, 'payload')} without an id ${orphan}`, 'they are never delivered'];
+  return { ...bad('fail', 'orphans', what, why, `delayq doctor ${queueWord(queue)}`), count };
 }
