@@ -84,9 +84,10 @@ export class Transfer {
 
   /**
    * Takes over the jobs of a sorted set, and a hash or string keys, of other software, earliest first, while their
-   * producers write. A job is taken over whole, and only if it is still as it was read. Yields what became of the jobs, in slices. Throws a
-   * `usage` error, before anything is changed, if a key has the wrong type or most times seem to be in the other unit;
-   * `missing` if there is no such sorted set, and the queue has never adopted a job.
+   * producers write. A job is taken over whole, and only if it is still as it was read; across slots of a cluster it is
+   * copied first. Yields what became of the jobs, in slices. Throws a `usage` error, before anything is changed, if a
+   * key has the wrong type or most times seem to be in the other unit; `missing` if there is no such sorted set, and the
+   * queue has never adopted a job.
    */
   async *adopt(queue: string, options: AdoptOptions): AsyncGenerator<AdoptedSlice> {
     for await (const slice of adoptJobs(this.#stores.of(queue), options)) {
