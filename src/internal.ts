@@ -17,7 +17,7 @@ export {
 } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
-export { courseOf, growthInWords, problems, STEADY } from './health/problems.js';
+export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
 export { formatBackoff, parseBackoff } from './model/backoff.js';

@@ -169,12 +169,12 @@ describe('each has one owner:', () => {
       return folder !== '' && raw.test(/health|server/.test(folder) ? own.replace(servers, '') : own);
     });
     // Tries the commands that store/rights.ts gives it.
-    expect(named).toEqual(['server/permissions.ts']);
+    expect(named).toEqual(['server/node.ts']);
   });
 
   it('options of the command line: errors of the library name none that have a method', () => {
     const named = owners(/['"`][^'"`\n]*--[a-z]/).filter((file) => !/^(cli|serve|health|server)\//.test(file));
-    // Times that only the command line reads, and lines for operators: a move, a repair.
-    expect(named).toEqual(['model/calendar.ts', 'model/text.ts']);
+    // Lines for operators: a move, a repair.
+    expect(named).toEqual(['model/text.ts']);
   });
 });

@@ -40,7 +40,7 @@ export type Moved =
 export interface Destination {
   /** Who holds jobs for a move to it: `move:` and its name. */
   readonly holder: string;
-  restore(jobs: readonly moves.Brought[]): Promise<moves.Replacing[]>;
+  restore(jobs: readonly moves.Brought[]): Promise<moves.Restored[]>;
   /** How its tokens begin. */
   readonly mark?: string;
   /** Removes tokens that `restore` has stored. */
@@ -82,7 +82,7 @@ async function copyAndEnd(
     const items = some.map(({ id }, i) => ({ id, moved: moved(i) }));
     return step((caller) => moves.endHolds(caller, keys, items, receipt));
   };
-  let restored: moves.Replacing[];
+  let restored: moves.Restored[];
   try {
     restored = await to.restore(jobs);
   } catch (error) {
@@ -100,8 +100,8 @@ async function copyAndEnd(
   return restored.map((outcome, i) => movedOf(outcome, finished[i] as Answer));
 }
 
-function movedOf(restored: moves.Replacing, finished: Answer): Moved {
-  // A move ignores windows, and replaces nothing.
+function movedOf(restored: moves.Restored, finished: Answer): Moved {
+  // A move ignores windows.
   const outcome = restored as Exclude<moves.Restored, 'kept-done'>;
   if (outcome !== 'created' && outcome !== 'kept') return outcome;
   if (finished === 'superseded') return 'superseded';

@@ -36,7 +36,7 @@ export async function relocate(way: Way, ids: readonly Id[], must = false): Prom
     restore: async (jobs: readonly moves.Brought[]) => {
       let isCopied = false;
       const put = await at(to)(async (caller) => {
-        const restored = await moves.restore(caller, to, jobs, { counter: 'transferred' });
+        const restored = await moves.restore(caller, to, jobs, 'transferred');
         isCopied = true;
         return restored;
       }).catch((error: DelayqError) => {

@@ -13,13 +13,13 @@ import * as moves from './transfer.js';
 
 /** Puts jobs into a queue as they were. Repeats a call whose reply was lost. */
 export async function restoreJobs(store: Store, jobs: readonly moves.Parcel[]): Promise<moves.Restored[]> {
-  const restored: moves.Replacing[] = [];
+  const restored: moves.Restored[] = [];
   for (const some of slices(jobs.map((job) => ({ ...job, token: '' })))) {
     // With every slice: Redis may have lost its data meanwhile.
     tryAddQueue(store.redis, store.prefix, store.queue);
     restored.push(...(await repeatIfLost(() => restoreInto(store, some))));
   }
-  return restored as moves.Restored[];
+  return restored;
 }
 
 /** Cuts jobs into slices that are limited in number and in bytes. */
@@ -41,18 +41,13 @@ function* slices(jobs: readonly moves.Brought[]): Generator<readonly moves.Broug
  * Puts jobs into a queue as they are, each into the partition of its id; see {@link moves.restore}. Throws `unknown` if
  * it fails after some are there: the caller must not put those back where they were.
  */
-export async function restoreInto(
-  store: Store,
-  jobs: readonly moves.Brought[],
-  how: moves.RestoreHow = {},
-): Promise<moves.Replacing[]> {
+export async function restoreInto(store: Store, jobs: readonly moves.Brought[]): Promise<moves.Restored[]> {
   const { redis } = store;
-  return byId<moves.Brought, moves.Replacing>(store, jobs, {
+  return byId<moves.Brought, moves.Restored>(store, jobs, {
     idOf: ({ id }) => id,
-    act: (keys, some) => moves.restore(redis, keys, some, how),
+    act: (keys, some) => moves.restore(redis, keys, some),
     inDoubt: (error, answers) => {
-      const isHere = (answer: unknown) => answer === 'created' || answer === 'replaced';
-      const isPart = answers.some((answer) => isHere(answer) || (answer !== undefined && isPassing(error)));
+      const isPart = answers.some((answer) => answer === 'created' || (answer !== undefined && isPassing(error)));
       return isPart && isDelayqError(error) ? partly(error) : error;
     },
     // Brought before the growth, and perhaps done since.
@@ -62,11 +57,8 @@ export async function restoreInto(
     },
     onActive: async (keys, some) => {
       const ids = some.map(({ id }) => id);
-      const answers = (await raw(redis, keys, ids)).map((row, i) => {
-        const answer = answerOnActive(row, some[i] as moves.Brought);
-        // A repeat replaces the job once the growth is done: only then is that one step.
-        return answer && how.replace ? 'held' : answer;
-      });
+      const rows = await raw(redis, keys, ids);
+      const answers = rows.map((row, i) => answerOnActive(row, some[i] as moves.Brought));
       const kept = some.filter(({ token }, i) => token !== '' && answers[i] === 'kept');
       // As the script marks jobs: so a repeat does not bring a finished job again.
       for (const [i, marked] of groupsOf(kept, ({ id }) => store.map.ownerOf(id))) {
@@ -97,15 +89,6 @@ function isSame(row: Raw, { payload, record }: moves.Parcel): boolean {
     payload.equals((row.payload as Buffer | null) ?? Buffer.of()) &&
     attributesOf(record) === attributesOf(row.record as Buffer)
   );
-}
-
-/** Whether a move with this token has brought a job. */
-export async function isBrought(store: Store, token: string, id: string): Promise<boolean> {
-  const found = await store.steady(() => {
-    const both = new Set([store.map.ownerOf(id), store.map.formerOf(id)]);
-    return Promise.all([...both].map((i) => store.redis.call('HEXISTS', store.keys(i).lease, `${token} ${id}`)));
-  });
-  return found.some(Number);
 }
 
 /** Removes tokens of jobs where the jobs belong, and where they belonged before a growth. */

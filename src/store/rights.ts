@@ -72,7 +72,7 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
     /** --replicas and --durable, and partitions. */
     durability: [['wait'], ['waitaof']],
     connection: [['select'], ['client|setname']],
-    doctor: [['scan'], ['info'], ['memory|usage'], ['acl|whoami'], ['acl|dryrun'], ['cluster|info'], ['cluster|nodes']],
+    doctor: [['scan'], ['info'], ['acl|whoami'], ['acl|dryrun'], ['cluster|info'], ['cluster|nodes']],
   };
 }
 

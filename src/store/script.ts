@@ -56,7 +56,6 @@ export const SCRIPTS = [
   'transfer/remember',
   'transfer/advance',
   'transfer/adopt',
-  'transfer/claim',
   'transfer/erase',
   'every/put',
   'every/show',

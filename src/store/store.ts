@@ -1,10 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../model/errors.js';
 import { fixLine } from '../model/text.js';
+import { checkName } from '../model/validate.js';
 import { wordOf } from '../net/errors.js';
 import type { Connection, Reply } from '../redis/connection.js';
 import { replicated } from './durability.js';
-import { KEY_ORDER, layoutIn, ONE_PARTITION, OWN_FIELDS, type QueueKeys, queueKeys } from './keys.js';
+import {
+  KEY_ORDER,
+  layoutIn,
+  ONE_PARTITION,
+  OWN_FIELDS,
+  type PrefixOption,
+  prefixOf,
+  type QueueKeys,
+  queueKeys,
+} from './keys.js';
 import { PartitionMap } from './map.js';
 import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
@@ -21,6 +31,23 @@ const LIST_MS = 500;
 
 /** By prefix and name of the queue, least recently used first. */
 const ofConnections = new WeakMap<Connection, Map<string, Store>>();
+
+/** The stores of all queues under a prefix. */
+export class Stores {
+  readonly redis: Connection;
+  readonly prefix: string;
+
+  /** Throws a `usage` error for an invalid option. */
+  constructor(redis: Connection, options: PrefixOption = {}) {
+    this.redis = redis;
+    this.prefix = prefixOf(redis, options);
+  }
+
+  /** Throws a `usage` error for an invalid name. */
+  of(queue: string): Store {
+    return Store.of(this.redis, this.prefix, checkName(queue));
+  }
+}
 
 /** The keys of a queue, and its known partitions. A refused call reveals new ones. */
 export class Store {
@@ -104,14 +131,14 @@ export class Store {
    * queue is new: Redis may have come back empty, or the queue was forgotten.
    */
   async listing<R extends { readonly begun: boolean }>(send: () => Promise<R>): Promise<R> {
-    if (!this.#listed) this.#list();
+    if (!this.#listed) this.list();
     const reply = await send();
-    if (reply.begun) await Promise.race([this.#list(), sleep(LIST_MS, undefined, { ref: false })]);
+    if (reply.begun) await Promise.race([this.list(), sleep(LIST_MS, undefined, { ref: false })]);
     return reply;
   }
 
-  /** Lists the queue for `inspect`: in a separate call, because of another slot. */
-  async #list(): Promise<void> {
+  /** Lists the queue for `inspect`: in a separate call, because of another slot. Never fails. */
+  async list(): Promise<void> {
     this.#listed = true;
     this.#listed = await tryAddQueue(this.redis, this.prefix, this.queue);
   }

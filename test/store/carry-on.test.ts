@@ -96,7 +96,7 @@ describe('a growth whose process has died', () => {
       record: undefined,
       payload: Buffer.from(`"${id}"`),
     };
-    await restore(connection, store.keys(owner), [{ ...(copy as Parcel), token: receipt }], { counter: 'transferred' });
+    await restore(connection, store.keys(owner), [{ ...(copy as Parcel), token: receipt }], 'transferred');
     for (const i of upTo(4)) await run(connection, 'edit/purge', store.keys(i), [lettersOf(states), 100]);
     expect(await inspector.inspect(name)).toMatchObject({ pending: 0, active: movers.length, payload: movers.length });
     await admin.hset(key(name, 'lease'), id, `${receipt} ${due} 1 move:${name}/${owner} p ${receipt}`);
@@ -140,7 +140,7 @@ describe('a growth whose process has died', () => {
       await admin.hset(key(tag, 'config'), { layout: `1 ${i + 1}/4 from 1`, partitions: tags.join(' ') });
     for (const how of [[], ['--fix', '--yes']]) {
       const { stdout } = await delayq(['doctor', ...how, name]);
-      expect(stdout).toContain('a growth from 1 to 4 partitions was begun, and is not public');
+      expect(stdout).toContain('a growth from 1 to 4 partitions has begun, but is not in effect yet');
       expect(stdout).toContain(`delayq config ${name} partitions=4`);
       expect(stdout).not.toContain('lost its layout');
     }
@@ -196,7 +196,7 @@ describe('a growth whose process has died', () => {
     });
     const line = `delayq config ${name} partitions=4`;
     expect(problems(name, snapshot)).toContainEqual(
-      expect.objectContaining({ check: 'growth', urgent: true, what: `${what}: repeat ${line}`, next: line }),
+      expect.objectContaining({ check: 'growth', level: 'fail', what: `${what}: repeat ${line}`, next: line }),
     );
     expect(metricsText([{ queue: name, snapshot }])).toContain(`delayq_growth_stopped{queue="${name}"} 1\n`);
   });

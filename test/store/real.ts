@@ -199,7 +199,7 @@ export class RealQueue {
       case 'restore': {
         const payload = Buffer.from(payloadOf(op.version));
         const parcel = { id, state: op.set, score: '1', record: undefined, payload, token: op.token };
-        return (await transfers.restore(connection, keys, [parcel], { counter: 'transferred' }))[0] as string;
+        return (await transfers.restore(connection, keys, [parcel], 'transferred'))[0] as string;
       }
       case 'finish':
         return (

@@ -73,7 +73,7 @@ export const ifExists = () =>
 export function addDueTime(command: Command): Command {
   return command
     .option('--in <duration>', 'due after 500ms, 90s, 15m, 1h30m, 2d, 1w', duration)
-    .option('--at <time>', 'due at 14:00, 2pm, "tomorrow 9:00", "fri 9am", "2026-11-21 14:00" …: see below');
+    .option('--at <time>', 'due at 14:00, "tomorrow 9:00", "2026-11-21 14:00" …: see below');
 }
 
 /**
@@ -99,8 +99,8 @@ export async function readAt(
 
 /** The words of --at, below the options of a command. */
 export const AT_WORDS = [
-  '--at takes 14:00, 2pm, noon, "tomorrow 9:00", "fri 9am", "24 dec 14:00",',
-  '"2026-11-21 14:00", 2026-11-21T14:00:00+01:00, "now + 5 minutes", @1795266000.',
+  '--at takes 14:00, "tomorrow 9:00", "2026-11-21 14:00", "now + 5 minutes",',
+  '2026-11-21T14:00:00+01:00, and seconds since 1970: @1795266000.',
   'If a time of day has passed today, tomorrow is meant. --tz sets the time zone.',
 ];
 

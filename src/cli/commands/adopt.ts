@@ -115,20 +115,15 @@ async function adopt(context: Context, queue: string, options: Options): Promise
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
-async function summary(
-  context: Context,
-  queue: string,
-  options: Options,
-  found: {
-    adopted: number;
-    replaced: number;
-    kept: number;
-    left: Map<LeftReason, { count: number }>;
-    rest: { members: number; fields?: number; strays: string[] };
-    stopped: boolean;
-  },
-): Promise<void> {
-  const { adopted, replaced, kept, left, rest, stopped } = found;
+/** What became of the jobs. */
+interface Result extends Record<'adopted' | 'replaced' | 'kept', number> {
+  readonly left: ReadonlyMap<LeftReason, { readonly count: number }>;
+  readonly rest: Awaited<ReturnType<Transfer['foreignRest']>>;
+  readonly stopped: boolean;
+}
+
+async function summary(context: Context, queue: string, options: Options, result: Result): Promise<void> {
+  const { adopted, replaced, kept, left, rest, stopped } = result;
   const { zset = '', hash = '', dryRun } = options;
   const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
   if (options.json) {

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import {
   formatDuration,
-  growthInWords,
   Inspector,
   LONGEST_TIMER_MS,
   partitionsOf,
   pausedUntil,
+  problems,
   type Snapshot,
   withRetries,
 } from '../../internal.js';
@@ -89,7 +89,7 @@ function leftOf(queue: string, snapshot: Snapshot) {
   const idle = paused ? active <= runOut : active + due === 0;
   const { from, count } = partitionsOf(snapshot);
   const grows = from === undefined ? null : `its growth from ${from} to ${count} partitions is not done`;
-  const growth = growthInWords(snapshot, queue) ?? grows;
+  const growth = problems(queue, snapshot).find(({ check }) => check === 'growth')?.what ?? grows;
   return { queue, active, due, leasesRunOut: runOut, paused, idle, growth };
 }
 
