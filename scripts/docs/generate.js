@@ -70,7 +70,7 @@ function modelOf(command) {
 async function pages() {
   const { programOf, COMMANDS } = await load();
   // Commands ask their context for nothing before they run.
-  const made = await programOf({}, () => true);
+  const made = await programOf({}).all();
   const groups = Object.entries(COMMANDS).map(([title, commands]) => ({
     title,
     commands: Object.keys(commands).map((name) => modelOf(made.commands.find((command) => command.name() === name))),

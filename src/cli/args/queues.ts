@@ -1,5 +1,33 @@
 import type { Command } from 'commander';
-import { type Connection, closest, DelayqError, exists, Inspector, isDelayqError, isPassing } from '../../internal.js';
+import {
+  Auditor,
+  type Connection,
+  closest,
+  DelayqError,
+  exists,
+  Inspector,
+  isDelayqError,
+  isPassing,
+  Operator,
+  Recurring,
+  Transfer,
+} from '../../internal.js';
+import type { Context, Globals } from '../host/context.js';
+
+/** The connection that the options of a command lead to, and what looks at its queues and acts on them. */
+export function access(context: Context, options: Globals) {
+  const redis = context.redis(options);
+  const prefix = context.prefix(options);
+  return {
+    redis,
+    prefix,
+    inspector: new Inspector(redis, { prefix }),
+    auditor: new Auditor(redis, { prefix }),
+    operator: new Operator(redis, { prefix }),
+    recurring: new Recurring(redis, { prefix }),
+    transfer: new Transfer(redis, { prefix }),
+  };
+}
 
 /** The error for a queue that does not exist. It suggests one with a similar name. */
 export async function unknownQueue(redis: Connection, prefix: string, name: string): Promise<DelayqError> {

@@ -1,6 +1,7 @@
-import { Command, Option } from 'commander';
-import { DelayqError, type LeftReason, queueWord, Transfer } from '../../internal.js';
-import { addGlobals, count, details, examples, ifExists } from '../args/options.js';
+import { type LeftReason, queueWord } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
+import { choice, count, ifExists, usageError } from '../args/options.js';
+import { access } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
@@ -30,8 +31,8 @@ const REASONS: Record<LeftReason, { text: string; isPassing?: boolean }> = {
 /** How many ids are reported for each reason. */
 const REPORTED = 20;
 
-export function adoptCommand(context: Context): Command {
-  const command = new Command('adopt')
+export function adoptCommand(command: CliCommand, context: Context): void {
+  command
     .description(
       'Move the jobs of other software from a sorted set (id, time) and a hash or string keys (payloads) to a queue.',
     )
@@ -39,7 +40,7 @@ export function adoptCommand(context: Context): Command {
     .option('--zset <key>', 'the sorted set')
     .option('--hash <key>', 'the hash')
     .option('--string-keys <name>', 'in place of --hash: the names of string keys, such as job:{id}')
-    .addOption(new Option('--unit <unit>', 'unit of the times in the sorted set').choices(['s', 'ms']).default('s'))
+    .addOption(choice('--unit <unit>', 'unit of the times in the sorted set', ['s', 'ms']).default('s'))
     .option('--wrap', 'store values that are not JSON as JSON strings, instead of leaving them')
     .addOption(ifExists())
     .option('--expect <n>', 'change nothing unless the sorted set has exactly n members', count)
@@ -47,34 +48,30 @@ export function adoptCommand(context: Context): Command {
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document')
     .action((queue: string, options: Options) => adopt(context, queue, options));
-  details(command, [
-    'Producers may keep writing meanwhile; each job moves as a whole. Run adopt,',
-    'switch the producers to delayq, and run adopt again. It can be interrupted and',
-    'repeated at any time. Jobs whose time has passed are due at once, in their',
-    'order. Exit status 1: some jobs were left, and are reported; or the sorted set',
-    'has not as many members as --expect says, and nothing was changed.',
-  ]);
-  examples(command, [
+  command.details(`
+    Producers may keep writing meanwhile; each job moves as a whole. Run adopt, switch the producers to delayq, and run
+    adopt again. It can be interrupted and repeated at any time. Jobs whose time has passed are due at once, in their
+    order. Exit status 1: some jobs were left, and are reported; or the sorted set has not as many members as --expect
+    says, and nothing was changed.
+  `);
+  command.examples([
     'delayq adopt --zset orders:due --hash orders:data --dry-run order-close',
     'delayq adopt --zset orders:due --hash orders:data order-close',
     'delayq adopt --zset orders:due --hash orders:data --expect 1204 order-close',
     'delayq adopt --zset later --hash bodies --unit ms --wrap mails',
     "delayq adopt --zset later --string-keys 'job:{id}' order-close",
   ]);
-  return addGlobals(command);
 }
 
 async function adopt(context: Context, queue: string, options: Options): Promise<void> {
   const { zset, hash, stringKeys, unit, wrap, expect, dryRun } = options;
   if (!zset || !(hash || stringKeys)) {
-    throw new DelayqError('usage', `no ${zset ? 'hash' : 'sorted set'} is given`, {
-      next: `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}; or --string-keys in place of --hash`,
-    });
+    const next = `give both: delayq adopt --zset KEY --hash KEY ${queueWord(queue)}; or --string-keys in place of --hash`;
+    throw usageError(`no ${zset ? 'hash' : 'sorted set'} is given`, next);
   }
   const foreign = { zset, hash, stringKeys, unit };
   const stop = context.stopSignal();
-  const redis = context.redis(options);
-  const transfer = new Transfer(redis, { prefix: context.prefix(options) });
+  const { transfer } = access(context, options);
   const before = await transfer.foreignRest(foreign);
   if (expect !== undefined && before.members !== expect) {
     say(context, `${zset} has ${many(before.members, 'member')}, not ${grouped(expect)}: nothing was changed`);

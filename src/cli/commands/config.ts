@@ -1,4 +1,3 @@
-import { Command } from 'commander';
 import {
   checkGrows,
   checkNoLimits,
@@ -11,17 +10,19 @@ import {
   isPassing,
   MAX_PARTITIONS,
   moveLine,
-  Operator,
+  type Operator,
   type Partitioning,
   parseSetting,
+  printable,
   queueWord,
   SETTING_NAMES,
   type Settings,
   type SettingsChange,
   settingWord,
 } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
+import type { CliCommand } from '../args/command.js';
+import { usageError } from '../args/options.js';
+import { access, addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, grouped, many, say, table } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -35,47 +36,45 @@ const MEANINGS: Record<keyof Settings, string> = {
   rate: 'most jobs that all drains take: 100/s, 5/m, 1/30s',
   burst: 'most jobs at once after a quiet time',
   maxActive: 'most jobs active at once, over all drains',
-  onceFor: 'time an id stays taken after its job has ended',
+  onceFor: 'time an id is reserved after its job has ended',
   text: 'payloads are any text: handlers get it byte for byte',
 };
 
-const PARTITIONS = 'slots that share the jobs';
+const PARTITIONS = 'slots over which the jobs are spread';
 
-interface Options extends Globals, CreateOption {}
-
-export function configCommand(context: Context): Command {
-  const command = addCreate(
-    new Command('config')
-      .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
-      .argument('<queue>', 'name of the queue')
-      .argument('[name=value...]', 'settings; name= removes one'),
-  )
+export function configCommand(command: CliCommand, context: Context): void {
+  addCreate(command)
+    .description('Show or set the defaults of a queue for jobs and commands, and its number of partitions.')
+    .argument('<queue>', 'name of the queue')
+    .argument('[name=value...]', 'settings; name= removes one')
     .option('--json', 'print one JSON document')
-    .action((queue: string, changes: string[], options: Options) => config(context, queue, changes, options));
-  details(command, [
-    'Settings and their defaults:',
-    ...SETTING_NAMES.map(
-      (name) => `  ${settingWord(name).padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
-    ),
-    `  partitions  ${PARTITIONS} (1)`,
-    '',
-    'A loss is a lease that expired. The last wait of a backoff repeats. Settings',
-    'also apply to jobs that are in the queue already, from the next call on.',
-    '',
-    'rate, burst and max-active hold for all drains together. Every job that is taken',
-    'counts against the rate. max-active counts leases, so it needs handlers, or',
-    'drain --lease with ack. A queue has such limits or partitions, not both.',
-    '',
-    'With text=on, enqueue and every take any text, and drain -- gives it to handlers',
-    'byte for byte, both without --text. Lines of --jobs are JSON as ever.',
-    '',
-    'partitions=N spreads a queue over N slots of a Redis Cluster, and so over more',
-    'than one node. The queue stays in use while its jobs are moved. Active jobs are',
-    'moved when they are answered for, so the command may wait for consumers. If it',
-    `stops, repeat it: it goes on. A queue can have up to ${MAX_PARTITIONS} partitions, and cannot`,
-    'have fewer again. With a power of two, all are equally large.',
-  ]);
-  examples(command, [
+    .action((queue: string, changes: string[], options: Globals & CreateOption) =>
+      config(context, queue, changes, options),
+    );
+  const settings = SETTING_NAMES.map(
+    (name) =>
+      `      ${settingWord(name).padEnd(10)}  ${MEANINGS[name]} (${formatSetting(name, DEFAULT_SETTINGS[name])})`,
+  );
+  command.details(`
+    Settings and their defaults:
+${settings.join('\n')}
+      partitions  ${PARTITIONS} (1)
+
+    A loss is a lease that expired. The last wait of a backoff repeats. Settings also apply to jobs that are in the
+    queue already, from the next call on.
+
+    rate, burst and max-active hold for all drains together. Every job that is taken counts against the rate. max-active
+    counts leases, so it needs handlers, or drain --lease with ack. A queue has such limits or partitions, not both.
+
+    With text=on, enqueue and every take any text, and drain -- gives it to handlers byte for byte, both without --text.
+    Lines of --jobs are still JSON.
+
+    partitions=N spreads a queue over N slots of a Redis Cluster, and so over more than one node. The queue stays in use
+    while its jobs are moved. An active job is moved when its consumer has finished it, so the command may wait. If it
+    stops, repeat it: it goes on. A queue can have up to ${MAX_PARTITIONS} partitions. Their number cannot be reduced.
+    With a power of two, all are equally large.
+  `);
+  command.examples([
     'delayq config webhook tries=4 backoff=30s,1m,10m lease=2m',
     'delayq config --create webhook rate=100/s   # before its first job',
     'delayq config webhook ttl=      # back to none',
@@ -83,59 +82,44 @@ export function configCommand(context: Context): Command {
     'delayq config webhook',
     'delayq config order-close partitions=16',
   ]);
-  return addGlobals(command);
 }
 
 /** How long a growth waits for active jobs before it says so, ms. */
 const SILENT_MS = 5_000;
 
-/** What the command line asks for. */
-interface Changes {
-  readonly settings: SettingsChange;
-  readonly partitions: number | undefined;
-}
-
-async function config(context: Context, queue: string, words: readonly string[], options: Options): Promise<void> {
-  const { settings, partitions } = parseChanges(words);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const operator = new Operator(redis, { prefix });
+async function config(
+  context: Context,
+  queue: string,
+  words: readonly string[],
+  options: Globals & CreateOption,
+): Promise<void> {
+  const changes = words.map(parseChange);
+  const settings: SettingsChange = Object.assign({}, ...changes.map((change) => change.settings));
+  const partitions = changes.findLast((change) => change.partitions !== undefined)?.partitions;
+  const { redis, prefix, operator } = access(context, options);
   await requireOrCreate(redis, prefix, queue, options);
-  const configure = () => operator.configure(queue, settings);
-  if (partitions === undefined) {
-    // One after the other: a server that wants a password ends the connection after its first refusal.
-    const set = await configure();
-    return show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
+  const stop = partitions === undefined ? undefined : context.stopSignal();
+  if (partitions !== undefined) {
+    // Bad input changes nothing.
+    checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
+    const unlimited = `remove them: delayq config ${queueWord(queue)} rate= burst= max-active=`;
+    if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings }, unlimited);
   }
-  const stop = context.stopSignal();
-  // Bad input changes nothing.
-  checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
-  const unlimited = `remove them: delayq config ${queueWord(queue)} rate= burst= max-active=`;
-  if (partitions > 1) checkNoLimits(queue, { ...(await operator.configure(queue, {})), ...settings }, unlimited);
-  const set = await configure();
-  await grow(context, operator, { queue, partitions, stop });
+  // One after the other: a server that wants a password ends the connection after its first refusal.
+  const set = await operator.configure(queue, settings);
+  if (partitions !== undefined && stop) await grow(context, operator, { queue, partitions, stop });
   await show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
 }
 
-function parseChanges(words: readonly string[]): Changes {
-  const parsed = words.map(parseChange);
-  return {
-    settings: Object.assign({}, ...parsed.map(({ settings }) => settings)),
-    partitions: parsed.findLast(({ partitions }) => partitions !== undefined)?.partitions,
-  };
-}
-
-function parseChange(text: string): Changes {
+function parseChange(text: string): { settings?: SettingsChange; partitions?: number } {
   const at = text.indexOf('=');
   const [name, value] = [text.slice(0, at), text.slice(at + 1)];
   if (at > 0 && name === 'partitions') {
-    const partitions = checkPartitions(/^[1-9]\d*$/.test(value) ? Number(value) : Number.NaN, value);
-    return { settings: {}, partitions };
+    return { partitions: checkPartitions(/^[1-9]\d*$/.test(value) ? Number(value) : Number.NaN, value) };
   }
-  if (at > 0) return { settings: parseSetting(name, value), partitions: undefined };
-  throw new DelayqError('usage', `${JSON.stringify(text)} does not set a value`, {
-    next: 'write name=value, such as tries=4, or name= to remove a setting',
-  });
+  if (at > 0) return { settings: parseSetting(name, value) };
+  const next = 'write name=value, such as tries=4, or name= to remove a setting';
+  throw usageError(`${printable(text)} does not set a value`, next);
 }
 
 /** Grows the queue, and says how far it is, until it is done or `stop` is aborted. */

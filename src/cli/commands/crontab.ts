@@ -1,23 +1,17 @@
 import { statSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
-import { Command, Option } from 'commander';
-import {
-  checkName,
-  DEFAULT_PREFIX,
-  DelayqError,
-  exactDuration,
-  hasLogin,
-  queueWord,
-  shellWord,
-} from '../../internal.js';
-import { addGlobals, details, examples, positiveDuration } from '../args/options.js';
+import type { Command } from 'commander';
+import { checkName, DEFAULT_PREFIX, exactDuration, hasLogin, queueWord, shellWord } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
+import { choice, positiveDuration, usageError } from '../args/options.js';
 import { handlerAfter } from '../args/queues.js';
 import type { Context } from '../host/context.js';
 import { type Globals, URL_OPTIONS } from '../host/place.js';
 import { findProgram } from '../host/program.js';
 import { say } from '../terminal/output.js';
 
-type Form = 'job' | 'pipe' | 'lines';
+const FORMS = ['job', 'pipe', 'lines'] as const;
+type Form = (typeof FORMS)[number];
 
 interface Options extends Globals {
   readonly for?: number;
@@ -42,46 +36,48 @@ const PROMISES: Readonly<Record<Form, readonly string[]>> = {
 
 const CRON_PATH = ['/usr/bin', '/bin'];
 
+const USE_A_SCRIPT = 'put the command into a script, and use that as the handler';
+
 /** The longest command that Vixie's cron accepts, characters. */
 const LONGEST = 998;
 
-export function crontabCommand(context: Context): Command {
-  const command = new Command('crontab')
+export function crontabCommand(command: CliCommand, context: Context): void {
+  command
     .description('Print a crontab line that drains a queue into a handler every minute.')
     .usage('[options] <queue> -- command args…')
     .argument('<queue>', 'name of the queue, or several as high,low')
     .argument('<command...>', 'after --: the handler and its arguments')
     .option('--for <duration>', 'keep each run waiting for jobs, such as 59s: on time to the second', positiveDuration)
     .addOption(
-      new Option('--form <form>', 'a process for each job, for each batch (--pipe), or one that reads lines (|)')
-        .choices(['job', 'pipe', 'lines'])
-        .default('job'),
+      choice(
+        '--form <form>',
+        'a process for each job, for each batch (--pipe), or one that reads lines (|)',
+        FORMS,
+      ).default('job'),
     )
     .action((queue: string, handler: string[], options: Options, self: Command) =>
       crontab(context, queue, handler, options, self),
     );
-  details(command, [
-    'Forms:',
-    '  job    drain Q -- handler: at least once, for each job. The right one, unless',
-    '         you know a reason for another.',
-    "  pipe   drain --pipe 'handler' Q: at least once, for each batch. For jobs that",
-    '         are cheaper together.',
-    '  lines  drain Q | handler: for a program that reads lines. What it has read is',
-    '         lost if it crashes.',
-    '',
-    'The line keeps the directory, PATH, Redis, TLS and prefix of this shell, escapes',
-    '% for cron. A URL with a password is not printed, because the list of processes',
-    'would show it: set DELAYQ_REDIS_URL on a line of its own above. You can add',
-    'options of drain after the word drain. If nothing is due nothing is printed;',
-    'cron mails errors, jobs that die, and what handlers print.',
-  ]);
-  examples(command, [
+  command.details(`
+    Forms:
+      job    drain Q -- handler: at least once, for each job. The right one, unless
+             you know a reason for another.
+      pipe   drain --pipe 'handler' Q: at least once, for each batch. For jobs that
+             are cheaper together.
+      lines  drain Q | handler: for a program that reads lines. What it has read is
+             lost if it crashes.
+
+    The line keeps the directory, PATH, Redis, TLS and prefix of this shell, and escapes % for cron. A URL with a
+    password is not printed, because the list of processes would show it: set DELAYQ_REDIS_URL on a line of its own
+    above. You can add options of drain after the word drain. If nothing is due, the line prints nothing; cron mails
+    errors, jobs that die, and what handlers print.
+  `);
+  command.examples([
     'delayq crontab order-close -- ./close-order',
     'delayq crontab --for 59s order-close -- ./close-order --verbose',
     'delayq crontab --form lines order-close -- ./close-orders',
     '(crontab -l; delayq crontab order-close -- ./close-order) | crontab -',
   ]);
-  return addGlobals(command);
 }
 
 async function crontab(
@@ -93,17 +89,12 @@ async function crontab(
 ): Promise<void> {
   const { handler, words: given, dashes } = handlerAfter(queues, after, self);
   // As in drain: without -- the options of the handler would be parsed as ours.
-  if (dashes < 0 || dashes !== given.length - handler.length - 1) {
-    throw new DelayqError('usage', 'the handler must follow --', {
-      next: `write delayq crontab ${queueWord(queues)} -- ${handler.join(' ')}`,
-    });
-  }
+  if (dashes < 0 || dashes !== given.length - handler.length - 1)
+    throw usageError('the handler must follow --', `write delayq crontab ${queueWord(queues)} -- ${handler.join(' ')}`);
   for (const queue of queues.split(',')) checkName(queue);
   if (handler.some(hasLogin)) {
-    throw new DelayqError('usage', 'an argument of the handler is a URL with a password', {
-      why: 'the crontab and the list of processes would show it',
-      next: 'put the command into a script, and use that as the handler',
-    });
+    const why = 'the crontab and the list of processes would show it';
+    throw usageError('an argument of the handler is a URL with a password', USE_A_SCRIPT, why);
   }
   const [name = '', ...rest] = handler;
   const prefix = checkName(context.prefix(options), 'prefix');
@@ -145,11 +136,8 @@ async function crontab(
     words.join(' '),
   ];
   const line = steps.join(' && ').replaceAll('%', '\\%');
-  if (/\p{Cc}/u.test(line)) {
-    throw new DelayqError('usage', 'a crontab line cannot contain a line break or another control character', {
-      next: 'put the command into a script, and use that as the handler',
-    });
-  }
+  if (/\p{Cc}/u.test(line))
+    throw usageError('a crontab line cannot contain a line break or another control character', USE_A_SCRIPT);
   if (line.length > LONGEST)
     say(context, `the line has ${line.length} characters, but some crons accept only ${LONGEST}: shorten the PATH`);
   await context.write(

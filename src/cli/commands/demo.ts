@@ -4,9 +4,8 @@ import { chmod, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Command } from 'commander';
 import { type Connection, connect, DelayqError, isPassing, Queue } from '../../internal.js';
-import { examples } from '../args/options.js';
+import type { CliCommand } from '../args/command.js';
 import type { Context } from '../host/context.js';
 import { noTemporary } from '../host/temporary.js';
 import { colours } from '../terminal/output.js';
@@ -54,11 +53,11 @@ const HANDLER = `#!/bin/sh
 while read -r order; do echo "close-order: closed $order at $(date +%T)"; done
 `;
 
-export function demoCommand(context: Context): Command {
-  const command = new Command('demo')
+export function demoCommand(command: CliCommand, context: Context): void {
+  command
     .description('Show what delayq does in ten seconds, on a private redis-server that is removed at the end.')
     .action(() => demo(context));
-  return examples(command, ['delayq demo']);
+  command.examples(['delayq demo']);
 }
 
 async function demo(context: Context): Promise<void> {

@@ -1,8 +1,6 @@
-import { Command } from 'commander';
 import {
-  Auditor,
+  type Auditor,
   aclLine,
-  DelayqError,
   Doctor,
   type Finding,
   type Found,
@@ -12,8 +10,9 @@ import {
   shellWord,
   worst,
 } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import type { CliCommand } from '../args/command.js';
+import { usageError } from '../args/options.js';
+import { access, requireQueue } from '../args/queues.js';
 import { isAgreed, requireTerminal } from '../bulk/confirm.js';
 import type { Context } from '../host/context.js';
 import { type Globals, URL_OPTIONS, urlOption } from '../host/place.js';
@@ -41,8 +40,8 @@ interface Options extends Globals {
   readonly redisVersion?: string;
 }
 
-export function doctorCommand(context: Context): Command {
-  const command = new Command('doctor')
+export function doctorCommand(command: CliCommand, context: Context): void {
+  command
     .description('Check the settings of Redis and every job of the queues; repair what is broken.')
     .argument('[queue...]', 'names of queues (default: all)')
     .option('--fix', 'repair; move to the dead set what cannot be repaired')
@@ -55,53 +54,42 @@ export function doctorCommand(context: Context): Command {
     .action((queues: string[], options: Options) =>
       options.acl ? printAcl(context, queues, options) : run(context, queues, options),
     );
-  details(command, [
-    'Each line begins with ok, warn, fail, or skip (this Redis does not allow the',
-    'check). Queues stay in use: jobs are read in small steps. --fix never deletes a',
-    'payload. With noeviction a full Redis refuses writes instead of deleting keys;',
-    'that includes the writes of caches in the same Redis.',
-    '',
-    '--acl does not connect. It prints a line for redis-cli; in redis.conf write user',
-    'instead of ACL SETUSER. Replace #SHA256-OF-THE-PASSWORD, for example by >secret.',
-    'The user can do everything with the queues. It lacks CONFIG and SLOWLOG, which',
-    'show passwords and data of others: doctor skips what needs them, and',
-    '--set-noeviction is refused.',
-    '',
-    'Exit status: 0 no problems, 1 warnings, 2 failures.',
-  ]);
-  examples(command, [
+  command.exclude({ acl: ['fix', 'yes', 'setNoeviction', 'quiet', 'json'] });
+  command.details(`
+    Each line begins with ok, warn, fail, or skip (this Redis does not allow the check). Queues stay in use: jobs are
+    read in small steps. --fix never deletes a payload. With noeviction a full Redis refuses writes instead of deleting
+    keys; that includes the writes of caches in the same Redis.
+
+    --acl does not connect. It prints a line for redis-cli; in redis.conf write user instead of ACL SETUSER. Replace
+    #SHA256-OF-THE-PASSWORD, for example by >secret. The user can do everything with the queues. It lacks CONFIG and
+    SLOWLOG, which show passwords and data of others: doctor skips what needs them, and --set-noeviction is refused.
+
+    Exit status: 0 no problems, 1 warnings, 2 failures.
+  `);
+  command.examples([
     'delayq doctor',
     'delayq doctor --fix order-close',
     'delayq doctor --acl --redis-version 7.0 order-close',
     `delayq doctor --json | jq -r '.findings[] | select(.level == "fail") | .next'`,
   ]);
-  return addGlobals(command);
 }
 
 const NEXT = 'see what is broken without --fix, then repeat with --fix --yes';
 
 async function printAcl(context: Context, queues: readonly string[], options: Options): Promise<void> {
-  const { fix, setNoeviction, quiet, json, redisVersion: version } = options;
-  if (fix || setNoeviction || quiet || json) {
-    const why = '--acl only prints a line, and does not connect';
-    throw new DelayqError('usage', '--acl excludes other actions', { why, next: 'give it alone' });
-  }
+  const { redisVersion: version } = options;
   await context.write(
     `${aclLine(queues, { prefix: context.prefix(options), ...(version !== undefined && { version }) })}\n`,
   );
 }
 
 async function run(context: Context, names: readonly string[], options: Options): Promise<void> {
-  if (options.redisVersion !== undefined)
-    throw new DelayqError('usage', '--redis-version needs --acl', { next: 'give both, or neither' });
-  if (options.yes && !options.fix)
-    throw new DelayqError('usage', '--yes needs --fix', { next: 'give both, or neither' });
+  if (options.redisVersion !== undefined) throw usageError('--redis-version needs --acl', 'give both, or neither');
+  if (options.yes && !options.fix) throw usageError('--yes needs --fix', 'give both, or neither');
   if (options.fix && !options.yes) requireTerminal(context, 'repair', NEXT);
   const stop = context.stopSignal();
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
+  const { redis, prefix, auditor } = access(context, options);
   const doctor = new Doctor(redis, { prefix });
-  const auditor = new Auditor(redis, { prefix });
   const report = new Report(context, options);
   const loading = await doctor.loading();
   if (loading) await report.tell([loading]);

@@ -1,10 +1,7 @@
-import { Command } from 'commander';
 import {
   type Connection,
-  DelayqError,
   formatDuration,
   formatTime,
-  Inspector,
   lag,
   limitsOf,
   orphans,
@@ -15,8 +12,9 @@ import {
   stalled,
   type Trend,
 } from '../../internal.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { unknownQueue } from '../args/queues.js';
+import type { CliCommand } from '../args/command.js';
+import { usageError } from '../args/options.js';
+import { access, unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
@@ -32,8 +30,8 @@ interface Options extends Globals {
   readonly tz?: string;
 }
 
-export function inspectCommand(context: Context): Command {
-  const command = new Command('inspect')
+export function inspectCommand(command: CliCommand, context: Context): void {
+  command
     .description('Show all queues in one table, or one queue in detail. What is wrong comes first.')
     .argument('[queue]', 'name of a queue')
     .option('--json', 'print one JSON document')
@@ -41,26 +39,26 @@ export function inspectCommand(context: Context): Command {
     .option('-w, --watch', 'refresh every second, full screen, until q is pressed')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string | undefined, options: Options) => inspect(context, queue, options));
-  details(command, [
-    'Columns:',
-    '  due       pending jobs that are due',
-    '  lag       how long the oldest of them has been due; ↑ growing, ↓ falling',
-    '  drained   time since a drain last asked for jobs, or last held some',
-    '  in, out   rates of jobs enqueued and completed, over the last five minutes;',
-    '            –: not known yet, or none',
-    '  empty in  time until no job is due, at that rate',
-    '  next      time until the next pending job is due',
-    '  active    jobs that a consumer holds; run out: their lease has expired, and',
-    '            the next drain takes them back',
-    '  dead      jobs that are not retried: see delayq list --dead, then requeue them',
-    '            or cancel them',
-    '',
-    'A queue with partitions is shown as the sums of them, with the largest lag.',
-    '',
-    'Exit status: 0, 1 a queue cannot be read, 3 no such queue, 75 some partitions',
-    'cannot be read: the sums are those of the others.',
-  ]);
-  examples(command, [
+  command.details(`
+    Columns:
+      due       pending jobs that are due
+      lag       how long the oldest of them has been due; ↑ growing, ↓ falling
+      drained   time since a drain last asked for jobs, or last held some
+      in, out   rates of jobs enqueued and completed, over the last five minutes;
+                –: not known yet, or none
+      empty in  time until no job is due, at that rate
+      next      time until the next pending job is due
+      active    jobs that a consumer holds; run out: their lease has expired, and
+                the next drain takes them back
+      dead      jobs that are not retried: see delayq list --dead, then requeue them
+                or cancel them
+
+    A queue with partitions is shown as the sums of them, with the largest lag.
+
+    Exit status: 0, 1 a queue cannot be read, 3 no such queue, 75 some partitions cannot be read: the sums are those of
+    the others.
+  `);
+  command.examples([
     'delayq inspect',
     'delayq inspect order-close',
     'delayq inspect --partitions order-close',
@@ -68,18 +66,13 @@ export function inspectCommand(context: Context): Command {
     `delayq inspect --json | jq '.queues[] | select(.lagMs > 120000)'`,
     `delayq inspect --json order-close | jq '.queues[0].ahead.hour[] | .count'`,
   ]);
-  return addGlobals(command);
 }
 
 async function inspect(context: Context, name: string | undefined, options: Options): Promise<void> {
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector } = access(context, options);
   const zone = context.zone(options);
   if (options.partitions && name === undefined)
-    throw new DelayqError('usage', '--partitions is for one queue', {
-      next: 'name it: delayq inspect --partitions QUEUE',
-    });
+    throw usageError('--partitions is for one queue', 'name it: delayq inspect --partitions QUEUE');
   // Reports a bad time zone before anything is drawn. JSON has no zone.
   if (!options.json) formatTime(0, zone);
   await redis.connect();

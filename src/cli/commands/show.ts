@@ -1,21 +1,18 @@
-import { Command } from 'commander';
 import {
   DEFAULT_SETTINGS,
   DelayqError,
   exactDuration,
-  Inspector,
   moveLine,
   printable,
   queueWord,
-  Recurring,
   type Settings,
   type StoredJob,
   shellWord,
   timeOfId,
 } from '../../internal.js';
+import type { CliCommand } from '../args/command.js';
 import { idsOf } from '../args/ids.js';
-import { addGlobals, details, examples } from '../args/options.js';
-import { requireQueue } from '../args/queues.js';
+import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, fitted, many, type Paint, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { jobJson, lifetimeText, reasonOf } from '../views/jobs.js';
@@ -27,31 +24,27 @@ interface Options extends Globals {
   readonly tz?: string;
 }
 
-export function showCommand(context: Context): Command {
-  const command = new Command('show')
+export function showCommand(command: CliCommand, context: Context): void {
+  command
     .description('Show one job: state, times, attempts, last error, payload; or a recurring job.')
     .argument('<queue>', 'name of the queue')
     .argument('<id>', 'id of the job; base64:… gives the bytes of an id')
     .option('--json', 'print one JSON document')
     .option('--tz <zone>', 'time zone of the printed times (env DELAYQ_TZ, TZ)')
     .action((queue: string, id: string, options: Options) => show(context, queue, id, options));
-  details(command, [
-    'A long error or payload is shown whole in a pipe only. For a job that does not',
-    'exist it prints what is known about it, and exits 3.',
-  ]);
-  examples(command, ['delayq show order-close order:42', 'delayq show --json order-close VbayYBj0B1VUn | jq .payload']);
-  return addGlobals(command);
+  command.details(`
+    A long error or payload is shown whole in a pipe only. For a job that does not exist it prints what is known about
+    it, and exits 3.
+  `);
+  command.examples(['delayq show order-close order:42', 'delayq show --json order-close VbayYBj0B1VUn | jq .payload']);
 }
 
 async function show(context: Context, queue: string, word: string, options: Options): Promise<void> {
   const zone = context.zone(options);
-  const redis = context.redis(options);
-  const prefix = context.prefix(options);
-  const inspector = new Inspector(redis, { prefix });
+  const { redis, prefix, inspector, recurring } = access(context, options);
   const [id = word] = await idsOf(inspector, queue, [word]);
   const [job] = await inspector.show(queue, [id]);
   if (!job) {
-    const recurring = new Recurring(redis, { prefix });
     const found = (await recurring.show(queue, word)) ?? (await recurring.show(queue, id));
     if (found) {
       if (options.json) return writeJson(context, `${recurringJson(queue, found, { schema: 1 })}\n`);

@@ -201,7 +201,7 @@ describe.concurrent('delayq drain -- command', () => {
     [['drain', '--pipe', 'cat', 'q', '--', './x'], 'two handlers'],
     [['drain', '--at-most-once', 'q', '--', './x'], 'at least once'],
     [['drain', '--batch', '5', 'q', '--', './x'], '--batch needs --pipe'],
-    [['drain', '--dead-on', '5', '--pipe', 'cat', 'q'], '--dead-on needs'],
+    [['drain', '--dead-on', '5', '--pipe', 'cat', 'q'], 'cannot be used with'],
     [['drain', '--dead-on', '0', 'q', '--', './x'], '"0" is not a list'],
     [['drain', 'q', '--', ''], 'the handler is empty'],
     [['drain', 'q', '--'], 'the handler is empty'],
@@ -210,7 +210,7 @@ describe.concurrent('delayq drain -- command', () => {
     [['drain', '--timeout', '2s', 'q'], '--timeout needs a handler'],
     [['drain', '--backoff', '5', 'q', '--', 'x'], 'no unit'],
     [['drain', '--rate', '5', 'q', '--', 'x'], '"5" is not a rate'],
-    [['drain', '-v', '-q', 'q', '--', 'x'], 'exclude each other'],
+    [['drain', '-v', '-q', 'q', '--', 'x'], 'cannot be used with'],
   ])('%j is refused', async (args, message) => {
     expect(await delayq(args as string[])).toMatchObject({
       code: 64,
