@@ -93,8 +93,8 @@ async function adopt(context: Context, queue: string, options: Options): Promise
       const found = left.get(reason) ?? { count: 0, some: [] };
       left.set(reason, found);
       found.count += 1;
-      if (found.some.length < REPORTED)
-        found.some.push(`${shownId(id)} ${REASONS[reason].text}${why ? ` (${why})` : ''}`);
+      const text = `${shownId(id)} ${REASONS[reason].text}${why ? ` (${why})` : ''}`;
+      if (found.some.length < REPORTED) found.some.push(text);
     }
     meter.add(slice.adopted + slice.replaced);
     if (stop.aborted) break;
@@ -106,53 +106,30 @@ async function adopt(context: Context, queue: string, options: Options): Promise
     for (const text of some) say(context, text);
     if (found > some.length) say(context, `… and ${grouped(found - some.length)} more like it`);
   }
-  const rest = await transfer.foreignRest(foreign);
-  await summary(context, queue, options, { ...counts, left, rest, stopped: stop.aborted });
   if (left.size > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
-}
-
-async function summary(
-  context: Context,
-  queue: string,
-  options: Options,
-  found: {
-    adopted: number;
-    replaced: number;
-    kept: number;
-    left: Map<LeftReason, { count: number }>;
-    rest: { members: number; fields?: number; strays: string[] };
-    stopped: boolean;
-  },
-): Promise<void> {
-  const { adopted, replaced, kept, left, rest, stopped } = found;
-  const { zset = '', hash = '', dryRun } = options;
-  const passing = [...left].some(([reason]) => REASONS[reason].isPassing);
+  const { members, fields, strays } = await transfer.foreignRest(foreign);
   if (options.json) {
-    const reasons = Object.fromEntries(Object.keys(REASONS).map((reason) => [reason, 0]));
-    for (const [reason, found] of left) reasons[reason] = found.count;
-    const inHash = rest.fields === undefined ? {} : { fields: rest.fields, fieldsWithoutMember: rest.strays };
-    const leftOver = { members: rest.members, ...inHash };
-    await context.write(
-      document({ queue, dryRun: dryRun || undefined, adopted, replaced, kept, left: reasons, rest: leftOver }),
-    );
-    return;
+    const reasons = Object.keys(REASONS).map((reason) => [reason, left.get(reason as LeftReason)?.count ?? 0]);
+    const rest = { members, ...(fields !== undefined && { fields, fieldsWithoutMember: strays }) };
+    const dry = dryRun && { dryRun };
+    return context.write(document({ queue, ...dry, ...counts, left: Object.fromEntries(reasons), rest }));
   }
   if (options.quiet) return;
-  say(context, `${many(adopted, 'job')} ${dryRun ? 'would be adopted' : 'adopted'} into ${queue}`);
-  if (replaced > 0)
-    say(context, `${many(replaced, 'other job')} of ${queue} ${dryRun ? 'would be replaced' : 'replaced'} by them`);
-  if (kept > 0)
-    say(context, `${many(kept, 'job')} already in ${queue}, ${dryRun ? 'would be removed' : 'removed'} from ${zset}`);
-  const total = [...left.values()].reduce((sum, found) => sum + found.count, 0);
-  if (total > 0) say(context, `${many(total, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
-  if (rest.strays.length > 0 && !dryRun) {
-    const names = rest.strays.slice(0, 3).map(shownId).join(', ');
-    say(context, `${hash} has fields without a member in ${zset}: ${names}${rest.strays.length > 3 ? ' …' : ''}`);
+  const { adopted, replaced, kept } = counts;
+  const would = dryRun ? 'would be ' : '';
+  say(context, `${many(adopted, 'job')} ${would}adopted into ${queue}`);
+  if (replaced > 0) say(context, `${many(replaced, 'other job')} of ${queue} ${would}replaced by them`);
+  if (kept > 0) say(context, `${many(kept, 'job')} already in ${queue}, ${would}removed from ${zset}`);
+  const stayed = [...left.values()].reduce((sum, found) => sum + found.count, 0);
+  if (stayed > 0) say(context, `${many(stayed, 'job')} ${dryRun ? 'would stay' : 'stayed'} in ${zset}`);
+  if (strays.length > 0 && !dryRun) {
+    const names = strays.slice(0, 3).map(shownId).join(', ');
+    say(context, `${hash} has fields without a member in ${zset}: ${names}${strays.length > 3 ? ' …' : ''}`);
   }
-  if (left.has('payload') && !options.wrap) say(context, '--wrap stores values that are not JSON as JSON strings');
-  if (stopped) say(context, 'stopped: repeat the command for the rest');
-  else if (!dryRun && (passing || rest.strays.length > 0)) {
+  if (left.has('payload') && !wrap) say(context, '--wrap stores values that are not JSON as JSON strings');
+  const mayPass = strays.length > 0 || [...left.keys()].some((reason) => REASONS[reason].isPassing);
+  if (stop.aborted) say(context, 'stopped: repeat the command for the rest');
+  else if (!dryRun && mayPass)
     say(context, 'run it again when the producers write to delayq: half-written jobs are complete by then');
-  }
 }

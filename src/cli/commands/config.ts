@@ -24,7 +24,7 @@ import type { CliCommand } from '../args/command.js';
 import { usageError } from '../args/options.js';
 import { access, addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, grouped, many, say, table } from '../terminal/output.js';
+import { colours, document, grouped, many, orNull, table } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 
 const MEANINGS: Record<keyof Settings, string> = {
@@ -98,7 +98,6 @@ async function config(
   const partitions = changes.findLast((change) => change.partitions !== undefined)?.partitions;
   const { redis, prefix, operator } = access(context, options);
   await requireOrCreate(redis, prefix, queue, options);
-  const stop = partitions === undefined ? undefined : context.stopSignal();
   if (partitions !== undefined) {
     // Bad input changes nothing.
     checkGrows(queue, (await operator.partitions(queue)).partitions, partitions);
@@ -107,8 +106,8 @@ async function config(
   }
   // One after the other: a server that wants a password ends the connection after its first refusal.
   const set = await operator.configure(queue, settings);
-  if (partitions !== undefined && stop) await grow(context, operator, { queue, partitions, stop });
-  await show(context, queue, { set, partitioning: await operator.partitions(queue) }, options);
+  if (partitions !== undefined) await grow(context, operator, queue, partitions);
+  await show(context, queue, set, await operator.partitions(queue), options);
 }
 
 function parseChange(text: string): { settings?: SettingsChange; partitions?: number } {
@@ -122,12 +121,9 @@ function parseChange(text: string): { settings?: SettingsChange; partitions?: nu
   throw usageError(`${printable(text)} does not set a value`, next);
 }
 
-/** Grows the queue, and says how far it is, until it is done or `stop` is aborted. */
-async function grow(
-  context: Context,
-  operator: Operator,
-  { queue, partitions, stop }: { queue: string; partitions: number; stop: AbortSignal },
-): Promise<void> {
+/** Grows the queue, and says how far it is, until it is done or stopped. */
+async function grow(context: Context, operator: Operator, queue: string, partitions: number): Promise<void> {
+  const stop = context.stopSignal();
   const started = performance.now();
   const progress = new Progress(context);
   let moved = 0;
@@ -138,23 +134,20 @@ async function grow(
       moved = growth.moved;
       if (growth.to !== partitions && !isOther) {
         isOther = true;
-        progress.clear();
-        say(context, `${queue}: a growth to ${growth.to} partitions was begun before: it goes on first`);
+        progress.say(`${queue}: a growth to ${growth.to} partitions was begun before: it goes on first`);
       }
       if (growth.active === 0) waitsSince = undefined;
       else waitsSince ??= performance.now();
       if (waitsSince !== undefined && performance.now() - waitsSince > SILENT_MS) {
         // Said once: it may take as long as the longest handler.
         waitsSince = Number.POSITIVE_INFINITY;
-        progress.clear();
-        say(context, waitsFor(queue, growth));
+        progress.say(waitsFor(queue, growth));
       }
       progress.tell(() => `${queue}: ${inWords(growth)}`);
       if (!stop.aborted || growth.done) continue;
       context.outcomes.add('interrupted');
-      progress.clear();
       const { from, to } = growth;
-      return say(context, `stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
+      return progress.say(`stopped: ${queue} is growing from ${from} to ${to} partitions; repeat the command to go on`);
     }
   } catch (error) {
     if (!isPassing(error)) throw error;
@@ -165,7 +158,7 @@ async function grow(
     progress.clear();
   }
   const took = formatDuration(performance.now() - started);
-  if (progress.wanted && moved > 0) say(context, `${many(moved, 'job')} moved in ${took}`);
+  if (progress.wanted && moved > 0) progress.say(`${many(moved, 'job')} moved in ${took}`);
 }
 
 function waitsFor(queue: string, { active, moves }: Growth): string {
@@ -181,15 +174,15 @@ function inWords({ from, to, moved, active }: Growth): string {
 async function show(
   context: Context,
   queue: string,
-  { set, partitioning }: { set: Partial<Settings>; partitioning: Partitioning },
+  set: Partial<Settings>,
+  { partitions, growth }: Partitioning,
   options: Globals,
 ): Promise<void> {
   const all = { ...DEFAULT_SETTINGS, ...set };
-  const { partitions, growth } = partitioning;
   if (options.json) {
-    const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name] ?? null]));
+    const values = Object.fromEntries(SETTING_NAMES.map((name) => [name, all[name]]));
     const names = SETTING_NAMES.filter((name) => name in set);
-    return context.write(document({ queue, ...values, partitions, growth: growth ?? null, set: names }));
+    return context.write(document({ queue, ...values, partitions, growth, set: names }, orNull));
   }
   const paint = await colours(context, context.stdout);
   const rows = SETTING_NAMES.map((name) => [

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { checkName, DEFAULT_PREFIX, exactDuration, hasLogin, queueWord, shellWord } from '../../internal.js';
+import { checkName, DEFAULT_PREFIX, exactDuration, hasLogin, shellWord } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { choice, positiveDuration, usageError } from '../args/options.js';
 import { handlerAfter } from '../args/queues.js';
@@ -18,20 +18,18 @@ interface Options extends Globals {
   readonly form: Form;
 }
 
-/** How safe each form is, and what it runs when nothing is due: for the comments above its line. */
-const PROMISES: Readonly<Record<Form, readonly string[]>> = {
-  job: [
-    'At least once, for each job: a job may come a second time, so the handler must tolerate a repeat.',
-    'Prints nothing if nothing is due. Cron mails errors, jobs that die, and what handlers print (MAILTO).',
-  ],
-  pipe: [
-    'At least once, for each batch: if the handler fails, the whole batch comes a second time. It must tolerate that.',
-    'Prints nothing if nothing is due. Cron mails errors, jobs that die, and what handlers print (MAILTO).',
-  ],
-  lines: [
-    'At least once, unless the handler crashes: what it has read then is lost. The other forms lose nothing.',
-    'It starts every minute, also if nothing is due. Cron mails errors, jobs that die, and what it prints (MAILTO).',
-  ],
+/** How safe each form is: for the comments above its line. */
+const PROMISES: Readonly<Record<Form, string>> = {
+  job: 'At least once, for each job: a job may come a second time, so the handler must tolerate a repeat.',
+  pipe: 'At least once, for each batch: if the handler fails, the whole batch comes a second time. It must tolerate that.',
+  lines: 'At least once, unless the handler crashes: what it has read then is lost. The other forms lose nothing.',
+};
+
+/** What each form runs when nothing is due. */
+const IDLE: Readonly<Record<Form, string>> = {
+  job: 'Prints nothing if nothing is due.',
+  pipe: 'Prints nothing if nothing is due.',
+  lines: 'The handler starts every minute, also if nothing is due.',
 };
 
 const CRON_PATH = ['/usr/bin', '/bin'];
@@ -87,10 +85,7 @@ async function crontab(
   options: Options,
   self: Command,
 ): Promise<void> {
-  const { handler, words: given, dashes } = handlerAfter(queues, after, self);
-  // As in drain: without -- the options of the handler would be parsed as ours.
-  if (dashes < 0 || dashes !== given.length - handler.length - 1)
-    throw usageError('the handler must follow --', `write delayq crontab ${queueWord(queues)} -- ${handler.join(' ')}`);
+  const handler = handlerAfter(queues, after, self);
   for (const queue of queues.split(',')) checkName(queue);
   if (handler.some(hasLogin)) {
     const why = 'the crontab and the list of processes would show it';
@@ -143,16 +138,16 @@ async function crontab(
   await context.write(
     [
       `# Drains ${queues}. Runs may overlap: no job goes to two of them.`,
-      ...PROMISES[options.form].map((line) => `# ${line}`),
+      `# ${PROMISES[options.form]}`,
+      `# ${IDLE[options.form]} Cron mails errors, jobs that die, and what handlers print (MAILTO).`,
       ...(secret
-        ? ['# Needs a line DELAYQ_REDIS_URL=… above it, with the password: let nobody else read this file.']
+        ? ['# Needs a line DELAYQ_REDIS_URL=… above, with the password: let nobody else read this file.']
         : []),
       `* * * * *  ${line}\n`,
     ].join('\n'),
   );
-  if (secret) {
+  if (secret)
     say(context, 'the URL of Redis has a password, so it is not printed: add a line DELAYQ_REDIS_URL=… above');
-  }
 }
 
 function pathOf(context: Context): string[] {

@@ -11,7 +11,7 @@ import {
 } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { count, duration, positiveDuration, ratePerSecond, statuses, usageError } from '../args/options.js';
-import { access, type HandlerWords, handlerAfter, requireQueue } from '../args/queues.js';
+import { access, handlerAfter, requireQueue } from '../args/queues.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';
 import type { Context, Globals } from '../host/context.js';
@@ -146,26 +146,10 @@ export function drainCommand(command: CliCommand, context: Context): void {
   `);
 }
 
-function check(context: Context, names: string, after: HandlerWords, options: Options): void {
-  const { handler, words, dashes } = after;
+function check(context: Context, names: string, handler: readonly string[], options: Options): void {
   const handled = handler.length > 0 || options.pipe !== undefined;
-  // A variable that is not set in a script must not turn this into a drain without a handler.
-  if (handler.length === 0 && dashes === words.length - 2)
-    throw usageError('the queue is missing', `write delayq drain QUEUE -- ${names}`);
-  if (handler[0] === '' || options.pipe?.trim() === '' || (handler.length === 0 && dashes >= 0))
-    throw usageError(
-      'the handler is empty',
-      'give a program after --, or a command after --pipe; is a variable not set?',
-    );
-  // Without -- the options of the handler would be parsed as ours.
-  if (handler.length > 0 && dashes !== words.length - handler.length - 1) {
-    const before = dashes < 0 ? [] : handler.slice(0, handler.length - (words.length - dashes - 1));
-    if (before.length > 0 && before.every((word) => /^\w[\w.:-]*$/.test(word))) {
-      const line = `${[names, ...before].join(',')} -- ${handler.slice(before.length).join(' ')}`;
-      throw usageError('several queues need commas', `write delayq drain ${line}`);
-    }
-    throw usageError('the handler must follow --', `write delayq drain ${queueWord(names)} -- ${handler.join(' ')}`);
-  }
+  if (options.pipe?.trim() === '')
+    throw usageError('the handler is empty', 'give a command after --pipe; is a variable not set?');
   if (handler.length > 0 && options.pipe !== undefined)
     throw usageError('there are two handlers', 'give either --pipe or a command after --');
   if (handler.length > 0 && options.atMostOnce)
@@ -195,9 +179,8 @@ async function drain(
   options: Options,
   self: Command,
 ): Promise<void> {
-  const after = handlerAfter(names, rest, self);
-  const { handler } = after;
-  check(context, names, after, options);
+  const handler = handlerAfter(names, rest, self);
+  check(context, names, handler, options);
   // Told now, and not by the first job at night.
   if (handler.length > 0) findProgram(handler[0] ?? '', context.env.PATH);
   const { redis, prefix, operator } = access(context, options);

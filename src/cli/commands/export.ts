@@ -1,4 +1,4 @@
-import { Recurring, SETTING_NAMES } from '../../internal.js';
+import { SETTING_NAMES } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { addFilters, type FilterOptions, filterOf } from '../args/filters.js';
 import { access, requireQueue } from '../args/queues.js';
@@ -41,10 +41,9 @@ export function exportCommand(command: CliCommand, context: Context): void {
 }
 
 async function exportJobs(context: Context, queue: string, options: Options): Promise<void> {
-  const { redis, prefix, transfer, inspector } = access(context, options);
+  const { redis, prefix, transfer, inspector, recurring } = access(context, options);
   await requireQueue(redis, prefix, queue);
   const filter = filterOf(context, options, { states: STATES, now: await redis.now() });
-  const write = (chunk: string) => writeJson(context, chunk);
   const meter = new Meter(context, 'exported', !options.quiet && !context.stdout.isTTY);
   let orphans = 0;
   let held = 0;
@@ -53,7 +52,7 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
     const { config } = await inspector.inspect(queue);
     const set = SETTING_NAMES.flatMap((name) => (config[name] === undefined ? [] : [[name, config[name]]]));
     text = `${headOf(queue, Object.fromEntries(set))}\n`;
-    for (const job of await new Recurring(redis, { prefix }).list(queue)) text += `${everyLine(queue, job)}\n`;
+    for (const job of await recurring.list(queue)) text += `${everyLine(queue, job)}\n`;
   }
   const warn = await warnerOfGrowth(context, inspector, queue);
   for await (const slice of transfer.export(queue, filter)) {
@@ -61,18 +60,17 @@ async function exportJobs(context: Context, queue: string, options: Options): Pr
       if (job.held === 'consumer') held += 1;
       text += `${exportLine(job)}\n`;
       if (text.length < CHUNK) continue;
-      await write(text);
+      await writeJson(context, text);
       text = '';
     }
     for (const id of slice.orphans) {
       orphans += 1;
-      meter.clear();
-      say(context, `${shownId(id)} has no payload and was left out`);
+      meter.say(`${shownId(id)} has no payload and was left out`);
     }
     meter.add(slice.jobs.length);
     if (context.outputClosed) return;
   }
-  await write(text);
+  await writeJson(context, text);
   meter.end();
   if (held > 0) say(context, `${many(held, 'active job')} exported as pending`);
   if (orphans > 0) context.outcomes.add('incomplete');

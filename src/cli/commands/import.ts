@@ -82,10 +82,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   let recurringJobs = 0;
   const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
-  const report = (text: string) => {
-    meter.clear();
-    say(context, text);
-  };
+  const report = (text: string) => meter.say(text);
   const bad = new BadLines(report);
   const putSettings = async (settings: Partial<Settings>, line: number) => {
     const names = Object.keys(settings).join(', ');

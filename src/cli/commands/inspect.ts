@@ -1,28 +1,16 @@
-import {
-  type Connection,
-  formatDuration,
-  formatTime,
-  lag,
-  limitsOf,
-  orphans,
-  type Part,
-  partitionsOf,
-  pausedUntil,
-  type Snapshot,
-  stalled,
-  type Trend,
-} from '../../internal.js';
+import { formatDuration, formatTime } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { usageError } from '../args/options.js';
 import { access, unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
-import { colours, document, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
+import { colours, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';
 import { type Trouble, watch } from '../terminal/watch.js';
+import { lookJson } from '../views/look-json.js';
 import { overview } from '../views/overview.js';
 import { partitionTable } from '../views/partitions.js';
 import { signLines } from '../views/problems.js';
 import { detail } from '../views/queue.js';
-import { aheadOf, type Look, lookAt, nothingThere, type Row, reasonOf, unreadOf } from '../views/snapshot.js';
+import { type Look, lookAt, nothingThere, type Row, unreadOf } from '../views/snapshot.js';
 
 interface Options extends Globals {
   readonly watch?: boolean;
@@ -91,7 +79,7 @@ async function inspect(context: Context, name: string | undefined, options: Opti
   const foot = (at: number) =>
     `${clock(at, zone)}  ${visible(redis.address)}${prefix === 'delayq' ? '' : `  ${prefix}`}`;
   const print = async (seen: Look) => {
-    if (options.json) return writeJson(context, toJson(redis, prefix, seen, options.partitions));
+    if (options.json) return writeJson(context, lookJson(redis, prefix, seen, options.partitions));
     for (const { what } of missingIn(seen)) say(context, what);
     const { width, height } = sizeOf(context, stdout);
     // The command line above and the prompt below stay visible.
@@ -126,103 +114,7 @@ function troubleOf({ since, error }: Trouble, zone: string): string {
 
 /** Says which partitions cannot be read. */
 function missingIn({ rows }: Look): { urgent: boolean; what: string }[] {
-  return rows.flatMap((row) =>
-    unreadOf(row).map(({ partition, error }) => {
-      return { urgent: true, what: `partition ${partition} of ${row.queue} cannot be read: ${visible(error)}` };
-    }),
-  );
-}
-
-function toJson(redis: Connection, prefix: string, { rows, broken }: Look, each = false): string {
-  const queues = rows.map((row) => {
-    const { queue, snapshot, rates, held } = row;
-    const {
-      now,
-      pending,
-      due,
-      active,
-      runOut,
-      dead,
-      lease,
-      payload,
-      meta,
-      oldest,
-      upcoming,
-      stats,
-      config,
-      recurring,
-      remembered,
-    } = snapshot;
-    const until = pausedUntil(snapshot);
-    const { count, from } = partitionsOf(snapshot);
-    return {
-      queue,
-      now,
-      ...(count > 1
-        ? { partitions: { count, from: from ?? null, ...(each && { each: row.parts.map(partJson) }) } }
-        : {}),
-      pending,
-      due,
-      lagMs: lag(snapshot),
-      oldestDue: oldest ?? null,
-      nextDue: upcoming[0]?.due ?? null,
-      drained: stats.drained ?? null,
-      stalled: stalled(snapshot) !== undefined,
-      paused: until === undefined ? null : { until: Number.isFinite(until) ? until : null },
-      limits: limitsJson(snapshot),
-      active,
-      leasesRunOut: runOut,
-      dead,
-      remembered,
-      orphans: orphans(snapshot),
-      ratePerSecond: rates ?? null,
-      trend: row.trend ? trendJson(row.trend) : null,
-      structures: { pending, active, lease, dead, payload, meta },
-      upcoming,
-      ...(snapshot.ahead.length > 0 ? { ahead: aheadOf(snapshot) } : {}),
-      ...(held
-        ? {
-            holders: held.holders.map((holder) => ({ ...holder, since: holder.since ?? null })),
-            holdersSeen: held.seen,
-          }
-        : {}),
-      stats,
-      samples: snapshot.samples,
-      lateness: {
-        sumMs: snapshot.lateness.sum,
-        buckets: snapshot.lateness.buckets.map(({ upTo, count }) => ({
-          upToMs: Number.isFinite(upTo) ? upTo : null,
-          count,
-        })),
-      },
-      config,
-      ...(recurring ? { recurring: { count: recurring.count, next: recurring.next ?? null } } : {}),
-    };
-  });
-  const unreadable = [
-    ...broken.map(({ queue, error }) => ({ queue, error: reasonOf(error) })),
-    ...rows.flatMap((row) => unreadOf(row).map((part) => ({ queue: row.queue, ...part }))),
-  ];
-  return document({ redis: redis.address, prefix, queues, unreadable });
-}
-
-function limitsJson(snapshot: Snapshot) {
-  const { rate, burst, maxActive } = limitsOf(snapshot);
-  if (!rate && maxActive === undefined) return null;
-  return { rate: rate ?? null, burst: burst ?? null, maxActive: maxActive ?? null };
-}
-
-function partJson({ index, tag, found, error }: Part) {
-  if (!found) return { index, tag, error: error ? reasonOf(error) : null };
-  const { pending, due, active, dead } = found;
-  return { index, tag, pending, due, lagMs: lag(found), active, dead };
-}
-
-function trendJson({ spanMs, in: arrivals, out, delivered, retried, dead, lag: slope, due, emptyInMs }: Trend) {
-  return {
-    spanMs,
-    perSecond: { in: arrivals, out, delivered, retried, dead, due },
-    lagMsPerMinute: slope * 60_000,
-    emptyInMs: emptyInMs ?? null,
-  };
+  const what = (row: Row) =>
+    unreadOf(row).map((part) => `partition ${part.partition} of ${row.queue} cannot be read: ${visible(part.error)}`);
+  return rows.flatMap(what).map((what) => ({ urgent: true, what }));
 }

@@ -91,8 +91,7 @@ async function finish(context: Context, transfer: Transfer, queue: string, into:
       const { isDone, isElsewhere, text } = results[answer];
       // A job that has gone was moved by another process.
       if (isDone || isElsewhere) continue;
-      meter.clear();
-      say(context, `${shownId(slice.ids[i])} ${text}`);
+      meter.say(`${shownId(slice.ids[i])} ${text}`);
       context.outcomes.add('incomplete');
     }
     moved += slice.ids.length;
