@@ -27,20 +27,21 @@ import type { Context, Globals } from '../host/context.js';
 import { colours, document, grouped, many, orNull, table } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 
+/** What each setting means: short enough for a line of the table on a terminal. */
 const MEANINGS: Record<keyof Settings, string> = {
-  tries: 'failures after which a job is dead',
-  maxLost: 'losses after which a job is dead',
-  backoff: 'waits between tries: 30s,1m,10m or exponential',
-  lease: 'time a consumer may hold a job without renewing',
-  ttl: 'jobs later than this are dropped; 0s: none',
-  rate: 'most jobs that all drains take: 100/s, 5/m, 1/30s',
+  tries: 'failures until a job is dead',
+  maxLost: 'losses until a job is dead',
+  backoff: 'waits: 30s,1m,10m or exponential',
+  lease: 'how long a consumer may hold a job',
+  ttl: 'drop jobs that are later than this',
+  rate: 'most jobs taken: 100/s, 5/m, 1/30s',
   burst: 'most jobs at once after a quiet time',
-  maxActive: 'most jobs active at once, over all drains',
-  onceFor: 'time an id is reserved after its job has ended',
-  text: 'payloads are any text: handlers get it byte for byte',
+  maxActive: 'most active jobs, over all drains',
+  onceFor: 'reserve an id after its job has ended',
+  text: 'payloads are any text, not only JSON',
 };
 
-const PARTITIONS = 'slots over which the jobs are spread';
+const PARTITIONS = 'slots that the jobs are spread over';
 
 export function configCommand(command: CliCommand, context: Context): void {
   addCreate(command)
@@ -60,14 +61,14 @@ export function configCommand(command: CliCommand, context: Context): void {
 ${settings.join('\n')}
       partitions  ${PARTITIONS} (1)
 
-    A loss is a lease that expired. The last wait of a backoff repeats. Settings also apply to jobs that are in the
-    queue already, from the next call on.
+    A loss is a lease that expired without an answer. The last wait of a backoff repeats. A consumer renews its leases
+    while it works. Settings also apply to jobs that are in the queue already, from the next call on.
 
     rate, burst and max-active hold for all drains together. Every job that is taken counts against the rate. max-active
     counts leases, so it needs handlers, or drain --lease with ack. A queue has such limits or partitions, not both.
 
-    With text=on, enqueue and every take any text, and drain -- gives it to handlers byte for byte, both without --text.
-    Lines of --jobs are still JSON.
+    With text=on, enqueue and every take any text without --text, and drain -- gives it to handlers byte for byte. Lines
+    of --jobs are still JSON.
 
     partitions=N spreads a queue over N slots of a Redis Cluster, and so over more than one node. The queue stays in use
     while its jobs are moved. An active job is moved when its consumer has finished it, so the command may wait. If it

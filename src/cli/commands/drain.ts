@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { Command } from 'commander';
 import {
   type Backoff,
@@ -50,17 +51,8 @@ interface Options extends Globals {
   readonly yes?: boolean;
 }
 
-/** Options that only make sense with a handler: their names in the program and on the command line. */
-const FOR_HANDLERS = {
-  parallel: '-P',
-  timeout: '--timeout',
-  killAfter: '--kill-after',
-  backoff: '--backoff',
-  maxFailures: '--max-failures',
-  rate: '--rate',
-  verbose: '-v',
-  deadOn: '--dead-on',
-} as const;
+/** Options that only make sense with a handler. */
+const FOR_HANDLERS = ['parallel', 'timeout', 'killAfter', 'deadOn', 'backoff', 'maxFailures', 'rate', 'verbose'];
 
 export function drainCommand(command: CliCommand, context: Context): void {
   command
@@ -146,7 +138,9 @@ export function drainCommand(command: CliCommand, context: Context): void {
   `);
 }
 
-function check(context: Context, names: string, handler: readonly string[], options: Options): void {
+/** Throws `usage` if the options do not go together with each other, the handler, or stdout. */
+function check(context: Context, names: string, handler: readonly string[], self: Command): void {
+  const options: Options = self.opts();
   const handled = handler.length > 0 || options.pipe !== undefined;
   if (options.pipe?.trim() === '')
     throw usageError('the handler is empty', 'give a command after --pipe; is a variable not set?');
@@ -156,10 +150,12 @@ function check(context: Context, names: string, handler: readonly string[], opti
     throw usageError('--at-most-once is for stdout only', 'leave it out: a handler gets each job at least once');
   if (options.batch !== undefined && options.pipe === undefined)
     throw usageError('--batch needs --pipe', 'leave it out, or add --pipe');
-  for (const [name, flag] of Object.entries(FOR_HANDLERS)) {
-    if (!handled && options[name as keyof typeof FOR_HANDLERS] !== undefined)
-      throw usageError(`${flag} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
-  }
+  const forHandler = self.options.find(
+    (option) =>
+      FOR_HANDLERS.includes(option.attributeName()) && self.getOptionValue(option.attributeName()) !== undefined,
+  );
+  if (forHandler && !handled)
+    throw usageError(`${forHandler.long} needs a handler`, `add one: delayq drain ${queueWord(names)} -- ./handler`);
   if (options.text && options.lease !== undefined && !handled)
     throw usageError('--text does not work with envelopes', 'leave out --text, or --lease');
   if (!handled && context.stdout.isTTY && !options.yes) {
@@ -180,7 +176,7 @@ async function drain(
   self: Command,
 ): Promise<void> {
   const handler = handlerAfter(names, rest, self);
-  check(context, names, handler, options);
+  check(context, names, handler, self);
   // Told now, and not by the first job at night.
   if (handler.length > 0) findProgram(handler[0] ?? '', context.env.PATH);
   const { redis, prefix, operator } = access(context, options);
@@ -189,11 +185,14 @@ async function drain(
   const stop = context.stopSignal();
   const started = performance.now();
   const waitMs = Math.min(options.waitForRedis ?? (watch ? WAIT_MS : 0), options.for ?? Number.POSITIVE_INFINITY);
-  const connected = redisIsThere(context, stop, waitMs, async () => {
+  const end = started + waitMs;
+  const connect = async () => {
     await redis.connect();
     await Promise.all(queues.map(({ name }) => mayBeMissing(context, redis, name, options)));
-  });
-  if (!(await connected)) return;
+  };
+  const limits = { until: () => (stop.aborted ? 0 : end), onTrouble: troubleReporter(context) };
+  const stopped = once(stop, 'abort').then(() => 'stopped');
+  if ((await Promise.race([withRetries(connect, limits), stopped])) === 'stopped') return;
   if (watch) tellReady(context);
   const verbosity = options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'normal';
   const report = new DrainReport(context, verbosity, { watch });
@@ -236,25 +235,6 @@ async function drain(
     if (report.end()) context.outcomes.add('incomplete');
   }
   if (options.failIfEmpty && report.taken === 0) context.outcomes.add('empty');
-}
-
-/**
- * Resolves with true once `connect` has succeeded: repeats it for `ms` while its errors pass. With false if `stop` aborts
- * before that.
- */
-async function redisIsThere(
-  context: Context,
-  stop: AbortSignal,
-  ms: number,
-  connect: () => Promise<void>,
-): Promise<boolean> {
-  const end = performance.now() + ms;
-  const connected = withRetries(connect, {
-    until: () => (stop.aborted ? 0 : end),
-    onTrouble: troubleReporter(context),
-  });
-  const stopped = new Promise<false>((resolve) => stop.addEventListener('abort', () => resolve(false)));
-  return Promise.race([connected.then(() => true), stopped]);
 }
 
 /**

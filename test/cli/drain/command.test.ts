@@ -206,7 +206,7 @@ describe.concurrent('delayq drain -- command', () => {
     [['drain', 'q', '--', ''], 'the handler is empty'],
     [['drain', 'q', '--'], 'the handler is empty'],
     [['drain', '--pipe', ' ', 'q'], 'the handler is empty'],
-    [['drain', '-P', '2', 'q'], '-P needs a handler'],
+    [['drain', '-P', '2', 'q'], '--parallel needs a handler'],
     [['drain', '--timeout', '2s', 'q'], '--timeout needs a handler'],
     [['drain', '--backoff', '5', 'q', '--', 'x'], 'no unit'],
     [['drain', '--rate', '5', 'q', '--', 'x'], '"5" is not a rate'],
