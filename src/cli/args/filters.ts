@@ -28,8 +28,8 @@ export function addFilters(command: Command, states: readonly State[]): Command 
   if (states.includes('pending')) command.option('--overdue', 'pending jobs that are due');
   return command
     .option('--from <time>', 'from this time on: -2h, +15m, 14:00, "2026-11-21 14:00" …')
-    .option('--to <time>', 'up to this time: when a job is due, its lease expires, or it died')
-    .option('--grep <text>', 'with this text (no pattern) in the id, payload or last error')
+    .option('--to <time>', 'up to this time: the due time, the end of the lease, or the time of death')
+    .option('--grep <text>', 'jobs with this text (no pattern) in the id, payload or last error')
     .option('-n, --number <n>', 'at most n jobs', count)
     .option('--tz <zone>', 'time zone of the times given (env DELAYQ_TZ, TZ)');
 }

@@ -97,7 +97,11 @@ export const JOB_OPTIONS = ['tries', 'ttl', 'onceFor', 'attr', 'text'];
 export function addJobOptions(command: Command): Command {
   return command
     .option('--tries <n>', 'failures after which the job is dead', count)
-    .option('--ttl <duration>', 'drop the job if it is this late when it is delivered; 0s: no limit', duration)
+    .option(
+      '--ttl <duration>',
+      'drop the job rather than deliver it later than this after its due time; 0s: no limit',
+      duration,
+    )
     .option('--once-for <duration>', 'reserve the id for this long after the job has ended', positiveDuration)
     .option('--attr <name=value>', 'a text for the handler beside the payload, such as tenant=7; repeatable', attribute)
     .option('--text', 'store any text as a JSON string; not needed with delayq config QUEUE text=on');

@@ -50,8 +50,9 @@ export function adoptCommand(command: CliCommand, context: Context): void {
     .action((queue: string, options: Options) => adopt(context, queue, options));
   command.details(`
     Producers may keep writing meanwhile; each job moves as a whole. Run adopt, switch the producers to delayq, and run
-    adopt again. It can be interrupted and repeated at any time. Jobs whose time has passed are due at once, in their
-    order. Exit status 1: some jobs were left, and are reported; or the sorted set has not as many members as --expect
+    adopt again. You can interrupt and repeat it at any time. Jobs whose time has passed are due at once, in their order.
+
+    Exit status: 1 some jobs were left, and are reported; or the sorted set does not have as many members as --expect
     says, and nothing was changed.
   `);
   command.examples([

@@ -28,10 +28,10 @@ export function cancelCommand(command: CliCommand, context: Context): void {
         return results;
       },
     };
-  }).option('--keep-id', 'remember the ids, as if the jobs were done (see enqueue --once-for)');
+  }).option('--keep-id', 'keep the ids reserved, as if the jobs were done (see enqueue --once-for)');
   command.details(`
-    The handler of an active job is not stopped: it finishes its work, and its ack then changes nothing. The id is free
-    again, also if it is only remembered since its job is done (enqueue --once-for).
+    The handler of an active job is not stopped: it finishes its work, and its ack then changes nothing. The ids are free
+    again, also those that are only reserved because their jobs are done (enqueue --once-for).
   `);
   command.examples([
     'delayq cancel order-close order:42',

@@ -41,7 +41,7 @@ export function everyCommand(command: CliCommand, context: Context): void {
     )
     .usage('[options] <when> <queue> <payload>')
     .argument('[words...]')
-    .option('--id <id>', 'names the recurring job; putting it again changes it')
+    .option('--id <id>', 'name of the recurring job; every with the same id changes it')
     .option('--tz <zone>', 'time zone of the expression and of printed times (env DELAYQ_TZ, TZ)')
     .addOption(
       choice('--missed <which>', 'what to do with missed occurrences (default: once)', ['once', 'skip', 'all']),
@@ -66,21 +66,27 @@ export function everyCommand(command: CliCommand, context: Context): void {
   command.details(`
     With --list: names of queues, or none. With --remove, --pause, --resume: a queue and the ids of recurring jobs.
 
-    When: a cron expression in quotes, or an interval such as 10s, 15m, 6h, 1d, which counts from when it is put.
-      minute hour day month weekday, and seconds before them if there are six fields
-      *  1,2  1-5  */15  8-18/2  jan  mon-fri; weekday 0 or 7 is Sunday
-      day: L the last of the month, 15W the weekday nearest to it
-      weekday: 5L the last Friday, 1#2 the second Monday
-      With a day and a weekday, either is enough; with + before the weekday, both
-      are needed. @hourly @daily @weekly @monthly @yearly
-    When clocks change: a time of day that is skipped comes just after, once; one that comes twice counts once. With *
+    When:
+      interval  10s, 15m, 6h, 1d …, counted from when you put the job
+      cron      in quotes: minute hour day month weekday; six fields begin with
+                seconds. @hourly @daily @weekly @monthly @yearly
+      fields    * 1,2 1-5 */15 8-18/2 jan mon-fri; weekday 0 or 7 is Sunday
+      day       L the last of the month, 15W the weekday nearest to the 15th
+      weekday   5L the last Friday, 1#2 the second Monday
+      both      of a day and a weekday either is enough; with + before the
+                weekday, both are needed
+
+    When clocks change, a time of day that is skipped comes just after, once; one that comes twice counts once. With *
     or a step in the hours, both hours count.
+
+    Missed times, at which nobody drained:
+      once      make one job, for the latest time
+      skip      make that one only if its time is at most a minute ago
+      all       make a job for each, at most 1,000
 
     The payload is JSON; - reads it from stdin, @file from a file. The first drain of the queue to come after a time
     makes its job; several drains make one job. So keep a drain running (--watch). The ids of jobs are
-    ID@2026-11-23T08:00:00Z. --missed: for times at which nobody drained, once makes one job for the latest, skip does
-    so only if it is at most a minute ago, all makes a job for each, at most 1,000. --overlap skip: makes no job while
-    the last one is not done.
+    ID@2026-11-23T08:00:00Z. With --overlap skip, no job is made while the last one is not done.
   `);
   command.examples([
     `delayq every '0 9 * * 1-5' --tz Europe/Berlin --id daily-report report '{}'`,

@@ -43,7 +43,7 @@ export function inspectCommand(command: CliCommand, context: Context): void {
 
     A queue with partitions is shown as the sums of them, with the largest lag.
 
-    Exit status: 0, 1 a queue cannot be read, 3 no such queue, 75 some partitions cannot be read: the sums are those of
+    Exit status: 1 a queue cannot be read, 3 no such queue, 75 some partitions cannot be read: the sums are those of
     the others.
   `);
   command.examples([

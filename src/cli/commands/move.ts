@@ -24,8 +24,8 @@ export function moveCommand(command: CliCommand, context: Context): void {
     .action((queue: string, ids: string[], options: Options) => move(context, queue, ids, options));
   command.details(`
     Active jobs stay. If the command is interrupted, even by SIGKILL, run it again: it first finishes what it had begun,
-    whatever the filter (without ids and filter it does only that). No job is lost or duplicated. Exit status 1: some
-    jobs stay, because the other queue has a different payload under their id.
+    whatever the filter. Without ids and filter it does only that. No job is lost or duplicated. Exit status 1: some jobs
+    stay, because the other queue has a different payload under their id.
   `);
   command.examples([
     'delayq move order-close --into order-close-2 order:42',

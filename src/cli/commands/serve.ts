@@ -35,11 +35,13 @@ export function serveCommand(command: CliCommand, context: Context): void {
     .addOption(choice('--log <which>', 'which requests to log on stderr (default: errors)', ['all', 'errors', 'none']))
     .action((options: Options) => serve(context, options));
   command.details(`
-    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands. Without any
-    token, only programs on this machine may use the API, as localhost, 127.0.0.1 or [::1]. Before you --listen where
-    other machines can reach it, make one: delayq token add NS. Before --admin-listen does, make one for operators:
-    delayq token add '*' --rights operate. SIGTERM stops it: /healthz answers 503, and running requests have --grace to
-    end. Exit code 1: some were cut off.
+    lmstfy's clients work unmodified. Namespace NS and queue Q are the queue NS.Q of all other commands.
+
+    Without any token, only programs on this machine may use the API, as localhost, 127.0.0.1 or [::1]. Before you
+    --listen where other machines can reach it, make one: delayq token add NS. Before you --admin-listen there, make one
+    for operators: delayq token add '*' --rights operate.
+
+    SIGTERM stops it: /healthz answers 503, and running requests have --grace to end. Exit code 1: some were cut off.
   `);
   command.examples([
     'delayq serve',

@@ -62,10 +62,10 @@ function settleCommand(
       settle(context, [queue, id, receipt], options, settleWith(options)),
     );
   return command.details(`
-   Lines are those that "delayq drain --lease" prints: {"queue":…,"id":…, "receipt":…}; other keys are ignored. A job
-   whose lease was lost is reported and left as it is; the exit status is then 1. A job that was replaced or cancelled
-   is reported, too, but is no failure. Handlers of "delayq drain -- command" do not need these commands: their exit
-   status decides.
+    Lines are those that "delayq drain --lease" prints: {"queue":…,"id":…,"receipt":…}; other keys are ignored. A job
+    whose lease was lost is reported and left as it is; the exit status is then 1. A job that was replaced or cancelled
+    is reported, too, but is no failure. Handlers of "delayq drain -- command" do not need these commands: their exit
+    status decides.
   `);
 }
 

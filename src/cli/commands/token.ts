@@ -35,13 +35,15 @@ export function tokenCommand(command: CliCommand, context: Context): void {
       token(context, [act, ns, fingerprint], options),
     );
   command.details(`
-    add prints the token, only this once: Redis keeps its SHA-256. Lists and logs name it by its fingerprint. Servers
-    accept a new token within a second and refuse a removed one within 10 s. 5 s after the first one, every request
-    needs a token.
+    add prints the token, and nothing can print it again: Redis keeps only its SHA-256. Lists and logs name it by its
+    fingerprint. Servers accept a new token within a second, and refuse a removed one within 10 s. As soon as there is a
+    token, every request needs one, within 5 s.
 
     Rights: publish adds jobs; consume takes, acks, shows, respawns and removes them; operate is for the admin listener.
-    Metrics need operate for '*', all namespaces. With --token-file, a token that clients have already, such as one of
-    lmstfy, goes on working: 20 to 512 printable characters, no space and no colon.
+    Metrics need operate for '*', all namespaces.
+
+    --token-file keeps a token that clients have already, such as one of lmstfy: 20 to 512 printable characters, no space
+    and no colon.
   `);
   command.examples([
     `delayq token add shop --description 'order service'`,
