@@ -196,7 +196,13 @@ export async function table(
     .replace(/x+/g, () => cells.shift() as string);
 }
 
+/** For JSON.stringify: null in place of missing values. */
+export const orNull = (_: string, value: unknown): unknown => value ?? null;
+
 /** Formats `value` as a JSON document with its schema number. */
-export function document(value: object): string {
-  return `${JSON.stringify({ schema: 1, ...value })}\n`;
+export function document(value: object, replacer?: typeof orNull): string {
+  return `${JSON.stringify({ schema: 1, ...value }, replacer)}\n`;
 }
+
+/** A line of what is told about one thing: its name and its value. */
+export const field = (name: string, value: string): string => `  ${name.padEnd(10)}  ${value}`;

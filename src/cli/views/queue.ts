@@ -16,7 +16,18 @@ import {
   stalled,
 } from '../../internal.js';
 import { histogram } from '../terminal/chart.js';
-import { clip, columns, fold, grouped, many, type Paint, padded, type Room, visible } from '../terminal/output.js';
+import {
+  clip,
+  columns,
+  field,
+  fold,
+  grouped,
+  many,
+  type Paint,
+  padded,
+  type Room,
+  visible,
+} from '../terminal/output.js';
 import { bad, FAR_MS, holderOf, late, momentOf, paceOf, signLines, signsOf, timeOf } from './problems.js';
 import { aheadOf, type Row } from './snapshot.js';
 
@@ -40,7 +51,7 @@ export function detail(row: Row, { zone, paint, room }: { zone: string; paint: P
   const { count, from } = partitionsOf(snapshot);
   const counters = Object.entries(totals).map(([name, n]): [string, string] => [name, grouped(n)]);
   const at = (ms: number) => momentOf(ms, now, zone);
-  const line = (name: string, value: string) => fold(`  ${name.padEnd(10)}  ${value}`, room, MARGIN + 2);
+  const line = (name: string, value: string) => fold(field(name, value), room, MARGIN + 2);
   const list = (entries: [string, string][]) => entries.map((words) => words.map(visible).join(' ')).join(', ');
   const lines = [
     ...signsOf(row, zone).flatMap((sign) => signLines(sign, paint, room)),

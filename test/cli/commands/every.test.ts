@@ -61,7 +61,7 @@ it('is no job: list, wait and purge do not see it', async () => {
   const queue = freshName();
   await put(queue);
   expect(await delayq(['list', '--json', queue])).toMatchObject({ code: 0, stdout: '' });
-  expect(await delayq(['wait', '--idle', '--timeout', '0s', queue])).toMatchObject({ code: 0 });
+  expect(await delayq(['wait', '--timeout', '0s', queue])).toMatchObject({ code: 0 });
   expect(JSON.parse((await delayq(['purge', '--yes', '--json', queue])).stdout)).toMatchObject({ pending: 0, dead: 0 });
   expect((await delayq(['every', '--list', queue])).stdout).toMatch(/daily/);
 });
@@ -158,7 +158,7 @@ it.each([
   [['0 9 * * *', '--id', 'x', '--tz', 'Mars/X'], /not a time zone/],
   [['500ms', '--id', 'x'], /whole seconds/],
   [['15m'], /needs an id/],
-  [['15m', '--id', 'x', '--list'], /takes no options/],
+  [['15m', '--id', 'x', '--list'], /cannot be used with/],
 ])('refuses %j before anything is written', async (words, why) => {
   const queue = freshName();
   const [when = '', ...options] = words;
