@@ -16,9 +16,8 @@ import type { Context } from '../host/context.js';
 import { colours, document, grouped, many, say, shownId, sizeOf, writeJson } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
 import { brief, jobTable } from '../views/jobs.js';
-import { BadLines } from './bad-lines.js';
 import { decline, isAgreed, requireTerminal } from './confirm.js';
-import { linesUntil } from './lines-until.js';
+import { LineInput } from './input.js';
 import type { EditResult } from './results.js';
 
 export interface EditOptions extends FilterOptions {
@@ -143,33 +142,20 @@ async function selectNamed<R extends string>(run: Run<R>): Promise<Selection | u
   const { edit, inspector, stop, context } = run;
   const { queue, ids, options, states } = edit;
   const toIds = (words: readonly string[]) => idsOf(inspector, queue, words);
+  const wordsOnStdin = () => new LineInput(context).read(context.stdin, stop, (text) => text.trim());
   if (ids[0] === '-' && !edit.collect && !options.dryRun) {
     const stdin = async function* () {
-      for await (const words of wordsOnStdin(context, stop)) yield await toIds(words);
+      for await (const words of wordsOnStdin()) yield await toIds(words);
     };
     return { ids: stdin(), states };
   }
   const words = new Set(ids);
-  if (words.delete('-')) for await (const some of wordsOnStdin(context, stop)) for (const word of some) words.add(word);
+  if (words.delete('-')) for await (const some of wordsOnStdin()) for (const word of some) words.add(word);
   const found = await toIds([...words]);
   if (options.dryRun) return dryRunNamed(run, found);
   if (!edit.collect) return { ids: [found], states };
   const sorted = await inspector.inOrder(queue, found);
   return { ids: [sorted], total: sorted.length, states };
-}
-
-/** What stands on the lines of stdin. Reports lines that cannot be read. */
-async function* wordsOnStdin(context: Context, stop: AbortSignal): AsyncGenerator<string[]> {
-  const bad = new BadLines((text) => say(context, text));
-  try {
-    for await (const some of linesUntil(stop, context.stdin)) {
-      for (const { number, error } of some) if (error) bad.add(number, { what: error.what });
-      yield some.flatMap(({ text, error }) => (error ? [] : [text.trim()]));
-    }
-  } finally {
-    bad.flush();
-    if (bad.count > 0) context.outcomes.add('incomplete');
-  }
 }
 
 /** Reports which of the named jobs could be edited. */

@@ -14,12 +14,10 @@ import {
   Transfer,
 } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
-import { BadLines } from '../bulk/bad-lines.js';
-import { linesUntil } from '../bulk/lines-until.js';
+import { LineInput } from '../bulk/input.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
-import { type ImportedEvery, importedOf, isBadLine } from '../lines/export-line.js';
-import type { InputLine } from '../lines/reader.js';
+import { type Imported, type ImportedEvery, importedOf } from '../lines/export-line.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -85,7 +83,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     meter.clear();
     say(context, text);
   };
-  const bad = new BadLines(report);
+  const lines = new LineInput(context, report);
   const putEvery = async ({ job, paused }: ImportedEvery, line: number) => {
     if (!options.config) return report(`line ${line}: the recurring job ${shownId(job.id)} ignored: --config puts it`);
     if (!options.dryRun) {
@@ -95,10 +93,8 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     }
     recurringJobs += 1;
   };
-  const read = async ({ number, text, error }: InputLine): Promise<Numbered | undefined> => {
+  const read = async (found: Imported, number: number): Promise<Numbered | undefined> => {
     try {
-      if (error) throw error;
-      const found = importedOf(text, zone, now);
       if ('parcel' in found) return Object.assign(found.parcel, { line: number });
       if ('every' in found) {
         await putEvery(found.every, number);
@@ -110,8 +106,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
         if (names !== '') report(`line ${number}: settings ignored (${names}): --config sets them`);
       } else if (!options.dryRun) await new Operator(redis, { prefix }).configure(queue, settings);
     } catch (problem) {
-      if (!isBadLine(problem)) throw problem;
-      bad.add(number, problem);
+      lines.refuse(number, problem);
     }
     return undefined;
   };
@@ -144,22 +139,19 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     await inFlight.add(restored, (outcomes) => took(jobs, outcomes), bytes);
   };
   try {
-    for await (const some of linesUntil(stop, input, LONGEST)) {
-      for (const line of some) {
-        const job = await read(line);
+    const parse = (text: string, line: number) => [importedOf(text, zone, now), line] as const;
+    for await (const some of lines.read(input, stop, parse, LONGEST)) {
+      for (const [found, line] of some) {
+        const job = await read(found, line);
         if (!job) continue;
         batch.push(job);
         size += job.payload.length;
         if (batch.length >= BATCH || size >= BATCH_BYTES) await send();
       }
-      await context.heard();
-      if (stop.aborted) break;
     }
     if (!stop.aborted) await send();
     await inFlight.end();
-    bad.flush();
   } catch (error) {
-    bad.flush();
     meter.clear();
     if (!isDelayqError(error)) throw error;
     say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
@@ -171,7 +163,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   }
   meter.clear();
   const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held } = counts;
-  const refused = bad.count;
+  const refused = lines.bad;
   if (options.json) {
     const dry = options.dryRun
       ? { dryRun: true, jobs: created, recurring: recurringJobs, refused }
@@ -192,7 +184,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     const done = `${many(created, 'job')} ${options.dryRun ? 'would be imported' : 'imported'} into ${queue}`;
     say(context, [done, ...parts, ...(stop.aborted ? ['stopped: repeat the command for the rest'] : [])].join('; '));
   }
-  if (refused + differs + keptDead + held > 0) context.outcomes.add('incomplete');
+  if (differs + keptDead + held > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 
