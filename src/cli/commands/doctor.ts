@@ -15,8 +15,7 @@ import {
 import { addGlobals, details, examples } from '../args/options.js';
 import { requireQueue } from '../args/queues.js';
 import { isAgreed, requireTerminal } from '../bulk/confirm.js';
-import type { Context } from '../host/context.js';
-import { type Globals, URL_OPTIONS, urlOption } from '../host/place.js';
+import { type Context, type Globals, URL_OPTIONS, urlOption } from '../host/context.js';
 import {
   colours,
   document,

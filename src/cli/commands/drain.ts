@@ -311,10 +311,7 @@ async function intoHandlers(
     import('../drain/command.js'),
   ]);
   const { pipe } = options;
-  const env = context.handlerEnv();
-  const { odd } = drain.report;
-  const recipe =
-    pipe === undefined ? execRecipe(handler, drain.formOf, env, odd) : pipeRecipe(pipe, drain.formOf, env, odd);
+  const recipe = pipe === undefined ? execRecipe(context, drain, handler) : pipeRecipe(context, drain, pipe);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : options.batch,

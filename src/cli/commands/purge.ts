@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { DelayqError, exists, Inspector, Operator, queueWord, type State } from '../../internal.js';
 import { addGlobals, details, examples } from '../args/options.js';
 import { unknownQueue } from '../args/queues.js';
-import { decline, requireTerminal } from '../bulk/confirm.js';
+import { ask, decline, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -70,8 +70,8 @@ async function purge(context: Context, queue: string, options: Options): Promise
       context,
       `this removes ${jobs} of ${queue}${options.forget ? `, its counters and settings${ids && `, and ${ids}`}` : ''}, for good`,
     );
-    const answer = await context.ask('type the name of the queue to go on: ', stop);
-    if (answer.trim() !== queue) return decline(context, 'nothing removed', stop);
+    const answer = await ask(context, 'type the name of the queue to go on: ', stop);
+    if (answer !== queue) return decline(context, 'nothing removed', stop);
   }
 
   const removed = { pending: 0, active: 0, dead: 0 };

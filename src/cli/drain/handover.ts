@@ -6,7 +6,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Leases } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
 import { WATCHER } from '../host/host.js';
-import { globalsOf } from '../host/place.js';
 import type { Pipe, Reader } from './reader.js';
 import type { UnconfirmedLines } from './unconfirmed.js';
 
@@ -69,7 +68,7 @@ export async function handOver(
   const { stdin, stdout } = child as ChildProcessByStdio<Writable, Readable, null>;
   for (const one of [child, stdin, stdout]) one.on('error', () => {});
   const handover: Handover = {
-    globals: globalsOf(globals),
+    globals,
     pipe: { ...pipe, descriptor: pipe.descriptor && PIPE },
     leaseMs: unconfirmed.leaseMs,
     lines: unconfirmed.described().map(({ job, ...rest }) => {

@@ -1,13 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, readdirSync } from 'node:fs';
+import { closeSync, readdirSync, writeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LONGEST_TIMER_MS } from '../../internal.js';
 import type { Context } from '../host/context.js';
+import { namelessFile, noTemporary } from '../host/temporary.js';
 import { statOf } from './descriptors.js';
-import type { HandlerOutput } from './output.js';
-import { inputFile, makePipes, type OutputPipes } from './pipes.js';
+import { HandlerOutput, type OutputRelay } from './output.js';
+import { makePipes, type OutputPipes } from './pipes.js';
 
 /** How often to check whether a process group has ended, ms. */
 const CHECK_MS = 20;
@@ -19,10 +20,10 @@ export interface Program {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  readonly input: Iterable<Buffer>;
+  /** What it reads from stdin. */
+  readonly input: Buffer;
   /** Ends the process when it aborts. */
   readonly signal: AbortSignal;
-  readonly output: HandlerOutput;
 }
 
 export interface Ended {
@@ -31,6 +32,7 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null;
   /** It was told to end before it did. */
   readonly aborted: boolean;
+  /** Its last lines on stderr. */
   readonly tail: string;
 }
 
@@ -39,12 +41,14 @@ export interface Ended {
  * Ctrl-C on the terminal does not reach them directly. None outlives this process, unless it is killed by SIGKILL.
  */
 export class Processes {
+  readonly #relay: OutputRelay;
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
   readonly #free: OutputPipes[] = [];
   #making: Promise<void> | undefined;
 
-  constructor(context: Context, killAfterMs: number) {
+  constructor(context: Context, relay: OutputRelay, killAfterMs: number) {
+    this.#relay = relay;
     this.#killAfterMs = killAfterMs;
     context.atExit(() => {
       for (const group of this.#groups) signalGroup(group, 'SIGKILL');
@@ -55,8 +59,9 @@ export class Processes {
    * Runs a program to its end. Throws the error of spawn(2), with its `code`, if it cannot be started; `temporary` if
    * its input cannot be stored or too many files are open; `config` if pipes cannot be made.
    */
-  async run({ file, args, env, input, signal, output }: Program): Promise<Ended> {
+  async run({ file, args, env, input, signal }: Program): Promise<Ended> {
     const pipes = await this.#pipes();
+    const output = new HandlerOutput(this.#relay);
     pipes.open(output);
     let pid: number | undefined;
     let kill: NodeJS.Timeout | undefined;
@@ -84,9 +89,9 @@ export class Processes {
           resolve({ status, signal: by, aborted: signal.aborted });
         }),
       );
-      const tail = await pipes.rest();
+      await pipes.rest();
       if (ended.aborted) await groupGone(pid, this.#killAfterMs);
-      return { ...ended, tail };
+      return { ...ended, tail: output.lastLines };
     } finally {
       clearTimeout(kill);
       output.end();
@@ -124,6 +129,23 @@ export class Processes {
     // A stopped process would not act on SIGTERM.
     signalGroup(pid, 'SIGCONT');
     return setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
+  }
+}
+
+/**
+ * Stores `input` in a file without a name, which is complete however little of it is read. Returns its descriptor, at
+ * position 0.
+ */
+function inputFile(input: Buffer): number {
+  let fd: number | undefined;
+  try {
+    fd = namelessFile();
+    // Writing at explicit positions leaves the file offset, at which the handler will read, at 0.
+    for (let at = 0; at < input.length; ) at += writeSync(fd, input, at, input.length - at, at);
+    return fd;
+  } catch (cause) {
+    if (fd !== undefined) closeSync(fd);
+    throw noTemporary('cannot store payloads for handlers', cause as Error);
   }
 }
 

@@ -42,12 +42,12 @@ export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffe
  * What a handler of one job reads: as its line, with an end, but a text keeps its line breaks, and what is not JSON, or in
  * a queue of texts, is given byte for byte.
  */
-export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer[] {
+export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffer {
   const value = form === 'envelope' ? null : jsonIn(job.payload);
-  if (form === 'exact') return [typeof value === 'string' ? Buffer.from(value) : job.payload];
-  if (value === undefined) return [job.payload];
-  if (form === 'text' && typeof value === 'string') return [Buffer.from(value.endsWith('\n') ? value : `${value}\n`)];
-  return [lineOf(form, queue, job, onOdd) as Buffer, LINE_END];
+  if (form === 'exact') return typeof value === 'string' ? Buffer.from(value) : job.payload;
+  if (value === undefined) return job.payload;
+  if (form === 'text' && typeof value === 'string') return Buffer.from(value.endsWith('\n') ? value : `${value}\n`);
+  return Buffer.concat([lineOf(form, queue, job, onOdd) as Buffer, LINE_END]);
 }
 
 /** A JSON object with the payload as its last member: as it is, or as `payloadBase64` if it is not JSON. */
