@@ -233,6 +233,11 @@ async function drain(
   /** Queues whose last jobs came with word that their payloads are texts. */
   const ofTexts = new Set<string>();
   const graceMs = options.grace ?? 30_000;
+  const graceOver = new AbortController();
+  stop.addEventListener('abort', () => {
+    setTimeout(() => graceOver.abort(), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
+    report.stopping(graceMs);
+  });
   const drain: Drain = {
     queues,
     globals: options,
@@ -249,12 +254,7 @@ async function drain(
     },
     graceMs,
     stop,
-    graceOver: new Promise((resolve) => {
-      stop.addEventListener('abort', () => {
-        setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
-        report.stopping(graceMs);
-      });
-    }),
+    graceOver: graceOver.signal,
     formOf: (queue) => (form === 'payload' && ofTexts.has(queue) ? 'exact' : form),
     bury: ({ name }, ids, reason) => new Operator(redis, { prefix }).bury(name, ids, { reason }),
     report,

@@ -27,8 +27,8 @@ export interface Drain {
   /** After a stop: how long to wait for handlers or the reader. */
   readonly graceMs: number;
   readonly stop: AbortSignal;
-  /** Resolves `graceMs` after a stop. */
-  readonly graceOver: Promise<'over'>;
+  /** Aborts `graceMs` after a stop. */
+  readonly graceOver: AbortSignal;
   readonly formOf: FormOf;
   /** Makes pending jobs dead, with `reason` as their error. */
   readonly bury: (queue: Queue, ids: readonly string[], reason: string) => Promise<Buried[]>;

@@ -22,34 +22,27 @@ import {
  *                     read out of the pipe and written back: safe only while nobody else writes into it.
  *   a pipe elsewhere  nothing is known: a line counts as handled after enough more output, or after a lease at the end.
  *   a socket          its end is noticed by reading from it.
- *   a file, a device  a line is done once it is written.
+ *   a file, a device  has no reader.
  */
 
 /** Whether the reader is there. `gone` is only reported of a reader that was seen before. */
 type Presence = 'reads' | 'gone' | 'unknown';
 
 export interface Reader {
-  /**
-   * How many bytes it may have read, but not handled yet: a line counts as handled once so many more bytes were read
-   * after it. 0: a line is done once it is written.
-   */
-  readonly readAhead: number;
   /** The most bytes that were written but not read, for when {@link Reader.unread} is unknown. */
   readonly maxInFlight: number;
   check(): Promise<Presence>;
-  /** How many bytes nobody has read yet; undefined if unknown. Must not be called during a write. */
-  unread(): number | undefined;
   /**
-   * Removes what nobody has read yet, but for the first `keep(unread)` bytes. Returns the number of unread bytes
-   * before, undefined if unknown. Must not be called during a write.
+   * How many bytes nobody has read yet; undefined if unknown. Removes them, but for the first `keep(unread)` bytes; by
+   * default it keeps all. Must not be called during a write.
    */
-  takeOut(keep: (unread: number) => number): number | undefined;
+  unread(keep?: (unread: number) => number): number | undefined;
   /**
    * Ends the reader's input. Returns false if others may still write to it: then it sees no end before they close it.
    */
   close(): Promise<boolean>;
-  /** After the reader's end: how many bytes it has not read; undefined if unknown. They are gone then. */
-  left(): number | undefined;
+  /** After the reader's end: whether it has read everything. What it has not read is gone then. */
+  hasReadAll(): boolean;
   /**
    * Whether the reader has got `signal` too, or may have: then it is ending, and may not handle what it has read. Until
    * this resolves, it does not get the end of its input.
@@ -74,8 +67,11 @@ const KIB = 1024;
 /** The largest pipe that an unprivileged process can make, bytes (pipe(7)). */
 const LARGEST_PIPE = 1024 * KIB;
 
-/** Streams of Node and asyncio process 64 KiB at a time and buffer up to 128 KiB more; most other readers less. */
-const READ_AHEAD = 256 * KIB;
+/**
+ * How many bytes a reader may have read, but not handled yet, at most. Streams of Node and asyncio process 64 KiB at a
+ * time and buffer up to 128 KiB more; most other readers less.
+ */
+export const READ_AHEAD = 256 * KIB;
 
 /** The pause before a second search, ms: during the first, a process may have started another and ended. */
 const RETRY_MS = 100;
@@ -89,8 +85,8 @@ const STOPS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Pauses between searches for a reader never seen, which may belong to another user or container, ms. */
 const SEARCH_MS = [1_000, 60_000] as const;
 
-/** Returns the reader of our stdout. Throws `output` if stdout is closed. */
-export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
+/** Returns the reader of our stdout; undefined if it has none. Throws `output` if stdout is closed. */
+export function readerOf({ stdout, stdoutFd: fd }: Context): Reader | undefined {
   const stat = fstatSync(fd);
   if (stat.isFIFO()) return new PipeReader(fd);
   if (stat.isSocket()) return new SocketReader(stdout, fd);
@@ -102,18 +98,7 @@ export function readerOf({ stdout, stdoutFd: fd }: Context): Reader {
       next: 'pipe drain into a program, add a handler (-- ./handler), or drop the jobs with > /dev/null. No job was taken',
     });
   }
-  const check = async (): Promise<Presence> => 'unknown';
-  return {
-    readAhead: 0,
-    maxInFlight: 0,
-    check,
-    unread: () => 0,
-    takeOut: () => 0,
-    close: async () => false,
-    left: () => 0,
-    isStoppedBy: async () => true,
-    handOver: () => undefined,
-  };
+  return undefined;
 }
 
 /** Returns the reader of a pipe that another process has written into. Closes our descriptor of it, if we can write. */
@@ -128,7 +113,6 @@ export function readerOfPipe({ descriptor, ...pipe }: Pipe): Reader {
  * the pipe open, and lets us open it a second time (proc(5), pipe(7)).
  */
 class PipeReader implements Reader {
-  readonly readAhead = READ_AHEAD;
   readonly maxInFlight = LARGEST_PIPE;
   /** Our own write end; undefined if another process has written, or once it is closed. */
   #fd: number | undefined;
@@ -210,11 +194,7 @@ class PipeReader implements Reader {
     return this.#writers?.length === 0 && !this.#isWatched;
   }
 
-  unread(): number | undefined {
-    return this.takeOut((unread) => unread);
-  }
-
-  takeOut(keep: (unread: number) => number): number | undefined {
+  unread(keep = (unread: number) => unread): number | undefined {
     // What we print to stderr would be taken out as well.
     if (!this.#isSoleWriter || (this.#fd !== undefined && targetOf(2) === this.#target)) return undefined;
     const ends: number[] = [];
@@ -254,13 +234,13 @@ class PipeReader implements Reader {
     return true;
   }
 
-  left(): number | undefined {
+  hasReadAll(): boolean {
     if (this.#left === undefined && this.#readEnd !== undefined) {
       this.#left = contentOf(this.#readEnd).length;
       // Others that write must see that nobody reads.
       closeSync(this.#readEnd);
     }
-    return this.#left;
+    return this.#left === 0;
   }
 
   async isStoppedBy(signal: NodeJS.Signals): Promise<boolean> {
@@ -311,23 +291,23 @@ function replace(fd: number): void {
   openSync('/dev/null', 'w');
 }
 
-let scratch: Buffer | undefined;
+let scratch = Buffer.alloc(0);
 
 /** Reads everything out of a pipe. One read is enough, unless root has made the pipe larger (pipe(7)). */
 function contentOf(readEnd: number): Buffer {
-  scratch ??= Buffer.allocUnsafe(LARGEST_PIPE);
-  const pieces: Buffer[] = [];
+  if (scratch.length === 0) scratch = Buffer.allocUnsafe(LARGEST_PIPE);
+  let size = 0;
   try {
     for (;;) {
-      const piece = scratch.subarray(0, readSync(readEnd, scratch));
-      if (piece.length < LARGEST_PIPE && pieces.length === 0) return piece;
-      if (piece.length === 0) break;
-      pieces.push(Buffer.from(piece));
+      const read = readSync(readEnd, scratch, size, scratch.length - size, null);
+      size += read;
+      if (read === 0 || size < scratch.length) break;
+      scratch = Buffer.concat([scratch], 2 * size);
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
   }
-  return Buffer.concat(pieces);
+  return scratch.subarray(0, size);
 }
 
 /**
@@ -336,7 +316,6 @@ function contentOf(readEnd: number): Buffer {
  * the peer is still there: nothing else is known.
  */
 class SocketReader implements Reader {
-  readonly readAhead = READ_AHEAD;
   // A Unix socket buffers up to 208 KiB, and the chunk that exceeds it; TCP's buffers grow to 6 and 4 MiB (tcp(7)).
   readonly maxInFlight: number;
   readonly #stdout: NodeJS.WriteStream;
@@ -364,10 +343,8 @@ class SocketReader implements Reader {
     return this.#readAll ? 0 : undefined;
   }
 
-  takeOut(): undefined {}
-
-  left(): number | undefined {
-    return this.unread();
+  hasReadAll(): boolean {
+    return this.#readAll;
   }
 
   async isStoppedBy(): Promise<boolean> {

@@ -56,8 +56,9 @@ export async function drainIntoHandlers(
     beforeStart: () => relay.room(),
     onResult: (result) => report.result(result),
   });
+  const graceOver = new Promise((resolve) => drain.graceOver.addEventListener('abort', resolve));
   const { circuitOpen, dead, lost } = await worker.run().finally(async () => {
-    await Promise.race([relay.flushed(), drain.graceOver]);
+    await Promise.race([relay.flushed(), graceOver]);
     processes.close();
     report.summary();
   });
