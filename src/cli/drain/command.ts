@@ -1,4 +1,5 @@
 import { type Attributes, NO_ATTRIBUTES, parseUrl, type Task, withoutLogin } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
 import { type Context, URL_VARIABLES } from '../host/context.js';
 import { inputOf, LINE_END, lineOf } from '../lines/drain-line.js';
 import type { Drain } from './drain.js';
@@ -19,12 +20,8 @@ function handlerEnv(context: Context): NodeJS.ProcessEnv {
     const url = env[name];
     if (!url) continue;
     // The address is not secret, and lets a handler that runs delayq report that it lacks a password.
-    try {
-      parseUrl(url);
-      env[name] = withoutLogin(url);
-    } catch {
-      delete env[name];
-    }
+    if (attempt(() => parseUrl(url))) env[name] = withoutLogin(url);
+    else delete env[name];
   }
   return env;
 }

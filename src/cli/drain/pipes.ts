@@ -20,35 +20,28 @@ import type { Channel, HandlerOutput } from './output.js';
 const MAX_AFTER_END = 4 * 1024 * 1024;
 
 /**
- * Makes the pipes for `n` processes at a time. Throws `temporary` if there are too many open files or mkfifo was
- * killed, `config` if pipes cannot be made here.
+ * Makes the pipes for a process. Throws `temporary` if there are too many open files or mkfifo was killed, `config` if
+ * pipes cannot be made here.
  */
-export async function makePipes(n: number): Promise<OutputPipes[]> {
+export async function makePipes(): Promise<OutputPipes> {
   let directory = '';
   const opened: number[] = [];
-  const open = (name: string, flags: number): number => {
-    const fd = openSync(name, flags);
-    opened.push(fd);
-    return fd;
+  const open = (name: string): Pipe => {
+    // The read end first: opening the write end would wait for a reader.
+    for (const flags of [constants.O_RDONLY | constants.O_NONBLOCK, constants.O_WRONLY])
+      opened.push(openSync(name, flags));
+    const [reader, writer] = opened.slice(-2) as [number, number];
+    return { reader, writer };
   };
   try {
     directory = mkdtempSync(join(TEMPORARY, 'delayq-'));
-    const names = Array.from({ length: 2 * n }, (_, i) => join(directory, String(i)));
+    const names = ['stdout', 'stderr'].map((name) => join(directory, name)) as [string, string];
     await makeFifos(names);
-    const pipes = names.map((name) => ({
-      // The read end first: opening the write end would wait for a reader.
-      reader: open(name, constants.O_RDONLY | constants.O_NONBLOCK),
-      writer: open(name, constants.O_WRONLY),
-    }));
-    return pipes.slice(n).map((stderr, i) => new OutputPipes(pipes[i] as Pipe, stderr));
+    return new OutputPipes(open(names[0]), open(names[1]));
   } catch (cause) {
     for (const fd of opened) closeSync(fd);
     const full = 'lower -P, or raise the limit of open files (ulimit -n)';
-    const passing: Record<string, string> = {
-      EMFILE: full,
-      ENFILE: full,
-      EINTR: 'run drain again: no job was handled',
-    };
+    const passing: Record<string, string> = { EMFILE: full, ENFILE: full, EINTR: 'run drain again' };
     const next = passing[(cause as NodeJS.ErrnoException).code ?? ''];
     throw new DelayqError(next ? 'temporary' : 'config', 'cannot make pipes for handlers', {
       why: (cause as Error).message,

@@ -13,9 +13,6 @@ import { makePipes, type OutputPipes } from './pipes.js';
 /** How often to check whether a process group has ended, ms. */
 const CHECK_MS = 20;
 
-/** Pipes are made for this many processes at a time. */
-const PIPES_AT_ONCE = 8;
-
 export interface Program {
   readonly file: string;
   readonly args: readonly string[];
@@ -45,7 +42,6 @@ export class Processes {
   readonly #killAfterMs: number;
   readonly #groups = new Set<number>();
   readonly #free: OutputPipes[] = [];
-  #making: Promise<void> | undefined;
 
   constructor(context: Context, relay: OutputRelay, killAfterMs: number) {
     this.#relay = relay;
@@ -59,46 +55,41 @@ export class Processes {
    * Runs a program to its end. Throws the error of spawn(2), with its `code`, if it cannot be started; `temporary` if
    * its input cannot be stored or too many files are open; `config` if pipes cannot be made.
    */
-  async run({ file, args, env, input, signal }: Program): Promise<Ended> {
-    const pipes = await this.#pipes();
+  async run(program: Program): Promise<Ended> {
+    const { signal } = program;
+    const pipes = this.#free.pop() ?? (await makePipes());
     const output = new HandlerOutput(this.#relay);
     pipes.open(output);
-    let pid: number | undefined;
+    /** The process id of the program, which is that of its group, too. */
+    let group: number | undefined;
     let kill: NodeJS.Timeout | undefined;
-    const end = () => {
-      kill ??= this.#endGroup(pid as number);
-    };
     try {
-      const stdin = inputFile(input);
-      let child: ChildProcess;
-      try {
-        child = spawn(file, args, { env, detached: true, stdio: [stdin, pipes.stdout, pipes.stderr] });
-      } finally {
-        closeSync(stdin);
-      }
-      if (child.pid === undefined) throw (await once(child, 'error'))[0];
-      pid = child.pid;
+      const child = await start(program, pipes);
+      const pid = child.pid as number;
+      group = pid;
       this.#groups.add(pid);
+      const end = () => {
+        signalGroup(pid, 'SIGTERM');
+        // A stopped process would not act on SIGTERM.
+        signalGroup(pid, 'SIGCONT');
+        kill = setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
+      };
       if (signal.aborted) end();
-      signal.addEventListener('abort', end);
+      else signal.addEventListener('abort', end);
       // Not 'close': a process that inherited the pipes may keep them open for ever.
-      const ended = await new Promise<Omit<Ended, 'tail'>>((resolve) =>
-        child.once('exit', (code, by) => {
-          signal.removeEventListener('abort', end);
-          const status = code ?? 128 + (by ? constants.signals[by] : 0);
-          resolve({ status, signal: by, aborted: signal.aborted });
-        }),
-      );
+      const [code, by] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+      const { aborted } = signal;
+      signal.removeEventListener('abort', end);
       await pipes.rest();
-      if (ended.aborted) await groupGone(pid, this.#killAfterMs);
-      return { ...ended, tail: output.lastLines };
+      if (aborted) await groupGone(pid, this.#killAfterMs);
+      return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by, aborted, tail: output.lastLines };
     } finally {
       clearTimeout(kill);
       output.end();
       // If processes of the group are left, they may still write into the pipes: the next program gets others.
-      if (pid !== undefined && signalGroup(pid, 0)) pipes.leave();
+      if (group !== undefined && signalGroup(group, 0)) pipes.leave();
       else this.#free.push(pipes);
-      if (pid !== undefined) this.#groups.delete(pid);
+      if (group !== undefined) this.#groups.delete(group);
     }
   }
 
@@ -109,26 +100,16 @@ export class Processes {
   close(): void {
     for (const pipes of this.#free.splice(0)) pipes.close();
   }
+}
 
-  async #pipes(): Promise<OutputPipes> {
-    for (;;) {
-      const pipes = this.#free.pop();
-      if (pipes) return pipes;
-      this.#making ??= makePipes(PIPES_AT_ONCE)
-        .then((made) => void this.#free.push(...made))
-        .finally(() => {
-          this.#making = undefined;
-        });
-      await this.#making;
-    }
-  }
-
-  /** Sends SIGTERM to a group, and SIGKILL later unless the returned timer is cleared. */
-  #endGroup(pid: number): NodeJS.Timeout {
-    signalGroup(pid, 'SIGTERM');
-    // A stopped process would not act on SIGTERM.
-    signalGroup(pid, 'SIGCONT');
-    return setTimeout(() => signalGroup(pid, 'SIGKILL'), Math.min(this.#killAfterMs, LONGEST_TIMER_MS));
+async function start({ file, args, env, input }: Program, { stdout, stderr }: OutputPipes): Promise<ChildProcess> {
+  const stdin = inputFile(input);
+  try {
+    const child = spawn(file, args, { env, detached: true, stdio: [stdin, stdout, stderr] });
+    if (child.pid === undefined) throw (await once(child, 'error'))[0];
+    return child;
+  } finally {
+    closeSync(stdin);
   }
 }
 

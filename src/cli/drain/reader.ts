@@ -2,6 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readSync, statSync, writeSyn
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayqError } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
 import type { Context } from '../host/context.js';
 import { WATCHER } from '../host/host.js';
 import {
@@ -277,13 +278,8 @@ function isWatcher(pid: number, target: string): boolean {
 }
 
 /** Opens an end of the pipe that `fd` refers to. Undefined if another user has made it. */
-function opened(fd: number, flags: number): number | undefined {
-  try {
-    return openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK);
-  } catch {
-    return undefined;
-  }
-}
+const opened = (fd: number, flags: number): number | undefined =>
+  attempt(() => openSync(`/proc/self/fd/${fd}`, flags | constants.O_NONBLOCK));
 
 /** Closes a descriptor, but keeps it in use: a new connection would get it, and anything printed would go there. */
 function replace(fd: number): void {
