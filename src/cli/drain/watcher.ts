@@ -2,11 +2,12 @@ import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect, createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, DelayqError, type Job, Leases, Queue } from '../../internal.js';
+import { attempt } from '../host/attempt.js';
 import type { Context, Globals } from '../host/context.js';
 import { WATCHER } from '../host/host.js';
 import { Confirmer } from './confirmer.js';
@@ -102,59 +103,44 @@ export async function handOver(
 export async function watchPipe(context: Context): Promise<void> {
   const stop = context.stopSignal();
   const json = await text(context.stdin);
-  const handover = parse(json);
+  const handover = attempt(() => JSON.parse(json) as Handover);
+  if (!handover)
+    throw new DelayqError('usage', 'nothing to watch', { why: 'drain starts this itself when it needs it' });
   const watcher = new Watcher(context, readerOfPipe(handover.pipe), stop);
   // Abstract: it is gone with its process (unix(7)).
   const name = `\0delayq-${process.getuid?.()}-${handover.pipe.target}`;
   for (let i = 0; i < ATTEMPTS; i++, await sleep(RETRY_MS)) {
-    const server = await listen(name, context.env[KEY] ?? '', watcher);
-    if (!server && !(await forward(name, json))) continue;
-    if (server) {
-      const taken = await watcher.take(handover);
-      if (taken) await context.write(TAKEN);
+    const server = createServer({ allowHalfOpen: true }, (socket) => answer(socket, context.env[KEY], watcher));
+    server.listen(name);
+    // Not if another watcher listens.
+    const isListening = await once(server, 'listening').catch(() => undefined);
+    if (isListening) {
+      if (await watcher.take(handover)) await context.write(TAKEN);
       await watcher.idle();
       // What has connected by now is taken, too.
       await new Promise((resolve) => server.close(resolve));
-      await watcher.idle();
-    } else await context.write(TAKEN);
-    return;
+      return watcher.idle();
+    }
+    if (await forward(name, json)) return context.write(TAKEN);
   }
-}
-
-function parse(json: string): Handover {
-  try {
-    return JSON.parse(json);
-  } catch (cause) {
-    throw new DelayqError('usage', 'nothing to watch', { why: 'drain starts this itself when it needs it', cause });
-  }
-}
-
-/** Listens for handovers. Undefined if another process listens. */
-async function listen(name: string, key: string, watcher: Watcher): Promise<Server | undefined> {
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    socket.on('error', () => {});
-    void answer(socket, key, watcher)
-      .catch(() => {})
-      .then(() => socket.end());
-  });
-  server.listen(name);
-  return once(server, 'listening').then(
-    () => server,
-    () => undefined,
-  );
 }
 
 /** Anybody can connect. Only this user can read the key in our environment. */
-async function answer(socket: Socket, key: string, watcher: Watcher): Promise<void> {
-  socket.write(`${process.pid}\n`);
+async function answer(socket: Socket, key: string | undefined, watcher: Watcher): Promise<void> {
+  socket.on('error', () => {}).write(`${process.pid}\n`);
   // Not text(): that would also close our half.
   let said = '';
   socket.setEncoding('utf8').on('data', (piece) => {
     said += piece;
   });
-  await once(socket, 'end');
-  const [given, ...rest] = said.split('\n');
-  if (given === key && (await watcher.take(JSON.parse(rest.join('\n'))))) socket.write(TAKEN);
+  try {
+    await once(socket, 'end');
+    const [given, ...rest] = said.split('\n');
+    if (given === key && (await watcher.take(JSON.parse(rest.join('\n'))))) socket.write(TAKEN);
+  } catch {
+    // Its drain waits itself.
+  }
+  socket.end();
 }
 
 /** Hands over to the process that listens. Returns whether it has taken the leases. */
@@ -214,9 +200,9 @@ class Watcher {
   }
 
   #connection(globals: Globals): Connection {
-    const place = JSON.stringify(globals);
-    const connection = this.#connections.get(place) ?? this.#context.redis(globals);
-    this.#connections.set(place, connection);
+    const server = JSON.stringify(globals);
+    const connection = this.#connections.get(server) ?? this.#context.redis(globals);
+    this.#connections.set(server, connection);
     return connection;
   }
 
