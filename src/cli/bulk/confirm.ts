@@ -3,7 +3,7 @@ import { DelayqError } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
-/** Throws `usage` unless somebody at a terminal can be asked whether to do `what`. */
+/** Throws `usage` unless there is a terminal on which to ask whether to do `what`. */
 export function requireTerminal(context: Context, what: string, next: string): void {
   if (context.stdin.isTTY && context.stderr.isTTY) return;
   throw new DelayqError('usage', `cannot ask whether to ${what}`, {

@@ -213,7 +213,7 @@ class Sender {
     if (keptDead > 0) this.#context.outcomes.add('incomplete');
     if (!this.isWhole && (this.#failure || interrupted)) say(this.#context, `lines after ${this.#last}: not enqueued`);
     if (this.#failure) throw this.#whole(this.#failure);
-    // A producer that has failed in front of the pipe must not look like one that had nothing to do.
+    // If the producer in front of the pipe has failed, that must not look as if it had nothing to enqueue.
     if (this.#last === 0 && refused === 0 && !interrupted) {
       if (!this.#options.quiet) say(this.#context, 'stdin had no line: nothing was enqueued');
       if (this.#options.failIfEmpty) this.#context.outcomes.add('empty');

@@ -1,7 +1,7 @@
 import { type Attributes, NO_ATTRIBUTES, parseUrl, type Task, withoutLogin } from '../../internal.js';
 import { attempt } from '../host/attempt.js';
 import { type Context, URL_VARIABLES } from '../host/context.js';
-import { inputOf, LINE_END, lineOf } from '../lines/drain-line.js';
+import { inputOf, lineOf, textOf } from '../lines/drain-line.js';
 import type { Drain } from './drain.js';
 import type { Program } from './process.js';
 
@@ -72,8 +72,6 @@ export function pipeRecipe(context: Context, { formOf, report }: Drain, command:
     args: ['-c', command],
     env: { ...env, DELAYQ_QUEUE: (tasks[0] as Task).queue },
     // Jobs that cannot be lines were refused.
-    input: Buffer.concat(
-      tasks.flatMap((task) => [lineOf(formOf(task.queue), task.queue, task, report.odd) as Buffer, LINE_END]),
-    ),
+    input: textOf(tasks.map((task) => lineOf(formOf(task.queue), task.queue, task, report.odd) as Buffer)),
   });
 }

@@ -7,7 +7,7 @@ import { UnconfirmedLines } from './unconfirmed.js';
 /*
  * Decides when a job that was written to a pipe counts as handled, and then removes it (ack).
  *
- * A pipe does not tell what its reader has handled, only how much nobody has read yet. So a line counts as handled when
+ * A pipe does not tell what its reader has handled, only how much is unread. So a line counts as handled when
  *   1. the reader has read so much more that it cannot still have the line in its buffers (READ_AHEAD), or
  *   2. it was read a lease ago, and the reader still lives, or
  *   3. nothing more is written, and the reader has read everything and closed the pipe.
@@ -27,7 +27,7 @@ const MAX_ACKS = 2;
 /** Pauses between checks while the reader reads the end of its input, ms: at first, and the longest. */
 const ENDING_MS = [5, 250] as const;
 
-/** How long everything may be written before it is said what the drain waits for, ms. */
+/** How long a drain that has written everything waits before it says what for, ms. */
 const HINT_MS = 2_000;
 
 const NO_END =
@@ -97,7 +97,7 @@ export class Confirmer {
     if (this.#acks.size > MAX_ACKS) await first;
   }
 
-  /** Must be told of each lost lease: if the job's line was written, it may be delivered twice. */
+  /** Call it for each lost lease: if the job's line was written, it may be delivered twice. */
   leaseLost(job: Job): void {
     if (this.lines.delete(job)) this.lost += 1;
   }

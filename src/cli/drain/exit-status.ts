@@ -64,7 +64,7 @@ export class ExitPolicy {
 
   /** Resolves if the job is done. Throws what a worker expects: `Dead`, `Release`, or another error if it failed. */
   async check({ status, signal: by, aborted, tail }: Ended, signal: AbortSignal): Promise<void> {
-    // It was told to end before it was done, so its status means nothing.
+    // It was stopped before it was done, so its status means nothing.
     if (aborted) throw new Error(withCause((signal.reason as Error).message, tail));
     if (CANNOT_RUN.has(status) && !this.#hasRun) {
       this.#couldNotRun += 1;

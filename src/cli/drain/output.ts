@@ -49,7 +49,7 @@ export class OutputRelay {
     await Promise.all(Object.values(this.#written));
   }
 
-  /** Resolves when the bytes are written, or nobody reads them any more. */
+  /** Resolves when the bytes are written, or their reader has gone. */
   write(channel: Channel, bytes: Buffer): Promise<void> {
     this.#written[channel] = channel === 'stdout' ? this.#writeOut(bytes) : this.#writeError(bytes);
     return this.#written[channel];

@@ -27,7 +27,7 @@ export interface Ended {
   /** The exit status; 128 + n after signal n, as in a shell. */
   readonly status: number;
   readonly signal: NodeJS.Signals | null;
-  /** It was told to end before it did. */
+  /** It got SIGTERM from us before it ended. */
   readonly aborted: boolean;
   /** Its last lines on stderr. */
   readonly tail: string;

@@ -19,8 +19,8 @@ import {
 /*
  * What the system tells about the reader of our stdout. Node has no call for it, so it depends on what stdout is:
  *
- *   a pipe on Linux   /proc/PID/fd shows which processes have it open. To count the bytes that nobody has read, they are
- *                     read out of the pipe and written back: safe only while nobody else writes into it.
+ *   a pipe on Linux   /proc/PID/fd shows which processes have it open. To count the unread bytes, they are
+ *                     read out of the pipe and written back: safe only if no other process writes into it.
  *   a pipe elsewhere  nothing is known: a line counts as handled after enough more output, or after a lease at the end.
  *   a socket          its end is noticed by reading from it.
  *   a file, a device  has no reader.
@@ -34,8 +34,8 @@ export interface Reader {
   readonly maxInFlight: number;
   check(): Promise<Presence>;
   /**
-   * How many bytes nobody has read yet; undefined if unknown. Removes them, but for the first `keep(unread)` bytes; by
-   * default it keeps all. Must not be called during a write.
+   * The number of unread bytes; undefined if unknown. Removes them, but for the first `keep(unread)` bytes; by default
+   * it keeps all. Must not be called during a write.
    */
   unread(keep?: (unread: number) => number): number | undefined;
   /**
@@ -49,7 +49,7 @@ export interface Reader {
    * this resolves, it does not get the end of its input.
    */
   isStoppedBy(signal: NodeJS.Signals): Promise<boolean>;
-  /** What a watcher needs to go on in the place of this process (watcher.ts); undefined: nobody can. */
+  /** What a watcher needs to go on in the place of this process (watcher.ts); undefined: none can. */
   handOver(): Pipe | undefined;
 }
 
@@ -59,7 +59,7 @@ export interface Pipe {
   readonly target: string;
   /** The processes that read from it. */
   readonly readers: readonly Descriptor[];
-  /** A descriptor of it; undefined: it must not be held open, as nobody would notice the end of its reader. */
+  /** A descriptor of it; undefined: it must not be held open, because the end of its reader cannot be noticed. */
   readonly descriptor: number | undefined;
 }
 
@@ -74,7 +74,10 @@ const LARGEST_PIPE = 1024 * KIB;
  */
 export const READ_AHEAD = 256 * KIB;
 
-/** The pause before a second search, ms: during the first, a process may have started another and ended. */
+/**
+ * The pause before a reader counts as gone, ms. During the first search for another one, a process may have started
+ * another and ended; and the signal that has ended the reader may be on its way to us.
+ */
 const RETRY_MS = 100;
 
 /** How long a process may live on after a signal that ends it, ms. */
@@ -166,7 +169,7 @@ class PipeReader implements Reader {
       return 'unknown';
     }
     if (before.every((reader) => isStillOpen(reader, target))) return 'reads';
-    // A reader that closed the pipe but lives may have passed it on to another process. One that died cannot have.
+    // A reader that closed the pipe but lives may have passed it on to another process. If it died, it has not.
     const lives = before.every(({ pid }) => statOf(pid) !== undefined);
     if (lives && (await this.#search(target))) return 'reads';
     await sleep(RETRY_MS);
@@ -238,7 +241,7 @@ class PipeReader implements Reader {
   hasReadAll(): boolean {
     if (this.#left === undefined && this.#readEnd !== undefined) {
       this.#left = contentOf(this.#readEnd).length;
-      // Others that write must see that nobody reads.
+      // Other writers must see that the pipe has no reader.
       closeSync(this.#readEnd);
     }
     return this.#left === 0;
@@ -249,7 +252,7 @@ class PipeReader implements Reader {
     if (readers.length === 0 || this.#caught.has(signal)) return true;
     const isStopped = () =>
       readers.some((reader) => {
-        // One that ignores the signal goes on; one that handles it may end because of it.
+        // A reader that ignores the signal goes on; a reader that handles it may end because of it.
         const isHere = isStillOpen(reader, this.#target as string);
         return !isHere || signalState(reader.pid, signal) !== 'none';
       });
@@ -266,7 +269,7 @@ class PipeReader implements Reader {
   handOver(): Pipe | undefined {
     const [target, readers] = [this.#target, this.#readers];
     if (target === undefined) return undefined;
-    // Others that write must not wait for a reader whose end nobody can see.
+    // If the end of the reader cannot be seen, holding the pipe open would keep other writers waiting for ever.
     return { target, readers, descriptor: this.#readEnd ?? (readers.length > 0 ? this.#fd : undefined) };
   }
 }

@@ -1,6 +1,6 @@
 import { type Job, Leases, poll, type Queue, type TakenJobs } from '../../internal.js';
 import type { Context } from '../host/context.js';
-import { lineOf, NOT_A_LINE } from '../lines/drain-line.js';
+import { lineOf, NOT_A_LINE, textOf } from '../lines/drain-line.js';
 import { many } from '../terminal/output.js';
 import { Confirmer } from './confirmer.js';
 import type { Drain } from './drain.js';
@@ -23,8 +23,6 @@ export type Delivery = 'behind' | 'lease' | 'once';
 
 /** The size of a write, bytes: as much as an empty pipe takes at once. */
 const CHUNK = 64 * 1024;
-
-const LF = 10;
 
 const AGAIN = 'they are delivered again; --for 55s ends a drain in time without that, unlike timeout 55';
 
@@ -194,7 +192,7 @@ class StdoutSink {
       if (graceOver.aborted) over();
       this.confirmer.writing = true;
       this.#context
-        .write(textOf(chunk))
+        .write(textOf(chunk.map(({ line }) => line)))
         .finally(() => {
           this.confirmer.writing = false;
           graceOver.removeEventListener('abort', over);
@@ -234,18 +232,4 @@ function chunkOf(lines: JobLine[]): JobLine[] {
     return i > 0 && size > CHUNK;
   });
   return end < 0 ? lines : lines.slice(0, end);
-}
-
-/** The lines with their line ends, as one buffer. */
-function textOf(lines: readonly JobLine[]): Buffer {
-  let size = lines.length;
-  for (const { line } of lines) size += line.length;
-  const text = Buffer.allocUnsafe(size);
-  let at = 0;
-  for (const { line } of lines) {
-    text.set(line, at);
-    at += line.length;
-    text[at++] = LF;
-  }
-  return text;
 }

@@ -94,7 +94,7 @@ export class UnconfirmedLines {
     return this.#nextLine(unread) - (this.#written - unread);
   }
 
-  /** Takes the jobs whose lines nobody has begun to read: those lines were removed from the output. */
+  /** Takes the jobs whose lines are unread as a whole: those lines were removed from the output. */
   takeUnread(unread: number): Job[] {
     this.#written = this.#nextLine(unread);
     const taken = this.#lines.filter(({ start }) => start >= this.#written);

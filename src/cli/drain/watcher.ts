@@ -15,16 +15,16 @@ import type { Drain } from './drain.js';
 import { type Pipe, type Reader, readerOfPipe } from './reader.js';
 
 /*
- * A drain that has written everything ends, although nobody knows yet what its reader has handled: while a wrapper or a
- * shell also has the pipe open for writing, its reader sees no end before they end, and they may wait for the drain. A
- * process of its own, the watcher, then renews the leases, and confirms what the reader has handled.
+ * While a wrapper or a shell also has the pipe open for writing, the reader sees no end before they end, and they may wait
+ * for the drain. So a drain that has written everything ends before its reader. A process of its own, the watcher, then
+ * renews the leases, and confirms what the reader has handled.
  *
  * There is one watcher for a pipe: what a reader has left is found by reading it out of the pipe, so a second one would
  * find nothing. It listens on a socket that is named after the pipe. Those that are started later hand over to it, and
  * end.
  */
 
-/** What a watcher is told on its stdin, as JSON. */
+/** What a watcher gets on its stdin, as JSON. */
 interface Handover {
   /** Where Redis is. */
   readonly globals: Globals;
@@ -125,7 +125,7 @@ export async function watchPipe(context: Context): Promise<void> {
   }
 }
 
-/** Anybody can connect. Only this user can read the key in our environment. */
+/** Any user can connect. Only this user can read the key in our environment. */
 async function answer(socket: Socket, key: string | undefined, watcher: Watcher): Promise<void> {
   socket.on('error', () => {}).write(`${process.pid}\n`);
   // Not text(): that would also close our half.
@@ -175,8 +175,8 @@ class Watcher {
   }
 
   /**
-   * Takes the leases of lines. Returns false if it cannot: the reader has ended before, so nobody can tell what it has
-   * read of them. Throws if Redis does not answer.
+   * Takes the leases of lines. Returns false if it cannot: the reader has ended before, so it is unknown what it has read of
+   * them. Throws if Redis does not answer.
    */
   async take({ globals, leaseMs, lines }: Handover): Promise<boolean> {
     if (this.#stop.aborted || (await this.#reader.check()) === 'gone') return false;
@@ -213,7 +213,7 @@ class Watcher {
       // After a stop, too: the reader may have been stopped as well, with what it has read in its hands.
       await leases.releaseAll();
     } catch {
-      // Nobody would read it. The jobs are delivered again when their leases expire.
+      // A report would have no reader. The jobs are delivered again when their leases expire.
     } finally {
       confirmer.close();
       leases.close();

@@ -35,7 +35,7 @@ function writeAll(fd: number, text: Buffer): void {
   }
 }
 
-/** Whether an error from a write means that nobody reads any more. */
+/** Whether an error from a write means that the reader has gone. */
 export function readerGone(error: NodeJS.ErrnoException): boolean {
   // ECANCELED: of a write that waited when another failed, since Node 22.
   return error.code === 'EPIPE' || error.code === 'ECONNRESET' || error.code === 'ECANCELED';

@@ -12,7 +12,7 @@ export type FormOf = (queue: string) => Form;
 
 const LF = 10;
 const CR = 13;
-export const LINE_END = Buffer.from('\n');
+const LINE_END = Buffer.from('\n');
 
 /** Called for a job that cannot be written as asked, and is written as a JSON string: `what` says why. */
 export type OnOdd = (queue: string, id: string, what: string) => void;
@@ -38,6 +38,9 @@ export function lineOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buffe
   return withPayload(JSON.stringify({ queue, id, receipt, attempt, due, attributes }), job.payload);
 }
 
+/** Lines with their line ends, as one buffer. */
+export const textOf = (lines: readonly Buffer[]): Buffer => Buffer.concat(lines.flatMap((line) => [line, LINE_END]));
+
 /**
  * What a handler of one job reads: as its line, with an end, but a text keeps its line breaks, and what is not JSON, or in
  * a queue of texts, is given byte for byte.
@@ -47,7 +50,7 @@ export function inputOf(form: Form, queue: string, job: Job, onOdd: OnOdd): Buff
   if (form === 'exact') return typeof value === 'string' ? Buffer.from(value) : job.payload;
   if (value === undefined) return job.payload;
   if (form === 'text' && typeof value === 'string') return Buffer.from(value.endsWith('\n') ? value : `${value}\n`);
-  return Buffer.concat([lineOf(form, queue, job, onOdd) as Buffer, LINE_END]);
+  return textOf([lineOf(form, queue, job, onOdd) as Buffer]);
 }
 
 /** A JSON object with the payload as its last member: as it is, or as `payloadBase64` if it is not JSON. */
