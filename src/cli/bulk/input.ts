@@ -41,7 +41,8 @@ export class LineInput {
             this.refuse(number, problem);
           }
         }
-        await this.#context.heard();
+        // Otherwise, many messages would fill the memory.
+        await this.#context.room(this.#context.stderr);
         yield found;
         if (stop.aborted) return;
       }

@@ -271,11 +271,6 @@ export class Context {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 
-  /** Waits until stderr accepts more: without this, many messages would fill the memory. */
-  async heard(): Promise<void> {
-    await this.room(this.stderr);
-  }
-
   /** If `stream` is full: resolves when it accepts more, or is closed. */
   room(stream: NodeJS.WriteStream): Promise<void> | undefined {
     if (!stream.writableNeedDrain || stream.destroyed) return undefined;
