@@ -89,7 +89,7 @@ export function addEditOptions(command: Command, states: readonly State[]): Comm
     .option('--all', `all ${states.length > 1 ? '' : `${states[0]} `}jobs`);
   return addFilters(command, states)
     .option('-y, --yes', 'do not ask for confirmation')
-    .option('--dry-run', 'show which jobs are meant, change nothing')
+    .option('--dry-run', 'show which jobs would be edited, change nothing')
     .option('-q, --quiet', 'print no summary')
     .option('--json', 'print the counts as one JSON document');
 }

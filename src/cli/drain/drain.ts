@@ -85,7 +85,7 @@ export class DrainReport {
     }
     if (this.#isNews(`${name}: not made`, notMade?.what) && notMade) {
       const { code, why = notMade.what, next } = notMade;
-      const what = `the jobs of recurring ones in ${name} cannot be made`;
+      const what = `cannot enqueue the recurring jobs of ${name}`;
       complain(this.#context, new DelayqError(code, what, { why, next }));
     }
     const waits = jobs.length === 0 ? waitsFor(state, next - now) : undefined;

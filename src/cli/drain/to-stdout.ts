@@ -24,7 +24,7 @@ export type Delivery = 'behind' | 'lease' | 'once';
 /** The size of a write, bytes: as much as an empty pipe takes at once. */
 const CHUNK = 64 * 1024;
 
-const AGAIN = 'they are delivered again; --for 55s ends a drain in time without that, unlike timeout 55';
+const AGAIN = 'they are delivered again; to end a drain in time without this, use --for 55s, not timeout 55';
 
 /** How long a drain that ends keeps trying to settle its jobs while Redis does not answer, ms. */
 const LAST_RETRY_MS = 5_000;

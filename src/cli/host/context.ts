@@ -192,7 +192,7 @@ export class Context {
     const guessed = url === undefined ? GUESSED.find((name) => this.env[name]) : undefined;
     // It means another Redis than the default: jobs must not go there unnoticed.
     if (guessed) {
-      throw new DelayqError('config', `${guessed} is no variable of delayq`, {
+      throw new DelayqError('config', `${guessed} has no effect`, {
         why: `without DELAYQ_REDIS_URL it would use ${DEFAULT_URL}`,
         next: `set DELAYQ_REDIS_URL, or REDIS_URL, to the URL of Redis; or unset ${guessed}`,
       });

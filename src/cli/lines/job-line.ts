@@ -65,7 +65,7 @@ export function optionsOn(line: Line, zone: string, now: number) {
   };
 }
 
-/** The text of a key, if the line has it. Throws `data` if it is no string: one `suchAs` this is expected. */
+/** The string of a key, if the line has the key. Throws `data` if it is no string; `suchAs`: an example, for the error. */
 export function textOn(line: Line, key: string, suchAs = ''): string | undefined {
   const value = line[key];
   if (value === undefined || typeof value === 'string') return value;
