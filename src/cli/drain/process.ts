@@ -7,7 +7,7 @@ import { LONGEST_TIMER_MS } from '../../internal.js';
 import type { Context } from '../host/context.js';
 import { namelessFile, noTemporary } from '../host/temporary.js';
 import { statOf } from './descriptors.js';
-import { HandlerOutput, type OutputRelay } from './output.js';
+import type { OutputRelay } from './output.js';
 import { makePipes, type OutputPipes } from './pipes.js';
 
 /** How often to check whether a process group has ended, ms. */
@@ -57,9 +57,8 @@ export class Processes {
    */
   async run(program: Program): Promise<Ended> {
     const { signal } = program;
-    const pipes = this.#free.pop() ?? (await makePipes());
-    const output = new HandlerOutput(this.#relay);
-    pipes.open(output);
+    const pipes = this.#free.pop() ?? (await makePipes(this.#relay));
+    pipes.begin();
     /** The process id of the program, which is that of its group, too. */
     let group: number | undefined;
     let kill: NodeJS.Timeout | undefined;
@@ -80,12 +79,12 @@ export class Processes {
       const [code, by] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
       const { aborted } = signal;
       signal.removeEventListener('abort', end);
-      await pipes.rest();
+      const tail = await pipes.rest();
       if (aborted) await groupGone(pid, this.#killAfterMs);
-      return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by, aborted, tail: output.lastLines };
+      return { status: code ?? 128 + (by ? constants.signals[by] : 0), signal: by, aborted, tail };
     } finally {
       clearTimeout(kill);
-      output.end();
+      pipes.end();
       // If processes of the group are left, they may still write into the pipes: the next program gets others.
       if (group !== undefined && signalGroup(group, 0)) pipes.leave();
       else this.#free.push(pipes);

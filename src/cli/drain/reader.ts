@@ -228,7 +228,7 @@ class PipeReader implements Reader {
     if (!others || (others.length > 0 && !others.some((one) => isStillOpen(one, target)))) await this.#search(target);
     if (!this.#isSoleWriter) return false;
     const fd = this.#fd;
-    // Who can write is known of processes of this user only: whether all are, the read end tells.
+    // /proc shows the writers of this user only. If the read end could be opened, this user has made the pipe.
     if (fd === undefined) return this.#readEnd !== undefined;
     this.#readEnd = opened(fd, constants.O_RDONLY);
     if (this.#readEnd === undefined) return false;
@@ -356,7 +356,7 @@ class SocketReader implements Reader {
     const target = targetOf(this.#fd);
     const isSoleWriter =
       target !== undefined && targetOf(2) !== target && !(await descriptorsOf(target)).some(({ writes }) => writes);
-    // Ending the socket would end it for the others, and nothing else tells what was read.
+    // Ending the socket would end it for the others, too, and there is no other way to learn what was read.
     if (!isSoleWriter && !this.#gone) this.#gone = this.#readAll = true;
     if (isSoleWriter) this.#stdout.end();
     return true;
