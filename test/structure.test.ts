@@ -149,7 +149,7 @@ describe('each has one owner:', () => {
       /'node:child_process'/,
       [
         'cli/commands/demo.ts',
-        ...['handover', 'pipes', 'process'].map((name) => `cli/drain/${name}.ts`),
+        ...['pipes', 'process', 'watcher'].map((name) => `cli/drain/${name}.ts`),
         'cli/host/service.ts',
       ],
     ],

@@ -11,8 +11,7 @@ import {
   parseRate,
   printable,
 } from '../../internal.js';
-import type { Context } from '../host/context.js';
-import type { URL_OPTIONS } from '../host/place.js';
+import type { Context, URL_OPTIONS } from '../host/context.js';
 import { say } from '../terminal/output.js';
 
 /** An error of usage: what is wrong, what to do, and why. */

@@ -5,8 +5,7 @@ import { checkName, DEFAULT_PREFIX, exactDuration, hasLogin, shellWord } from '.
 import type { CliCommand } from '../args/command.js';
 import { choice, positiveDuration, usageError } from '../args/options.js';
 import { handlerAfter } from '../args/queues.js';
-import type { Context } from '../host/context.js';
-import { type Globals, URL_OPTIONS } from '../host/place.js';
+import { type Context, type Globals, URL_OPTIONS } from '../host/context.js';
 import { findProgram } from '../host/program.js';
 import { say } from '../terminal/output.js';
 
@@ -95,7 +94,7 @@ async function crontab(
   const prefix = checkName(context.prefix(options), 'prefix');
   // Parsed here, so that a mistake is reported now and not in a mail.
   context.redis(options);
-  const place = context.place(options);
+  const place = context.server(options);
   const url = context.url(options);
   const secret = hasLogin(url ?? '');
   const path = pathOf(context);

@@ -202,6 +202,11 @@ async function drain(
   /** Queues whose last jobs came with word that their payloads are texts. */
   const ofTexts = new Set<string>();
   const graceMs = options.grace ?? 30_000;
+  const graceOver = new AbortController();
+  stop.addEventListener('abort', () => {
+    setTimeout(() => graceOver.abort(), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
+    report.stopping(graceMs);
+  });
   const drain: Drain = {
     queues,
     globals: options,
@@ -218,12 +223,7 @@ async function drain(
     },
     graceMs,
     stop,
-    graceOver: new Promise((resolve) => {
-      stop.addEventListener('abort', () => {
-        setTimeout(() => resolve('over'), Math.min(graceMs, LONGEST_TIMER_MS)).unref();
-        report.stopping(graceMs);
-      });
-    }),
+    graceOver: graceOver.signal,
     formOf: (queue) => (form === 'payload' && ofTexts.has(queue) ? 'exact' : form),
     bury: ({ name }, ids, reason) => operator.bury(name, ids, { reason }),
     report,
@@ -261,8 +261,7 @@ async function intoHandlers(
     import('../drain/command.js'),
   ]);
   const { pipe } = options;
-  const how = [drain.formOf, context.handlerEnv(), drain.report.odd] as const;
-  const recipe = pipe === undefined ? execRecipe(handler, ...how) : pipeRecipe(pipe, ...how);
+  const recipe = pipe === undefined ? execRecipe(context, drain, handler) : pipeRecipe(context, drain, pipe);
   return drainIntoHandlers(context, drain, recipe, {
     name: handler[0] ?? `--pipe '${pipe}'`,
     batch: pipe === undefined ? 1 : options.batch,

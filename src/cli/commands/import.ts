@@ -13,12 +13,10 @@ import {
 import type { CliCommand } from '../args/command.js';
 import { usageError } from '../args/options.js';
 import { access } from '../args/queues.js';
-import { BadLines } from '../bulk/bad-lines.js';
-import { linesUntil } from '../bulk/lines-until.js';
+import { LineInput } from '../bulk/input.js';
 import { Window } from '../bulk/window.js';
 import type { Context, Globals } from '../host/context.js';
-import { type ImportedEvery, importedOf, isBadLine } from '../lines/export-line.js';
-import type { InputLine } from '../lines/reader.js';
+import { type Imported, type ImportedEvery, importedOf } from '../lines/export-line.js';
 import { document, many, say, shownId } from '../terminal/output.js';
 import { Meter } from '../terminal/progress.js';
 
@@ -83,7 +81,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   const counts = { created: 0, kept: 0, 'kept-dead': 0, 'kept-done': 0, differs: 0, held: 0 };
   const meter = new Meter(context, options.dryRun ? 'read' : 'imported', !options.quiet);
   const report = (text: string) => meter.say(text);
-  const bad = new BadLines(report);
+  const lines = new LineInput(context, report);
   const putSettings = async (settings: Partial<Settings>, line: number) => {
     const names = Object.keys(settings).join(', ');
     if (!options.config && names !== '') report(`line ${line}: settings ignored (${names}): --config sets them`);
@@ -97,16 +95,13 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     }
     recurringJobs += 1;
   };
-  const read = async ({ number, text, error }: InputLine): Promise<Numbered | undefined> => {
+  const read = async (found: Imported, number: number): Promise<Numbered | undefined> => {
     try {
-      if (error) throw error;
-      const found = importedOf(text, zone, now);
       if ('parcel' in found) return Object.assign(found.parcel, { line: number });
       if ('every' in found) await putEvery(found.every, number);
       else await putSettings(readSettings(found.settings), number);
     } catch (problem) {
-      if (!isBadLine(problem)) throw problem;
-      bad.add(number, problem);
+      lines.refuse(number, problem);
     }
     return undefined;
   };
@@ -136,22 +131,19 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     await inFlight.add(restored, (outcomes) => took(jobs, outcomes), bytes);
   };
   try {
-    for await (const some of linesUntil(stop, input, LONGEST)) {
-      for (const line of some) {
-        const job = await read(line);
+    const parse = (text: string, line: number) => [importedOf(text, zone, now), line] as const;
+    for await (const some of lines.read(input, stop, parse, LONGEST)) {
+      for (const [found, line] of some) {
+        const job = await read(found, line);
         if (!job) continue;
         batch.push(job);
         size += job.payload.length;
         if (batch.length >= BATCH || size >= BATCH_BYTES) await send();
       }
-      await context.heard();
-      if (stop.aborted) break;
     }
     if (!stop.aborted) await send();
     await inFlight.end();
-    bad.flush();
   } catch (error) {
-    bad.flush();
     meter.clear();
     if (!isDelayqError(error)) throw error;
     say(context, `${many(counts.created, 'job')} imported, up to line ${last} at least`);
@@ -163,7 +155,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
   }
   meter.clear();
   const { created, kept, 'kept-dead': keptDead, 'kept-done': keptDone, differs, held } = counts;
-  const refused = bad.count;
+  const refused = lines.bad;
   if (options.json) {
     const dry = options.dryRun
       ? { dryRun: true, jobs: created, recurring: recurringJobs, refused }
@@ -184,7 +176,7 @@ async function importJobs(context: Context, queue: string, file: string | undefi
     const rest = stop.aborted ? ['stopped: repeat the command for the rest'] : [];
     say(context, [`${many(created, 'job')} ${would}imported into ${queue}`, ...parts, ...rest].join('; '));
   }
-  if (refused + differs + keptDead + held > 0) context.outcomes.add('incomplete');
+  if (differs + keptDead + held > 0) context.outcomes.add('incomplete');
   if (stop.aborted) context.outcomes.add('interrupted');
 }
 

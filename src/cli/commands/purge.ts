@@ -1,7 +1,7 @@
 import { exists, queueWord, type State } from '../../internal.js';
 import type { CliCommand } from '../args/command.js';
 import { access, unknownQueue } from '../args/queues.js';
-import { decline, requireTerminal } from '../bulk/confirm.js';
+import { ask, decline, requireTerminal } from '../bulk/confirm.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say } from '../terminal/output.js';
 import { Progress } from '../terminal/progress.js';
@@ -60,8 +60,8 @@ async function purge(context: Context, queue: string, options: Options): Promise
     const ids = snapshot.remembered > 0 ? `, and ${many(snapshot.remembered, 'remembered id')}` : '';
     const besides = options.forget ? `, its counters and settings${ids}` : '';
     say(context, `this removes ${jobs} of ${queue}${besides}, for good`);
-    const answer = await context.ask('type the name of the queue to go on: ', stop);
-    if (answer.trim() !== queue) return decline(context, 'nothing removed', stop);
+    const answer = await ask(context, 'type the name of the queue to go on: ', stop);
+    if (answer !== queue) return decline(context, 'nothing removed', stop);
   }
 
   const removed = { pending: 0, active: 0, dead: 0 };

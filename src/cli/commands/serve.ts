@@ -2,8 +2,7 @@ import { checkName, DelayqError, parseUrl, printable, type SettingNames } from '
 import type { ServerOptions } from '../../serve/server.js';
 import type { CliCommand } from '../args/command.js';
 import { choice, count, duration, usageError } from '../args/options.js';
-import type { Context } from '../host/context.js';
-import { type Globals, NAMES } from '../host/place.js';
+import { type Context, type Globals, NAMES } from '../host/context.js';
 import { tellReady } from '../host/service.js';
 
 declare const DELAYQ_VERSION: string;
@@ -85,7 +84,7 @@ const namesOf = (pool: string, variable: string): SettingNames => ({
 });
 
 async function serve(context: Context, options: Options): Promise<void> {
-  const pools = new Map<string, PoolPlace>([['default', { to: context.place(options), names: NAMES }]]);
+  const pools = new Map<string, PoolPlace>([['default', { to: context.server(options), names: NAMES }]]);
   for (const [name, given] of options.pool ?? []) {
     const variable = `DELAYQ_POOL_${name.toUpperCase().replaceAll('-', '_')}`;
     const url = given ?? context.env[variable];

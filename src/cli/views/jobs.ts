@@ -1,5 +1,5 @@
 import { exactDuration, formatDuration, LONGEST_MS, NO_ATTRIBUTES, type StoredJob } from '../../internal.js';
-import { LINE_END, withPayload } from '../lines/drain-line.js';
+import { textOf, withPayload } from '../lines/drain-line.js';
 import { REASONS } from '../terminal/deaths.js';
 import { clip, columns, orNull, type Paint, table, visible } from '../terminal/output.js';
 import { FAR_MS } from './problems.js';
@@ -15,7 +15,7 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
   const leased = { leasedBy: by, leasedAt: since, leaseEnds: ends };
   const head = JSON.stringify({ ...more, queue, ...rest, ...own, ...leased }, orNull);
   if (!payload) return Buffer.from(`${head.slice(0, -1)},"payload":null}\n`);
-  return Buffer.concat([withPayload(head, payload), LINE_END]);
+  return textOf([withPayload(head, payload)]);
 }
 
 /** A time to live of a job: one without an end stands in place of that of the queue. */

@@ -192,7 +192,7 @@ it('whose jobs cannot be made is told by drain, and other jobs are delivered', a
   await server.admin.config('SET', 'maxmemory', '1');
   const { stdout, stderr } = await run('drain', 'q');
   expect(stdout).toBe('8\n');
-  expect(stderr).toMatch(/the jobs of recurring ones in q cannot be made\n.*why: .*OOM/);
+  expect(stderr).toMatch(/cannot enqueue the recurring jobs of q\n.*why: .*OOM/);
   await server.admin.config('SET', 'maxmemory', '0');
   expect(await run('drain', 'q')).toMatchObject({ stdout: '7\n', stderr: '' });
 });
