@@ -26,7 +26,7 @@ import { type Pipe, type Reader, readerOfPipe } from './reader.js';
 
 /** What a watcher gets on its stdin, as JSON. */
 interface Handover {
-  /** Where Redis is. */
+  /** The options of the drain: they say where Redis is. */
   readonly globals: Globals;
   /** Its `descriptor` is {@link PIPE} in the watcher. */
   readonly pipe: Pipe;
@@ -200,7 +200,7 @@ class Watcher {
   }
 
   #connection(globals: Globals): Connection {
-    const server = JSON.stringify(globals);
+    const server = JSON.stringify(this.#context.server(globals));
     const connection = this.#connections.get(server) ?? this.#context.redis(globals);
     this.#connections.set(server, connection);
     return connection;
