@@ -5,7 +5,6 @@ import { byId } from './by-id.js';
 import type { QueueKeys } from './keys.js';
 import { listIn } from './list.js';
 import { type Destination, type Moved, moveSome } from './move-steps.js';
-import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { forgetTokens, restoreInto } from './restore.js';
 import { SLICE } from './script.js';
@@ -26,7 +25,7 @@ export async function moveJobs(
   };
   const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
     // With every slice: Redis may have lost its data meanwhile.
-    tryAddQueue(redis, to.prefix, to.queue);
+    to.list();
     return moveSome({ redis, keys }, destination, some, from);
   };
   return byId<Id, Moved>(store, ids, {
