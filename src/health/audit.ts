@@ -102,13 +102,11 @@ export class Auditor {
       return [...found, ...others];
     } catch (error) {
       if (isDelayqError(error, 'refused')) return [{ ...unknown('jobs', String(error.why)), queue }];
-      if (this.#stores.redis.sharded && isPassing(error)) {
-        const why = error.code === 'temporary' ? 'calls for it wait or fail until this is over' : 'its node is down';
-        add([bad('fail', 'unreadable', `cannot be read now: ${error.why}`, why, error.next)]);
-        return found;
-      }
-      if (!isDelayqError(error, 'config')) throw error;
-      add([bad('fail', 'unreadable', `cannot be read: ${error.why}`, 'no drain can use it', error.next)]);
+      const isAway = this.#stores.redis.sharded && isPassing(error);
+      if (!isAway && !isDelayqError(error, 'config')) throw error;
+      const away = error.code === 'temporary' ? 'calls for it wait or fail until this is over' : 'its node is down';
+      const what = `cannot be read${isAway ? ' now' : ''}: ${error.why}`;
+      add([bad('fail', 'unreadable', what, isAway ? away : 'no drain can use it', error.next)]);
       return found;
     }
   }

@@ -4,6 +4,7 @@ import { many } from '../model/text.js';
 import { formatDuration } from '../model/time.js';
 import { placeText } from '../net/address.js';
 import type { Caller, Reply } from '../redis/connection.js';
+import { pairs } from '../store/replies.js';
 import type { Info } from './info.js';
 
 /** What one Sentinel knows. */
@@ -29,8 +30,8 @@ export function askSentinels(name: string, nodes: readonly Caller[]): Promise<Se
       const none = { address: node.address, primary: {}, replicas: [] };
       try {
         const ask = (what: string) => node.call('SENTINEL', what, name);
-        const primary = record((await ask('MASTER')) as Reply[]);
-        const replicas = ((await ask('REPLICAS')) as Reply[][]).map(record);
+        const primary = Object.fromEntries(pairs(await ask('MASTER')));
+        const replicas = ((await ask('REPLICAS')) as Reply[]).map((fields) => Object.fromEntries(pairs(fields)));
         const noQuorum = await ask('CKQUORUM').then(() => undefined, reasonOf);
         return { ...none, primary, replicas, ...(noQuorum !== undefined && { noQuorum }) };
       } catch (error) {
@@ -43,11 +44,6 @@ export function askSentinels(name: string, nodes: readonly Caller[]): Promise<Se
 function reasonOf(error: unknown): string {
   if (!isDelayqError(error)) throw error;
   return error.why ?? error.what;
-}
-
-function record(fields: readonly Reply[]): Record<string, string> {
-  const words = fields.map(String);
-  return Object.fromEntries(words.flatMap((word, i) => (i % 2 === 0 ? [[word, words[i + 1] ?? '']] : [])));
 }
 
 /** The fewest Sentinels of which one may fail. */

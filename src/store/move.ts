@@ -4,7 +4,6 @@ import { byId } from './by-id.js';
 import type { QueueKeys } from './keys.js';
 import { listIn } from './list.js';
 import { type Destination, type Moved, moveSome } from './move-steps.js';
-import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { forgetTokens, restoreInto } from './restore.js';
 import { SLICE } from './script.js';
@@ -25,7 +24,7 @@ export async function moveJobs(
   };
   const moveFrom = (keys: QueueKeys, some: readonly Id[], from: typeof states) => {
     // With every slice: Redis may have lost its data meanwhile.
-    tryAddQueue(redis, to.prefix, to.queue);
+    to.list();
     return moveSome({ keys, step: (write) => write(redis) }, destination, some, from);
   };
   return byId<Id, Moved>(store, ids, {

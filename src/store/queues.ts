@@ -18,17 +18,6 @@ export async function addQueue(redis: Connection, prefix: string, queue: string)
   await redis.call('SADD', queuesKey(prefix), queue);
 }
 
-/**
- * As {@link addQueue}, but never fails: the list, in a slot of its own, must not fail a call to a queue. Returns
- * whether the queue was added.
- */
-export async function tryAddQueue(redis: Connection, prefix: string, queue: string): Promise<boolean> {
-  return addQueue(redis, prefix, queue).then(
-    () => true,
-    () => false,
-  );
-}
-
 export async function removeQueue(redis: Connection, prefix: string, queue: string): Promise<void> {
   await redis.call('SREM', queuesKey(prefix), queue);
 }

@@ -4,7 +4,6 @@ import type { Reply } from '../redis/connection.js';
 import { repeatIfLost } from '../redis/retry.js';
 import { byId } from './by-id.js';
 import { groupsOf } from './map.js';
-import { tryAddQueue } from './queues.js';
 import { text } from './replies.js';
 import { MAX_BYTES, SLICE } from './script.js';
 import type { Store } from './store.js';
@@ -16,7 +15,7 @@ export async function restoreJobs(store: Store, jobs: readonly moves.Parcel[]): 
   const restored: moves.Restored[] = [];
   for (const some of slices(jobs.map((job) => ({ ...job, token: '' })))) {
     // With every slice: Redis may have lost its data meanwhile.
-    tryAddQueue(store.redis, store.prefix, store.queue);
+    store.list();
     restored.push(...(await repeatIfLost(() => restoreInto(store, some))));
   }
   return restored;

@@ -16,7 +16,7 @@ import {
   queueKeys,
 } from './keys.js';
 import { PartitionMap } from './map.js';
-import { tryAddQueue } from './queues.js';
+import { addQueue } from './queues.js';
 import { text } from './replies.js';
 import { advance, takeSettings } from './transfer.js';
 
@@ -137,10 +137,15 @@ export class Store {
     return reply;
   }
 
-  /** Lists the queue for `inspect`: in a separate call, because of another slot. Never fails. */
+  /**
+   * Lists the queue for `inspect`, in a separate call because the list is in another slot. Never fails: the list must not
+   * fail a call to a queue.
+   */
   async list(): Promise<void> {
     this.#listed = true;
-    this.#listed = await tryAddQueue(this.redis, this.prefix, this.queue);
+    await addQueue(this.redis, this.prefix, this.queue).catch(() => {
+      this.#listed = false;
+    });
   }
 
   /** Reads the layout of partition 0, and learns it if it is newer. */
