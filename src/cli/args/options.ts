@@ -2,7 +2,6 @@ import { type Command, Option } from 'commander';
 import {
   type Attributes,
   type Connection,
-  DelayqError,
   formatDuration,
   formatTime,
   packAttributes,
@@ -14,10 +13,7 @@ import {
 import type { Context } from '../host/context.js';
 import type { URL_OPTIONS } from '../host/place.js';
 import { say } from '../terminal/output.js';
-
-/** An error of usage: what is wrong, what to do, and why. */
-export const usageError = (what: string, next: string, why?: string): DelayqError =>
-  new DelayqError('usage', what, { why, next });
+import { usageError } from './command.js';
 
 export const duration = (text: string) => parseDuration(text);
 

@@ -14,7 +14,7 @@ import {
   Transfer,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { usageError } from './options.js';
+import { usageError } from './command.js';
 
 /** The connection that the options of a command lead to, and what looks at its queues and acts on them. */
 export function access(context: Context, options: Globals) {

@@ -20,8 +20,7 @@ import {
   type SettingsChange,
   settingWord,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { access, addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, grouped, many, orNull, table } from '../terminal/output.js';

@@ -12,9 +12,9 @@ import {
   shellWord,
   upcoming,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { decoded } from '../args/ids.js';
-import { addJobOptions, choice, count, JOB_OPTIONS, type JobOptions, usageError } from '../args/options.js';
+import { addJobOptions, choice, count, JOB_OPTIONS, type JobOptions } from '../args/options.js';
 import { jsonArgument, readPayload } from '../args/payload.js';
 import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
