@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { closest } from '../internal.js';
-import { CliCommand } from './args/command.js';
-import { addGlobals, usageError } from './args/options.js';
+import { CliCommand, usageError } from './args/command.js';
+import { addGlobals } from './args/options.js';
 import type { Context } from './host/context.js';
 import { COMMANDS, type Make } from './registry.js';
 

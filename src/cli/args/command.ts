@@ -1,4 +1,9 @@
 import { Command } from 'commander';
+import { DelayqError } from '../../internal.js';
+
+/** An error of usage: what is wrong, what to do, and why. */
+export const usageError = (what: string, next: string, why?: string): DelayqError =>
+  new DelayqError('usage', what, { why, next });
 
 /** A command with what ours have besides: texts in the help, and options that refuse others. */
 export class CliCommand extends Command {

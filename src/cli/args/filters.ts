@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { type Filter, parseMoment, type State } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { count, usageError } from './options.js';
+import { usageError } from './command.js';
+import { count } from './options.js';
 
 /** The options that choose jobs: the same for every command that lists or edits jobs. */
 export interface FilterOptions extends Globals {

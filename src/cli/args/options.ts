@@ -2,7 +2,6 @@ import { type Command, Option } from 'commander';
 import {
   type Attributes,
   type Connection,
-  DelayqError,
   formatDuration,
   formatTime,
   packAttributes,
@@ -13,10 +12,7 @@ import {
 } from '../../internal.js';
 import type { Context, URL_OPTIONS } from '../host/context.js';
 import { say } from '../terminal/output.js';
-
-/** An error of usage: what is wrong, what to do, and why. */
-export const usageError = (what: string, next: string, why?: string): DelayqError =>
-  new DelayqError('usage', what, { why, next });
+import { usageError } from './command.js';
 
 export const duration = (text: string) => parseDuration(text);
 

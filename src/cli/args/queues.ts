@@ -14,7 +14,7 @@ import {
   Transfer,
 } from '../../internal.js';
 import type { Context, Globals } from '../host/context.js';
-import { usageError } from './options.js';
+import { usageError } from './command.js';
 
 /** The connection that the options of a command lead to, and what looks at its queues and acts on them. */
 export function access(context: Context, options: Globals) {
@@ -47,8 +47,8 @@ export async function requireQueue(redis: Connection, prefix: string, name: stri
 }
 
 /*
- * Commands that add jobs (enqueue, every, import, adopt, move --into) make the queue, as nobody wants to declare it
- * first. Those that only set something need --create for that: under a mistyped name they would do nothing, unnoticed.
+ * Commands that add jobs (enqueue, every, import, adopt, move --into) make the queue. Those that only set something need
+ * --create for that: otherwise a mistyped name would go unnoticed.
  */
 
 export interface CreateOption {

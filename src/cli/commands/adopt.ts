@@ -1,6 +1,6 @@
 import { type LeftReason, queueWord } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { choice, count, ifExists, usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { choice, count, ifExists } from '../args/options.js';
 import { access } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, grouped, many, say, shownId } from '../terminal/output.js';

@@ -3,14 +3,10 @@ import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
-interface Options extends EditOptions {
-  readonly reason?: string;
-}
-
 export function buryCommand(command: CliCommand, context: Context): void {
   command.description('Move pending jobs to the dead set: they are kept, but not delivered until you requeue them.');
   command.option('--reason <text>', 'store this as their last error');
-  addEdit(context, command, ['pending'], (queue, { reason = '' }: Options) => ({
+  addEdit(context, command, ['pending'], (queue, { reason = '' }: EditOptions & { reason?: string }) => ({
     verb: 'bury',
     participle: 'buried',
     results: resultsOf(queue).bury,

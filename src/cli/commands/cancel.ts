@@ -4,14 +4,10 @@ import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';
 
-interface Options extends EditOptions {
-  readonly keepId?: boolean;
-}
-
 export function cancelCommand(command: CliCommand, context: Context): void {
   command.description('Remove jobs from a queue, in any state.');
   const states = ['dead', 'active', 'pending'] as const;
-  addEdit(context, command, states, async (queue, options: Options) => {
+  addEdit(context, command, states, async (queue, options: EditOptions & { keepId?: boolean }) => {
     const { keepId } = options;
     const inspector = new Inspector(context.redis(options), { prefix: context.prefix(options) });
     const needsOwn = keepId && (await inspector.settings(queue)).onceFor === undefined;

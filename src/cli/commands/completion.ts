@@ -1,17 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
 import { checkName, printable } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { access } from '../args/queues.js';
 import { type Candidates, candidatesFor } from '../completion/candidates.js';
 import { bash, fish, zsh } from '../completion/shells.js';
-import type { Context, Globals } from '../host/context.js';
+import type { Context } from '../host/context.js';
 import { visible } from '../terminal/output.js';
-
-interface Options extends Globals {
-  readonly words?: boolean;
-}
 
 const SCRIPTS: Readonly<Record<string, string>> = { bash, zsh, fish };
 
@@ -25,7 +20,7 @@ export function completionCommand(command: CliCommand, context: Context, all: ()
     .argument('<bash|zsh|fish>')
     .argument('[word...]')
     .addOption(new Option('--words', 'answer the script: what may stand in place of the last word').hideHelp())
-    .action(async (first: string, rest: string[], options: Options) =>
+    .action(async (first: string, rest: string[], options: { words?: boolean }) =>
       options.words ? answer(context, await all(), [first, ...rest]) : print(context, [first, ...rest]),
     );
   command.examples([

@@ -20,8 +20,7 @@ import {
   type SettingsChange,
   settingWord,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { access, addCreate, type CreateOption, requireOrCreate } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, document, grouped, many, orNull, table } from '../terminal/output.js';
@@ -85,7 +84,7 @@ ${settings.join('\n')}
   ]);
 }
 
-/** How long a growth waits for active jobs before it says so, ms. */
+/** After how long a growth that waits for active jobs says so, ms. */
 const SILENT_MS = 5_000;
 
 async function config(
@@ -128,22 +127,18 @@ async function grow(context: Context, operator: Operator, queue: string, partiti
   const started = performance.now();
   const progress = new Progress(context);
   let moved = 0;
-  let waitsSince: number | undefined;
-  let isOther = false;
+  const said = new Set<string>();
+  const sayOnce = (text: string, what: string) => {
+    if (!said.has(what)) progress.say(`${queue}: ${text}`);
+    said.add(what);
+  };
   try {
     for await (const growth of operator.partition(queue, partitions)) {
       moved = growth.moved;
-      if (growth.to !== partitions && !isOther) {
-        isOther = true;
-        progress.say(`${queue}: a growth to ${growth.to} partitions was begun before: it goes on first`);
-      }
-      if (growth.active === 0) waitsSince = undefined;
-      else waitsSince ??= performance.now();
-      if (waitsSince !== undefined && performance.now() - waitsSince > SILENT_MS) {
-        // Said once: it may take as long as the longest handler.
-        waitsSince = Number.POSITIVE_INFINITY;
-        progress.say(waitsFor(queue, growth));
-      }
+      if (growth.to !== partitions)
+        sayOnce(`a growth to ${growth.to} partitions was begun before: it goes on first`, 'other');
+      // It may wait for as long as the longest handler takes.
+      if (growth.active > 0 && performance.now() - started > SILENT_MS) sayOnce(waitsFor(queue, growth), 'waits');
       progress.tell(() => `${queue}: ${inWords(growth)}`);
       if (!stop.aborted || growth.done) continue;
       context.outcomes.add('interrupted');
@@ -164,7 +159,7 @@ async function grow(context: Context, operator: Operator, queue: string, partiti
 
 function waitsFor(queue: string, { active, moves }: Growth): string {
   const held = moves.map((to) => `; an unfinished move holds some: ${moveLine(queue, to)}`).join('');
-  return `${queue}: waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
+  return `waits for ${many(active, 'active job')}, to be moved when their handlers are done${held}`;
 }
 
 function inWords({ from, to, moved, active }: Growth): string {

@@ -9,8 +9,7 @@ import {
   shellWord,
   worst,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { access, requireQueue } from '../args/queues.js';
 import { isAgreed, requireTerminal } from '../bulk/confirm.js';
 import { type Context, type Globals, URL_OPTIONS, urlOption } from '../host/context.js';

@@ -10,8 +10,8 @@ import {
   queueWord,
   withRetries,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { count, duration, positiveDuration, ratePerSecond, statuses, usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { count, duration, positiveDuration, ratePerSecond, statuses } from '../args/options.js';
 import { access, handlerAfter, requireQueue } from '../args/queues.js';
 import { type Drain, DrainReport } from '../drain/drain.js';
 import { drainToStdout } from '../drain/to-stdout.js';

@@ -1,16 +1,6 @@
 import { checkId, type Enqueued, GIVEN, isDelayqError, isOfTexts, JsonText, Queue, shellWord } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import {
-  AT_WORDS,
-  addDueTime,
-  addJobOptions,
-  count,
-  dueText,
-  ifExists,
-  JOB_OPTIONS,
-  readAt,
-  usageError,
-} from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { AT_WORDS, addDueTime, addJobOptions, count, dueText, ifExists, JOB_OPTIONS, readAt } from '../args/options.js';
 import { jsonArgument, readPayload } from '../args/payload.js';
 import type { EnqueueOptions } from '../bulk/enqueue.js';
 import type { Context } from '../host/context.js';

@@ -1,5 +1,4 @@
 import {
-  formatDuration,
   formatTime,
   type Id,
   isOfTexts,
@@ -12,13 +11,14 @@ import {
   shellWord,
   upcoming,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { decoded } from '../args/ids.js';
-import { addJobOptions, choice, count, JOB_OPTIONS, type JobOptions, usageError } from '../args/options.js';
+import { addJobOptions, choice, count, JOB_OPTIONS, type JobOptions } from '../args/options.js';
 import { jsonArgument, readPayload } from '../args/payload.js';
 import { access, requireQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { document, say, table, visible, writeJson } from '../terminal/output.js';
+import { momentOf } from '../views/problems.js';
 import { recurringJson, SHOWN, whenText } from '../views/recurring.js';
 
 interface Options extends Globals, JobOptions, Partial<Record<Act, boolean>> {
@@ -167,13 +167,9 @@ async function list(context: Context, words: readonly string[], options: Options
     visible(job.id),
     visible(job.when),
     visible(job.tz ?? ''),
-    job.paused ? 'paused' : job.next === undefined ? 'never' : inWords(job.next, now, job.tz ?? zone),
+    job.paused ? 'paused' : job.next === undefined ? 'never' : momentOf(job.next, now, job.tz ?? zone),
   ]);
   await context.write(`${await table(['queue', 'id', 'when', 'zone', 'next'], rows, [0, 1, 2, 3, 4])}\n`);
-}
-
-function inWords(next: number, now: number, zone: string): string {
-  return `${formatTime(next, zone)}, ${next > now ? `in ${formatDuration(next - now)}` : 'now'}`;
 }
 
 async function change(
@@ -196,12 +192,9 @@ async function change(
     results.push({ queue, id, outcome: done ? DONE[act] : 'missing', next });
     if (!done) context.outcomes.add('incomplete');
     if (options.json || (options.quiet && done)) continue;
-    if (!done) say(context, `${queue} has no recurring job ${visible(id)}`);
-    else
-      say(
-        context,
-        `${DONE[act]}: ${visible(id)} of ${queue}${next === null ? '' : `, next ${formatTime(next, zone)}`}`,
-      );
+    const then = next === null ? '' : `, next ${formatTime(next, zone)}`;
+    const missing = `${queue} has no recurring job ${visible(id)}`;
+    say(context, done ? `${DONE[act]}: ${visible(id)} of ${queue}${then}` : missing);
   }
   if (options.json) await context.write(document({ results }));
 }

@@ -10,8 +10,7 @@ import {
   readSettings,
   type Settings,
 } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { access } from '../args/queues.js';
 import { LineInput } from '../bulk/input.js';
 import { Window } from '../bulk/window.js';

@@ -1,6 +1,5 @@
 import { formatDuration, formatTime } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { access, unknownQueue } from '../args/queues.js';
 import type { Context, Globals } from '../host/context.js';
 import { colours, type Room, say, sizeOf, visible, writeJson } from '../terminal/output.js';

@@ -47,15 +47,13 @@ async function metrics(context: Context, names: readonly string[], options: Opti
   const missing: DelayqError[] = [];
   for (const seen of await eachQueue(asked, (queue) => inspector.inspect(queue))) {
     const { queue } = seen;
-    if ('found' in seen) {
-      if (exists(seen.found) || names.length === 0) measured.push({ queue, snapshot: seen.found });
-      else missing.push(await unknownQueue(redis, prefix, queue));
-      continue;
-    }
-    // Other software may have put invalid names into the list of queues.
-    if (names.length > 0 && isDelayqError(seen.error, 'usage')) throw seen.error;
-    measured.push({ queue, snapshot: undefined });
-    broken.push(`${queue} cannot be read: ${reasonOf(seen.error)}`);
+    if ('error' in seen) {
+      // Other software may have put invalid names into the list of queues.
+      if (names.length > 0 && isDelayqError(seen.error, 'usage')) throw seen.error;
+      measured.push({ queue, snapshot: undefined });
+      broken.push(`${queue} cannot be read: ${reasonOf(seen.error)}`);
+    } else if (exists(seen.found) || names.length === 0) measured.push({ queue, snapshot: seen.found });
+    else missing.push(await unknownQueue(redis, prefix, queue));
   }
   const [first] = missing;
   if (first && measured.length === 0) throw first;

@@ -1,7 +1,6 @@
 import { checkName, DelayqError, type Moved, moveLine, type Transfer } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
+import { type CliCommand, usageError } from '../args/command.js';
 import { isFiltered } from '../args/filters.js';
-import { usageError } from '../args/options.js';
 import { access, requireQueue } from '../args/queues.js';
 import { addEditOptions, type EditOptions, editJobs, NAME_JOBS } from '../bulk/edit.js';
 import { type EditResult, resultsOf } from '../bulk/results.js';

@@ -1,6 +1,6 @@
 import { formatDuration, type Id, type Operator, Spread } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { AT_WORDS, addDueTime, dueText, ratePerSecond, readAt, usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { AT_WORDS, addDueTime, dueText, ratePerSecond, readAt } from '../args/options.js';
 import { addEdit, type EditOptions } from '../bulk/edit.js';
 import { resultsOf } from '../bulk/results.js';
 import type { Context } from '../host/context.js';

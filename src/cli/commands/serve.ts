@@ -1,7 +1,7 @@
 import { checkName, DelayqError, parseUrl, printable, type SettingNames } from '../../internal.js';
 import type { ServerOptions } from '../../serve/server.js';
-import type { CliCommand } from '../args/command.js';
-import { choice, count, duration, usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { choice, count, duration } from '../args/options.js';
 import { type Context, type Globals, NAMES } from '../host/context.js';
 import { tellReady } from '../host/service.js';
 

@@ -1,6 +1,6 @@
 import { type NackOptions, withRetries } from '../../internal.js';
-import type { CliCommand } from '../args/command.js';
-import { duration, positiveDuration, usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { duration, positiveDuration } from '../args/options.js';
 import { LineSettler, type Settle, type SettleOptions } from '../bulk/settle.js';
 import type { Context } from '../host/context.js';
 

@@ -1,7 +1,7 @@
 import { DelayqError, exactDuration, formatDuration, formatTime, printable } from '../../internal.js';
 import { type Limits, RIGHTS, type Right, SIDES, type Token, Tokens } from '../../serve/access/tokens.js';
-import type { CliCommand } from '../args/command.js';
-import { count, positiveDuration, usageError } from '../args/options.js';
+import { type CliCommand, usageError } from '../args/command.js';
+import { count, positiveDuration } from '../args/options.js';
 import { readPayload } from '../args/payload.js';
 import type { Context, Globals } from '../host/context.js';
 import { clip, document, say, sizeOf, table, visible } from '../terminal/output.js';

@@ -18,7 +18,7 @@ export function jobJson(queue: string, job: StoredJob, more: object = {}): Buffe
   return textOf([withPayload(head, payload)]);
 }
 
-/** A time to live of a job: one without an end stands in place of that of the queue. */
+/** The time to live of a job, in words. One without an end overrides that of the queue. */
 export const lifetimeText = (ttl: number) => (ttl >= LONGEST_MS ? 'none' : exactDuration(ttl));
 
 export function reasonOf({ reason }: StoredJob): string {

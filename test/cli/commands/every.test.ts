@@ -24,7 +24,7 @@ it('puts a recurring job; again it changes nothing, and changed it says what', a
   expect((await put(queue)).stderr).toMatch(/unchanged/);
   expect((await put(queue, '--tries', '2')).stderr).toMatch(/replaced: tries/);
   const { stdout } = await delayq(['every', '--list', queue]);
-  expect(stdout).toMatch(/daily +0 9 \* \* 1-5 +Europe\/Berlin +\d{4}-\d\d-\d\d 09:00:00 \+0[12]:00, in/);
+  expect(stdout).toMatch(/daily +0 9 \* \* 1-5 +Europe\/Berlin +\d{4}-\d\d-\d\d 09:00:00 \+0[12]:00 {2}in/);
   expect((await delayq(['show', queue, 'daily'])).stdout).toMatch(/recurs +0 9 \* \* 1-5, in Europe\/Berlin/);
   expect((await delayq(['inspect', queue])).stdout).toMatch(/recurring +1 job, next /);
 });
