@@ -30,44 +30,22 @@ export const LATEST_DUE = 1e15;
 /** Most payload bytes that one call returns; one job may exceed it. */
 export const MAX_BYTES = 1024 * 1024;
 
-export const SCRIPTS = [
-  'jobs/enqueue',
-  'jobs/drain',
-  'jobs/ack',
-  'jobs/nack',
-  'jobs/renew',
-  'jobs/remove',
-  'inspect/inspect',
-  'inspect/holders',
-  'inspect/list',
-  'inspect/show',
-  'edit/cancel',
-  'edit/reschedule',
-  'edit/requeue',
-  'edit/bury',
-  'edit/purge',
-  'edit/forget',
-  'edit/pause',
-  'edit/config',
-  'edit/settings',
-  'transfer/hold',
-  'transfer/restore',
-  'transfer/end',
-  'transfer/remember',
-  'transfer/advance',
-  'transfer/adopt',
-  'transfer/claim',
-  'transfer/erase',
-  'every/put',
-  'every/show',
-  'every/remove',
-  'every/fire',
-  'repair/repair',
-  'http/take',
-  'http/put',
-] as const;
+/** The scripts, by their folders. */
+const FOLDERS = {
+  jobs: ['enqueue', 'drain', 'ack', 'nack', 'renew', 'remove'],
+  inspect: ['inspect', 'holders', 'list', 'show'],
+  edit: ['cancel', 'reschedule', 'requeue', 'bury', 'purge', 'forget', 'pause', 'config', 'settings'],
+  transfer: ['hold', 'restore', 'end', 'remember', 'advance', 'adopt', 'claim', 'erase'],
+  every: ['put', 'show', 'remove', 'fire'],
+  repair: ['repair'],
+  http: ['take', 'put'],
+} as const;
 
-export type ScriptName = (typeof SCRIPTS)[number];
+type Folders = typeof FOLDERS;
+export type ScriptName = { [F in keyof Folders]: `${F}/${Folders[F][number]}` }[keyof Folders];
+export const SCRIPTS = Object.entries(FOLDERS).flatMap(([folder, names]) =>
+  names.map((name) => `${folder}/${name}` as ScriptName),
+);
 
 /** Words as Lua: a text with a space before and behind each. */
 const list = (words: readonly string[]) => `' ${words.join(' ')} '`;
