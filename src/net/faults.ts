@@ -75,7 +75,7 @@ export function unconnected(
   }
   const isClosed = ['ECONNRESET', 'EPIPE'].includes(code) || cause.message === 'Connection is closed.';
   if (isClosed && options.path === undefined) {
-    // Whoever speaks TLS must not be advised to send a password without it.
+    // Never advise a user of TLS to send a password without it.
     const other = secured ? 'check that Redis is up behind it' : tls ? withoutTls : withTls;
     return make('unreachable', connectionFault(cause), `check the host and port; ${other}`);
   }
@@ -104,7 +104,7 @@ const UNTRUSTED =
 const REFUSED_BY_SERVER =
   /ALERT_(CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_(REVOKED|EXPIRED|UNKNOWN)|UNKNOWN_CA|ACCESS_DENIED)$/;
 
-/** What is wrong with the certificate of the server, or with ours in its eyes; undefined if it is something else. */
+/** What is wrong with a certificate: that of the server, or ours. Undefined if it is something else. */
 function certificateProblem(
   code: string,
   cause: Error,
@@ -145,7 +145,7 @@ function certificateProblem(
   return ['refused', `the server does not accept the client certificate: ${reasonOf(cause)} (${code})`, next];
 }
 
-/** The error for several servers of which none could be reached; `failures` are those of each. */
+/** The error if none of several servers could be reached. `failures`: one for each. */
 export function noneReached(
   failures: readonly DelayqError[],
   servers: readonly Address[],

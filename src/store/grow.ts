@@ -214,7 +214,7 @@ async function* finishGrowth(
   return state().moved;
 }
 
-/** Writes the time down, by which others see that somebody carries the growth on. It goes with the growth. */
+/** Writes the time down: others see by it that this growth is being carried on. The end of the growth removes it. */
 async function noteAlive(store: Store): Promise<void> {
   const { config } = store.keys();
   await store.redis.call('HSET', config, 'growing', await store.redis.now(config));

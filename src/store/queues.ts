@@ -23,10 +23,9 @@ export async function addQueue(redis: Connection, prefix: string, queue: string)
  * whether the queue was added.
  */
 export async function tryAddQueue(redis: Connection, prefix: string, queue: string): Promise<boolean> {
-  return addQueue(redis, prefix, queue).then(
-    () => true,
-    () => false,
-  );
+  return addQueue(redis, prefix, queue)
+    .then(() => true)
+    .catch(() => false);
 }
 
 export async function removeQueue(redis: Connection, prefix: string, queue: string): Promise<void> {

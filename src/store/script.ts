@@ -21,7 +21,7 @@ export const MAX_CALL = 250;
 /** Jobs per call: few enough to keep other clients from waiting. Adopting so many blocks Redis for about 1 ms. */
 export const SLICE = 100;
 
-/** The most recurring jobs that a drain is told of at once. */
+/** The most due recurring jobs in one reply to a drain. */
 export const MAX_OCCURRENCES = 100;
 
 /** The latest due time, ms. */
@@ -146,16 +146,16 @@ export async function run<R extends Reply = Reply[]>(
 /** Adds to an error which key has the wrong type, and the name of the queue. */
 async function explained(redis: Caller, keys: QueueKeys, error: DelayqError): Promise<DelayqError> {
   const { code, what, cause } = error;
+  let { why, next } = error;
   const reply = replyIn(error);
   if (/^WRONGTYPE Op/.test(reply)) {
     const fault = await wrongTypeIn(keys, async (key) => String(await redis.call('TYPE', key))).catch(() => undefined);
-    const why = fault === undefined ? error.why : `WRONGTYPE ${fault}`;
-    return new DelayqError(code, what, { why, next: error.next, cause });
+    if (fault !== undefined) why = `WRONGTYPE ${fault}`;
+  } else if (/^(LIMITED|CONFLICT)/.test(reply)) {
+    const [prefix = ''] = keys.pending.split(':{');
+    next = next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
   }
-  if (!/^(LIMITED|CONFLICT)/.test(reply)) return error;
-  const [prefix = ''] = keys.pending.split(':{');
-  const next = error.next?.replace('QUEUE', queueOf(prefix, keys.pending) ?? 'QUEUE');
-  return new DelayqError(code, what, { why: error.why, next, cause });
+  return new DelayqError(code, what, { why, next, cause });
 }
 
 /** The error reply of Redis in an error of Connection.call; empty if there is none. */
