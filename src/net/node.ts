@@ -39,7 +39,7 @@ export class RedisNode implements Caller {
   readonly #link: Link;
   #hooks: Hooks;
   /** Where the server is; of several, where the connection was made last. */
-  #at: Address;
+  at: Address;
   /** Of the last connection. Each has its own, so that nothing sent on one can come to another. */
   #client: Redis | undefined;
   #connecting: Promise<Redis> | undefined;
@@ -54,19 +54,14 @@ export class RedisNode implements Caller {
 
   /** Does not connect yet. `names` are those of the settings, for errors. */
   constructor(address: Address, names: SettingNames, hooks: Hooks = {}) {
-    this.#at = address;
+    this.at = address;
     this.#names = names;
     this.#hooks = hooks;
     this.#link = new Link(names);
   }
 
   get address(): string {
-    return this.#at.shown;
-  }
-
-  /** Where the server is; of several, where the connection was made last. */
-  get at(): Address {
-    return this.#at;
+    return this.at.shown;
   }
 
   get connected(): boolean {
@@ -107,10 +102,10 @@ export class RedisNode implements Caller {
     const { locate, verify, patient, opened } = this.#hooks;
     const by = performance.now() + DEADLINE_MS;
     for (;;) {
-      const servers = locate ? await locate() : [this.#at];
+      const servers = locate ? await locate() : [this.at];
       const failures: DelayqError[] = [];
       for (const [i, listed] of servers.entries()) {
-        const address = this.sharded ? this.#at : listed; // A node of a cluster stays where it is.
+        const address = this.sharded ? this.at : listed; // A node of a cluster stays where it is.
         const left = by - performance.now();
         if (i > 0 && left <= 0) break;
         try {
@@ -129,7 +124,7 @@ export class RedisNode implements Caller {
   }
 
   async #openAt(address: Address, limitMs: number, verify: Hooks['verify']): Promise<Redis> {
-    this.#at = address;
+    this.at = address;
     this.#drop();
     this.#trouble = undefined;
     let isOver = false;
@@ -245,7 +240,7 @@ export class RedisNode implements Caller {
 
   #failed(client: Redis, error: Error): DelayqError {
     if (error.name === 'ReplyError' || ('command' in error && /^[A-Z]+ /.test(error.message))) {
-      return errorFromReply(withoutLogin(error, this.#at.options), this.address, this.#names);
+      return errorFromReply(withoutLogin(error, this.at.options), this.address, this.#names);
     }
     // After any other error of ioredis, the replies on this stream can no longer be matched to calls.
     const sent = !/isn't writeable/.test(error.message);
@@ -265,17 +260,18 @@ export class RedisNode implements Caller {
   subscribe(channels: readonly string[], heard: Heard): Subscription {
     const where = async () => {
       if (this.#hooks.locate) await this.#ready();
-      return this.#at;
+      return this.at;
     };
     return new Subscription(where(), this.#names, channels, heard, this.sharded);
   }
 
   /**
    * Closes the connection. Calls that have no reply yet fail with `unknown`. `replaced`: the cluster goes on without
-   * this node, so whoever still calls it finds it `unreachable`.
+   * this node, so that calls to it throw `unreachable`.
    */
   close({ replaced = false } = {}): void {
     this.#closed = replaced ? 'replaced' : 'for good';
-    this.#client?.disconnect();
+    // ioredis would wait for the end of a stream that is destroyed already.
+    if (!this.#client?.stream?.destroyed) this.#client?.disconnect();
   }
 }

@@ -9,7 +9,7 @@ import { type Hooks, RedisNode } from '../net/node.js';
 import type { HostPort } from '../net/url.js';
 import { slotOf, slotOfKey } from './slots.js';
 
-/** Pauses before a call is sent again where nobody could execute it, ms. The last one repeats. */
+/** Pauses before a call is sent again that no node has executed, ms. The last one repeats. */
 const PAUSES_MS = [10, 20, 50, 100, 200];
 
 /** The number of redirects to follow without a pause. */

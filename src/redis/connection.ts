@@ -73,8 +73,12 @@ export class Connection implements Caller {
     const { several, options } = this.#address;
     if (several?.kind === 'sentinel')
       return { patient: true, locate: () => this.#primary(), verify: async (ask) => this.#sentinels?.verify(ask) };
-    // Only a node of a cluster that can be left is worth the question; a cluster has no other databases than 0.
-    const opened = options.path === undefined && !options.db ? () => this.#lookLater() : undefined;
+    // Reads the map of a cluster early: after the loss of the first node there would be no node to ask. Only a node
+    // that can be left is worth the question; a cluster has no other databases than 0.
+    const lookLater = () => {
+      this.#timer = setTimeout(() => this.#look().catch(() => {}), LOOK_MS).unref();
+    };
+    const opened = options.path === undefined && !options.db ? lookLater : undefined;
     const verify = several?.kind === 'cluster' ? (ask: Caller['call']) => this.#requireCluster(ask) : undefined;
     return { opened, verify, ...(several && { locate: async () => this.#servers(several.places.length) }) };
   }
@@ -106,11 +110,6 @@ export class Connection implements Caller {
         next: `set a URL that begins with redis:// or rediss://, with ${this.#names.url}`,
       });
     }
-  }
-
-  /** Reads the map of a cluster early: after the loss of the first node there would be no node to ask. */
-  #lookLater(): void {
-    this.#timer = setTimeout(() => this.#look().catch(() => {}), LOOK_MS).unref();
   }
 
   /**
@@ -161,13 +160,16 @@ export class Connection implements Caller {
    */
   async #retryHere<T>(refusal: unknown, by: number, attempt: () => Promise<T>): Promise<T> {
     const until = Math.min(by, performance.now() + REPLICAS_MS);
-    let others = this.#address.several?.places.length ?? 1;
+    const { several } = this.#address;
+    // A list may not be left: its next server may be any other.
+    const mayLeave = !several || several.kind === 'sentinel';
+    let others = several?.places.length ?? 1;
     let failure = refusal;
     for (let n = 0; !this.#closed; n++) {
       const word = wordOf(failure);
       // Other calls on this connection are being refused as well: they must not be reported as lost.
       if (word === 'READONLY' && others-- > 0) await this.#one.drop(SLOW_MS);
-      else if (word === 'NOREPLICAS' && this.#mayLeave && performance.now() + RETRY_MS <= until) {
+      else if (word === 'NOREPLICAS' && mayLeave && performance.now() + RETRY_MS <= until) {
         if (n > 0) await sleep(RETRY_MS);
         await this.#leave();
       } else break;
@@ -178,12 +180,6 @@ export class Connection implements Caller {
       }
     }
     throw failure;
-  }
-
-  /** A list may not be left: its next server may be any other. */
-  get #mayLeave(): boolean {
-    const { several } = this.#address;
-    return !several || several.kind === 'sentinel';
   }
 
   /**

@@ -114,17 +114,12 @@ export class Sentinels {
       return printable(words[words.indexOf('name') + 1] ?? '', 60);
     });
     const why = others?.length === 0 ? 'it knows none' : others && `it knows ${others.join(', ')}`;
-    return new DelayqError(
-      'config',
-      `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`,
-      {
-        why: why ?? 'it does not monitor one of this name',
-        next:
-          others?.length === 0
-            ? 'let it watch the primary (SENTINEL MONITOR), or name the Sentinels that do'
-            : `correct the name after the / of the URL, with ${this.#names.url}`,
-      },
-    );
+    const what = `the Sentinel at ${node.address} knows no primary called ${printable(this.name, 60)}`;
+    const next =
+      others?.length === 0
+        ? 'let it watch the primary (SENTINEL MONITOR), or name the Sentinels that do'
+        : `correct the name after the / of the URL, with ${this.#names.url}`;
+    return new DelayqError('config', what, { why: why ?? 'it does not monitor one of this name', next });
   }
 
   /** Checks that a new connection leads to a primary. Throws `temporary` if it does not, or not yet. */

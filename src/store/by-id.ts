@@ -69,15 +69,9 @@ export async function byId<T, A>(store: Store, items: readonly T[], given: ById<
     };
     const groups = groupsOf(rest, (i) => map.ownerOf(how.idOf(items[i] as T)));
     const ended = await Promise.allSettled(
-      [...groups].map(async ([owner, some]) => {
-        try {
-          await answerGroup(store, map, call, owner, { items, some, answers }, how);
-        } catch (error) {
-          if (error !== AGAIN) throw error;
-        }
-      }),
+      [...groups].map(([owner, some]) => answerGroup(store, map, call, owner, { items, some, answers }, how)),
     );
-    const failed = worst(ended);
+    const failed = worst(ended.filter((one) => one.status === 'fulfilled' || one.reason !== AGAIN));
     if (failed !== undefined) throw how.inDoubt(failed, answers);
     rest = rest.filter((i) => answers[i] === undefined);
     if (turn > MAX_TURNS && rest.length > 0) {

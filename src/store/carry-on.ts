@@ -55,7 +55,7 @@ async function carryOnAt(store: Store, at: number): Promise<void> {
 export async function heldIn(redis: Connection, { active, lease }: QueueKeys, max: number) {
   const found = (await redis.call('ZRANGEBYSCORE', active, '+inf', '+inf', 'LIMIT', 0, max)) as Buffer[];
   const leases = found.length > 0 ? ((await redis.call('HMGET', lease, ...found)) as Reply[]) : [];
-  return { ids: found.map(idOf), leases: leases.map((one) => text(one ?? undefined)) };
+  return { ids: found.map(idOf), leases: leases.map((one) => text(one)) };
 }
 
 /** The lease of a transfer: receipt, score, since, holder (its queue, and the partition to which it goes). */

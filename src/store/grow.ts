@@ -176,7 +176,7 @@ async function* finishGrowth(
   // Trouble is the work's to tell.
   const note = () => noteAlive(store).catch(() => {});
   await note();
-  let notedAt = performance.now();
+  const noting = setInterval(note, NOTE_MS);
   let [before, end] = [-1, 0];
   const until = () => {
     if (state().moved !== before) end = performance.now() + patienceMs;
@@ -186,18 +186,9 @@ async function* finishGrowth(
   try {
     // A failover is over in some seconds.
     const work = withRetries(() => closeUp(store, map, sweeps, { lookMs, signal: stop.signal }), { until });
-    const ended = work.then(
-      () => true,
-      () => true,
-    );
+    const ended = Promise.allSettled([work]).finally(() => clearInterval(noting));
     try {
-      while (!(await within(TICK_MS, ended))) {
-        if (performance.now() - notedAt >= NOTE_MS) {
-          notedAt = performance.now();
-          note();
-        }
-        yield state();
-      }
+      while (!(await within(TICK_MS, ended))) yield state();
       await work;
     } finally {
       // The caller may have enough. What was begun is ended.
@@ -214,7 +205,7 @@ async function* finishGrowth(
   return state().moved;
 }
 
-/** Writes the time down, by which others see that somebody carries the growth on. It goes with the growth. */
+/** Writes the time down: others see by it that this growth is being carried on. The end of the growth removes it. */
 async function noteAlive(store: Store): Promise<void> {
   const { config } = store.keys();
   await store.redis.call('HSET', config, 'growing', await store.redis.now(config));

@@ -27,7 +27,7 @@ export async function* show(store: Store, ids: readonly Id[]): AsyncGenerator<(S
       },
       isMissing: (job) => job === null,
     });
-    // Each partition answers for the first of its ids; what is in between is asked for again.
+    // Each partition answers for the first of its ids. The next turn asks again for those in between.
     const end = rows.indexOf(LATER);
     const some = rows.slice(0, end < 0 ? rows.length : end) as (StoredJob | null)[];
     at += some.length;
@@ -76,7 +76,7 @@ export function hasPayload(store: Store, id: Id): Promise<boolean> {
   return readById(store, id, (row) => row?.payload !== null);
 }
 
-/** What `read` makes of what is stored about an id; where that is nothing (`0`, `false`), it is looked for elsewhere. */
+/** Applies `read` to the stored form of an id. If it returns nothing (`0`, `false`), looks in other partitions. */
 async function readById<T extends number | boolean>(
   store: Store,
   id: Id,

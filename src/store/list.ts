@@ -76,7 +76,7 @@ export async function* listAll(
   }
 }
 
-/** Reads the next slice of each partition of which nothing waits. */
+/** Reads the next slice of each partition that has no entries waiting. */
 async function fill(store: Store, lanes: Lane[], read: (lane: Lane, i: number) => Promise<void>): Promise<void> {
   for (let again = true; again; ) {
     while (lanes.length < store.count)

@@ -261,7 +261,7 @@ export class Store {
   async copySettings(i: number, map = this.#map): Promise<string> {
     // The version first: if the settings change in between, they are copied again.
     const { stats } = this.keys(0, map);
-    const version = text((await this.redis.call('HGET', stats, 'configured')) ?? undefined) || '0';
+    const version = text(await this.redis.call('HGET', stats, 'configured')) || '0';
     const settings = await this.settings(0, map);
     if (settings.length > 0 || version !== '0') {
       const keys = queueKeys(this.prefix, this.tagOf(i, map), anyPayloads(map.layoutOf(i)));
@@ -280,7 +280,7 @@ export class Store {
   async read(i: number, map = this.#map): Promise<{ layout: string; map: PartitionMap | undefined }> {
     const { config } = this.keys(i, map);
     const found = (await this.redis.call('HMGET', config, 'layout', 'partitions')) as Reply[];
-    const [says, tags = ''] = found.map((one) => text(one ?? undefined));
+    const [says, tags = ''] = found.map((one) => text(one));
     const { layout, uses } = layoutIn(says);
     if (i === 0) this.#learnTexts(uses.includes('texts'));
     return { layout, map: PartitionMap.parse(layout, tags) };

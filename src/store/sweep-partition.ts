@@ -59,7 +59,7 @@ export class Sweep {
     for await (const ids of this.#movers('active')) {
       if (ids.length === 0) continue;
       for (const lease of (await this.#store.redis.call('HMGET', this.#keys.lease, ...ids)) as Reply[]) {
-        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease ?? undefined)) ?? [];
+        const [, to] = / move:(\S+) [pd] \S+$/.exec(text(lease)) ?? [];
         // Holders of this growth have a slash in their names. The growth itself ends them.
         if (to?.includes('/')) continue;
         active++;
@@ -72,7 +72,7 @@ export class Sweep {
   }
 
   async #returned(): Promise<number> {
-    return Number(text((await this.#store.redis.call('HGET', this.#keys.config, 'returned')) ?? undefined));
+    return Number(text(await this.#store.redis.call('HGET', this.#keys.config, 'returned')));
   }
 
   async #sweep(set: 'pending' | 'dead' | 'active', signal: AbortSignal): Promise<void> {
