@@ -1,4 +1,4 @@
-import { CLOCK, type Clock } from '../http/clock.js';
+import { type Clock, realClock } from '../../internal.js';
 import type { Log } from '../http/log.js';
 import { Recent } from './recent.js';
 
@@ -27,7 +27,7 @@ export class Failures {
   readonly #addresses = new Recent<string, Seen>(MAX_ADDRESSES);
   readonly #clock: Clock;
 
-  constructor(clock: Clock = CLOCK) {
+  constructor(clock: Clock = realClock) {
     this.#clock = clock;
   }
 

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { type Measured, metricsText } from '../../index.js';
-import type { Keyring } from '../access/guard.js';
+import { type Measured, metricsText } from '../../internal.js';
+import type { Keyring } from '../access/keyring.js';
 import { BUCKETS } from '../http/figures.js';
 import { type Admin, type AdminCall, poolsOf } from './call.js';
 
@@ -27,9 +27,9 @@ export async function metrics(call: AdminCall): Promise<void> {
 
 async function textOf(admin: Admin, pools: readonly Keyring[]): Promise<string> {
   const over = new AbortController();
-  const callOff = admin.clock.after(LIMIT_MS, () => over.abort());
+  const cancel = admin.clock.after(LIMIT_MS, () => over.abort(), { ref: false });
   const measured = await Promise.all(pools.map((ring) => queuesOf(ring, over.signal)));
-  callOff();
+  cancel();
   return metricsText(measured.flat(), { version: admin.version }) + ofServer(admin);
 }
 
@@ -53,7 +53,7 @@ async function queuesOf({ pool: { name, inspector } }: Keyring, over: AbortSigna
 
 type Sample = readonly [labels: Readonly<Record<string, string>>, value: number, suffix?: string];
 
-function ofServer({ guard, watch, refused, figures, memory, listeners, running }: Admin): string {
+function ofServer({ rings, refused, figures, memory, listeners, running }: Admin): string {
   const ofRoute = (key: string) => {
     const [method = '', route = '', status = ''] = key.split(' ');
     return { method, route, ...(status && { status }) };
@@ -63,7 +63,7 @@ function ofServer({ guard, watch, refused, figures, memory, listeners, running }
       'pool_up',
       'gauge',
       'Whether the Redis of a pool answers (1) or not (0).',
-      [...guard.rings.values()].map((ring) => [{ pool: ring.pool.name }, Number(watch.isUp(ring))]),
+      [...rings].map(([pool, { isUp }]) => [{ pool }, Number(isUp)]),
     ),
     family(
       'requests_total',

@@ -1,4 +1,4 @@
-import type { Id } from '../../index.js';
+import type { Id } from '../../internal.js';
 import { type ApiCall, queueName } from './call.js';
 import { countOf, LONGEST_MS, msOf } from './params.js';
 

@@ -1,4 +1,4 @@
-import { type Answer, type Held, type Nacked, type Settings, Spread, type StoredJob } from '../../index.js';
+import { type Answer, type Held, type Nacked, type Settings, Spread, type StoredJob } from '../../internal.js';
 import { type Exchange, GONE, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';

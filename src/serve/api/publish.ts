@@ -1,4 +1,4 @@
-import { DelayqError, isDelayqError, isPassing, type NewJob, type Queue, RawPayload } from '../../index.js';
+import { DelayqError, isDelayqError, isPassing, type NewJob, type Queue, RawPayload } from '../../internal.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';

@@ -1,4 +1,4 @@
-import { isDelayqError } from '../../index.js';
+import { isDelayqError } from '../../internal.js';
 
 /** An answer that is not a success: thrown by whatever finds the reason. `body` is sent as JSON. */
 export class Refusal {
