@@ -17,6 +17,7 @@ export {
 } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
+export { family, type Samples } from './health/metrics.js';
 export { courseOf, growthInWords, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';

@@ -22,12 +22,12 @@ const LIMIT = '/token/:ns/:token/limit';
  * with one ordinary token.
  */
 export const API_ROUTES: readonly ApiRoute[] = [
-  { method: 'PUT', path: QUEUE, right: 'publish', counts: 'write', handle: publish },
-  { method: 'PUT', path: `${QUEUE}/bulk`, right: 'publish', counts: 'write', handle: publishBulk },
-  { method: 'PUT', path: JOB, rest: true, right: 'publish', counts: 'write', handle: republish },
+  { method: 'PUT', path: QUEUE, right: 'publish', counts: 'write', readsBody: true, handle: publish },
+  { method: 'PUT', path: `${QUEUE}/bulk`, right: 'publish', counts: 'write', readsBody: true, handle: publishBulk },
+  { method: 'PUT', path: JOB, rest: true, right: 'publish', counts: 'write', readsBody: true, handle: republish },
   { method: 'GET', path: QUEUE, right: 'consume', counts: 'read', handle: consume },
   { method: 'DELETE', path: JOB, rest: true, right: 'consume', handle: ack },
-  { method: 'POST', path: `${QUEUE}/ack`, right: 'consume', handle: ackMany },
+  { method: 'POST', path: `${QUEUE}/ack`, right: 'consume', readsBody: true, handle: ackMany },
   { method: 'GET', path: JOB, rest: true, right: 'consume', handle: jobs.job },
   { method: 'POST', path: `${JOB}/nack`, right: 'consume', handle: jobs.nack },
   { method: 'POST', path: `${JOB}/renew`, right: 'consume', handle: jobs.renew },
@@ -45,11 +45,11 @@ export const API_ROUTES: readonly ApiRoute[] = [
 
 /** What operators and their tools ask. */
 export const ADMIN_ROUTES: readonly Route<AdminCall>[] = [
-  { method: 'POST', path: '/token/:ns', handle: tokens.add },
+  { method: 'POST', path: '/token/:ns', readsBody: true, handle: tokens.add },
   { method: 'GET', path: '/token/:ns', handle: tokens.list },
   { method: 'DELETE', path: '/token/:ns/:token', handle: tokens.remove },
-  { method: 'POST', path: LIMIT, handle: tokens.addLimit },
-  { method: 'PUT', path: LIMIT, handle: tokens.putLimit },
+  { method: 'POST', path: LIMIT, readsBody: true, handle: tokens.addLimit },
+  { method: 'PUT', path: LIMIT, readsBody: true, handle: tokens.putLimit },
   { method: 'GET', path: LIMIT, handle: tokens.showLimit },
   { method: 'DELETE', path: LIMIT, handle: tokens.removeLimit },
   { method: 'GET', path: '/limits', handle: tokens.listLimits },

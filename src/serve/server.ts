@@ -181,7 +181,7 @@ export class Server {
     const found = router.match(exchange.method, path);
     if (!found) throw new Refusal(404, 'api not found');
     exchange.route = found.route.path;
-    if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
+    if (!found.route.readsBody) exchange.dropBody();
     return found;
   }
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type Measured, metricsText } from '../../internal.js';
+import { family, type Measured, metricsText, type Samples } from '../../internal.js';
 import type { Keyring } from '../access/keyring.js';
 import { BUCKETS } from '../http/figures.js';
 import { type Admin, type AdminCall, poolsOf } from './call.js';
@@ -51,8 +51,6 @@ async function queuesOf({ pool: { name, inspector } }: Keyring, over: AbortSigna
   return measured;
 }
 
-type Sample = readonly [labels: Readonly<Record<string, string>>, value: number, suffix?: string];
-
 function ofServer({ rings, refused, figures, memory, listeners, running }: Admin): string {
   const ofRoute = (key: string) => {
     const [method = '', route = '', status = ''] = key.split(' ');
@@ -60,24 +58,24 @@ function ofServer({ rings, refused, figures, memory, listeners, running }: Admin
   };
   return [
     family(
-      'pool_up',
+      'delayq_http_pool_up',
       'gauge',
       'Whether the Redis of a pool answers (1) or not (0).',
       [...rings].map(([pool, { isUp }]) => [{ pool }, Number(isUp)]),
     ),
     family(
-      'requests_total',
+      'delayq_http_requests_total',
       'counter',
       'Requests that have ended; status gone: the client went away before it had its answer.',
       [...figures.requests].map(([key, count]) => [ofRoute(key), count]),
     ),
     family(
-      'request_seconds',
+      'delayq_http_request_seconds',
       'histogram',
       'How long requests took, with the time for which they waited for jobs.',
-      [...figures.durations].flatMap(([key, { counts, sum }]): Sample[] => {
+      [...figures.durations].flatMap(([key, { counts, sum }]): Samples => {
         let count = 0;
-        const buckets = counts.map((more, i): Sample => {
+        const buckets = counts.map((more, i): Samples[number] => {
           count += more;
           return [{ ...ofRoute(key), le: BUCKETS[i] === undefined ? '+Inf' : String(BUCKETS[i]) }, count, '_bucket'];
         });
@@ -85,33 +83,25 @@ function ofServer({ rings, refused, figures, memory, listeners, running }: Admin
       }),
     ),
     family(
-      'refused_requests_total',
+      'delayq_http_refused_requests_total',
       'counter',
       'Requests refused before they were looked at, by reason; reason connections: connections, one for each.',
       [...refused.counts].map(([reason, count]) => [{ reason }, count]),
     ),
-    family('running_requests', 'gauge', 'Requests that have not ended.', [[{}, running()]]),
-    family('waiting_requests', 'gauge', 'Requests that wait for a job.', [[{}, figures.waiting]]),
-    family('released_jobs_total', 'counter', 'Jobs that went back because the client that asked had gone.', [
-      [{}, figures.released],
-    ]),
-    family('body_bytes', 'gauge', 'Bytes of requests and answers in memory.', [[{}, memory.used]]),
+    family('delayq_http_running_requests', 'gauge', 'Requests that have not ended.', [[{}, running()]]),
+    family('delayq_http_waiting_requests', 'gauge', 'Requests that wait for a job.', [[{}, figures.waiting]]),
     family(
-      'connections',
+      'delayq_http_released_jobs_total',
+      'counter',
+      'Jobs that went back because the client that asked had gone.',
+      [[{}, figures.released]],
+    ),
+    family('delayq_http_body_bytes', 'gauge', 'Bytes of requests and answers in memory.', [[{}, memory.used]]),
+    family(
+      'delayq_http_connections',
       'gauge',
       'Open connections.',
       [...listeners].map(([name, { connections }]) => [{ listener: name.toLowerCase() }, connections]),
     ),
   ].join('');
-}
-
-/** A metric of the server. All values of labels are ours: none needs to be escaped. */
-function family(name: string, type: string, help: string, samples: readonly Sample[]): string {
-  if (samples.length === 0) return '';
-  const full = `delayq_http_${name}`;
-  const lines = samples.map(([labels, value, suffix = '']) => {
-    const inside = Object.entries(labels).map(([label, text]) => `${label}="${text}"`);
-    return `${full}${suffix}${inside.length > 0 ? `{${inside.join(',')}}` : ''} ${value}\n`;
-  });
-  return `# HELP ${full} ${help}\n# TYPE ${full} ${type}\n${lines.join('')}`;
 }

@@ -26,7 +26,7 @@ const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 
 
 /**
  * The elements of a JSON array, of more than `max` only the first; undefined if it is none. Throws a refusal (400) if one
- * is nested too deeply. Reads bytes and builds no values: JSON.parse would block the server for a second and more.
+ * is nested too deeply. Reads bytes and builds no values: JSON.parse would block the server for up to two seconds.
  */
 function elementsIn(body: Buffer, max: number): Buffer[] | undefined {
   const elements: Buffer[] = [];

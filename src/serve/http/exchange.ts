@@ -273,7 +273,7 @@ export class Exchange {
     });
   }
 
-  /** Reads the body, and drops it: some clients send one with every request. */
+  /** Reads the body, and drops it. */
   dropBody(): void {
     if (this.#length <= MAX_DROPPED) this.#goOn();
     this.request.resume();

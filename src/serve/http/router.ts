@@ -7,6 +7,8 @@ export interface Route<C> {
   readonly path: string;
   /** The last parameter takes the rest of the path, with its slashes. */
   readonly rest?: boolean;
+  /** The handler reads the body. Bodies of other requests are dropped: some clients send one with every request. */
+  readonly readsBody?: boolean;
   readonly handle: (call: C) => Promise<void> | void;
 }
 
