@@ -1,14 +1,14 @@
 -- Takes back expired leases, then takes due jobs, oldest due first, and drops those whose time to live has passed.
 -- ARGV   1 most jobs to take, 2 receipt, 3 consumer, 4 most bytes of payloads and records, 5 lease ms (none or '': the
 --        queue's, 0: remove them), 6 cutoff ms (none or '': now), 7 how many jobs the caller can start now (none or '':
---        all it takes, '-': it holds jobs that it has not begun), 8 '0': make no occurrences
+--        all it takes, '-': it holds jobs that it has not begun), 8 '0': make no occurrences, 9 '1': note that the
+--        queue has a drain, and take a sample if it is time
 -- Reply  state (more | idle | paused; limited | full: due jobs wait for the limits), now, next ms (-1: none), how many
 --        leases expired, how many jobs were taken back, ids moved to dead, each with its reason, the queue's tries,
---        lease ms, traits (1: the queue has limits, 2: texts, 3: both), then for each job id, due, counts (1: first
---        attempt; otherwise attempt, failures and tries as text; in a list with the record, if it has attributes,
---        deliveries, ttl or created, or the lease is 0), payload. For one plain job only: now, next ms, the queue's
---        tries, lease ms, traits, id, due, payload If recurring jobs are due: occurs, now, then for each of the first
---        its id, its occurrence and its header
+--        lease ms, traits (1: the queue has limits, 2: texts, 3: both), then for each job id, due, its record (1:
+--        none), payload. For one job and nothing else only: now, next ms, the queue's tries, lease ms, traits, then as
+--        above
+--        If recurring jobs are due: occurs, now, then for each of the first its id, its occurrence and its header
 -- Atomic because a job must be in only one set, and no two drains may take the same job.
 -- include lib/queue
 -- include lib/now
@@ -24,7 +24,7 @@ local limits
 if uses then
   local function has(feature) return string.find(uses, feature, 1, true) end
   if has('settings') then
-    -- include lib/records
+    -- include lib/counted
     local set = call('HMGET', config, 'paused', 'maxLost', 'ttl', 'tries', 'lease')
     local pausedUntil = tonumber(set[1])
     maxLost, queueTtl, tries = counted(set[2], maxLost), counted(set[3]), counted(set[4], tries)
@@ -90,7 +90,9 @@ end
 leaseMs = leaseMs or DEFAULT_LEASE_MS
 
 local back = tonumber(call('ZRANGE', active, '0', '0', 'WITHSCORES')[2]) or math.huge
-local id, second = unpack(call('ZRANGEBYSCORE', pending, '-inf', stamp, 'LIMIT', '0', '2'))
+local id, dueAt, _, second = unpack(call('ZRANGE', pending, '0', '1', 'WITHSCORES'))
+local isDue = id and tonumber(dueAt) <= now
+second = tonumber(second) or math.huge
 
 -- The counter of a delivery that was so late, ms.
 local function bucket(late)
@@ -100,38 +102,41 @@ local function bucket(late)
     or late <= 3600000 and 'late:3600000' or 'late:inf'
 end
 
--- One plain job: nearly every call when jobs are spread over time, or taken one by one. Once a minute it goes the long
--- way, which takes a sample.
-local isPlain = id and (limit == 1 or not second) and leaseMs > 0 and back > now and not (cutoff or queueTtl or limits)
-  and (tonumber(call('HGET', stats, 'sampled')) or 0) * 60000 == now - now % 60000
-local onlyBody = isPlain and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
-if onlyBody and not call('HGET', meta, id) then
-  call('HLEN', lease) call('ZCARD', dead) -- Only for their types: a job that could not be settled must not be taken.
-  local due = call('ZSCORE', pending, id)
-  local late = now - due
-  -- Notes that the queue has a drain. These are the first writes: HDEL frees memory, so a full server also accepts the
-  -- rest, and a user without permission for these two is refused before any job moves. A caller without a name only
-  -- takes leases back, and is no drain.
-  local drained = by ~= '' and stamp or call('HGET', stats, 'drained')
-  call('HDEL', stats, 'drained')
-  if drained then call('HSET', stats, 'drained', drained) end
+-- Whether a take need not decode a record: its job has not expired, and has no window that the layout does not mention.
+-- No other place of a record can have these texts: quotes inside of texts are escaped.
+local function isSimple(text)
+  local function has(name) return string.find(text, name, 1, true) end
+  if has('"once"') and not (uses and string.find(uses, 'windows', 1, true)) then return false end
+  if not has('"ttl"') then return true end
+  local ttl = tonumber(string.match(text, '"ttl":(%d+)[,}]'))
+  local first = tonumber(has('"first"') and string.match(text, '"first":([%d.]+)[,}]') or dueAt)
+  return ttl and first and first + ttl >= now
+end
+
+-- One job: nearly every call when jobs are spread over time, or taken one by one. From time to time a caller asks for
+-- the long way, which notes that the queue has a drain, and takes a sample.
+local isAlone = isDue and (limit == 1 or second > now) and leaseMs > 0 and back > now
+  and not (cutoff or queueTtl or limits or ARGV[9])
+local onlyBody = isAlone and string.find(id, '^[\1-\127]+$') and call('HGET', payload, id)
+local itsRecord = onlyBody and call('HGET', meta, id)
+if onlyBody and (not itsRecord or isSimple(itsRecord)) then
+  call('ZCARD', dead) -- Only for its type: a job that could not be settled must not be taken.
+  local late = now - dueAt
+  call('HDEL', lease, id) -- There is none. A first write that frees memory: so a full server accepts the others, too.
+  call('HSET', lease, id, receipt .. ' ' .. dueAt .. ' ' .. stamp .. ' ' .. by)
   call('ZADD', active, string.format('%d', now + leaseMs), id)
-  call('HSET', lease, id, receipt .. ' ' .. due .. ' ' .. stamp .. ' ' .. by)
   call('ZREMRANGEBYRANK', pending, '0', '0') -- Last, so whatever fails, no job is lost.
   try('HINCRBY', stats, 'delivered', '1')
   try('HINCRBY', stats, bucket(late), '1')
   if late >= 1 and late <= 1e15 then try('HINCRBY', stats, 'late:sum', string.format('%d', late)) end
-  local soonest = second and now
-  -- Of several partitions, callers take from that whose first job has been due for longest.
-  if second and pollMs ~= POLL_MS then soonest = tonumber(call('ZSCORE', pending, second)) end
-  soonest = soonest or tonumber(call('ZRANGE', pending, '0', '0', 'WITHSCORES')[2]) or math.huge
-  return { now, math.ceil(math.min(soonest, back, now + leaseMs, occurred)), tries, leaseMs, texts, id, due, onlyBody }
+  local soonest = math.ceil(math.max(0, math.min(second, back, now + leaseMs, occurred)))
+  return { now, soonest, tries, leaseMs, texts, id, dueAt, itsRecord or 1, onlyBody }
 end
 
 -- A function: its many locals would cost each call that takes the short way.
 local function drainMany()
   -- include lib/stats
-  -- Only for their types, as above.
+  -- Only for their types: a job that could not be settled must not be taken.
   call('ZCARD', dead)
   if uses then call('ZCARD', done) end
   local payloads, leases, hasMeta = call('HLEN', payload), call('HLEN', lease), call('HLEN', meta) > 0
@@ -143,15 +148,17 @@ local function drainMany()
   if payloads == 0 and call('EXISTS', pending, active) > 0 and not try('CLUSTER', 'SLOTS').err then
     return redis.error_reply('TRYAGAIN ' .. payload .. ' is missing: its slot was not moved whole')
   end
-  -- As above.
+  -- Notes that the queue has a drain. These are the first writes: HDEL frees memory, so a full server also accepts the
+  -- rest, and a user without permission for these two is refused before any job moves. A caller without a name only
+  -- takes leases back, and is no drain.
   local drained = by ~= '' and stamp or call('HGET', stats, 'drained')
   call('HDEL', stats, 'drained')
   if drained then call('HSET', stats, 'drained', drained) end
   sample()
   local function first(set) return tonumber(call('ZRANGE', set, '0', '0', 'WITHSCORES')[2]) or math.huge end
-  if not (id or back <= now or limits) then
+  if not (isDue or back <= now or limits) then
     -- Nothing to do: nearly every call of a drain that waits.
-    local next = math.min(first(pending), back, occurred)
+    local next = math.min(tonumber(dueAt) or math.huge, back, occurred)
     return { 'idle', now, next < math.huge and math.ceil(next) or -1, 0, 0, {}, tries, leaseMs, texts }
   end
 
@@ -183,14 +190,6 @@ local function drainMany()
     hasMeta = true
   end
 
-  -- The counts of a job in the reply: attempt, failures, tries. With `sent`, a list of them and of that.
-  local function countsOf(rec, sent)
-    local failures, losses, both = counted(rec.failures, 0), counted(rec.losses, 0), counted(rec.deliveries)
-    local own = math.min(counted(rec.tries, both or tries), both or math.huge)
-    local counts = string.format('%.0f %.0f %.0f', 1 + failures + losses, failures, own)
-    return sent and { counts, sent } or counts
-  end
-
   -- A set of over 2,000,000 is not in the CPU cache.
   if limit > 100 and call('ZCARD', pending) > 2000000 then limit = 100 end
   local found, ids, dues = call('ZRANGEBYSCORE', pending, '-inf', cutoff, 'WITHSCORES', 'LIMIT', '0', limit), {}, {}
@@ -209,13 +208,10 @@ local function drainMany()
     local bodies = call('HMGET', payload, unpack(ids, seen + 1, upto))
     local records = hasMeta and call('HMGET', meta, unpack(ids, seen + 1, upto)) or {}
     for i, body in ipairs(bodies) do
-      local record, length, rec, sent = records[i], body and #body or 0, nil, nil
+      local record, length, rec = records[i], body and #body or 0, nil
       if record then
-        rec = read(record)
+        rec, length = read(record), length + #record
         hasOwnWindow = hasOwnWindow or rec.once
-        if leaseMs == 0 or rec.deliveries or rec.ttl or rec.created or string.find(record, '"a:', 1, true) then
-          sent, length = record, length + #record
-        end
       end
       if n == most or n > 0 and bytes + length > budget then full = true break end
       seen = seen + 1
@@ -231,7 +227,7 @@ local function drainMany()
         n, bytes = n + 1, bytes + length
         leaseEnds[twice + 1], leased[twice + 1], taken[at + 1] = ends, one, one
         leaseEnds[twice + 2], leased[twice + 2], taken[at + 2] = one, before .. due .. after, due
-        taken[at + 3], taken[at + 4] = rec and countsOf(rec, sent) or 1, body
+        taken[at + 3], taken[at + 4] = record or 1, body
         if leaseMs == 0 then gone[#gone + 1] = one end
       end
     end

@@ -1,9 +1,10 @@
 -- Puts jobs into pending.
 -- ARGV   'keep', then one job: id, payload, time ('+ms' from now | ms since 1970), perhaps a record (JSON with tries,
---        maxLost, deliveries, ttl, once, created and attributes as a:NAME)
+--        maxLost, deliveries, ttl, once, created and attributes as a:NAME); 'new' in its place if the caller has just
+--        made the id at random
 --        or 'keep N T R' or 'replace N T R' or 'active N T R', which replaces active jobs and leaves all others, or
 --        'back N T R', which keeps jobs but ignores windows, then N ids, N payloads, T times, R records ('': none).
---        Times and records repeat if there are fewer than jobs
+--        Times and records repeat if there are fewer than jobs. Only these forms take samples
 -- Reply  now, a letter for each job (c created, r replaced, k kept, d kept-dead, e kept-done, m not active), 1 if
 --        anything was written, 2 if the queue may be new: the caller then lists it, because the list of queues is in
 --        another slot. Now alone, not in a list: one job was created (c, 1)
@@ -11,32 +12,37 @@
 -- The first write grows memory on purpose: so a full server rejects the whole call.
 -- include lib/queue
 -- include lib/now
-local sampled = tonumber(call('HGET', stats, 'sampled')) or 0
 
--- One job whose id is new: nearly every call of a program that enqueues one at a time. Once a minute it goes the long
--- way, which takes a sample.
-if ARGV[1] == 'keep' and sampled * 60000 == now - now % 60000 then
-  local id, body, when, record = unpack(ARGV, 2)
+-- One job whose id is new: nearly every call of a program that enqueues one at a time.
+if ARGV[1] == 'new' or ARGV[1] == 'keep' then
+  local how, id, body, when, record = unpack(ARGV)
   local hasWindows = uses and string.find(uses, 'windows', 1, true)
-  local isNew = call('HEXISTS', payload, id) == 0 and not call('ZSCORE', active, id) and not call('ZSCORE', dead, id)
-  if hasWindows then isNew = isNew and (tonumber(call('ZSCORE', done, id)) or 0) <= now end
-  if isNew and (hasWindows or not (record and string.find(record, '"once":', 1, true))) then
+  -- Nothing can hold an id that was just made, except a job, which has a payload.
+  local isFree = how == 'new' or not call('ZSCORE', active, id) and not call('ZSCORE', dead, id)
+  if hasWindows and how == 'keep' then isFree = isFree and (tonumber(call('ZSCORE', done, id)) or 0) <= now end
+  if record and isFree then
+    isFree = hasWindows or not string.find(record, '"once":', 1, true)
+    call('HLEN', meta) -- Only for its type.
+  end
+  if isFree and call('HSETNX', payload, id, body) == 1 then
     local due = when + (string.byte(when) == 43 and now or 0)
-    if record then call('HLEN', meta) end -- Only for its type.
-    -- If it is already pending, it is an orphan, whose record must not be taken for that of this job.
-    if call('ZADD', pending, string.format('%d', due), id) == 0 then try('HDEL', meta, id) end
-    call('HSET', payload, id, body)
-    if record then call('HSET', meta, id, record) end
-    local begun = try('HINCRBY', stats, 'enqueued', '1') == 1
-    if hasWindows then
-      -- include lib/windows
-      sweep(100)
+    local added = try('ZADD', pending, 'NX', string.format('%d', due), id)
+    if added == 1 then
+      if record then call('HSET', meta, id, record) end
+      local begun = try('HINCRBY', stats, 'enqueued', '1') == 1
+      if hasWindows then
+        -- include lib/windows
+        sweep(100)
+      end
+      if due <= now + pollMs then
+        -- include lib/wake
+        wake(due)
+      end
+      return begun and { now, 'c', 2 } or now
     end
-    if due <= now + pollMs then
-      -- include lib/wake
-      wake(due)
-    end
-    return begun and { now, 'c', 2 } or now
+    call('HDEL', payload, id)
+    if added ~= 0 then return added end
+    -- The id is an orphan in pending: the long way repairs it.
   end
 end
 
@@ -49,7 +55,7 @@ local function enqueueMany()
   -- include lib/growth
   local ARGV = ARGV -- A local is faster, and this is used for each job.
   -- The form for one job becomes a batch of one, with a record if there is a fifth argument.
-  if ARGV[1] == 'keep' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } end
+  if ARGV[1] == 'keep' or ARGV[1] == 'new' then ARGV = { 'keep 1 1 ' .. #ARGV - 4, unpack(ARGV, 2) } end
   local mode, n, whens, records = string.match(ARGV[1], '^(%a+) (%d+) (%d+) (%d+)$')
   n, whens, records = tonumber(n), tonumber(whens), tonumber(records)
   local bodyAt, whenAt, recordAt = 1 + n, 2 + 2 * n, 2 + 2 * n + whens

@@ -1,5 +1,6 @@
 -- include lib/queue
 -- include lib/now
+-- include lib/counted
 -- Reads and writes the records of single jobs, in meta. Nothing that other software has written there may stop the
 -- queue.
 
@@ -13,12 +14,6 @@ local function read(text)
     if type(name) == 'string' and plain then rec[name] = value end
   end
   return rec
-end
-
--- A count or a time from a record or the config; `otherwise` if it is invalid.
-local function counted(value, otherwise)
-  local n = tonumber(value)
-  return n and n >= 0 and n <= 1e15 and math.floor(n) or otherwise
 end
 
 local function write(id, rec)
@@ -36,11 +31,6 @@ local function drop(ids)
   if #ids == 0 then return end
   call('HDEL', payload, unpack(ids))
   call('HDEL', meta, unpack(ids))
-end
-
--- The default lease of the queue, ms.
-local function queueLease(text)
-  return math.max(counted(text, DEFAULT_LEASE_MS), 1)
 end
 
 -- Whether a job is dead that has just failed or been lost, for the n-th time: by its own limit of these, or of both. A

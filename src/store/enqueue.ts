@@ -146,7 +146,10 @@ async function sendConfirmed(
   let first: Outcome[] = [];
   let sent: Sent | undefined;
   const over = async (caller: Caller, n: number): Promise<Sent> => {
-    const { now, outcomes, written } = await sendOnce(store, keys, jobs, n > 0 ? 'keep' : ifExists, caller);
+    // An attempt whose reply was lost may have put the job somewhere by now.
+    const isNew = n === 0 && jobs.every(({ ours }) => ours);
+    const how = isNew ? 'new' : n > 0 ? 'keep' : ifExists;
+    const { now, outcomes, written } = await sendOnce(store, keys, jobs, how, caller);
     if (n === 0) first = outcomes;
     const reply: Sent = { now, outcomes, first, repeated: n > 0 };
     // If every wait fails, the earliest reply describes best what happened to the jobs.

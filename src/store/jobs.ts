@@ -10,7 +10,7 @@ import type { QueueKeys } from './keys.js';
 import { number, rows, text, time } from './replies.js';
 import { MAX_BYTES, MAX_CALL, run } from './script.js';
 import type { Store } from './store.js';
-import { ownOf, parseRecord } from './stored.js';
+import { countsOf, ownOf, parseRecord } from './stored.js';
 
 /** What became of each job of an {@link enqueue}, and when. */
 export interface EnqueueReply {
@@ -30,8 +30,28 @@ const OUTCOMES: Record<string, Outcome> = {
   e: 'kept-done',
 };
 
-/** What to do with a job whose id exists. `back`: as `keep`, but ignores remembered ids: the job was not done. */
-export type IfExists = 'keep' | 'replace' | 'back';
+/**
+ * What to do with a job whose id exists. `new`: as `keep`, for one whose id was just made at random, so that the script
+ * need not look for it everywhere. `back`: as `keep`, but ignores remembered ids: the job was not done.
+ */
+export type IfExists = 'keep' | 'new' | 'replace' | 'back';
+
+/**
+ * Returns a function that is true once in `ms` for each queue: for calls whose short way leaves out what need not be
+ * done each time.
+ */
+function onceIn(ms: number): (keys: QueueKeys) => boolean {
+  const last = new WeakMap<QueueKeys, number>();
+  return (keys) => {
+    const period = Math.floor(Date.now() / ms);
+    if (last.get(keys) === period) return false;
+    last.set(keys, period);
+    return true;
+  };
+}
+
+const isSampleDue = onceIn(60_000);
+const isNoteDue = onceIn(1_000);
 
 /** Puts jobs into pending, all or none. At most {@link MAX_CALL}. */
 export async function enqueue(
@@ -41,7 +61,7 @@ export async function enqueue(
   how: IfExists,
 ): Promise<EnqueueReply> {
   const [first] = jobs;
-  if (first && jobs.length === 1 && how === 'keep') {
+  if (first && jobs.length === 1 && (how === 'new' || how === 'keep') && !isSampleDue(keys)) {
     const args = [how, first.id, sendable(first.json), timeOf(first)];
     if (first.record) args.push(first.record);
     return outcomesOf(await run<Reply>(redis, 'jobs/enqueue', keys, args));
@@ -59,8 +79,9 @@ export async function replaceActive(redis: Caller, keys: QueueKeys, jobs: readon
 }
 
 /** The arguments of several jobs. Most batches share a due time and have no records. */
-function batchOf(jobs: readonly ReadyJob[], mode: IfExists | 'active'): Arg[] {
+function batchOf(jobs: readonly ReadyJob[], how: IfExists | 'active'): Arg[] {
   const [first] = jobs;
+  const mode = how === 'new' ? 'keep' : how;
   const times = jobs.every(({ at, in: delay }) => at === first?.at && delay === first?.in) ? 1 : jobs.length;
   const records = jobs.some(({ record }) => record !== first?.record) ? jobs.length : first?.record ? 1 : 0;
   const args: Arg[] = [`${mode} ${jobs.length} ${times} ${records}`];
@@ -164,30 +185,27 @@ interface DrainArgs {
 export async function drain(redis: Connection, keys: QueueKeys, options: DrainArgs): Promise<Drained | Due> {
   const { limit, leaseMs, receipt, by, cutoff, start, occurs = true } = options;
   const startable = typeof start === 'function' ? start() : (start ?? '');
-  const args = [limit, receipt, by, MAX_BYTES, leaseMs ?? '', cutoff ?? '', startable, occurs ? '' : 0];
+  const args = [
+    limit,
+    receipt,
+    by,
+    MAX_BYTES,
+    leaseMs ?? '',
+    cutoff ?? '',
+    startable,
+    occurs ? '' : 0,
+    isNoteDue(keys) ? 1 : '',
+  ];
   // Each argument costs the server something.
   while (args.at(-1) === '') args.pop();
   const reply = await run(redis, 'jobs/drain', keys, args);
-  if (typeof reply[0] === 'number') return onePlain(reply, receipt);
+  if (typeof reply[0] === 'number') return onlyOne(reply, receipt);
   if (text(reply[0]) === 'occurs')
     return { ...NOTHING, jobs: [], now: number(reply[1]), occurrences: dueOccurrences(reply) };
   const jobs: Job[] = [];
-  const queueTries = number(reply[6]);
+  const tries = number(reply[6]);
   // Not by rows(): this loop runs more than 100,000 times a second.
-  for (let i = 9; i < reply.length; i += 4) {
-    const head = reply[i + 2];
-    const record = Array.isArray(head) ? (head[1] as Buffer) : undefined;
-    const counts = record ? (head as Reply[])[0] : head;
-    const [attempt = 1, failures = 0, tries = queueTries] = counts === 1 ? [] : text(counts).split(' ').map(Number);
-    const id = text(reply[i]);
-    const due = time(reply[i + 1]);
-    const payload = reply[i + 3] as Bytes;
-    const job: Job = { id, due, attempt, failures, tries, receipt, payload, attributes: NO_ATTRIBUTES };
-    // Object.assign: spreading takes 20 times as long.
-    if (record) Object.assign(job, ownOf(parseRecord(text(record)), due));
-    // Without a lease the job is no longer in Redis, and its record is all there is to put it back with.
-    jobs.push(record && leaseMs === 0 ? Object.assign(job, { record }) : job);
-  }
+  for (let i = 9; i < reply.length; i += 4) jobs.push(jobAt(reply, i, { receipt, tries, isRemoved: leaseMs === 0 }));
   const next = number(reply[2]);
   return {
     state: text(reply[0]) as Drained['state'],
@@ -203,6 +221,22 @@ export async function drain(redis: Connection, keys: QueueKeys, options: DrainAr
     ...traitsOf(reply[8]),
     jobs,
   };
+}
+
+/** The job at index `i` of a reply. `tries`: the queue's. `isRemoved`: it was taken without a lease. */
+function jobAt(
+  reply: readonly Reply[],
+  i: number,
+  { receipt, tries, isRemoved }: { receipt: string; tries: number; isRemoved: boolean },
+): Job {
+  const [id, due, payload] = [text(reply[i]), time(reply[i + 1]), reply[i + 3] as Bytes];
+  const job: Job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
+  const record = reply[i + 2];
+  if (!Buffer.isBuffer(record)) return job;
+  const rec = parseRecord(text(record));
+  // Without a lease the job is no longer in Redis, and its record is all there is to put it back with. Object.assign:
+  // spreading takes 20 times as long.
+  return Object.assign(job, ownOf(rec, due), countsOf(rec, tries), isRemoved && { record });
 }
 
 /** Takes from partition `i`, as {@link drain}. Calls `args` before each call. See {@link carryOn} for open growths. */
@@ -222,17 +256,14 @@ export function takeBack(store: Store, cutoff: number): Promise<number[]> {
   });
 }
 
-/** The short reply of drain, for one job without a record and with nothing else to tell. */
-function onePlain(reply: readonly Reply[], receipt: string): Drained {
+/** The short reply of drain, for one job and nothing else. */
+function onlyOne(reply: readonly Reply[], receipt: string): Drained {
   const [now = 0, next = 0, tries = 0, leaseMs = 0] = reply.slice(0, 4).map(number);
-  const [id, due, payload] = [text(reply[5]), time(reply[6]), reply[7] as Bytes];
-  const job = { id, due, attempt: 1, failures: 0, tries, receipt, payload, attributes: NO_ATTRIBUTES };
-  const state = next > now ? 'idle' : 'more';
   return {
-    state,
+    state: next > now ? 'idle' : 'more',
     now,
     next,
-    jobs: [job],
+    jobs: [jobAt(reply, 5, { receipt, tries, isRemoved: false })],
     expired: 0,
     lost: 0,
     died: [],

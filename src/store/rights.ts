@@ -59,6 +59,7 @@ export function formsFor(prefix: string, queue: string): Record<Need, Form[]> {
     /** Queues; in a form that would change something, or the connection. */
     changing: [
       ['evalsha', '0'.repeat(40), 1, pending],
+      ['hsetnx', payload, NOBODY, NOBODY],
       ['sadd', list, queue],
       ['srem', list, queue],
       ['smembers', list],

@@ -71,6 +71,21 @@ export function ownOf(rec: Record<string, unknown>, due: number | undefined) {
   };
 }
 
+/**
+ * Which attempt this is of a job, how often it has failed, and how many failures end it. `tries`: the queue's. A limit
+ * of deliveries stands in place of that, as in isSpent of lua/lib/records.lua.
+ */
+export function countsOf(rec: Record<string, unknown>, tries: number) {
+  const count = (value: unknown) => {
+    const n = known(value);
+    return n === undefined || n < 0 ? undefined : Math.floor(n);
+  };
+  const [failures = 0, losses = 0] = [count(rec.failures), count(rec.losses)];
+  const both = count(rec.deliveries);
+  const own = Math.min(count(rec.tries) ?? both ?? tries, both ?? Number.POSITIVE_INFINITY);
+  return { attempt: 1 + failures + losses, failures, tries: own };
+}
+
 /** A record of `meta`; empty if it is not JSON. */
 export function parseRecord(json: string): Record<string, unknown> {
   try {

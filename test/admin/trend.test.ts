@@ -38,11 +38,11 @@ describe('samples', () => {
     await queue.enqueue({ payload: 1 });
     for (let slot = 0; slot < 16; slot++) await admin.hset(key(queue.name, 'stats'), `at:${slot}`, 'x');
     await minutePasses(queue.name);
-    await queue.enqueue({ payload: 2 });
+    await queue.enqueue([{ payload: 2 }, { payload: 3 }]);
     expect(await fields(queue.name)).toHaveLength(16);
     const { stats, samples } = await queue.counts();
     expect(samples).toHaveLength(1);
-    expect(stats).toEqual({ enqueued: 2 });
+    expect(stats).toEqual({ enqueued: 3 });
   });
 
   it('never stop a script, whatever other software wrote into them', async () => {

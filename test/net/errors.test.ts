@@ -132,9 +132,11 @@ describe.concurrent('an error of Redis is reported as what it is (failures 20, 2
     expect(await queue.nack(jobs.slice(0, 1), { error: 'x'.repeat(500) })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.nack(jobs.slice(1, 2), { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
     expect(await queue.ack(jobs.slice(2))).toEqual(['held']);
-    const alone = await queue.drain({ limit: 1 });
-    expect(await own.admin.hexists('delayq:{q}:stats', 'sampled')).toBe(1);
-    expect(await queue.nack(alone.jobs, { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
+    // Both ways of the script: once a second it also notes that the queue has a drain.
+    for (let n = 0; n < 3; n++) {
+      const alone = await queue.drain({ limit: 1 });
+      expect(await queue.nack(alone.jobs, { mode: 'release' })).toMatchObject([{ answer: 'pending' }]);
+    }
     await unsampled();
     for (const args of [
       ['config', 'q', 'tries=3'],

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Operator, Queue } from '../../src/index.js';
 import { tagsOf } from '../support/partitions.js';
 import { admin, connection, freshName, freshQueue, key, keysLike, timePasses } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 const operator = new Operator(connection);
 
@@ -46,8 +47,10 @@ describe('takeBack', () => {
     await queue.takeBack();
     expect(await admin.hget(key(queue.name, 'stats'), 'drained')).toBe('1000');
     await operator.resume(queue.name);
-    await queue.drain();
-    expect(Number(await admin.hget(key(queue.name, 'stats'), 'drained'))).toBeGreaterThan(1_000);
+    await until(async () => {
+      await queue.drain();
+      return Number(await admin.hget(key(queue.name, 'stats'), 'drained')) > 1_000;
+    });
   });
 
   it('makes jobs dead that were lost too often', async () => {
