@@ -111,7 +111,7 @@ export class Gate {
     exchange.who = token.fingerprint;
     if (!allows(token, right, ns)) {
       // A token for other namespaces must reveal nothing about this one.
-      if (!token.rights.some((one) => allows(token, one, ns))) throw this.#invalid(exchange, token.hash);
+      if (!token.rights.some((one) => allows(token, one, ns))) throw this.#invalid(exchange);
       throw this.#refuse(exchange, 'right', 403, 'the token does not allow this');
     }
     exchange.admitted();
@@ -149,12 +149,12 @@ export class Gate {
     if (token) return { ring, token };
     const address = this.#origin.addressOf(exchange);
     // A recently valid token is no guess.
-    const blockedMs = ring.cache.wasKnown(hash) ? 0 : this.#failures.blockedMs(address, hash);
+    const blockedMs = ring.cache.wasKnown(hash) ? 0 : this.#failures.blockedMs(address);
     const blocked = (waitMs: number) => this.#refuse(exchange, 'address', 429, 'too many invalid tokens', waitMs);
-    const invalid = () => (blockedMs > 0 ? blocked(blockedMs) : this.#invalid(exchange, hash));
+    const invalid = () => (blockedMs > 0 ? blocked(blockedMs) : this.#invalid(exchange));
     if (token === null) throw invalid();
     // The token may be valid, and only new to this server: a few per second are looked up.
-    if (blockedMs > 0 && !this.#failures.mayAsk(address, hash)) throw blocked(0);
+    if (blockedMs > 0 && !this.#failures.mayAsk(address)) throw blocked(0);
     return ring.cache.ask(hash).then((found) => {
       if (!found) throw invalid();
       return { ring, token: found };
@@ -175,8 +175,8 @@ export class Gate {
   }
 
   /** The refusal of an invalid token, counted against its address. */
-  #invalid(exchange: Exchange, hash: string): Refusal {
-    this.#failures.add(this.#origin.addressOf(exchange), hash);
+  #invalid(exchange: Exchange): Refusal {
+    this.#failures.add(this.#origin.addressOf(exchange));
     return this.#refuse(exchange, 'token', 401, 'invalid token');
   }
 
