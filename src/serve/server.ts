@@ -191,10 +191,10 @@ export class Server {
     const { route, params } = this.#routed(exchange, this.#apiRouter);
     const { health } = this.#gate.poolOf(exchange, route);
     exchange.onFailure = health.failed;
-    const handle = (pool: Pool) => route.handle({ exchange, params, pool });
     const act = () => {
-      const admitted = this.#gate.admit(exchange, params.ns, route);
-      return admitted instanceof Promise ? admitted.then(handle) : handle(admitted);
+      const pool = this.#gate.admit(exchange, params.ns, route);
+      if (!(pool instanceof Promise)) return route.handle({ exchange, params, pool });
+      return pool.then((admitted) => route.handle({ exchange, params, pool: admitted }));
     };
     if (!health.isDown || !route.right) return act();
     // Before its token is looked at, which may need Redis, too.

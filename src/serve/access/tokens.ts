@@ -61,12 +61,12 @@ const MAX_DESCRIPTION = 512;
 /** The longest interval of a limit, s: a year. */
 const MAX_INTERVAL = 31_536_000;
 
+/** Twice as fast as createHash, but Node has it only since 20.12. Looked up once: the bundle loads node:crypto on use. */
+const digest: typeof hash | undefined = hash;
+
 /** The hash of a token's text: Redis stores it, and lookups use it, so that texts are never compared. */
-export const hashOf: (text: string) => string =
-  // Takes half the time, but Node has it only since 20.12.
-  typeof hash === 'function'
-    ? (text) => hash('sha256', text)
-    : (text) => createHash('sha256').update(text).digest('hex');
+export const hashOf = (text: string): string =>
+  digest?.('sha256', text) ?? createHash('sha256').update(text).digest('hex');
 
 /** Whether `token` is for `ns` and has the right. Without `ns`, what is asked for concerns all namespaces. */
 export function allows({ ns, rights }: TokenRecord, right: Right, asked: string | undefined): boolean {

@@ -1,14 +1,11 @@
 import { once } from 'node:events';
-import { family, type Measured, metricsText, type Samples } from '../../internal.js';
+import { eachQueue, family, type Measured, metricsText, type Samples, type Snapshot } from '../../internal.js';
 import type { Keyring } from '../access/keyring.js';
 import { BUCKETS } from '../http/figures.js';
 import { type Admin, type AdminCall, poolsOf } from './call.js';
 
 /** The time limit for the queues of all pools, ms. Reports a queue without an answer by then as down. */
 const LIMIT_MS = 4_000;
-
-/** How many queues of a pool are asked at once. */
-const AT_ONCE = 50;
 
 /** Measurements in progress, shared by requests that come meanwhile. */
 const measuring = new WeakMap<object, Promise<string>>();
@@ -35,20 +32,14 @@ async function textOf(admin: Admin, pools: readonly Keyring[]): Promise<string> 
 
 /** Looks at the queues of a pool until the time is over. */
 async function queuesOf({ pool: { name, inspector } }: Keyring, over: AbortSignal): Promise<Measured[]> {
-  const measured: Measured[] = [];
+  const found = new Map<string, Snapshot | undefined>();
   const look = async () => {
-    for (const queue of await inspector.queues()) measured.push({ queue, snapshot: undefined, labels: { pool: name } });
-    let next = 0;
-    const lookAtOthers = async () => {
-      for (let i = next++; i < measured.length && !over.aborted; i = next++) {
-        const one = measured[i] as Measured;
-        measured[i] = { ...one, snapshot: await inspector.inspect(one.queue).catch(() => undefined) };
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, lookAtOthers));
+    const queues = await inspector.queues();
+    for (const queue of queues) found.set(queue, undefined);
+    await eachQueue(queues, async (queue) => found.set(queue, await inspector.inspect(queue)));
   };
   await Promise.race([look().catch(() => {}), once(over, 'abort')]);
-  return measured;
+  return [...found].map(([queue, snapshot]) => ({ queue, snapshot, labels: { pool: name } }));
 }
 
 function ofServer({ rings, refused, figures, memory, listeners, running }: Admin): string {

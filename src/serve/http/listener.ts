@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { type Clock, realClock } from '../../internal.js';
@@ -153,14 +154,8 @@ export class Listener {
 
   /** Begins to listen. Rejects with Node's error. */
   async start(): Promise<void> {
-    const { host, port } = this.#options.place;
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ host, port, backlog: 4096 }, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
+    this.#server.listen({ ...this.#options.place, backlog: 4096 });
+    await once(this.#server, 'listening');
     this.#watchAnswers();
   }
 
