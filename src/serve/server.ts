@@ -43,12 +43,12 @@ export interface ServerOptions {
   readonly graceMs: number;
   readonly version: string;
   readonly logLevel: LogLevel;
-  /** Writes to the log; false: nobody reads at the moment. */
+  /** Writes a line to the log; false: its reader is too slow at the moment. */
   readonly log: (line: string) => boolean;
   readonly signal: AbortSignal;
   /** Called when both listeners accept connections. */
   readonly onReady?: (() => void) | undefined;
-  /** The time by which tokens and clients are judged. */
+  /** For all decisions by time; tests move it. */
   readonly clock?: Clock | undefined;
 }
 
@@ -132,7 +132,7 @@ export class Server {
     });
     this.#listeners.set(name, listener);
     await listener.start().catch((cause: NodeJS.ErrnoException) => {
-      // The port may be free soon, as of a server that is about to end: whoever restarts this one should try again.
+      // The port may be free soon: another server may be about to end. So the service manager should try again.
       const code = cause.code === 'EADDRINUSE' ? 'temporary' : 'config';
       throw new DelayqError(code, `cannot listen for ${name} requests`, {
         why: cause.message,
@@ -176,7 +176,7 @@ export class Server {
     return [...this.#listeners.values()].flatMap(({ running }) => running);
   }
 
-  /** The route of a request, and the parameters in its path. Throws a refusal (404) if there is none. */
+  /** Finds the route of a request, and the parameters in its path. Throws a refusal (404) if there is none. */
   #routed<C, R extends Route<C>>(exchange: Exchange, router: Router<C, R>, path = exchange.path) {
     const found = router.match(exchange.method, path);
     if (!found) throw new Refusal(404, 'api not found');
@@ -197,7 +197,7 @@ export class Server {
       return pool.then((admitted) => route.handle({ exchange, params, pool: admitted }));
     };
     if (!health.isDown || !route.right) return act();
-    // Before its token is looked at, which may need Redis, too.
+    // Before the check of its token, which may need Redis, too.
     return health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0).then(act);
   }
 

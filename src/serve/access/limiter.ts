@@ -11,7 +11,7 @@ export interface Granted {
   readonly restMs: number;
 }
 
-/** The most limits whose shared calls are kept ready. */
+/** The most limits to keep batchers for. */
 const MAX_KEPT = 1_000;
 
 /** Counts requests against the limits of their tokens, over all servers. */

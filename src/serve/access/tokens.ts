@@ -32,7 +32,7 @@ export interface TokenRecord {
   readonly created: number;
 }
 
-/** A token without its text, which nobody but its owner has. */
+/** A token without its text, which only its owner has. */
 export interface Token extends TokenRecord {
   /** SHA-256 of its text. */
   readonly hash: string;
@@ -61,14 +61,14 @@ const MAX_DESCRIPTION = 512;
 /** The longest interval of a limit, s: a year. */
 const MAX_INTERVAL = 31_536_000;
 
-/** Twice as fast as createHash, but Node has it only since 20.12. Looked up once: the bundle loads node:crypto on use. */
+/** Twice as fast as createHash; only since Node 20.12. Read once, as the bundle loads node:crypto at each use. */
 const digest: typeof hash | undefined = hash;
 
 /** The hash of a token's text: Redis stores it, and lookups use it, so that texts are never compared. */
 export const hashOf = (text: string): string =>
   digest?.('sha256', text) ?? createHash('sha256').update(text).digest('hex');
 
-/** Whether `token` is for `ns` and has the right. Without `ns`, what is asked for concerns all namespaces. */
+/** Whether `token` is for `ns` and has the right. Without `ns`, it must be for all namespaces. */
 export function allows({ ns, rights }: TokenRecord, right: Right, asked: string | undefined): boolean {
   return (ns === ALL || ns === asked) && rights.includes(right);
 }
@@ -181,7 +181,7 @@ function checkText(text: string | undefined): void {
 function checkRights(rights: readonly string[]): void {
   const unknown = rights.some((right) => !RIGHTS.includes(right as Right));
   if (unknown || rights.length === 0)
-    throw invalid('these are not rights of a token', `name at least one of ${RIGHTS.join(', ')}`);
+    throw invalid('these rights are unknown', `name at least one of ${RIGHTS.join(', ')}`);
 }
 
 function checkLimits({ read, write, interval }: Limits): void {
@@ -189,7 +189,7 @@ function checkLimits({ read, write, interval }: Limits): void {
     Number.isSafeInteger(n) && Number(n) >= min && Number(n) <= max;
   const max = Number.MAX_SAFE_INTEGER;
   if (isCount(read, 0, max) && isCount(write, 0, max) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0) return;
-  throw invalid('these are not limits of a token', 'give read or write, and an interval, such as 100, 100 and 1', {
+  throw invalid('these limits are invalid', 'give read or write, and an interval, such as 100, 100 and 1', {
     why: `read and write are whole numbers, not both 0; the interval has 1 to ${MAX_INTERVAL} seconds`,
   });
 }

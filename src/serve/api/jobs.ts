@@ -20,7 +20,7 @@ export const MAX_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
 /** The time for which a renewed lease is held, ms. */
 const TTR_MS = 120_000;
 
-/** Shows a job as JSON; undefined if there is none, or it has expired: it may still be there, but is never delivered. */
+/** Returns a job as JSON; undefined if there is none, or it has expired: if it is still there, nothing delivers it. */
 type Show = (job: StoredJob | undefined) => Promise<string | undefined>;
 
 /** Takes back expired leases. Returns the time of Redis's clock, ms, and how to show the jobs of the queue then. */

@@ -4,8 +4,8 @@ import { Refusal } from '../http/refusal.js';
 const MAX_MS = (2 ** 32 - 1) * 1_000;
 
 /**
- * A duration in a query, ms: whole seconds, or with a unit (`1500ms`, `90s`, `15m`, `2h`, `1d`). `otherwise` if it is not
- * given. More than 100 years count as 100 years. Throws a refusal (400) `invalid NAME`.
+ * A duration in a query, ms: whole seconds, or with a unit (`1500ms`, `90s`, `15m`, `2h`, `1d`). `otherwise` if it is
+ * missing. More than 100 years count as 100 years. Throws a refusal (400) `invalid NAME`.
  */
 export function msOf(query: URLSearchParams, name: string, otherwise: number): number {
   const text = query.get(name);

@@ -4,7 +4,7 @@ import { type Memory, TOO_MUCH } from './memory.js';
 import { Refusal, refusalOf } from './refusal.js';
 import { requestId } from './request-id.js';
 
-/** Thrown when the client has gone: there is nobody to answer. */
+/** Thrown when the client has gone, and needs no answer. */
 export const GONE = Symbol('gone');
 
 /** How many bytes of an unwanted body to read: otherwise the client might not see the answer. */
@@ -58,7 +58,7 @@ export interface HttpConnection {
   exchanges: readonly Exchange[];
   /** A request of it was admitted: it stays open. */
   isAdmitted: boolean;
-  /** It is about to close: serve no further request. */
+  /** It is about to close, and no further request of it is served. */
   isClosing: boolean;
   /** What to do if the client resets it soon after an answer, and since when. */
   reset: { readonly act: () => void; readonly since: number } | undefined;
@@ -74,14 +74,14 @@ export class Exchange {
   readonly method: string;
   /** Without the query, as it was sent. */
   readonly path: string;
-  /** What the request is logged and counted as; the pattern of its route. */
+  /** The pattern of its route, for the log and for metrics. */
   route = '-';
   /** Who asked, for the log: the fingerprint of the token. */
   who = '-';
   readonly since = performance.now();
   /** Why it failed, for the log. */
   cause: unknown;
-  /** Called with an error that no answer reports. */
+  /** Called with each error of the handler. */
   onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
@@ -279,7 +279,7 @@ export class Exchange {
     this.request.resume();
   }
 
-  /** Answers a request whose rest is unreadable, and closes the connection. */
+  /** Answers a request that cannot be read to its end, and closes the connection. */
   cut(status: number, error: string): void {
     this.#isWaiting = true;
     // The handler may already have jobs for it, which are then not delivered.
@@ -333,7 +333,7 @@ export class Exchange {
     if (!isRaw && body !== undefined) all.push(...JSON_TYPE);
     if (status !== 204) all.push('Content-Length', String(length));
     const isPart = !this.request.complete && this.#length !== 0;
-    // Otherwise a stranger could hold all connections, with one request each.
+    // Otherwise strangers could hold all connections, with one request each.
     const isStranger = !this.#connection.isAdmitted;
     const isLast = signal.aborted || isStranger;
     const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MAX_DROPPED);

@@ -13,14 +13,14 @@ interface Pending {
 /** Which requests are logged: all, those that failed here (5xx), or none. */
 export type LogLevel = 'all' | 'errors' | 'none';
 
-/** Writes what happens, a line each but for bugs. Never a query, a token, a payload, or an id of a job. */
+/** Writes events and requests, a line each; bugs with their stack. Never a query, a token, a payload, or a job's id. */
 export class Log {
   readonly #write: (line: string) => boolean;
   readonly #level: LogLevel;
   readonly #clock: Clock;
   readonly #pending = new Map<string, Pending>();
 
-  /** `write` returns false while nobody reads: lines are then left out, because nothing may wait for a log. */
+  /** `write` may drop lines while their reader is slow: requests must not wait for a log. */
   constructor(write: (line: string) => boolean, level: LogLevel, clock: Clock = realClock) {
     this.#write = write;
     this.#level = level;

@@ -23,7 +23,7 @@ export class Router<C, R extends Route<C> = Route<C>> {
     this.#routes = routes.map((route) => ({ route, pattern: patternOf(route) }));
   }
 
-  /** Returns the route, with its parameters decoded; undefined if there is none. Throws a refusal (400) for bad escapes. */
+  /** The route of a path and its decoded parameters; undefined: there is none. Throws a refusal (400) for bad escapes. */
   match(method: string, path: string): { readonly route: R; readonly params: Params } | undefined {
     for (const { route, pattern } of this.#routes) {
       if (route.method !== method) continue;
