@@ -15,7 +15,7 @@ export function main(): void {
 
 /**
  * ioredis prints a warning on each connection if a password was given to a Redis that asks for none. No command does
- * anything else because of that, and cron would mail it every minute.
+ * anything else because of that, and cron would mail it every minute. `serve`, which starts seldom, logs it once.
  */
 function hushUnneededPassword(): void {
   const { warn } = console;

@@ -229,6 +229,13 @@ async function isLocalPlace({ host }: HostPort): Promise<boolean> {
  */
 export async function serve(options: ServerOptions): Promise<number> {
   const server = new Server(options);
+  const { warn } = console;
+  // On each connection, ioredis warns of a password that Redis does not ask for.
+  const warned = new Set<string>();
+  console.warn = (text: string) => {
+    if (!warned.has(text)) options.log(`delayq serve: ${text.replace(/^\[\w+\] /, '')}\n`);
+    warned.add(text);
+  };
   const failed = new Promise<never>((_, reject) => {
     process.setUncaughtExceptionCaptureCallback((error) => {
       // Its message may hold what no log may.
@@ -241,5 +248,6 @@ export async function serve(options: ServerOptions): Promise<number> {
   } finally {
     await server.cut();
     process.setUncaughtExceptionCaptureCallback(null);
+    console.warn = warn;
   }
 }
