@@ -1,7 +1,7 @@
 // Bundles the library into dist/lib/index.js and the command line into dist/cli/main.cjs: a single file starts fastest,
 // and its dynamic imports stay lazy. tsc writes the declarations of the library beside it.
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { build } from 'esbuild';
 
@@ -35,24 +35,6 @@ await build({
   define,
 });
 writeFileSync('dist/lib/package.json', '{ "type": "commonjs" }\n');
-
-// The server, as a file of its own that only `serve` and `token` load: other commands pay nothing for it.
-await build({
-  ...common,
-  entryPoints: ['src/serve/main.ts'],
-  outfile: 'dist/serve/main.cjs',
-  format: 'cjs',
-  supported: { 'dynamic-import': false },
-  plugins: [apart('library', /(^|\/)index\.js$/, '../lib/index.js')],
-  define: {
-    DELAYQ_OPENAPI: JSON.stringify(JSON.stringify(JSON.parse(readFileSync('docs/reference/openapi.json', 'utf8')))),
-  },
-});
-
-/** A plugin: what `filter` matches is another bundle, at `path`, as seen from the file that loads the bundle (bin/start.js). */
-function apart(name, filter, path) {
-  return { name, setup: ({ onResolve }) => onResolve({ filter }, () => ({ path, external: true })) };
-}
 
 /**
  * Replacements for modules that ioredis imports. With the originals a start takes up to 20 ms longer.
@@ -109,7 +91,7 @@ const { outputFiles } = await build({
   // bin/start.js runs the bundle as a vm.Script, which has neither import() nor import.meta.
   supported: { 'dynamic-import': false },
   define,
-  plugins: [replace, apart('server', /\/serve\/main\.js$/, '../dist/serve/main.cjs')],
+  plugins: [replace],
 });
 if (unused.size > 0) throw new Error(`ioredis no longer imports ${[...unused].join(', ')}: change REPLACED`);
 const [{ path, text }] = outputFiles;

@@ -67,8 +67,6 @@ export type { EnqueueOptions } from './store/enqueue.js';
 export type { ExportSlice } from './store/export.js';
 export type { ForeignQueue } from './store/foreign.js';
 export type { Growth, Partitioning } from './store/grow.js';
-/** @internal for the server */
-export { giveBackToLimit, putField, takeOfLimit } from './store/http.js';
 export type { Holder, Snapshot } from './store/inspect.js';
 export type { Drained } from './store/jobs.js';
 export type { Moved } from './store/move-steps.js';

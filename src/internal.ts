@@ -1,5 +1,5 @@
 /*
- * What the command line uses besides the public API. This is not published, and may change in any version.
+ * What the command line and the server use besides the public API. This is not published, and may change in any version.
  */
 
 export type { LeftReason } from './admin/adopt.js';
@@ -17,6 +17,7 @@ export {
 } from './admin/snapshot.js';
 export { DEFAULT_THRESHOLDS } from './health/check.js';
 export { worst } from './health/finding.js';
+export { family, type Samples } from './health/metrics.js';
 export { courseOf, problems, STEADY } from './health/problems.js';
 export * from './index.js';
 export { NO_ATTRIBUTES, packAttributes, readAttributes } from './model/attributes.js';
@@ -45,6 +46,7 @@ export {
   shellWord,
 } from './model/text.js';
 export {
+  type Clock,
   exactDuration,
   formatDuration,
   formatTime,
@@ -53,6 +55,7 @@ export {
   parseAt,
   parseDuration,
   parseMoment,
+  realClock,
   systemZone,
   ZONE_ADVICE,
 } from './model/time.js';
@@ -65,6 +68,7 @@ export { type RetryLimits, withRetries } from './redis/retry.js';
 export { aclLine } from './server/rights.js';
 export { type Exported, SCORE } from './store/export.js';
 export { checkGrows, checkNoLimits, checkPartitions, MAX_PARTITIONS } from './store/grow.js';
+export { TokenStore } from './store/http.js';
 export type { Span } from './store/inspect.js';
 export { DEFAULT_PREFIX, OWN_FIELDS } from './store/keys.js';
 export { MAX_CALL } from './store/script.js';

@@ -35,6 +35,8 @@ export async function measure(rig) {
       'bulk, bare': () => load(rig, bare, { act: 'bulk', ...timed }),
       bulk: checked({ act: 'bulk', ...timed }),
       'count=1': checked({ act: 'consume' }, rig.size(40_000)),
+      'bare, alone': () => load(rig, bare, { act: 'publish', connections: 1, ...timed }),
+      alone: checked({ act: 'consume', connections: 1 }, rig.size(10_000)),
       'count=100, no acks': checked({ act: 'consume', count: 100, ack: false }, rig.size(200_000)),
       'count=100': checked({ act: 'consume', count: 100 }, rig.size(200_000)),
       'count=100, one ack': checked({ act: 'consume', count: 100, ack: 'many' }, rig.size(200_000)),
@@ -150,10 +152,10 @@ function sections(results, idle, { users, polls }) {
     took(`${name}: p99`, ours, (round) => pick(round).p99, theirs),
   ];
   // Of the bare server: as many jobs as it could answer requests for.
-  const row = (name, ours, requests, target) => ({
+  const row = (name, ours, requests, target, bare = 'bare') => ({
     name,
     ours: of(ours, rate),
-    theirs: of('bare', (round) => rate(round) / requests),
+    theirs: of(bare, (round) => rate(round) / requests),
     target,
   });
   const rounds = Object.entries(results).flatMap(([name, all]) => (name.includes('bare') ? [] : all));
@@ -163,6 +165,7 @@ function sections(results, idle, { users, polls }) {
       { name: 'publish', alone: true, ours: of('publish', rate), target: { value: 10_000 } },
       { name: 'bulk of 64', ours: of('bulk', rate), theirs: of('bulk, bare', rate), target: { value: 80_000 } },
       row('consume + ack, count=1', 'count=1', 2, { value: 5_000 }),
+      row('the same, one connection', 'alone', 2, undefined, 'bare, alone'),
       row('consume + one ack of 100 jobs', 'count=100, one ack', 0.02, { value: 30_000 }),
       row('consume of 100 + 100 DELETEs', 'count=100', 1.01),
       { name: 'consume, count=100', alone: true, ours: of('count=100, no acks', rate) },
@@ -171,6 +174,8 @@ function sections(results, idle, { users, polls }) {
       ...both('publish', 'publish', (round) => round, 'bare'),
       ...both('bulk of 64', 'bulk', (round) => round, 'bulk, bare'),
       ...both('GET, count=1', 'count=1', ({ get }) => get),
+      ...both('GET, one connection', 'alone', ({ get }) => get),
+      ...both('DELETE, one connection', 'alone', ({ ack }) => ack),
       ...both('GET, count=100', 'count=100', ({ get }) => get),
       ...both('DELETE', 'count=100', ({ ack }) => ack),
     ]),
@@ -178,6 +183,7 @@ function sections(results, idle, { users, polls }) {
       took('publish', 'publish', cpu, 'bare'),
       took('bulk of 64', 'bulk', cpu, 'bulk, bare'),
       took('consume + ack, count=1', 'count=1', cpu),
+      took('the same, one connection', 'alone', cpu),
       took('consume + one ack of 100 jobs', 'count=100, one ack', cpu),
       took('consume of 100 + 100 DELETEs', 'count=100', cpu),
       took('consume, count=100', 'count=100, no acks', cpu),

@@ -1,8 +1,8 @@
--- Takes of what is left of a limit in its window, or gives back.
+-- Takes a part of what is left of a limit in its window, or gives it back.
 -- KEYS   1 the hash (what is limited → how much is used, when its window ends)
 -- ARGV   1 the field, 2 how much to take at most; negative: to give back, 3 the limit, 4 how long a window lasts, ms,
 --        5 to give back: the end of the window that it was taken from, ms
--- Reply  how much was taken, when the window ends, ms, and how long that is, ms; all 0 if that of ARGV[5] is over
+-- Reply  how much was taken, when the window ends, ms, and in how many ms; all 0 if the window of ARGV[5] is over
 -- Atomic because a window might end between two calls. It begins with its first request. By Redis's clock, because all
 -- servers share it.
 local t = redis.call('TIME')

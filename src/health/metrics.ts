@@ -14,7 +14,7 @@ export interface Measured {
 type Labels = Readonly<Record<string, string>>;
 
 /** The values of a metric, with their labels. */
-type Samples = readonly (readonly [labels: Labels, value: number, suffix?: string])[];
+export type Samples = readonly (readonly [labels: Labels, value: number, suffix?: string])[];
 
 interface MetricsOptions {
   readonly version?: string | undefined;
@@ -125,10 +125,11 @@ export function metricsText(queues: Iterable<Measured>, options: MetricsOptions 
 }
 
 /** All lines of one metric; empty if it has no sample. */
-function family(name: string, type: Metric['type'], help: string, samples: Samples): string {
+export function family(name: string, type: Metric['type'], help: string, samples: Samples): string {
   const lines = samples.map(([labels, value, suffix = '']) => {
     const inside = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);
-    return `${name}${suffix}{${inside.join(',')}} ${written(value)}\n`;
+    const braces = inside.length > 0 ? `{${inside.join(',')}}` : '';
+    return `${name}${suffix}${braces} ${written(value)}\n`;
   });
   return lines.length === 0 ? '' : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`;
 }

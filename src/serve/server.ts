@@ -1,25 +1,22 @@
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayqError } from '../index.js';
+import { type Clock, DelayqError, realClock } from '../internal.js';
 import { RefusalCounter } from './access/failures.js';
 import { Gate } from './access/gate.js';
-import { Guard } from './access/guard.js';
+import { Keyring } from './access/keyring.js';
 import { isLoopback, Origin } from './access/origin.js';
-import { Watch } from './access/watch.js';
-import { ADMIN_ROUTES, type Admin, type AdminCall } from './admin/routes.js';
+import type { Admin, AdminCall } from './admin/call.js';
 import type { ApiCall, ApiRoute } from './api/call.js';
-import { API_ROUTES } from './api/routes.js';
-import { CLOCK, type Clock } from './http/clock.js';
-import type { Exchange } from './http/exchange.js';
+import type { Exchange, Patience } from './http/exchange.js';
 import { Figures } from './http/figures.js';
 import { type HostPort, Listener } from './http/listener.js';
-import { Log, type LogLevel } from './http/log.js';
+import { framesOf, Log, type LogLevel } from './http/log.js';
 import { Memory } from './http/memory.js';
-import type { Patience } from './http/patience.js';
 import { Refusal } from './http/refusal.js';
-import { Router } from './http/router.js';
+import { type Route, Router } from './http/router.js';
 import { Pool, type PoolPlace } from './queues/pool.js';
+import { ADMIN_ROUTES, API_ROUTES } from './routes.js';
 
 /** The most bytes of bodies in memory. */
 export const MAX_IN_FLIGHT = 256 * 1024 * 1024;
@@ -46,12 +43,12 @@ export interface ServerOptions {
   readonly graceMs: number;
   readonly version: string;
   readonly logLevel: LogLevel;
-  /** Writes to the log; false: nobody reads at the moment. */
+  /** Writes a line to the log; false: its reader is too slow at the moment. */
   readonly log: (line: string) => boolean;
   readonly signal: AbortSignal;
   /** Called when both listeners accept connections. */
   readonly onReady?: (() => void) | undefined;
-  /** The time by which tokens and clients are judged. */
+  /** For all decisions by time; tests move it. */
   readonly clock?: Clock | undefined;
 }
 
@@ -61,9 +58,9 @@ export class Server {
   readonly #log: Log;
   readonly #memory: Memory;
   readonly #figures = new Figures();
-  readonly #pools: ReadonlyMap<string, Pool>;
-  readonly #guard: Guard;
-  readonly #watch: Watch;
+  readonly #pools: readonly Pool[];
+  readonly #refused: RefusalCounter;
+  readonly #gate: Gate;
   readonly #admin: Admin;
   readonly #apiRouter = new Router<ApiCall, ApiRoute>(API_ROUTES);
   readonly #adminRouter = new Router<AdminCall>(ADMIN_ROUTES);
@@ -71,52 +68,43 @@ export class Server {
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    const { pools, prefix, allowHosts, trustProxy, signal, clock = CLOCK } = options;
-    this.#memory = new Memory(options.maxInFlight ?? MAX_IN_FLIGHT);
-    const log = new Log(options.log, options.logLevel, clock);
-    const say = (text: string) => log.say(text);
-    const shared = { prefix, figures: this.#figures, memory: this.#memory, signal };
-    const pool = (name: string, place: PoolPlace) => new Pool(name, place, shared);
-    this.#log = log;
-    this.#pools = new Map([...pools].map(([name, place]) => [name, pool(name, place)]));
-    const refused = new RefusalCounter(log);
-    this.#guard = new Guard(this.#pools, new Origin(allowHosts, trustProxy), refused, clock);
-    this.#watch = new Watch(this.#guard.rings.values(), say, clock);
-    this.#admin = {
-      guard: this.#guard,
-      watch: this.#watch,
-      refused,
-      figures: this.#figures,
-      memory: this.#memory,
-      listeners: this.#listeners,
-      running: () => this.#running.length,
-      clock,
-      version: options.version,
-    };
+    const { pools, prefix, allowHosts, trustProxy, signal, version, clock = realClock } = options;
+    const memory = new Memory(options.maxInFlight ?? MAX_IN_FLIGHT);
+    const figures = this.#figures;
+    this.#memory = memory;
+    this.#log = new Log(options.log, options.logLevel, clock);
+    this.#pools = [...pools].map(([name, place]) => new Pool(name, place, { prefix, figures, memory, signal }));
+    const rings = new Map(this.#pools.map((pool) => [pool.name, new Keyring(pool, clock)]));
+    const refused = new RefusalCounter(this.#log);
+    this.#refused = refused;
+    this.#gate = new Gate(rings, new Origin(allowHosts, trustProxy), refused, clock);
+    const [listeners, running] = [this.#listeners, () => this.#running.length];
+    this.#admin = { rings, refused, figures, memory, listeners, running, clock, version };
   }
 
   /** Serves until the signal aborts, then stops. Resolves to the number of requests that were cut off. */
   async run(): Promise<number> {
     const { signal, listen, adminListen } = this.#options;
-    await this.#watch.start();
-    const [isLocal, adminIsLocal] = await Promise.all([listen, adminListen].map(isLocalPlace));
-    if (!isLocal) await this.#requireToken('API', '--listen');
-    if (!adminIsLocal) await this.#requireToken('admin', '--admin-listen');
-    const gate = new Gate(this.#guard, isLocal === true);
-    const adminGate = new Gate(this.#guard, adminIsLocal === true);
-    await this.#listen('API', listen, (exchange) => this.#callApi(exchange, gate));
-    await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange, adminGate));
+    const { rings, isLocal } = this.#gate;
+    await Promise.all([...rings.values()].map((ring) => ring.watch((text) => this.#log.say(text))));
+    for (const [name, place] of [['API', listen] as const, ['admin', adminListen] as const]) {
+      isLocal[name] = await isLocalPlace(place);
+      if (!isLocal[name]) await this.#requireToken(name);
+    }
+    await this.#listen('API', listen, (exchange) => this.#callApi(exchange));
+    await this.#listen('admin', adminListen, (exchange) => this.#callAdmin(exchange));
     this.#options.onReady?.();
     if (!signal.aborted) await once(signal, 'abort');
     return this.#stop();
   }
 
   /** Throws `config` if a listener that others can reach would refuse them all, or let them all in. */
-  async #requireToken(name: 'API' | 'admin', option: string): Promise<void> {
+  async #requireToken(name: 'API' | 'admin'): Promise<void> {
+    const rings = [...this.#gate.rings.values()];
     // A Redis that does not answer may have tokens.
-    if ([...this.#guard.rings.values()].some(({ count }) => count === undefined)) return;
-    const right = name === 'admin' ? 'operate' : undefined;
-    for (const { tokens } of this.#guard.rings.values()) {
+    if (rings.some(({ count }) => count === undefined)) return;
+    const [option, right] = name === 'admin' ? (['--admin-listen', 'operate'] as const) : ['--listen'];
+    for (const { tokens } of rings) {
       const all = await tokens.list();
       if (all.some(({ rights }) => right === undefined || rights.includes(right))) return;
     }
@@ -132,21 +120,19 @@ export class Server {
     act: (exchange: Exchange) => Promise<void> | void,
   ): Promise<void> {
     const { maxConnections, signal, patience, clock } = this.#options;
-    const listener = new Listener(
-      { place, memory: this.#memory, maxConnections, signal, patience, clock },
-      {
-        handle: (exchange, refusal) => (refusal ? exchange.refuse(refusal) : exchange.attempt(() => act(exchange))),
-        ended: (exchange) => {
-          const delivered = !exchange.isGone;
-          this.#figures.add(exchange, delivered);
-          this.#log.request(exchange, delivered);
-        },
-        dropped: (address) => this.#admin.refused.add('connections', address),
+    const listener = new Listener({
+      ...{ place, memory: this.#memory, maxConnections, signal, patience, clock },
+      handle: (exchange, refusal) => (refusal ? exchange.refuse(refusal) : exchange.attempt(() => act(exchange))),
+      ended: (exchange) => {
+        const delivered = !exchange.isGone;
+        this.#figures.add(exchange, delivered);
+        this.#log.request(exchange, delivered);
       },
-    );
+      dropped: (address) => this.#refused.add('connections', address),
+    });
     this.#listeners.set(name, listener);
     await listener.start().catch((cause: NodeJS.ErrnoException) => {
-      // The port may be free soon, as of a server that is about to end: whoever restarts this one should try again.
+      // The port may be free soon: another server may be about to end. So the service manager should try again.
       const code = cause.code === 'EADDRINUSE' ? 'temporary' : 'config';
       throw new DelayqError(code, `cannot listen for ${name} requests`, {
         why: cause.message,
@@ -175,14 +161,14 @@ export class Server {
     return cut;
   }
 
-  /** Closes everything at once; the connections to Redis when the jobs that nobody has got are back. */
+  /** Closes everything at once; the connections to Redis when all undelivered jobs are back. */
   async cut(): Promise<void> {
-    this.#watch.stop();
+    for (const ring of this.#gate.rings.values()) ring.stopWatching();
     const listeners = [...this.#listeners.values()];
     const closed = Promise.all(listeners.map((listener) => listener.stop()));
     for (const listener of listeners) listener.cut();
     await closed;
-    await Promise.all([...this.#pools.values()].map((pool) => pool.close()));
+    await Promise.all(this.#pools.map((pool) => pool.close()));
   }
 
   /** The requests that have not ended. */
@@ -190,34 +176,36 @@ export class Server {
     return [...this.#listeners.values()].flatMap(({ running }) => running);
   }
 
-  /** Not async: 10,000 requests may wait, and would each keep its state. */
-  #callApi(exchange: Exchange, gate: Gate): Promise<void> | void {
-    if (exchange.path === '/healthz') return this.#health(exchange);
-    const found = this.#apiRouter.match(exchange.method, exchange.path);
+  /** Finds the route of a request, and the parameters in its path. Throws a refusal (404) if there is none. */
+  #routed<C, R extends Route<C>>(exchange: Exchange, router: Router<C, R>, path = exchange.path) {
+    const found = router.match(exchange.method, path);
     if (!found) throw new Refusal(404, 'api not found');
-    const { route, params } = found;
-    exchange.route = route.path;
-    if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
-    const { health } = gate.poolOf(exchange, route);
+    exchange.route = found.route.path;
+    if (!found.route.readsBody) exchange.dropBody();
+    return found;
+  }
+
+  /** Not async: 10,000 requests may wait, and would each keep its state. */
+  #callApi(exchange: Exchange): Promise<void> | void {
+    if (exchange.path === '/healthz') return this.#health(exchange);
+    const { route, params } = this.#routed(exchange, this.#apiRouter);
+    const { health } = this.#gate.poolOf(exchange, route);
     exchange.onFailure = health.failed;
     const act = () => {
-      const admitted = gate.admit(exchange, params.ns, route);
-      const handle = (pool: Pool) => route.handle({ exchange, params, pool });
-      return admitted instanceof Promise ? admitted.then(handle) : handle(admitted);
+      const pool = this.#gate.admit(exchange, params.ns, route);
+      if (!(pool instanceof Promise)) return route.handle({ exchange, params, pool });
+      return pool.then((admitted) => route.handle({ exchange, params, pool: admitted }));
     };
     if (!health.isDown || !route.right) return act();
-    // Before its token is looked at, which may need Redis, too.
+    // Before the check of its token, which may need Redis, too.
     return health.check(Number.parseInt(exchange.query.get('timeout') ?? '', 10) > 0).then(act);
   }
 
-  async #callAdmin(exchange: Exchange, gate: Gate): Promise<void> {
+  async #callAdmin(exchange: Exchange): Promise<void> {
     if (exchange.path === '/healthz') return this.#health(exchange);
-    const found = this.#adminRouter.match(exchange.method, exchange.path.replace(/(.)\/$/, '$1'));
-    if (!found) throw new Refusal(404, 'api not found');
-    exchange.route = found.route.path;
-    if (exchange.method === 'GET' || exchange.method === 'DELETE') exchange.dropBody();
-    const only = await gate.admitOperator(exchange, found.params.ns);
-    await found.route.handle({ exchange, params: found.params, admin: this.#admin, only });
+    const { route, params } = this.#routed(exchange, this.#adminRouter, exchange.path.replace(/(.)\/$/, '$1'));
+    const only = await this.#gate.admitOperator(exchange, params.ns);
+    await route.handle({ exchange, params, admin: this.#admin, only });
   }
 
   /** 200 as long as the server takes requests; 503 once it stops. */
@@ -232,4 +220,34 @@ export class Server {
 async function isLocalPlace({ host }: HostPort): Promise<boolean> {
   const addresses = await lookup(host, { all: true }).catch(() => []);
   return addresses.length > 0 && addresses.every(({ address }) => isLoopback(address));
+}
+
+/**
+ * Serves until the signal aborts and what runs has ended. Resolves to the number of requests that were cut off because
+ * they took too long. Throws `config` if it cannot listen, or must not without a token; `internal` for an error that
+ * nothing has caught.
+ */
+export async function serve(options: ServerOptions): Promise<number> {
+  const server = new Server(options);
+  const { warn } = console;
+  // On each connection, ioredis warns of a password that Redis does not ask for.
+  const warned = new Set<string>();
+  console.warn = (text: string) => {
+    if (!warned.has(text)) options.log(`delayq serve: ${text.replace(/^\[\w+\] /, '')}\n`);
+    warned.add(text);
+  };
+  const failed = new Promise<never>((_, reject) => {
+    process.setUncaughtExceptionCaptureCallback((error) => {
+      // Its message may hold what no log may.
+      const next = 'please report this as a bug';
+      reject(new DelayqError('internal', 'delayq serve itself failed', { why: framesOf(error), next }));
+    });
+  });
+  try {
+    return await Promise.race([server.run(), failed]);
+  } finally {
+    await server.cut();
+    process.setUncaughtExceptionCaptureCallback(null);
+    console.warn = warn;
+  }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MAX_PASSED } from '../../src/serve/api/jobs.js';
-import { PATIENCE } from '../../src/serve/http/patience.js';
+import { PATIENCE } from '../../src/serve/http/exchange.js';
 import { MAX_IN_FLIGHT } from '../../src/serve/server.js';
 import { read } from '../support/examples.js';
 
@@ -16,7 +16,6 @@ describe('the limits of a server are what the documents say:', () => {
   it.each([
     `headers have ${seconds(headersMs)}, a request ${seconds(requestMs)}, the reading of an answer ${seconds(answerMs)}`,
     `Others stay open for ${seconds(idleMs)} between requests`,
-    `answered if that takes less than ${seconds(lingerMs)}`,
     `503 above ${MAX_IN_FLIGHT / MIB} MiB of bodies in memory`,
   ])('%s', (text) => {
     expect(told('docs/guide/http.md')).toContain(text);

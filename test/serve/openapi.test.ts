@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ADMIN_ROUTES } from '../../src/serve/admin/routes.js';
-import { API_ROUTES } from '../../src/serve/api/routes.js';
+import { ADMIN_ROUTES, API_ROUTES } from '../../src/serve/routes.js';
 import { read } from '../support/examples.js';
 import { mismatches, type Schema, undocumented } from '../support/schema.js';
 import { ownRedis, serve } from '../support/serve.js';

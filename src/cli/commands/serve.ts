@@ -91,28 +91,21 @@ async function serve(context: Context, options: Options): Promise<void> {
     if (!url) throw usageError(`the pool ${name} has no URL`, `set ${variable}, or write --pool ${name}=redis://…`);
     pools.set(name, { to: parseUrl(url), names: namesOf(name, variable) });
   }
-  const server = await import('../../serve/main.js');
-  const prefix = checkName(context.prefix(options), 'prefix');
-  const cut = await server
-    .serve({
-      pools,
-      prefix,
-      listen: options.listen ?? place('127.0.0.1:7777'),
-      adminListen: options.adminListen ?? place('127.0.0.1:7778'),
-      allowHosts: options.allowHost ?? [],
-      trustProxy: options.trustProxy === true,
-      maxConnections: options.maxConnections ?? 20_000,
-      graceMs: options.grace ?? 30_000,
-      version: DELAYQ_VERSION,
-      logLevel: options.log ?? 'errors',
-      log: (line) => !context.stderr.writableNeedDrain && context.stderr.write(line),
-      signal: context.stopSignal(),
-      onReady: () => tellReady(context),
-    })
-    .catch((error: DelayqError) => {
-      // Of the library in another file: its class is another one.
-      const { name, code, what, why, next } = error;
-      throw name === 'DelayqError' ? new DelayqError(code, what, { why, next, cause: error }) : error;
-    });
+  const server = await import('../../serve/server.js');
+  const cut = await server.serve({
+    pools,
+    prefix: checkName(context.prefix(options), 'prefix'),
+    listen: options.listen ?? place('127.0.0.1:7777'),
+    adminListen: options.adminListen ?? place('127.0.0.1:7778'),
+    allowHosts: options.allowHost ?? [],
+    trustProxy: options.trustProxy === true,
+    maxConnections: options.maxConnections ?? 20_000,
+    graceMs: options.grace ?? 30_000,
+    version: DELAYQ_VERSION,
+    logLevel: options.log ?? 'errors',
+    log: (line) => !context.stderr.writableNeedDrain && context.stderr.write(line),
+    signal: context.stopSignal(),
+    onReady: () => tellReady(context),
+  });
   if (cut > 0) context.outcomes.add('incomplete');
 }

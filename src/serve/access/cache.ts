@@ -1,12 +1,9 @@
-import { CLOCK, type Clock } from '../http/clock.js';
+import { type Clock, realClock } from '../../internal.js';
 import { Recent } from './recent.js';
 import type { Token, Tokens } from './tokens.js';
 
-/** How long a token counts after Redis was asked for it, ms: a removed one is refused after this time at the latest. */
-const FRESH_MS = 10_000;
-
-/** From this age on, using a token refreshes it in the background, so that no request waits, ms. */
-const RENEW_MS = 5_000;
+/** How long a token counts after Redis was asked for it, ms: from then on, a removed one is refused. */
+const FRESH_MS = 5_000;
 
 /** How long an unknown token is refused without asking Redis, ms: it may have been made in the meantime. */
 const UNKNOWN_MS = 1_000;
@@ -18,12 +15,13 @@ const MAX_UNKNOWN = 1_000;
 export class TokenCache {
   readonly #tokens: Tokens;
   readonly #clock: Clock;
-  readonly #known = new Recent<string, { readonly token: Token; readonly at: number }>(MAX_KNOWN);
+  readonly #known = new Recent<string, { readonly token: Token; readonly until: number }>(MAX_KNOWN);
+  /** Until when they are refused. Apart from the others, so that guesses drive out no token. */
   readonly #unknown = new Recent<string, number>(MAX_UNKNOWN);
   /** Tokens with a call in flight. */
   readonly #asked = new Map<string, Promise<Token | undefined>>();
 
-  constructor(tokens: Tokens, clock: Clock = CLOCK) {
+  constructor(tokens: Tokens, clock: Clock = realClock) {
     this.#tokens = tokens;
     this.#clock = clock;
   }
@@ -32,14 +30,8 @@ export class TokenCache {
   get(hash: string): Token | null | undefined {
     const now = this.#clock.now();
     const known = this.#known.get(hash);
-    const age = known ? now - known.at : Number.POSITIVE_INFINITY;
-    if (known && age < FRESH_MS) {
-      // Without Redis the token counts until its time is over.
-      if (age >= RENEW_MS) this.ask(hash).catch(() => {});
-      return known.token;
-    }
-    const until = this.#unknown.get(hash);
-    return until !== undefined && now < until ? null : undefined;
+    if (known && now < known.until) return known.token;
+    return now < (this.#unknown.get(hash) ?? 0) ? null : undefined;
   }
 
   /** Whether there was such a token when Redis was asked last, however long ago. */
@@ -47,17 +39,17 @@ export class TokenCache {
     return this.#known.get(hash) !== undefined;
   }
 
-  /** Asks Redis for a token; those who ask for the same one share a call. Throws what {@link Tokens.get} throws. */
+  /** Asks Redis for a token. Requests for the same one share a call. Throws what {@link Tokens.get} throws. */
   ask(hash: string): Promise<Token | undefined> {
     const before = this.#asked.get(hash);
     if (before) return before;
-    const at = this.#clock.now();
+    const until = this.#clock.now() + FRESH_MS;
     const asked = this.#tokens
       .get(hash)
       .then((token) => {
         // Forgotten meanwhile: the reply may be outdated.
         if (this.#asked.get(hash) !== asked) return token;
-        if (token) this.#known.set(hash, { token, at });
+        if (token) this.#known.set(hash, { token, until });
         else {
           this.#known.delete(hash);
           this.#unknown.set(hash, this.#clock.now() + UNKNOWN_MS);

@@ -1,4 +1,4 @@
-import { CLOCK, type Clock } from '../http/clock.js';
+import { type Clock, realClock } from '../../internal.js';
 import type { Log } from '../http/log.js';
 import { Recent } from './recent.js';
 
@@ -6,49 +6,42 @@ const MAX_ADDRESSES = 10_000;
 const WINDOW_MS = 60_000;
 const MAX_FAILURES = 10;
 
-/** How many further tokens of a blocked address to look up per second: one of them may be valid. */
+/** How many tokens of a blocked address to look up per second: one of them may be valid. */
 const MAX_ASKED = 10;
 const ASKED_MS = 1_000;
 
-/** The invalid tokens of an address in a minute. */
+/** What an address has sent in a minute. */
 interface Seen {
-  /** How many requests carried one. */
+  /** How many requests had an invalid token. */
   count: number;
-  /** Their hashes, at most as many as are allowed. */
-  readonly hashes: Set<string>;
   readonly until: number;
-  /** How many further tokens were looked up since this time, ms. */
+  /** How many tokens were looked up since this time, ms, while it was blocked. */
   asked: number;
   since: number;
 }
 
-/** Counts the failures of each address: too many in a minute are guesses. */
+/** Counts the invalid tokens of each address: too many in a minute are guesses. */
 export class Failures {
   readonly #addresses = new Recent<string, Seen>(MAX_ADDRESSES);
   readonly #clock: Clock;
 
-  constructor(clock: Clock = CLOCK) {
+  constructor(clock: Clock = realClock) {
     this.#clock = clock;
   }
 
-  /**
-   * How long an address is blocked for a token, ms; 0: it is not. A client that repeats an invalid token must not lock
-   * out its neighbours: blocks tokens that failed here after ten failures, others only after ten different ones.
-   */
-  blockedMs(address: string, hash: string): number {
+  /** How long an address is blocked, ms; 0: it is not. */
+  blockedMs(address: string): number {
     const seen = this.#addresses.get(address);
-    if (!seen || seen.count < MAX_FAILURES) return 0;
-    const isBlocked = seen.hashes.has(hash) || seen.hashes.size >= MAX_FAILURES;
-    return isBlocked ? Math.max(0, seen.until - this.#clock.now()) : 0;
+    return seen && seen.count >= MAX_FAILURES ? Math.max(0, seen.until - this.#clock.now()) : 0;
   }
 
   /**
-   * Whether to look up this token of a blocked address. Tokens that failed here do not count: they are few, and the
-   * cache looks up each once a second at most.
+   * Whether to look up a token of a blocked address: a client that repeats an invalid token must not lock out its
+   * neighbours.
    */
-  mayAsk(address: string, hash: string): boolean {
+  mayAsk(address: string): boolean {
     const seen = this.#addresses.get(address);
-    if (!seen || seen.hashes.has(hash)) return true;
+    if (!seen) return true;
     const now = this.#clock.now();
     if (now - seen.since >= ASKED_MS) {
       seen.since = now;
@@ -58,15 +51,11 @@ export class Failures {
     return seen.asked <= MAX_ASKED;
   }
 
-  add(address: string, hash: string): void {
+  add(address: string): void {
     const now = this.#clock.now();
-    let seen = this.#addresses.get(address);
-    if (!seen || now >= seen.until) {
-      seen = { count: 0, hashes: new Set(), until: now + WINDOW_MS, asked: 0, since: now };
-      this.#addresses.set(address, seen);
-    }
-    seen.count += 1;
-    if (seen.hashes.size < MAX_FAILURES) seen.hashes.add(hash);
+    const seen = this.#addresses.get(address);
+    if (seen && now < seen.until) seen.count += 1;
+    else this.#addresses.set(address, { count: 1, until: now + WINDOW_MS, asked: 0, since: now });
   }
 }
 

@@ -1,6 +1,5 @@
-import { type Connection, giveBackToLimit, takeOfLimit } from '../../index.js';
+import { type Connection, TokenStore } from '../../internal.js';
 import { Batcher } from '../queues/batcher.js';
-import { usedKey } from './keys.js';
 import { Recent } from './recent.js';
 import type { Limits, Side, Token } from './tokens.js';
 
@@ -12,42 +11,38 @@ export interface Granted {
   readonly restMs: number;
 }
 
-/** The most limits whose shared calls are kept ready. */
+/** The most limits to keep batchers for. */
 const MAX_KEPT = 1_000;
 
 /** Counts requests against the limits of their tokens, over all servers. */
 export class Limiter {
-  readonly #redis: Connection;
-  readonly #key: string;
-  /** Calls that requests share, by what is counted. */
+  readonly #store: TokenStore;
+  /** Calls that requests share, by what they count. */
   readonly #batchers = new Recent<string, Batcher<Limits, Granted>>(MAX_KEPT);
 
   constructor(redis: Connection, prefix: string) {
-    this.#redis = redis;
-    this.#key = usedKey(prefix);
+    this.#store = new TokenStore(redis, prefix);
   }
 
   /** Counts a request. Throws what {@link Connection.call} throws. */
   take({ hash }: Token, limits: Limits, side: Side): Promise<Granted> {
-    const field = `${hash}:${side}`;
-    let batcher = this.#batchers.get(field);
+    const name = `${hash}:${side}`;
+    let batcher = this.#batchers.get(name);
     if (!batcher) {
-      batcher = Batcher.of((asked) => this.#takeAll(field, side, asked));
-      this.#batchers.set(field, batcher);
+      batcher = Batcher.of(async (asked) => {
+        // They may have been changed meanwhile.
+        const { [side]: limit, interval } = asked.at(-1) as Limits;
+        const wanted = { count: asked.length, limit, windowMs: interval * 1_000 };
+        const { count, window, restMs } = await this.#store.takeOfLimit(hash, side, wanted);
+        return asked.map((_, i) => ({ window: i < count ? window : undefined, restMs }));
+      });
+      this.#batchers.set(name, batcher);
     }
     return batcher.add(limits);
   }
 
-  async #takeAll(field: string, side: Side, asked: readonly Limits[]): Promise<Granted[]> {
-    // They may have been changed meanwhile.
-    const limits = asked.at(-1) as Limits;
-    const wanted = { count: asked.length, limit: limits[side], windowMs: limits.interval * 1_000 };
-    const { count, window, restMs } = await takeOfLimit(this.#redis, this.#key, field, wanted);
-    return asked.map((_, i) => ({ window: i < count ? window : undefined, restMs }));
-  }
-
   /** Gives back what a request has not used: it was refused, or found no job. Best effort. */
   giveBack({ hash }: Token, side: Side, window: string): void {
-    giveBackToLimit(this.#redis, this.#key, `${hash}:${side}`, window).catch(() => {});
+    this.#store.giveBackToLimit(hash, side, window).catch(() => {});
   }
 }

@@ -1,6 +1,5 @@
 import { createHash, hash, randomBytes } from 'node:crypto';
-import { type Connection, DelayqError, putField, type Reply } from '../../index.js';
-import { tokensKey, usedKey } from './keys.js';
+import { type Connection, DelayqError, TokenStore } from '../../internal.js';
 
 /** What a token may allow. */
 export const RIGHTS = ['publish', 'consume', 'operate'] as const;
@@ -33,7 +32,7 @@ export interface TokenRecord {
   readonly created: number;
 }
 
-/** A token without its text, which nobody but its owner has. */
+/** A token without its text, which only its owner has. */
 export interface Token extends TokenRecord {
   /** SHA-256 of its text. */
   readonly hash: string;
@@ -62,30 +61,24 @@ const MAX_DESCRIPTION = 512;
 /** The longest interval of a limit, s: a year. */
 const MAX_INTERVAL = 31_536_000;
 
-/** The hash of a token's text, stored in its place and used for lookups, so that texts are never compared. */
-export const hashOf: (text: string) => string =
-  // Takes half the time, but Node has it only since 20.12.
-  typeof hash === 'function'
-    ? (text) => hash('sha256', text)
-    : (text) => createHash('sha256').update(text).digest('hex');
+/** Twice as fast as createHash; only since Node 20.12. Read once, as the bundle loads node:crypto at each use. */
+const digest: typeof hash | undefined = hash;
 
-const fingerprintOf = (hash: string) => hash.slice(0, FINGERPRINT);
+/** The hash of a token's text: Redis stores it, and lookups use it, so that texts are never compared. */
+export const hashOf = (text: string): string =>
+  digest?.('sha256', text) ?? createHash('sha256').update(text).digest('hex');
 
-/** Whether `token` is for `ns` and has the right. Without `ns`, what is asked for concerns all namespaces. */
+/** Whether `token` is for `ns` and has the right. Without `ns`, it must be for all namespaces. */
 export function allows({ ns, rights }: TokenRecord, right: Right, asked: string | undefined): boolean {
   return (ns === ALL || ns === asked) && rights.includes(right);
 }
 
 /** The tokens in one Redis. */
 export class Tokens {
-  readonly #redis: Connection;
-  readonly #key: string;
-  readonly #used: string;
+  readonly #store: TokenStore;
 
   constructor(redis: Connection, prefix: string) {
-    this.#redis = redis;
-    this.#key = tokensKey(prefix);
-    this.#used = usedKey(prefix);
+    this.#store = new TokenStore(redis, prefix);
   }
 
   /** Makes a token and returns its text. Throws `usage` if something is invalid, or if the text is a token already. */
@@ -97,38 +90,28 @@ export class Tokens {
       throw invalid('the description is too long', `use at most ${MAX_DESCRIPTION} characters`);
     if (limits) checkLimits(limits);
     const text = token ?? randomBytes(32).toString('base64url');
-    const record: TokenRecord = {
-      ns,
-      description,
-      rights: RIGHTS.filter((right) => rights.includes(right)),
-      limits,
-      created: await this.#redis.now(),
-    };
-    if (!(await putField(this.#redis, this.#key, hashOf(text), undefined, JSON.stringify(record))))
-      throw invalid('the token exists already', 'choose another text, or remove that token first', {
-        why: 'a token is for one namespace',
-      });
-    return text;
+    const ordered = RIGHTS.filter((right) => rights.includes(right));
+    const record: TokenRecord = { ns, description, rights: ordered, limits, created: await this.#store.now() };
+    if (await this.#store.put(hashOf(text), undefined, JSON.stringify(record))) return text;
+    throw invalid('the token exists already', 'choose another text, or remove that token first', {
+      why: 'a token is for one namespace',
+    });
   }
 
   /** The token with this hash; undefined if there is none. */
   async get(hash: string): Promise<Token | undefined> {
-    return tokenOf(hash, await this.#redis.call('HGET', this.#key, hash));
+    return tokenOf(hash, await this.#store.get(hash));
   }
 
   /** All tokens, or those of a namespace, the oldest first. */
   async list(ns?: string): Promise<Token[]> {
-    const all = (await this.#redis.call('HGETALL', this.#key)) as Reply[];
-    const tokens: Token[] = [];
-    for (let i = 0; i < all.length; i += 2) {
-      const token = tokenOf(String(all[i]), all[i + 1]);
-      if (token && (ns === undefined || token.ns === ns)) tokens.push(token);
-    }
+    const all = (await this.#store.all()).map(([hash, record]) => tokenOf(hash, record));
+    const tokens = all.filter((token) => token !== undefined && (ns === undefined || token.ns === ns)) as Token[];
     return tokens.sort((a, b) => a.created - b.created || (a.hash < b.hash ? -1 : 1));
   }
 
-  async count(): Promise<number> {
-    return Number(await this.#redis.call('HLEN', this.#key));
+  count(): Promise<number> {
+    return this.#store.count();
   }
 
   /** The token of `ns` that has this fingerprint, or this text. */
@@ -139,9 +122,8 @@ export class Tokens {
   }
 
   /** Removes a token. Servers refuse it within 10 s. */
-  async remove({ hash }: Token): Promise<void> {
-    await this.#redis.call('HDEL', this.#key, hash);
-    await this.#redis.call('HDEL', this.#used, ...SIDES.map((side) => `${hash}:${side}`));
+  remove({ hash }: Token): Promise<void> {
+    return this.#store.remove(hash, SIDES);
   }
 
   /**
@@ -151,26 +133,25 @@ export class Tokens {
   async limit({ hash }: Token, limits: Limits | undefined): Promise<boolean> {
     if (limits) checkLimits(limits);
     for (;;) {
-      const stored = await this.#redis.call('HGET', this.#key, hash);
+      const stored = await this.#store.get(hash);
       const token = tokenOf(hash, stored);
       if (!token) return false;
       const { ns, description, rights, created } = token;
       const record: TokenRecord = { ns, description, rights, limits, created };
-      if (await putField(this.#redis, this.#key, hash, String(stored), JSON.stringify(record))) return true;
+      if (await this.#store.put(hash, stored, JSON.stringify(record))) return true;
     }
   }
 }
 
-/** Reads what is stored. Other software may have written anything: that is no token. */
-function tokenOf(hash: string, stored: Reply | undefined): Token | undefined {
-  if (stored === null || stored === undefined) return undefined;
+/** Reads a record; undefined if it is not that of a token: other software may have written anything. */
+function tokenOf(hash: string, record = ''): Token | undefined {
   try {
-    const { ns, description, rights, limits, created } = JSON.parse(String(stored)) as Partial<TokenRecord>;
+    const { ns, description, rights, limits, created } = JSON.parse(record) as Partial<TokenRecord>;
     if (typeof ns !== 'string' || !Array.isArray(rights)) return undefined;
     if (limits) checkLimits(limits);
     return {
       hash,
-      fingerprint: fingerprintOf(hash),
+      fingerprint: hash.slice(0, FINGERPRINT),
       ns,
       description: String(description ?? ''),
       rights: RIGHTS.filter((right) => rights.includes(right)),
@@ -200,7 +181,7 @@ function checkText(text: string | undefined): void {
 function checkRights(rights: readonly string[]): void {
   const unknown = rights.some((right) => !RIGHTS.includes(right as Right));
   if (unknown || rights.length === 0)
-    throw invalid('these are not rights of a token', `name at least one of ${RIGHTS.join(', ')}`);
+    throw invalid('these rights are unknown', `name at least one of ${RIGHTS.join(', ')}`);
 }
 
 function checkLimits({ read, write, interval }: Limits): void {
@@ -208,7 +189,7 @@ function checkLimits({ read, write, interval }: Limits): void {
     Number.isSafeInteger(n) && Number(n) >= min && Number(n) <= max;
   const max = Number.MAX_SAFE_INTEGER;
   if (isCount(read, 0, max) && isCount(write, 0, max) && isCount(interval, 1, MAX_INTERVAL) && read + write > 0) return;
-  throw invalid('these are not limits of a token', 'give read or write, and an interval, such as 100, 100 and 1', {
+  throw invalid('these limits are invalid', 'give read or write, and an interval, such as 100, 100 and 1', {
     why: `read and write are whole numbers, not both 0; the interval has 1 to ${MAX_INTERVAL} seconds`,
   });
 }

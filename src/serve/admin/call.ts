@@ -1,22 +1,23 @@
+import type { Clock } from '../../internal.js';
 import type { RefusalCounter } from '../access/failures.js';
-import type { Guard, Keyring } from '../access/guard.js';
-import type { Watch } from '../access/watch.js';
-import type { Clock } from '../http/clock.js';
+import type { Keyring } from '../access/keyring.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Figures } from '../http/figures.js';
 import type { Listener } from '../http/listener.js';
 import type { Memory } from '../http/memory.js';
 import { Refusal } from '../http/refusal.js';
+import type { Params } from '../http/router.js';
 
 /** What the admin listener knows of the server. */
 export interface Admin {
-  readonly guard: Guard;
-  readonly watch: Watch;
+  /** By the names of their pools; the first is the default. */
+  readonly rings: ReadonlyMap<string, Keyring>;
   readonly refused: RefusalCounter;
   readonly figures: Figures;
   readonly memory: Memory;
   /** By their names. */
   readonly listeners: ReadonlyMap<string, Listener>;
+  /** How many requests have not ended. */
   readonly running: () => number;
   readonly version: string;
   readonly clock: Clock;
@@ -25,7 +26,7 @@ export interface Admin {
 /** A request to the admin listener, admitted. */
 export interface AdminCall {
   readonly exchange: Exchange;
-  readonly params: Readonly<Record<string, string>>;
+  readonly params: Params;
   readonly admin: Admin;
   /** The only pool that the caller may act on; undefined: all. */
   readonly only: Keyring | undefined;
@@ -41,9 +42,8 @@ export const bodyOf = async (exchange: Exchange): Promise<string> => (await exch
  * The pool with this name; without a name, the first. Throws a refusal: 404 if there is none, 403 if the caller's token
  * belongs to another pool.
  */
-export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | null): Keyring {
-  const [first] = guard.rings.values();
-  const ring = name ? guard.rings.get(name) : first;
+export function poolNamed({ admin: { rings }, only }: AdminCall, name: string | null): Keyring {
+  const ring = name ? rings.get(name) : [...rings.values()][0];
   if (!ring) throw new Refusal(404, 'pool not found');
   if (only && ring !== only) throw new Refusal(403, 'the token is of another pool');
   return ring;
@@ -53,5 +53,5 @@ export function poolNamed({ admin: { guard }, only }: AdminCall, name: string | 
 export function poolsOf(call: AdminCall): readonly Keyring[] {
   const name = call.exchange.query.get('pool');
   if (name) return [poolNamed(call, name)];
-  return call.only ? [call.only] : [...call.admin.guard.rings.values()];
+  return call.only ? [call.only] : [...call.admin.rings.values()];
 }

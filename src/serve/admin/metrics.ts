@@ -1,14 +1,11 @@
 import { once } from 'node:events';
-import { type Measured, metricsText } from '../../index.js';
-import type { Keyring } from '../access/guard.js';
+import { eachQueue, family, type Measured, metricsText, type Samples, type Snapshot } from '../../internal.js';
+import type { Keyring } from '../access/keyring.js';
 import { BUCKETS } from '../http/figures.js';
 import { type Admin, type AdminCall, poolsOf } from './call.js';
 
 /** The time limit for the queues of all pools, ms. Reports a queue without an answer by then as down. */
 const LIMIT_MS = 4_000;
-
-/** How many queues of a pool are asked at once. */
-const AT_ONCE = 50;
 
 /** Measurements in progress, shared by requests that come meanwhile. */
 const measuring = new WeakMap<object, Promise<string>>();
@@ -27,57 +24,49 @@ export async function metrics(call: AdminCall): Promise<void> {
 
 async function textOf(admin: Admin, pools: readonly Keyring[]): Promise<string> {
   const over = new AbortController();
-  const callOff = admin.clock.after(LIMIT_MS, () => over.abort());
+  const cancel = admin.clock.after(LIMIT_MS, () => over.abort(), { ref: false });
   const measured = await Promise.all(pools.map((ring) => queuesOf(ring, over.signal)));
-  callOff();
+  cancel();
   return metricsText(measured.flat(), { version: admin.version }) + ofServer(admin);
 }
 
 /** Looks at the queues of a pool until the time is over. */
 async function queuesOf({ pool: { name, inspector } }: Keyring, over: AbortSignal): Promise<Measured[]> {
-  const measured: Measured[] = [];
+  const found = new Map<string, Snapshot | undefined>();
   const look = async () => {
-    for (const queue of await inspector.queues()) measured.push({ queue, snapshot: undefined, labels: { pool: name } });
-    let next = 0;
-    const lookAtOthers = async () => {
-      for (let i = next++; i < measured.length && !over.aborted; i = next++) {
-        const one = measured[i] as Measured;
-        measured[i] = { ...one, snapshot: await inspector.inspect(one.queue).catch(() => undefined) };
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, lookAtOthers));
+    const queues = await inspector.queues();
+    for (const queue of queues) found.set(queue, undefined);
+    await eachQueue(queues, async (queue) => found.set(queue, await inspector.inspect(queue)));
   };
   await Promise.race([look().catch(() => {}), once(over, 'abort')]);
-  return measured;
+  return [...found].map(([queue, snapshot]) => ({ queue, snapshot, labels: { pool: name } }));
 }
 
-type Sample = readonly [labels: Readonly<Record<string, string>>, value: number, suffix?: string];
-
-function ofServer({ guard, watch, refused, figures, memory, listeners, running }: Admin): string {
+function ofServer({ rings, refused, figures, memory, listeners, running }: Admin): string {
   const ofRoute = (key: string) => {
     const [method = '', route = '', status = ''] = key.split(' ');
     return { method, route, ...(status && { status }) };
   };
   return [
     family(
-      'pool_up',
+      'delayq_http_pool_up',
       'gauge',
       'Whether the Redis of a pool answers (1) or not (0).',
-      [...guard.rings.values()].map((ring) => [{ pool: ring.pool.name }, Number(watch.isUp(ring))]),
+      [...rings].map(([pool, { isUp }]) => [{ pool }, Number(isUp)]),
     ),
     family(
-      'requests_total',
+      'delayq_http_requests_total',
       'counter',
       'Requests that have ended; status gone: the client went away before it had its answer.',
       [...figures.requests].map(([key, count]) => [ofRoute(key), count]),
     ),
     family(
-      'request_seconds',
+      'delayq_http_request_seconds',
       'histogram',
       'How long requests took, with the time for which they waited for jobs.',
-      [...figures.durations].flatMap(([key, { counts, sum }]): Sample[] => {
+      [...figures.durations].flatMap(([key, { counts, sum }]): Samples => {
         let count = 0;
-        const buckets = counts.map((more, i): Sample => {
+        const buckets = counts.map((more, i): Samples[number] => {
           count += more;
           return [{ ...ofRoute(key), le: BUCKETS[i] === undefined ? '+Inf' : String(BUCKETS[i]) }, count, '_bucket'];
         });
@@ -85,33 +74,25 @@ function ofServer({ guard, watch, refused, figures, memory, listeners, running }
       }),
     ),
     family(
-      'refused_requests_total',
+      'delayq_http_refused_requests_total',
       'counter',
       'Requests refused before they were looked at, by reason; reason connections: connections, one for each.',
       [...refused.counts].map(([reason, count]) => [{ reason }, count]),
     ),
-    family('running_requests', 'gauge', 'Requests that have not ended.', [[{}, running()]]),
-    family('waiting_requests', 'gauge', 'Requests that wait for a job.', [[{}, figures.waiting]]),
-    family('released_jobs_total', 'counter', 'Jobs that went back because the client that asked had gone.', [
-      [{}, figures.released],
-    ]),
-    family('body_bytes', 'gauge', 'Bytes of requests and answers in memory.', [[{}, memory.used]]),
+    family('delayq_http_running_requests', 'gauge', 'Requests that have not ended.', [[{}, running()]]),
+    family('delayq_http_waiting_requests', 'gauge', 'Requests that wait for a job.', [[{}, figures.waiting]]),
     family(
-      'connections',
+      'delayq_http_released_jobs_total',
+      'counter',
+      'Jobs that went back because the client that asked had gone.',
+      [[{}, figures.released]],
+    ),
+    family('delayq_http_body_bytes', 'gauge', 'Bytes of requests and answers in memory.', [[{}, memory.used]]),
+    family(
+      'delayq_http_connections',
       'gauge',
       'Open connections.',
       [...listeners].map(([name, { connections }]) => [{ listener: name.toLowerCase() }, connections]),
     ),
   ].join('');
-}
-
-/** A metric of the server. All values of labels are ours: none needs to be escaped. */
-function family(name: string, type: string, help: string, samples: readonly Sample[]): string {
-  if (samples.length === 0) return '';
-  const full = `delayq_http_${name}`;
-  const lines = samples.map(([labels, value, suffix = '']) => {
-    const inside = Object.entries(labels).map(([label, text]) => `${label}="${text}"`);
-    return `${full}${suffix}${inside.length > 0 ? `{${inside.join(',')}}` : ''} ${value}\n`;
-  });
-  return `# HELP ${full} ${help}\n# TYPE ${full} ${type}\n${lines.join('')}`;
 }

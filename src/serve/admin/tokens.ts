@@ -1,4 +1,4 @@
-import type { Keyring } from '../access/guard.js';
+import type { Keyring } from '../access/keyring.js';
 import { DEFAULT_RIGHTS, type Limits, type Right, type Token } from '../access/tokens.js';
 import { JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
@@ -8,7 +8,7 @@ import { type AdminCall, bodyOf, poolNamed, poolsOf } from './call.js';
 const SHORTEST = 20;
 
 /** `POST /token/:ns`: makes a token. Parameters are in the query, or in a form as the body, which wins. */
-export async function addToken(call: AdminCall): Promise<void> {
+export async function add(call: AdminCall): Promise<void> {
   const { exchange, params } = call;
   const ns = namespaceOf(params);
   const isForm = /^application\/x-www-form-urlencoded\b/i.test(exchange.header('content-type') ?? '');
@@ -25,7 +25,7 @@ export async function addToken(call: AdminCall): Promise<void> {
 }
 
 /** `GET /token/:ns`: the descriptions of tokens by their fingerprints. */
-export async function listTokens(call: AdminCall): Promise<void> {
+export async function list(call: AdminCall): Promise<void> {
   const { exchange, params } = call;
   const pool = exchange.query.get('pool');
   const all = await poolNamed(call, pool).tokens.list(namespaceOf(params));
@@ -35,7 +35,7 @@ export async function listTokens(call: AdminCall): Promise<void> {
 }
 
 /** `DELETE /token/:ns/:token` */
-export async function removeToken(call: AdminCall): Promise<void> {
+export async function remove(call: AdminCall): Promise<void> {
   const { ring, token } = await tokenOf(call);
   if (token) await ring.remove(token);
   call.exchange.answer(204);
@@ -63,7 +63,7 @@ export async function removeLimit(call: AdminCall): Promise<void> {
 
 /** `GET /limits`: of all tokens of all pools, or of one. */
 export async function listLimits(call: AdminCall): Promise<void> {
-  const [first] = call.admin.guard.rings.values();
+  const [first] = call.admin.rings.values();
   const all = poolsOf(call).map(async (ring) => {
     const prefix = ring === first ? '' : `${ring.pool.name}:`;
     const limited = (await ring.tokens.list()).filter(({ limits }) => limits);

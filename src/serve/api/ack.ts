@@ -1,4 +1,4 @@
-import type { Held } from '../../index.js';
+import type { Held } from '../../internal.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { FINISH } from '../queues/shared-queue.js';

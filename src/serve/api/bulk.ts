@@ -3,12 +3,12 @@ import { Refusal } from '../http/refusal.js';
 /** The most jobs of a bulk request. */
 const MAX_JOBS = 64;
 
-/** How many arrays and objects may be open inside an element: about as many as lmstfy reads, with Go's encoding/json. */
+/** How many arrays and objects may be open inside an element: about as many as lmstfy (Go's encoding/json) reads. */
 const DEEPEST = 10_000;
 
 /**
- * The elements of a JSON array, each as its bytes, without the white space around it. Throws a refusal: 400 if it is not
- * such an array, or has none or too many; 413 if one has over `maxBytes`.
+ * The elements of a JSON array, each as its bytes, without the white space around it. Throws a refusal: 400 if it is no
+ * such array, or has none or too many; 413 if one has over `maxBytes`.
  */
 export function elementsOf(body: Buffer, maxBytes: number): Buffer[] {
   if (body.length < 100 && /^[ \t\r\n]*null[ \t\r\n]*$/.test(body.toString('latin1')))
@@ -25,8 +25,8 @@ const [QUOTE, COMMA, COLON, BACKSLASH, U] = [0x22, 0x2c, 0x3a, 0x5c, 0x75];
 const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
 
 /**
- * The elements of a JSON array, of more than `max` only the first; undefined if it is none. Throws a refusal (400) if one
- * is nested too deeply. Reads bytes and builds no values: JSON.parse would block the server for a second and more.
+ * The elements of a JSON array, of more than `max` only the first; undefined if it is none. Throws a refusal (400) if
+ * one is nested too deeply. Reads bytes and builds no values: JSON.parse would block the server for up to two seconds.
  */
 function elementsIn(body: Buffer, max: number): Buffer[] | undefined {
   const elements: Buffer[] = [];
@@ -48,7 +48,7 @@ function elementsIn(body: Buffer, max: number): Buffer[] | undefined {
 
 /** Where the value ends that begins at `at`; -1: there is none. */
 function valueEnd(body: Buffer, at: number): number {
-  /** How those that are open will be closed; the innermost is apart. */
+  /** The closing brackets of the arrays and objects around this place; that of the innermost is in `close`. */
   const open: number[] = [];
   let close = 0;
   let i = at;
@@ -69,7 +69,7 @@ function valueEnd(body: Buffer, at: number): number {
       if (close === 0) return i;
       i = spaceEnd(body, i);
     }
-    // It may be the last one of those that are open.
+    // It may be the last value of the arrays and objects around it.
     while (body[i] === close) {
       close = open.pop() as number;
       if (close === 0) return i + 1;

@@ -1,30 +1,25 @@
-import type { Right } from '../access/gate.js';
+import type { Needed } from '../access/gate.js';
 import type { Exchange } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
-import type { Route } from '../http/router.js';
+import type { Params, Route } from '../http/router.js';
 import type { Pool } from '../queues/pool.js';
 
 /** A request about the queues of one namespace, admitted. */
 export interface ApiCall {
   readonly exchange: Exchange;
-  readonly params: Readonly<Record<string, string>>;
+  readonly params: Params;
   readonly pool: Pool;
 }
 
-/** A route of the API. */
-export interface ApiRoute extends Route<ApiCall> {
-  /** What a token must allow; undefined: no token is needed. */
-  readonly right?: Right;
-  /** Which limit of its token a request counts against. */
-  readonly counts?: 'read' | 'write';
-}
+/** A route of the API, and what it needs. */
+export interface ApiRoute extends Route<ApiCall>, Needed {}
 
 const NAME = /^[A-Za-z0-9_-]{1,255}$/;
 
 /**
  * The name of the delayq queue that the request is about: NAMESPACE.QUEUE. Throws a refusal (400) for an invalid name.
  */
-export function queueName({ ns, queue = '' }: Readonly<Record<string, string>>, name = queue): string {
+export function queueName({ ns, queue = '' }: Params, name = queue): string {
   if (!NAME.test(ns ?? '')) throw new Refusal(400, 'invalid namespace');
   if (!NAME.test(name) || name.startsWith('_')) throw new Refusal(400, 'invalid queue name');
   return `${ns}.${name}`;

@@ -1,4 +1,4 @@
-import type { Job } from '../../index.js';
+import type { Job } from '../../internal.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { type JobsOfQueue, Request, type Wanted } from '../queues/request.js';

@@ -1,13 +1,11 @@
-import type { Id } from '../../index.js';
+import type { Id } from '../../internal.js';
 import { type ApiCall, queueName } from './call.js';
-import { countOf, LONGEST_MS, msOf } from './params.js';
-
-const DAY_MS = 86_400_000;
+import { countOf, ttlOf } from './params.js';
 
 /** The largest limit, as in lmstfy: all there are. */
 const MAX_LIMIT = 2 ** 63 - 1;
 
-/** `GET /api/:ns/:queue/deadletter`: how many jobs are dead, and which one has been for longest. */
+/** `GET /api/:ns/:queue/deadletter`: how many jobs are dead, and the id of the one that has been dead for longest. */
 export async function show({ exchange, params, pool }: ApiCall): Promise<void> {
   const name = queueName(params);
   await pool.shared(name).takeBack();
@@ -31,10 +29,8 @@ export async function size({ exchange, params, pool }: ApiCall): Promise<void> {
 /** `PUT /api/:ns/:queue/deadletter`: makes dead jobs due, for one more try. */
 export async function respawn(call: ApiCall): Promise<void> {
   const { exchange, params, pool } = call;
-  // Some clients send the body of their last publish with every request.
-  exchange.dropBody();
   const name = queueName(params);
-  const ttl = msOf(exchange.query, 'ttl', DAY_MS) || LONGEST_MS;
+  const ttl = ttlOf(exchange.query);
   const count = await oldest(call, name, async (ids) => {
     const answers = await pool.operator.requeue(name, ids, undefined, { ttl, deliveries: 1 });
     return answers.filter((answer) => answer === 'requeued').length;

@@ -1,4 +1,4 @@
-import { type Job, timeOfId } from '../../index.js';
+import { type Job, timeOfId } from '../../internal.js';
 
 /** The fields of a delivered or stored job that the API shows. */
 export interface Shown extends Pick<Job, 'id' | 'created' | 'expires' | 'attributes'> {

@@ -1,4 +1,12 @@
-import { type Answer, type Held, type Nacked, type Settings, Spread, type StoredJob } from '../../index.js';
+import {
+  type Answer,
+  DEFAULT_SETTINGS,
+  type Held,
+  type Nacked,
+  type Settings,
+  Spread,
+  type StoredJob,
+} from '../../internal.js';
 import { type Exchange, GONE, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
@@ -12,39 +20,32 @@ export const MAX_PASSED = { jobs: 200_000, bytes: 128 * 1024 * 1024 };
 /** The time for which a renewed lease is held, ms. */
 const TTR_MS = 120_000;
 
-/** The failures after which a job is dead that has no limit, in a queue without settings. */
-const TRIES = 5;
+/** Returns a job as JSON; undefined if there is none, or it has expired: if it is still there, nothing delivers it. */
+type Show = (job: StoredJob | undefined) => Promise<string | undefined>;
 
-/** How to show the jobs of one queue. */
-interface View {
-  /** The time of Redis's clock, ms. */
-  readonly now: number;
-  /** A job as JSON; undefined if there is none, or it has expired: it may still be there, but is never delivered. */
-  readonly jsonOf: (job: StoredJob | undefined) => Promise<string | undefined>;
-}
-
-async function viewOf({ pool, params: { ns = '', queue = '' } }: ApiCall, name: string): Promise<View> {
+/** Takes back expired leases. Returns the time of Redis's clock, ms, and how to show the jobs of the queue then. */
+async function viewOf({ pool, params: { ns = '', queue = '' } }: ApiCall, name: string) {
   const now = await pool.shared(name).takeBack();
-  let settings: Promise<Partial<Settings>> | undefined;
+  let read: Promise<Partial<Settings>> | undefined;
   /** Only jobs that others have enqueued need them: read once, if at all. */
-  const ofQueue = () => {
-    settings ??= pool.inspector.settings(name);
-    return settings;
+  const settings = () => {
+    read ??= pool.inspector.settings(name);
+    return read;
   };
   const expiryOf = async ({ state, expires, ttl, due }: StoredJob) => {
     if (state === 'dead' || due === undefined || ttl !== undefined) return expires;
-    const own = (await ofQueue()).ttl;
+    const own = (await settings()).ttl;
     return own === undefined ? undefined : due + own;
   };
-  const jsonOf = async (job: StoredJob | undefined) => {
+  const show: Show = async (job) => {
     if (!job) return undefined;
     const expires = await expiryOf(job);
     if (expires !== undefined && expires < now) return undefined;
-    const allowed = job.deliveries ?? job.tries ?? (await ofQueue()).tries ?? TRIES;
+    const allowed = job.deliveries ?? job.tries ?? (await settings()).tries ?? DEFAULT_SETTINGS.tries;
     const left = job.state === 'dead' ? 0 : allowed - job.attempts;
     return jobJson({ ...job, expires }, { ns, queue, now, left });
   };
-  return { now, jsonOf };
+  return { now, show };
 }
 
 /** `GET /api/:ns/:queue/job/:id` */
@@ -55,8 +56,8 @@ export async function job(call: ApiCall): Promise<void> {
 /** The job of the request, as JSON. Throws a refusal (404) if there is none, or it has expired. */
 async function existing(call: ApiCall): Promise<string> {
   const name = queueName(call.params);
-  const { jsonOf } = await viewOf(call, name);
-  const json = await jsonOf(await stored(call, name));
+  const { show } = await viewOf(call, name);
+  const json = await show(await stored(call, name));
   if (json === undefined) throw NO_JOB;
   return json;
 }
@@ -72,8 +73,8 @@ async function stored(call: ApiCall, name: string): Promise<StoredJob | undefine
 export async function peek(call: ApiCall, limits = MAX_PASSED): Promise<void> {
   const { exchange, pool, params } = call;
   const name = queueName(params);
-  const view = await viewOf(call, name);
-  const json = await pool.shared(name).reads.take(() => firstIn(call, name, view, limits));
+  const { now, show } = await viewOf(call, name);
+  const json = await pool.shared(name).reads.take(() => firstIn(call, name, now, show, limits));
   if (json === undefined) throw new Refusal(404, 'the queue is empty');
   exchange.answer(200, json, JSON_TYPE);
 }
@@ -82,7 +83,8 @@ export async function peek(call: ApiCall, limits = MAX_PASSED): Promise<void> {
 async function firstIn(
   { exchange, pool: { inspector } }: ApiCall,
   name: string,
-  { now, jsonOf }: View,
+  now: number,
+  show: Show,
   limits: typeof MAX_PASSED,
 ): Promise<string | undefined> {
   let passed = 0;
@@ -96,7 +98,7 @@ async function firstIn(
         for (const job of jobs) {
           // The job may have been taken or rescheduled since its id was read.
           const isDue = job?.state === 'pending' && job.due !== undefined && job.due <= now;
-          const json = isDue ? await jsonOf(job) : undefined;
+          const json = isDue ? await show(job) : undefined;
           if (json !== undefined) return json;
           passed++;
           bytes += job?.payload?.length ?? 0;
@@ -130,7 +132,6 @@ export async function empty({ exchange, params, pool }: ApiCall): Promise<void> 
 export async function nack(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
   const { query } = exchange;
-  exchange.dropBody();
   const name = queueName(params);
   const held = heldOf(call);
   const delay = query.has('delay') ? msOf(query, 'delay', 0) : undefined;
@@ -144,7 +145,6 @@ export async function nack(call: ApiCall): Promise<void> {
 /** `POST /api/:ns/:queue/job/:id/renew`: holds a job for `ttr` from now on. */
 export async function renew(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
-  exchange.dropBody();
   const name = queueName(params);
   const held = heldOf(call);
   const ttr = Math.max(1, msOf(exchange.query, 'ttr', TTR_MS));
@@ -153,10 +153,9 @@ export async function renew(call: ApiCall): Promise<void> {
   exchange.answer(200, { job_id: held.id, state: 'active', ttr_ms: ttr });
 }
 
-/** `POST /api/:ns/:queue/job/:id/cancel`: removes a job in any state; who holds it learns that by its receipt. */
+/** `POST /api/:ns/:queue/job/:id/cancel`: removes a job in any state. A consumer that holds it loses its lease. */
 export async function cancel(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
-  exchange.dropBody();
   await existing(call);
   const [was] = await pool.operator.cancel(queueName(params), [idOf(call)]);
   if (was !== 'pending' && was !== 'active' && was !== 'dead') throw NO_JOB;
@@ -166,7 +165,6 @@ export async function cancel(call: ApiCall): Promise<void> {
 /** `POST /api/:ns/:queue/job/:id/reschedule`: makes a job due after `delay`, or `at` a time. */
 export async function reschedule(call: ApiCall): Promise<void> {
   const { exchange, pool, params } = call;
-  exchange.dropBody();
   const name = queueName(params);
   const spread = spreadOf(exchange);
   await existing(call);

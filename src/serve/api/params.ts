@@ -1,13 +1,11 @@
+import { LONGEST_MS } from '../../internal.js';
 import { Refusal } from '../http/refusal.js';
 
 const MAX_MS = (2 ** 32 - 1) * 1_000;
 
-/** The longest time that a job may have, ms: 100 years. As a time to live it is for ever, whatever its queue says. */
-export const LONGEST_MS = 36_500 * 86_400_000;
-
 /**
- * A time in a query, ms: whole seconds, or with a unit (`1500ms`, `90s`, `15m`, `2h`, `1d`). `otherwise` if it is not
- * given. Longer ones than 100 years are cut to that. Throws a refusal (400) `invalid NAME`.
+ * A duration in a query, ms: whole seconds, or with a unit (`1500ms`, `90s`, `15m`, `2h`, `1d`). `otherwise` if it is
+ * missing. More than 100 years count as 100 years. Throws a refusal (400) `invalid NAME`.
  */
 export function msOf(query: URLSearchParams, name: string, otherwise: number): number {
   const text = query.get(name);
@@ -36,3 +34,6 @@ export function wordOf<W extends string>(query: URLSearchParams, name: string, w
   if (found === undefined) throw new Refusal(400, `invalid ${name}`);
   return found;
 }
+
+/** The time to live of a job, ms; 0 stands for ever: for 100 years, whatever the settings of its queue say. */
+export const ttlOf = (query: URLSearchParams): number => msOf(query, 'ttl', 86_400_000) || LONGEST_MS;

@@ -1,18 +1,27 @@
-import { DelayqError, isDelayqError, isPassing, type NewJob, type Queue, RawPayload } from '../../index.js';
+import {
+  DelayqError,
+  isDelayqError,
+  isPassing,
+  LONGEST_MS,
+  type NewJob,
+  type Queue,
+  RawPayload,
+} from '../../internal.js';
 import { type Exchange, JSON_TYPE } from '../http/exchange.js';
 import { Refusal } from '../http/refusal.js';
 import { REPEAT_MS } from '../queues/enqueue-all.js';
 import { FINISH } from '../queues/shared-queue.js';
 import { elementsOf } from './bulk.js';
 import { type ApiCall, queueName } from './call.js';
-import { countOf, LONGEST_MS, msOf, wordOf } from './params.js';
+import { countOf, msOf, ttlOf, wordOf } from './params.js';
 
 /** The largest body of one job and of a bulk request, bytes. */
 const MAX_JOB = 1024 * 1024;
 const MAX_BULK = 8 * MAX_JOB;
 
-/** The most attributes of a job. */
+/** The most attributes of a job, and how the names of their headers begin. */
 const MAX_ATTRIBUTES = 16;
+const ATTRIBUTE = 'job-attr-';
 
 /** `PUT /api/:ns/:queue` */
 export async function publish({ exchange, params, pool }: ApiCall): Promise<void> {
@@ -38,47 +47,35 @@ export async function publishBulk({ exchange, params, pool }: ApiCall): Promise<
   const queue = pool.queue(queueName(params));
   const job = newJob(exchange);
   const payloads = elementsOf(await exchange.body(MAX_BULK), MAX_JOB);
-  const jobs = payloads.map((payload) => ({ ...job, payload: new RawPayload(payload) }));
-  exchange.answer(201, { msg: 'published', job_ids: await enqueueParts(queue, partsOf(jobs)) });
+  const ids = await enqueueBulk(
+    queue,
+    payloads.map((payload) => ({ ...job, payload: new RawPayload(payload) })),
+  );
+  exchange.answer(201, { msg: 'published', job_ids: ids });
 }
 
 /**
- * Enqueues parts of a bulk, a call for each, and returns the ids. In one call, 8 MiB would block Redis for too long.
- * Throws the error of a part if none of the jobs can be there; otherwise `unknown` with the ids of those that are or
- * may be.
+ * Enqueues the jobs of a bulk, in calls of about 1 MiB each: one of 8 MiB would block Redis for too long. Returns their
+ * ids. Throws the error of a call if none of the jobs can be there; otherwise `unknown` with the ids of those that are
+ * or may be.
  */
-async function enqueueParts(queue: Queue, parts: readonly NewJob[][]): Promise<string[]> {
-  // At once: each could take the time limit of a call.
-  const ended = await Promise.allSettled(parts.map((part) => queue.enqueue(part, { repeatMs: REPEAT_MS })));
+async function enqueueBulk(queue: Queue, jobs: readonly NewJob[]): Promise<string[]> {
+  async function* all() {
+    yield jobs;
+  }
   const ids: string[] = [];
   let failure: unknown;
-  for (const one of ended) {
-    if (one.status === 'fulfilled') ids.push(...one.value.map(({ id }) => id));
+  for await (const result of queue.enqueueBatches(all(), { repeatMs: REPEAT_MS })) {
+    if ('enqueued' in result) ids.push(...result.enqueued.map(({ id }) => id));
     else {
-      failure ??= one.reason;
-      if (isDelayqError(one.reason)) ids.push(...one.reason.ids);
+      failure ??= result.error;
+      if (isDelayqError(result.error)) ids.push(...result.error.ids);
     }
   }
   if (failure === undefined) return ids;
   if (ids.length === 0 || !isPassing(failure)) throw failure;
   const { why, cause } = failure;
   throw new DelayqError('unknown', 'some jobs of a bulk may be enqueued', { why, cause, ids });
-}
-
-/** Jobs in groups of which each is one call: about {@link MAX_JOB} bytes. */
-function partsOf<J extends { payload: RawPayload }>(jobs: readonly J[]): J[][] {
-  const parts: J[][] = [];
-  let bytes = MAX_JOB;
-  for (const job of jobs) {
-    const { length } = job.payload.bytes;
-    if (bytes + length > MAX_JOB) {
-      parts.push([]);
-      bytes = 0;
-    }
-    parts.at(-1)?.push(job);
-    bytes += length;
-  }
-  return parts;
 }
 
 /** `PUT /api/:ns/:queue/job/:id` */
@@ -94,14 +91,14 @@ export async function republish({ exchange, params, pool }: ApiCall): Promise<vo
 function newJob(exchange: Exchange): Omit<NewJob, 'payload'> {
   const { query } = exchange;
   const delay = msOf(query, 'delay', 0);
-  const ttl = msOf(query, 'ttl', 86_400_000);
+  const ttl = ttlOf(query);
   const deliveries = countOf(query, 'tries', 1, 0, 65_535);
   if (deliveries === 0) throw new Refusal(400, "tries shouldn't be zero");
-  if (ttl > 0 && ttl < delay) throw new Refusal(400, 'ttl is shorter than delay');
+  if (ttl < delay) throw new Refusal(400, 'ttl is shorter than delay');
   // lmstfy's time to live begins at the publish, ours when the job is due.
   return {
     in: delay,
-    ttl: ttl === 0 ? LONGEST_MS : Math.max(ttl - delay, 1_000),
+    ttl: ttl === LONGEST_MS ? ttl : Math.max(ttl - delay, 1_000),
     deliveries,
     attributes: attributesOf(exchange),
   };
@@ -116,5 +113,3 @@ function attributesOf({ request }: Exchange): Record<string, string> | undefined
   const text = ([value = '']: readonly string[] = []) => Buffer.from(value, 'latin1').toString();
   return Object.fromEntries(found.map(([name, values]) => [name.slice(ATTRIBUTE.length), text(values)]));
 }
-
-const ATTRIBUTE = 'job-attr-';

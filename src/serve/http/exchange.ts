@@ -1,11 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Clock } from './clock.js';
+import type { Clock } from '../../internal.js';
 import { type Memory, TOO_MUCH } from './memory.js';
-import type { Patience } from './patience.js';
 import { Refusal, refusalOf } from './refusal.js';
 import { requestId } from './request-id.js';
 
-/** Thrown when the client has gone: there is nobody to answer. */
+/** Thrown when the client has gone, and needs no answer. */
 export const GONE = Symbol('gone');
 
 /** How many bytes of an unwanted body to read: otherwise the client might not see the answer. */
@@ -25,6 +24,23 @@ export const JSON_TYPE = ['Content-Type', 'application/json; charset=utf-8'];
 /** The body of an answer: an object becomes JSON; bytes and text are sent as they are. */
 export type Body = object | Buffer | string | undefined;
 
+/** How long a listener waits for its clients, ms: what the documents promise. */
+export const PATIENCE = {
+  /** For the headers of a request. */
+  headersMs: 10_000,
+  /** For a whole request. */
+  requestMs: 30_000,
+  /** For the next request of a connection. Long: clients do not repeat a PUT that meets a closed connection. */
+  idleMs: 650_000,
+  /** For a client to take an answer. */
+  answerMs: 60_000,
+  /** For a client to read why it is cut off. */
+  lingerMs: 2_000,
+  /** How often it looks for clients that are late with a request. */
+  checkMs: 2_000,
+};
+export type Patience = Readonly<typeof PATIENCE>;
+
 /** What the requests of a listener share. */
 export interface Host {
   readonly memory: Memory;
@@ -32,19 +48,24 @@ export interface Host {
   readonly patience: Patience;
   /** Aborts when the server stops: answers close their connections. */
   readonly signal: AbortSignal;
-  /** Called once, when the kernel has taken the whole answer, or the client has gone. */
-  ended(exchange: Exchange): void;
-  /** Calls `act` if the connection is reset soon, and before its next request. */
-  onReset(exchange: Exchange, act: () => void): void;
+  /** Called once for each, when the kernel has taken the whole answer, or the client has gone. */
+  readonly ended: (exchange: Exchange) => void;
 }
 
 /** What the requests of one connection share. */
 export interface HttpConnection {
+  /** Those that have not ended. */
+  exchanges: readonly Exchange[];
   /** A request of it was admitted: it stays open. */
   isAdmitted: boolean;
-  /** It is about to close: serve no further request. */
+  /** It is about to close, and no further request of it is served. */
   isClosing: boolean;
+  /** What to do if the client resets it soon after an answer, and since when. */
+  reset: { readonly act: () => void; readonly since: number } | undefined;
 }
+
+/** No exchanges. */
+export const NONE: readonly Exchange[] = [];
 
 /** One request and its answer. */
 export class Exchange {
@@ -53,14 +74,14 @@ export class Exchange {
   readonly method: string;
   /** Without the query, as it was sent. */
   readonly path: string;
-  /** What the request is logged and counted as; the pattern of its route. */
+  /** The pattern of its route, for the log and for metrics. */
   route = '-';
   /** Who asked, for the log: the fingerprint of the token. */
   who = '-';
   readonly since = performance.now();
   /** Why it failed, for the log. */
   cause: unknown;
-  /** Called with an error that no answer reports. */
+  /** Called with each error of the handler. */
   onFailure: ((error: unknown) => void) | undefined;
   readonly #response: ServerResponse;
   readonly #host: Host;
@@ -94,6 +115,9 @@ export class Exchange {
     this.path = mark < 0 ? url : url.slice(0, mark);
     this.#search = mark < 0 ? '' : url.slice(mark + 1);
     response.on('finish', () => this.#end('delivered'));
+    // A new array of exact length: one that grows has room for 17 more.
+    connection.exchanges = connection.exchanges.length > 0 ? [...connection.exchanges, this] : [this];
+    connection.reset = undefined;
   }
 
   get query(): URLSearchParams {
@@ -165,7 +189,7 @@ export class Exchange {
    * connection was not yet read when the answer was written.
    */
   onReset(act: () => void): void {
-    this.#host.onReset(this, act);
+    this.#connection.reset = { act, since: this.#host.clock.now() };
   }
 
   /**
@@ -183,6 +207,8 @@ export class Exchange {
     this.#state = how;
     this.#host.memory.release(this.#held);
     this.#held = 0;
+    const { exchanges } = this.#connection;
+    this.#connection.exchanges = exchanges.length > 1 ? exchanges.filter((one) => one !== this) : NONE;
     this.#host.ended(this);
     for (const ended of this.#watchers ?? []) ended(this.#isDelivered);
     this.#watchers = undefined;
@@ -247,13 +273,13 @@ export class Exchange {
     });
   }
 
-  /** Reads the body, and drops it: some clients send one with every request. */
+  /** Reads the body, and drops it. */
   dropBody(): void {
     if (this.#length <= MAX_DROPPED) this.#goOn();
     this.request.resume();
   }
 
-  /** Answers a request whose rest is unreadable, and closes the connection. */
+  /** Answers a request that cannot be read to its end, and closes the connection. */
   cut(status: number, error: string): void {
     this.#isWaiting = true;
     // The handler may already have jobs for it, which are then not delivered.
@@ -307,7 +333,7 @@ export class Exchange {
     if (!isRaw && body !== undefined) all.push(...JSON_TYPE);
     if (status !== 204) all.push('Content-Length', String(length));
     const isPart = !this.request.complete && this.#length !== 0;
-    // Otherwise a stranger could hold all connections, with one request each.
+    // Otherwise strangers could hold all connections, with one request each.
     const isStranger = !this.#connection.isAdmitted;
     const isLast = signal.aborted || isStranger;
     const isCut = isPart && (isLast || status === 413 || this.#isWaiting || this.#length > MAX_DROPPED);

@@ -15,7 +15,7 @@ export interface Durations {
 export class Figures {
   /** Requests that wait for a job. */
   waiting = 0;
-  /** Jobs that were taken for a request whose client had gone, and went back. */
+  /** Jobs that went back, because the client that had asked for them had gone. */
   released = 0;
   /** By method, route and status, with spaces between. */
   readonly requests = new Map<string, number>();

@@ -1,9 +1,9 @@
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { CLOCK, type Clock } from './clock.js';
-import { Exchange, type Host, type HttpConnection } from './exchange.js';
+import { type Clock, realClock } from '../../internal.js';
+import { Exchange, type Host, type HttpConnection, NONE, PATIENCE, type Patience } from './exchange.js';
 import type { Memory } from './memory.js';
-import { PATIENCE, type Patience } from './patience.js';
 import { Refusal } from './refusal.js';
 import { requestId } from './request-id.js';
 
@@ -18,9 +18,6 @@ const RESET_MS = 5_000;
 
 /** Requests of one connection whose answers are not sent yet: a client that pipelines more is cut off. */
 const MAX_PIPELINED = 64;
-
-/** A socket as Node's HTTP server keeps it, with the parser of its requests, which is no part of Node's API. */
-type Parsed = Socket & { readonly parser?: { onIncoming: () => number } | null };
 
 /** The most bytes of headers. */
 const MAX_HEADERS = 16 * 1024;
@@ -41,10 +38,6 @@ export interface ListenerOptions {
   /** Default: {@link PATIENCE}. */
   readonly patience?: Partial<Patience> | undefined;
   readonly clock?: Clock | undefined;
-}
-
-/** What a listener does with requests. */
-interface Handlers {
   /** Answers a request: with `refusal`, if there is one. */
   readonly handle: (exchange: Exchange, refusal?: Refusal) => void;
   /** Called when a request has ended. */
@@ -53,51 +46,26 @@ interface Handlers {
   readonly dropped: (address: string) => void;
 }
 
-/** A connection, with its requests that have not ended. */
-interface Open extends HttpConnection {
-  exchanges: readonly Exchange[];
-}
-
-const NONE: readonly Exchange[] = [];
-
 const CLOSE = { headers: { Connection: 'close' } };
 
 /** An HTTP server on one address: its limits, its connections, and its end. */
 export class Listener {
   readonly #server: Server;
-  readonly #place: HostPort;
+  readonly #options: ListenerOptions;
+  readonly #host: Host;
   /**
    * Each connection has its requests. Not one set of all: V8 would copy it again and again, and old copies keep ended
    * requests in memory.
    */
-  readonly #open = new Map<Socket, Open>();
-  /** What to do if the connection is reset, and since when. */
-  readonly #onReset = new WeakMap<Socket, { act: () => void; since: number }>();
-  readonly #host: Host;
+  readonly #open = new Map<Socket, HttpConnection>();
   #stopWatching = () => {};
 
-  constructor(
-    { place, memory, maxConnections, signal, patience: own, clock = CLOCK }: ListenerOptions,
-    { handle, ended, dropped }: Handlers,
-  ) {
-    this.#place = place;
-    const patience = { ...PATIENCE, ...own };
-    const host = {
-      memory,
-      clock,
-      patience,
-      signal,
-      ended: (exchange: Exchange) => {
-        const open = this.#open.get(exchange.request.socket);
-        if (open) open.exchanges = open.exchanges.length > 1 ? open.exchanges.filter((one) => one !== exchange) : NONE;
-        ended(exchange);
-      },
-      onReset: ({ request }: Exchange, act: () => void) => {
-        this.#onReset.set(request.socket, { act, since: clock.now() });
-      },
-    };
-    this.#host = host;
-    const options = {
+  constructor(options: ListenerOptions) {
+    const { memory, maxConnections, signal, clock = realClock, ended, dropped } = options;
+    const patience = { ...PATIENCE, ...options.patience };
+    this.#options = options;
+    this.#host = { memory, clock, patience, signal, ended };
+    const server = createServer({
       headersTimeout: patience.headersMs,
       requestTimeout: patience.requestMs,
       keepAliveTimeout: patience.idleMs,
@@ -108,83 +76,65 @@ export class Listener {
       noDelay: true,
       // Node's own answer has no body.
       requireHostHeader: false,
-    };
-    const serve = (request: IncomingMessage, response: ServerResponse, refusal?: Refusal) => {
-      const { socket } = request;
-      const open = this.#open.get(socket);
-      if (!open || open.isClosing) return;
-      if (open.exchanges.length >= MAX_PIPELINED) {
-        this.#cutFlood(socket, open);
-        return;
-      }
-      const exchange = new Exchange(request, response, host, open);
-      // A new array of exact length: one that grows has room for 17 more.
-      open.exchanges = open.exchanges.length > 0 ? [...open.exchanges, exchange] : [exchange];
-      this.#onReset.delete(socket);
-      handle(exchange, refusal ?? faultOf(request));
-    };
-    const exchangesOf = (socket: Socket) => this.#open.get(socket)?.exchanges ?? NONE;
-    const closed = (socket: Socket, isReset: boolean) => {
-      for (const exchange of exchangesOf(socket)) exchange.closed();
-      this.#open.delete(socket);
-      const reset = this.#onReset.get(socket);
-      if (isReset && reset && clock.now() - reset.since < RESET_MS) reset.act();
-    };
+    });
+    // RFC 9112, 9.6: a client that has shut its side may still wait for its answer. Then Node closes the connection.
+    (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
+    server.maxConnections = maxConnections;
+    // Node would drop headers after the 2,000th, perhaps the X-Forwarded-For of a proxy. Their size is limited.
+    server.maxHeadersCount = 0;
+    server.on('drop', (data) => dropped(data?.remoteAddress ?? 'an unknown address'));
+    server.on('request', (request, response) => this.#serve(request, response));
+    // A client that waits for its body's turn is answered at once if the body is not wanted.
+    server.on('checkContinue', (request, response) => this.#serve(request, response));
+    server.on('checkExpectation', (request, response) =>
+      this.#serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
+    );
+    server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#refuse(error, socket as Socket));
     // The same functions for all connections.
+    const open = this.#open;
     const onEnd = function (this: Socket) {
-      for (const exchange of exchangesOf(this)) exchange.shut();
+      for (const exchange of open.get(this)?.exchanges ?? NONE) exchange.shut();
     };
     const onClose = function (this: Socket, isReset: boolean) {
-      closed(this, isReset);
+      const { exchanges, reset } = open.get(this) as HttpConnection;
+      for (const exchange of exchanges) exchange.closed();
+      open.delete(this);
+      if (isReset && reset && clock.now() - reset.since < RESET_MS) reset.act();
     };
-    this.#server = createServer(options, (request, response) => serve(request, response));
-    // A client that waits for its body's turn is answered at once if the body is not wanted.
-    this.#server.on('checkContinue', (request, response) => serve(request, response));
-    this.#server.on('checkExpectation', (request, response) =>
-      serve(request, response, new Refusal(417, 'expectation failed', CLOSE)),
-    );
-    // RFC 9112, 9.6: a client that has shut its side may still wait for its answer. Then Node closes the connection.
-    (this.#server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
-    this.#server.maxConnections = maxConnections;
-    this.#server.on('drop', (data) => dropped(data?.remoteAddress ?? 'an unknown address'));
-    // Node would drop headers after the 2,000th, perhaps the X-Forwarded-For of a proxy. Their size is limited.
-    this.#server.maxHeadersCount = 0;
-    this.#server.on('connection', (socket) => {
-      this.#open.set(socket, { exchanges: NONE, isAdmitted: false, isClosing: false });
+    server.on('connection', (socket) => {
+      open.set(socket, { exchanges: NONE, isAdmitted: false, isClosing: false, reset: undefined });
       socket.on('end', onEnd);
       socket.on('close', onClose);
     });
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#refuse(error, socket as Socket));
+    this.#server = server;
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse, refusal?: Refusal): void {
+    const { socket } = request;
+    const connection = this.#open.get(socket);
+    if (!connection || connection.isClosing) return;
+    if (connection.exchanges.length < MAX_PIPELINED) {
+      const exchange = new Exchange(request, response, this.#host, connection);
+      this.#options.handle(exchange, refusal ?? faultOf(request));
+    } else {
+      // Node parses on what it has read, but nothing of it is served.
+      connection.isClosing = true;
+      socket.destroy();
+    }
   }
 
   /** Answers an invalid request, once per connection: after an error, all that follows is one. */
   #refuse(error: NodeJS.ErrnoException, socket: Socket): void {
+    const connection = this.#open.get(socket);
     if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-    const open = this.#open.get(socket);
-    if (!open || open.isClosing) return;
-    open.isClosing = true;
+    if (!connection || connection.isClosing) return;
+    connection.isClosing = true;
     const [status, phrase] = FAULTS[error.code ?? ''] ?? [400, 'Bad Request'];
-    const last = open.exchanges.at(-1);
-    if (last && !last.request.complete) {
-      if (last.isAnswered) socket.destroy();
-      else last.cut(status, phrase.toLowerCase());
-      return;
-    }
-    if (last) last.onEnd(() => this.#say(socket, status, phrase));
-    else this.#say(socket, status, phrase);
-  }
-
-  /**
-   * Cuts off a client that pipelines too much. Its earlier requests get answers if those are soon. The rest is not even
-   * parsed: a thousand requests would hold up all other clients.
-   */
-  #cutFlood(socket: Socket, open: Open): void {
-    open.isClosing = true;
-    const { parser } = socket as Parsed;
-    // Any number but 0, 1 and 2 is an error for the parser.
-    if (parser) parser.onIncoming = () => -1;
-    open.exchanges.at(-1)?.onEnd(() => this.#say(socket, 429, 'Too Many Requests'));
-    this.#linger(socket);
+    const last = connection.exchanges.at(-1);
+    if (!last) this.#say(socket, status, phrase);
+    else if (last.request.complete) last.onEnd(() => this.#say(socket, status, phrase));
+    else if (last.isAnswered) socket.destroy();
+    else last.cut(status, phrase.toLowerCase());
   }
 
   /** Answers without an exchange, and closes the connection. */
@@ -199,23 +149,13 @@ export class Listener {
     ];
     socket.end(`${headers.join('\r\n')}\r\n\r\n${body}`);
     // Not at once: that would reset the connection, and the answer might be lost.
-    this.#linger(socket);
-  }
-
-  #linger(socket: Socket): void {
     setTimeout(() => socket.destroy(), this.#host.patience.lingerMs).unref();
   }
 
   /** Begins to listen. Rejects with Node's error. */
   async start(): Promise<void> {
-    const { host, port } = this.#place;
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ host, port, backlog: 4096 }, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
+    this.#server.listen({ ...this.#options.place, backlog: 4096 });
+    await once(this.#server, 'listening');
     this.#watchAnswers();
   }
 
@@ -237,12 +177,13 @@ export class Listener {
   /** A client that reads nothing must not hold its answer for ever. */
   #watchAnswers(): void {
     const { clock, patience } = this.#host;
-    this.#stopWatching = clock.after(patience.answerMs / 6, () => {
+    const look = () => {
       for (const [socket, { exchanges }] of this.#open) {
         if (exchanges.some(({ isStuck }) => isStuck)) socket.destroy();
       }
       this.#watchAnswers();
-    });
+    };
+    this.#stopWatching = clock.after(patience.answerMs / 6, look, { ref: false });
   }
 
   /** Accepts no more connections, closes those without a request, and resolves when all others have ended. */

@@ -1,23 +1,30 @@
-import { isDelayqError } from '../../index.js';
-import { CLOCK, type Clock } from './clock.js';
+import { type Clock, isDelayqError, realClock } from '../../internal.js';
 import type { Exchange } from './exchange.js';
-import { ThrottledLog } from './throttled-log.js';
+
+/** Logs one message of a kind in this time, ms. */
+const INTERVAL_MS = 10_000;
+
+/** What has happened since the last message of a kind, and how to log the last of it. */
+interface Pending {
+  count: number;
+  log: (count: number) => void;
+}
 
 /** Which requests are logged: all, those that failed here (5xx), or none. */
 export type LogLevel = 'all' | 'errors' | 'none';
 
-/** Writes what happens, a line each but for bugs. Never a query, a token, a payload, or an id of a job. */
+/** Writes events and requests, a line each; bugs with their stack. Never a query, a token, a payload, or a job's id. */
 export class Log {
   readonly #write: (line: string) => boolean;
-  readonly level: LogLevel;
-  /** With Redis away, all requests fail for the same cause. */
-  readonly #throttled: ThrottledLog;
+  readonly #level: LogLevel;
+  readonly #clock: Clock;
+  readonly #pending = new Map<string, Pending>();
 
-  /** `write` returns false while nobody reads: lines are then left out, because nothing may wait for a log. */
-  constructor(write: (line: string) => boolean, level: LogLevel, clock: Clock = CLOCK) {
-    this.#throttled = new ThrottledLog(clock);
+  /** `write` may drop lines while their reader is slow: requests must not wait for a log. */
+  constructor(write: (line: string) => boolean, level: LogLevel, clock: Clock = realClock) {
     this.#write = write;
-    this.level = level;
+    this.#level = level;
+    this.#clock = clock;
   }
 
   say(text: string): void {
@@ -26,22 +33,37 @@ export class Log {
 
   /** Logs the first of a kind at once, and then every 10 s how many there were. */
   sayThrottled(kind: string, text: (count: number) => string): void {
-    this.#throttled.add(kind, (count) => this.say(text(count)));
+    this.#throttle(kind, (count) => this.say(text(count)));
   }
 
-  /** Logs a request that has ended; at level errors, of those that fail for the same cause one every 10 s. */
+  /** Logs a request that has ended; at level errors, one of those that fail for the same cause every 10 s. */
   request(exchange: Exchange, delivered: boolean): void {
-    const { level } = this;
-    if (level === 'none' || (level === 'errors' && exchange.status < 500)) return;
+    if (this.#level === 'none' || (this.#level === 'errors' && exchange.status < 500)) return;
     const ms = (performance.now() - exchange.since).toFixed(1);
     const status = delivered ? exchange.status : 'gone';
     const { method, route, who, id, cause } = exchange;
     const line = `${new Date().toISOString()} ${method} ${route} ${status} ${ms}ms ${who} ${id}${reasonOf(cause)}`;
-    if (level === 'all') this.#write(`${line}\n`);
-    else
-      this.#throttled.add(causeOf(exchange), (count) =>
-        this.#write(`${line}${count > 1 ? ` (and ${count - 1} more like it)` : ''}\n`),
-      );
+    const log = (count: number) => this.#write(`${line}${count > 1 ? ` (and ${count - 1} more like it)` : ''}\n`);
+    if (this.#level === 'all') log(1);
+    // While Redis is away, all requests fail for the same cause.
+    else this.#throttle(causeOf(exchange), log);
+  }
+
+  #throttle(kind: string, log: Pending['log']): void {
+    const pending = this.#pending.get(kind);
+    if (!pending) this.#begin(kind, 1, log);
+    else {
+      pending.count += 1;
+      pending.log = log;
+    }
+  }
+
+  #begin(kind: string, count: number, log: Pending['log']): void {
+    log(count);
+    const next: Pending = { count: 0, log };
+    this.#pending.set(kind, next);
+    const end = () => (next.count > 0 ? this.#begin(kind, next.count, next.log) : this.#pending.delete(kind));
+    this.#clock.after(INTERVAL_MS, end, { ref: false });
   }
 }
 

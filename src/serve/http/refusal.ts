@@ -1,6 +1,6 @@
-import { isDelayqError } from '../../index.js';
+import { isDelayqError } from '../../internal.js';
 
-/** An answer that is not a success: thrown by whatever finds the reason. `body` is sent as JSON. */
+/** An answer that is not a success. Handlers throw it; `body` is sent as JSON. */
 export class Refusal {
   readonly status: number;
   readonly body: Readonly<Record<string, unknown>>;

@@ -277,7 +277,7 @@ describe('with tokens', () => {
       expect(await call('PUT', '/api/gone/q', withToken(token))).toMatchObject({ status: 401 });
   });
 
-  it('a removed token that is used is refused sooner: from 5 s on it is asked for again', async () => {
+  it('a removed token that is used is refused sooner: after 5 s', async () => {
     const token = await add('soon');
     expect(await put('/api/soon/q', withToken(token))).toMatchObject({ status: 201 });
     const found = await tokens.find('soon', token);
@@ -286,7 +286,7 @@ describe('with tokens', () => {
     clock.pass(4_999);
     expect(await put('/api/soon/q', withToken(token))).toMatchObject({ status: 201 });
     clock.pass(1);
-    await until(async () => (await put('/api/soon/q', withToken(token))).status === 401);
+    expect(await put('/api/soon/q', withToken(token))).toMatchObject({ status: 401 });
   });
 
   const from = (address: string, token: string) => ({
