@@ -36,24 +36,6 @@ await build({
 });
 writeFileSync('dist/lib/package.json', '{ "type": "commonjs" }\n');
 
-// The server, as a file of its own that only `serve` and `token` load: other commands pay nothing for it.
-await build({
-  ...common,
-  entryPoints: ['src/serve/main.ts'],
-  outfile: 'dist/serve/main.cjs',
-  format: 'cjs',
-  supported: { 'dynamic-import': false },
-  plugins: [apart('library', /(^|\/)index\.js$/, '../lib/index.js')],
-  define: {
-    DELAYQ_OPENAPI: JSON.stringify(JSON.stringify(JSON.parse(readFileSync('docs/reference/openapi.json', 'utf8')))),
-  },
-});
-
-/** A plugin: what `filter` matches is another bundle, at `path`, as seen from the file that loads the bundle (bin/start.js). */
-function apart(name, filter, path) {
-  return { name, setup: ({ onResolve }) => onResolve({ filter }, () => ({ path, external: true })) };
-}
-
 /**
  * Replacements for modules that ioredis imports. With the originals a start takes up to 20 ms longer.
  */
@@ -108,8 +90,11 @@ const { outputFiles } = await build({
   legalComments: 'inline',
   // bin/start.js runs the bundle as a vm.Script, which has neither import() nor import.meta.
   supported: { 'dynamic-import': false },
-  define,
-  plugins: [replace, apart('server', /\/serve\/main\.js$/, '../dist/serve/main.cjs')],
+  define: {
+    ...define,
+    DELAYQ_OPENAPI: JSON.stringify(JSON.stringify(JSON.parse(readFileSync('docs/reference/openapi.json', 'utf8')))),
+  },
+  plugins: [replace],
 });
 if (unused.size > 0) throw new Error(`ioredis no longer imports ${[...unused].join(', ')}: change REPLACED`);
 const [{ path, text }] = outputFiles;

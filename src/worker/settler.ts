@@ -1,7 +1,7 @@
+import type { GiveBack, Leases, TakenJobs } from '../consume/leases.js';
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
-import type { GiveBack, Leases, TakenJobs } from './leases.js';
 import type { CheckedOptions } from './options.js';
 import type { HandlerCall } from './runner.js';
 import { Dead, Release, Retry, type TaskOutcome } from './task.js';

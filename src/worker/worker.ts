@@ -1,11 +1,13 @@
+import { Leases, type TakenJobs } from '../consume/leases.js';
+import { poll } from '../consume/poll.js';
+import { SURPLUS_MS } from '../consume/takes.js';
 import { DelayqError, isPassing } from '../model/errors.js';
 import { many } from '../model/text.js';
 import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { MAX_CALL } from '../store/script.js';
-import { JobBuffer, SURPLUS_MS } from './buffer.js';
+import { JobBuffer } from './buffer.js';
 import { Circuit } from './circuit.js';
-import { Leases, type TakenJobs } from './leases.js';
 import {
   type BatchWorkerOptions,
   type CheckedOptions,
@@ -14,7 +16,6 @@ import {
   checkSingle,
   type WorkerOptions,
 } from './options.js';
-import { poll } from './poller.js';
 import { type HandlerCall, Runner } from './runner.js';
 import { actionOf, messageOf, type Settlement, Settler } from './settler.js';
 import type { Task, TaskOutcome } from './task.js';

@@ -1,12 +1,13 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Wakes } from '../../consume/wakes.js';
 import { Connection, type ConnectOptions, Inspector, Operator, Queue } from '../../index.js';
+import { realClock } from '../../model/time.js';
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
 import { Health } from './health.js';
 import { BY, SharedQueue } from './shared-queue.js';
 import type { Shared } from './waitlist.js';
-import { Wakes } from './wakes.js';
 
 /** This process as a consumer. */
 const CONSUMER = `${BY}${hostname()
@@ -60,7 +61,7 @@ export class Pool {
     this.operator = new Operator(this.redis, { prefix });
     this.health = new Health(this.redis);
     const { health } = this;
-    const wakes = new Wakes(this.redis);
+    const wakes = new Wakes(this.redis, realClock);
     this.#shared = { wakes, health, figures, memory, signal, consumer: CONSUMER, underWay: new Set() };
     signal.addEventListener('abort', () => {
       for (const { waitlist } of this.#queues.values()) waitlist.stop();

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Wakes } from '../../consume/wakes.js';
 import { type Drained, isPassing, type Job, type Queue } from '../../index.js';
 import type { Figures } from '../http/figures.js';
 import type { Memory } from '../http/memory.js';
 import { unavailable } from '../http/refusal.js';
 import { Health } from './health.js';
 import type { JobSource, Request } from './request.js';
-import type { Wakes } from './wakes.js';
 
 /** The most jobs of a take. */
 const MAX_JOBS = 250;
