@@ -131,12 +131,9 @@ export class Agenda {
   next(): Step | undefined {
     const { watch, clock, end } = this.#options;
     for (;;) {
-      const known = this.#known;
       const step = this.#visitAll();
       if (step === 'again') continue;
       if (step) return step;
-      // An answer has revealed partitions that have not been asked yet.
-      if (this.#known > known) continue;
       this.#timeIsOver ||= clock.now() >= end;
       const entries = this.#queues.flatMap(({ partitions }) => partitions.map((part) => this.#entryOf(part)));
       const waits = watch || entries.some(({ source }) => source.held && source.at < Number.POSITIVE_INFINITY);
@@ -147,10 +144,6 @@ export class Agenda {
       const times = entries.filter(({ calls }) => calls.length === 0).map(({ source }) => source.at);
       return { until: times.reduce((a, b) => Math.min(a, b), end), isIdle };
     }
-  }
-
-  get #known(): number {
-    return this.#queues.reduce((sum, { partitions }) => sum + partitions.length, 0);
   }
 
   /** No more calls are sent. */

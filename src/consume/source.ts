@@ -91,6 +91,8 @@ export class Source {
     if (state !== 'full') this.#backoff = Math.min(this.#backoff, BACKOFF_MS[1]);
     this.#askedForDue = false;
     if (!plans) return;
+    // Whatever was heard during the call: the rate allows nothing before the turn.
+    if (state === 'limited') this.lookAt(this.#clock.now() + POLL_MS);
     if (state === 'more') {
       this.at = 0;
       this.#why = 'more';

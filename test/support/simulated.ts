@@ -85,12 +85,16 @@ export class SimulatedServer {
   }
 
   /** Runs a script. A process that is not answered in time does not know whether it has run. */
-  call<T>(script: () => T, deadlineMs = DEADLINE_MS): Promise<T> {
+  call<T>(script: (isLost: boolean) => T, deadlineMs = DEADLINE_MS): Promise<T> {
+    let isLost = false;
     return new Promise((resolve, reject) => {
-      const cancel = this.clock.after(deadlineMs, () => reject(new DelayqError('unknown', 'no answer in time')));
+      const cancel = this.clock.after(deadlineMs, () => {
+        isLost = true;
+        reject(new DelayqError('unknown', 'no answer in time'));
+      });
       const wait = Math.max(0, this.silentUntil - this.clock.now());
       this.clock.after(wait + TRIP_MS, () => {
-        const result = script();
+        const result = script(isLost);
         cancel();
         resolve(result);
       });
@@ -101,8 +105,8 @@ export class SimulatedServer {
 interface SimulatedJob {
   readonly id: string;
   due: number;
-  /** Who holds it: the receipt of its lease, and its end by the clock of the server. */
-  lease: { readonly receipt: string; end: number } | undefined;
+  /** Its lease, which ends by the clock of the server. `isLost`: no process knows of it, as the answer was lost. */
+  lease: { readonly receipt: string; readonly isLost: boolean; end: number } | undefined;
 }
 
 /** A queue, or one of its partitions, that lives in the memory of the test: what {@link Queue} offers to consumers. */
@@ -120,8 +124,11 @@ export class SimulatedQueue {
   /** With a rate: the time between two jobs, ms, and when the next is allowed, by the clock of the server. */
   perJobMs = 0;
   allowedAt = 0;
-  /** Calls for jobs: when each was sent, and whether it has ended. */
-  readonly calls: { readonly at: number; readonly limit: number; isOver: boolean }[] = [];
+  #turnAt = 0;
+  /** How many calls came before the turn that the last answer gave their caller. */
+  early = 0;
+  /** Calls for jobs, and whether they have ended. */
+  readonly calls: { isOver: boolean }[] = [];
 
   constructor(redis: SimulatedServer, name: string, partitions = 1, whole?: SimulatedQueue) {
     this.redis = redis;
@@ -153,10 +160,11 @@ export class SimulatedQueue {
   }
 
   async take({ limit = 250, leaseMs = 60_000, cutoff = Number.POSITIVE_INFINITY } = {}): Promise<Drained> {
-    const call = { at: this.redis.clock.now(), limit, isOver: false };
+    const call = { isOver: false };
     this.calls.push(call);
+    if (this.redis.time < this.#turnAt) this.early++;
     try {
-      return await this.redis.call(() => this.#take(limit, leaseMs, cutoff));
+      return await this.redis.call((isLost) => this.#take(limit, leaseMs, cutoff, isLost));
     } finally {
       call.isOver = true;
     }
@@ -166,7 +174,7 @@ export class SimulatedQueue {
     return this.take(options);
   }
 
-  #take(limit: number, leaseMs: number, cutoff: number): Drained {
+  #take(limit: number, leaseMs: number, cutoff: number, isLost: boolean): Drained {
     const now = this.redis.time;
     // Its reply reveals the others: it takes nothing.
     const hidden = this.whole === this && this.#parts.length > 0;
@@ -177,11 +185,12 @@ export class SimulatedQueue {
     const jobs = isLimited || hidden ? [] : due.slice(0, this.perJobMs > 0 ? 1 : limit);
     if (this.perJobMs > 0 && jobs.length > 0) this.allowedAt = now + this.perJobMs;
     const receipt = `${this.name} ${this.#receipts++}`;
-    for (const job of jobs) job.lease = { receipt, end: now + leaseMs };
+    for (const job of jobs) job.lease = { receipt, isLost, end: now + leaseMs };
     const left = [...this.jobs.values()].filter((job) => !jobs.includes(job));
     const next = Math.min(...left.map(({ due, lease }) => (lease && lease.end > now ? lease.end : due)));
     const more = due.length > jobs.length && !hidden;
     const limited = more && this.perJobMs > 0;
+    this.#turnAt = limited ? this.allowedAt : 0;
     return {
       state: limited ? 'limited' : more ? 'more' : 'idle',
       ...{ now, next: limited ? this.allowedAt : Number.isFinite(next) ? next : undefined },
