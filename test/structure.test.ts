@@ -34,7 +34,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   'serve/http': ['.'],
   'serve/queues': ['serve/http', '.', 'consume', 'queue', 'store', 'model'],
   'serve/access': ['serve/queues', 'serve/http', '.'],
-  'serve/api': ['serve/access', 'serve/queues', 'serve/http', '.'],
+  'serve/api': ['consume', 'serve/access', 'serve/queues', 'serve/http', '.'],
   'serve/admin': ['serve/access', 'serve/http', '.'],
   serve: ['serve/admin', 'serve/api', 'serve/access', 'serve/queues', 'serve/http', '.'],
   'cli/host': ['.'],

@@ -1,4 +1,5 @@
 import type { GiveBack, Leases, TakenJobs } from '../consume/leases.js';
+import { UnderWay } from '../consume/under-way.js';
 import { type Job, MAX_ERROR } from '../model/job.js';
 import { checkMs } from '../model/validate.js';
 import type { Queue } from '../queue/queue.js';
@@ -50,7 +51,7 @@ export class Settler {
   readonly #refuse: CheckedOptions['refuse'];
   readonly #listener: Listener;
   readonly #waiting = new Map<Queue, Settlement[]>();
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #underWay = new UnderWay();
   readonly #watch: boolean;
   /** How many calls that give back jobs are in flight. */
   #releasing = 0;
@@ -112,7 +113,7 @@ export class Settler {
       return;
     }
     this.#waiting.set(queue, settlements);
-    this.#track(this.#send(queue));
+    this.#underWay.add(this.#send(queue));
   }
 
   /** Gives back jobs that no handler has seen, as if they had never been taken. */
@@ -120,7 +121,7 @@ export class Settler {
     if (jobs.length === 0) return;
     this.#releasing += 1;
     const released = this.#leases.release(jobs).catch((error: unknown) => this.#listener.onFailed(error));
-    this.#track(
+    this.#underWay.add(
       released.then(() => {
         this.#releasing -= 1;
         this.#listener.onRoom();
@@ -128,13 +129,8 @@ export class Settler {
     );
   }
 
-  async idle(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
-  }
-
-  #track(work: Promise<unknown>): void {
-    const tracked: Promise<void> = work.then(() => void this.#underWay.delete(tracked));
-    this.#underWay.add(tracked);
+  idle(): Promise<void> {
+    return this.#underWay.ended();
   }
 
   /** The delay of a job that is given back, ms; undefined: by its backoff, or none. */
