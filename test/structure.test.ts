@@ -33,7 +33,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   '.': ['worker', 'consume', 'server', 'health', 'admin', 'queue', 'recurring', 'store', 'redis', 'net', 'model'],
   'serve/http': ['.'],
   'serve/queues': ['serve/http', '.', 'consume', 'queue', 'store', 'model'],
-  'serve/access': ['serve/queues', 'serve/http', '.'],
+  'serve/access': ['consume', 'serve/queues', 'serve/http', '.'],
   'serve/api': ['consume', 'serve/access', 'serve/queues', 'serve/http', '.'],
   'serve/admin': ['serve/access', 'serve/http', '.'],
   serve: ['serve/admin', 'serve/api', 'serve/access', 'serve/queues', 'serve/http', '.'],

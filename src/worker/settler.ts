@@ -1,3 +1,4 @@
+import { Batcher, type Item } from '../consume/batcher.js';
 import type { GiveBack, Leases, TakenJobs } from '../consume/leases.js';
 import { UnderWay } from '../consume/under-way.js';
 import { type Job, MAX_ERROR } from '../model/job.js';
@@ -42,15 +43,15 @@ interface Listener {
 const NACKED = ['retry', 'dead', 'release'] as const;
 
 /**
- * Settles jobs in Redis. During a call for a queue, collects its jobs for the next call. Each partition on its own: one
- * whose server is in trouble must not delay the others.
+ * Settles jobs in Redis. Jobs of a queue share calls, one at a time. Each partition on its own: one whose server is in
+ * trouble must not delay the others.
  */
 export class Settler {
   readonly #leases: Leases;
   readonly #backoff: CheckedOptions['backoff'];
   readonly #refuse: CheckedOptions['refuse'];
   readonly #listener: Listener;
-  readonly #waiting = new Map<Queue, Settlement[]>();
+  readonly #batchers = new Map<Queue, Batcher<Settlement, void>>();
   readonly #underWay = new UnderWay();
   readonly #watch: boolean;
   /** How many calls that give back jobs are in flight. */
@@ -106,14 +107,11 @@ export class Settler {
   }
 
   /** Settles jobs that were taken from `queue`, or from one of its partitions. */
-  #add(queue: Queue, settlements: Settlement[]): void {
-    const waiting = this.#waiting.get(queue);
-    if (waiting) {
-      waiting.push(...settlements);
-      return;
-    }
-    this.#waiting.set(queue, settlements);
-    this.#underWay.add(this.#send(queue));
+  #add(queue: Queue, settlements: readonly Settlement[]): void {
+    const options = { inFlight: 1, patienceMs: Number.POSITIVE_INFINITY };
+    const batcher = this.#batchers.get(queue) ?? new Batcher((items) => this.#send(items), options);
+    this.#batchers.set(queue, batcher);
+    for (const one of settlements) void batcher.add(one);
   }
 
   /** Gives back jobs that no handler has seen, as if they had never been taken. */
@@ -129,8 +127,9 @@ export class Settler {
     );
   }
 
-  idle(): Promise<void> {
-    return this.#underWay.ended();
+  async idle(): Promise<void> {
+    await Promise.all([...this.#batchers.values()].map((batcher) => batcher.idle()));
+    await this.#underWay.ended();
   }
 
   /** The delay of a job that is given back, ms; undefined: by its backoff, or none. */
@@ -148,21 +147,12 @@ export class Settler {
     }
   }
 
-  async #send(queue: Queue): Promise<void> {
-    // Handlers that end at the same moment are settled together.
-    await new Promise((resolve) => setImmediate(resolve));
-    for (let some = this.#next(queue); some.length > 0; some = this.#next(queue)) {
-      const of = (action: Action) => some.filter((settlement) => settlement.action === action);
-      const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
-      for (const call of await Promise.allSettled(calls))
-        if (call.status === 'rejected') this.#listener.onFailed(call.reason);
-      this.#listener.onRoom();
-    }
-    this.#waiting.delete(queue);
-  }
-
-  #next(queue: Queue): Settlement[] {
-    return this.#waiting.get(queue)?.splice(0) ?? [];
+  async #send(items: readonly Item<Settlement, void>[]): Promise<void> {
+    const of = (action: Action) => items.flatMap(({ item }) => (item.action === action ? [item] : []));
+    const calls = [this.#ack(of('ack')), ...NACKED.map((mode) => this.#nack(of(mode), mode))];
+    for (const call of await Promise.allSettled(calls))
+      if (call.status === 'rejected') this.#listener.onFailed(call.reason);
+    this.#listener.onRoom();
   }
 
   async #ack(settlements: Settlement[]): Promise<void> {

@@ -1,5 +1,5 @@
+import { Batcher } from '../../consume/batcher.js';
 import { type Connection, giveBackToLimit, takeOfLimit } from '../../index.js';
-import { Batcher } from '../queues/batcher.js';
 import { usedKey } from './keys.js';
 import { Recent } from './recent.js';
 import type { Limits, Side, Token } from './tokens.js';

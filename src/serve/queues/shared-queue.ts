@@ -1,7 +1,7 @@
+import { Batcher } from '../../consume/batcher.js';
 import { Waitlist, type WaitlistHost } from '../../consume/waitlist.js';
 import type { Answer, Enqueued, Finished, Held, NewJob, Queue } from '../../index.js';
 import type { Figures } from '../http/figures.js';
-import { Batcher } from './batcher.js';
 import { enqueueAll, REPEAT_MS } from './enqueue-all.js';
 import { Turns } from './turns.js';
 
