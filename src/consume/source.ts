@@ -66,8 +66,9 @@ export class Source {
     return this.#clock.now() < this.#turnAt;
   }
 
+  /** Plans a look at `at`, or at the turn. */
   lookAt(at: number): void {
-    this.at = at;
+    this.at = Math.max(at, this.#turnAt);
     this.#why = 'poll';
   }
 

@@ -164,7 +164,9 @@ export class SimulatedQueue {
     this.calls.push(call);
     if (this.redis.time < this.#turnAt) this.early++;
     try {
-      return await this.redis.call((isLost) => this.#take(limit, leaseMs, cutoff, isLost));
+      const drained = await this.redis.call((isLost) => this.#take(limit, leaseMs, cutoff, isLost));
+      this.#turnAt = drained.state === 'limited' ? (drained.next ?? 0) : 0;
+      return drained;
     } finally {
       call.isOver = true;
     }
@@ -190,7 +192,6 @@ export class SimulatedQueue {
     const next = Math.min(...left.map(({ due, lease }) => (lease && lease.end > now ? lease.end : due)));
     const more = due.length > jobs.length && !hidden;
     const limited = more && this.perJobMs > 0;
-    this.#turnAt = limited ? this.allowedAt : 0;
     return {
       state: limited ? 'limited' : more ? 'more' : 'idle',
       ...{ now, next: limited ? this.allowedAt : Number.isFinite(next) ? next : undefined },
