@@ -1,11 +1,11 @@
 import { isDelayqError, isPassing } from '../model/errors.js';
 import type { Clock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import type { Drained } from '../store/jobs.js';
 import { PART_POLL_MS, POLL_MS } from '../store/keys.js';
 import type { TakenJobs } from './leases.js';
 import type { Outages } from './outages.js';
 import { Source } from './source.js';
+import type { PollOptions, TakeAnswer, TakeCall, Takes } from './takes.js';
 
 /**
  * How long one of several queues may hold up those after it, ms. Far longer than an answer takes, even from another
@@ -28,52 +28,18 @@ const PART_BATCH = 100;
 /** A look at one partition includes those whose time comes within this, ms: the process wakes up once for all. */
 const EARLY_MS = PART_POLL_MS / 2;
 
-/** The answer to a call for jobs. */
-export interface TakeAnswer {
-  readonly drained: Drained;
-  readonly taken: TakenJobs;
-}
-
-/** A call for jobs whose outcome the agenda has not dealt with yet. */
-export interface TakeCall {
-  readonly queue: Queue;
-  /** It only asks when the next job is due. */
-  readonly isLook: boolean;
-  /** By the clock, ms. */
-  readonly sentAt: number;
-  /** Until when the queues after this one wait for it; undefined: they do not yet. */
-  waitUntil: number | undefined;
-  /** It takes long: the other queues go on meanwhile. */
-  isLate: boolean;
-  /** Its outcome was dealt with, or nobody waits for that any more. */
-  isDone: boolean;
-  /** Undefined: there was no answer yet. */
-  outcome: TakeAnswer | { readonly error: unknown } | undefined;
-}
-
 /** What a consumer does next: deals with jobs, or waits, by the clock, ms, until a call ends or a message comes. */
-export type Step =
-  | { readonly taken: TakenJobs }
-  /** `isIdle`: no jobs are to be expected now, even if the last answer promised some. */
-  | { readonly until: number; readonly isIdle: boolean };
+export type Step = { readonly taken: TakenJobs } | { readonly until: number };
 
-interface AgendaOptions {
-  readonly watch: boolean;
-  /** While there are more jobs, send the next call before the answer to the last one has come. */
-  readonly ahead: boolean;
-  /** When the run ends, by the clock, ms. */
-  readonly end: number;
+/** What an {@link Agenda} works with. */
+interface AgendaParts {
   readonly clock: Clock;
+  readonly takes: Takes;
   readonly outages: Outages;
-  /** Sends a call for at most `max` jobs; 0: it only asks when the next job is due. */
-  readonly send: (queue: Queue, max: number | undefined) => TakeCall;
-  /** The consumer has stopped. */
-  readonly isStopped: () => boolean;
-  /** The consumer has all the jobs that it may have. */
-  readonly hasAll: () => boolean;
-  /** From when on the wake channels of all partitions are surely heard, by the clock, ms. */
+  /** Begins to listen to the wake channel of a queue or partition. */
+  readonly listen: (queue: Queue) => void;
+  /** From when on all these channels are surely heard, by the clock, ms. */
   readonly heardFrom: () => number;
-  readonly onDrained: (queue: Queue, drained: Drained) => void;
 }
 
 /** A queue, or one of its partitions, and its open calls, oldest first: two at most, with `ahead`. */
@@ -83,6 +49,8 @@ interface Entry {
   readonly calls: TakeCall[];
   /** The last answer promised more jobs. */
   hasMore: boolean;
+  /** Its wake channel is listened to. */
+  isHeard: boolean;
 }
 
 /**
@@ -91,15 +59,22 @@ interface Entry {
  */
 export class Agenda {
   readonly #queues: readonly Queue[];
-  readonly #options: AgendaOptions;
+  readonly #options: PollOptions;
+  readonly #parts: AgendaParts;
+  /** When the run ends, by the clock, ms. */
+  readonly #end: number;
   readonly #entries = new Map<Queue, Entry>();
   #timeIsOver = false;
   /** Why the run must end. */
   failure: { readonly queue: Queue; readonly error: unknown } | undefined;
 
-  constructor(queues: readonly Queue[], options: AgendaOptions) {
+  constructor(queues: readonly Queue[], options: PollOptions, parts: AgendaParts) {
     this.#queues = queues;
     this.#options = options;
+    this.#parts = parts;
+    this.#end = parts.clock.now() + (options.forMs ?? Number.POSITIVE_INFINITY);
+    // One subscription for all.
+    for (const { partitions } of queues) for (const part of partitions) this.#entryOf(part);
   }
 
   /** The calls whose outcomes it has not dealt with. */
@@ -129,44 +104,56 @@ export class Agenda {
    * is time for. While a queue has more jobs, those before it are asked again before each batch.
    */
   next(): Step | undefined {
-    const { watch, clock, end } = this.#options;
+    const { watch, onWait } = this.#options;
     for (;;) {
       const step = this.#visitAll();
       if (step === 'again') continue;
       if (step) return step;
-      this.#timeIsOver ||= clock.now() >= end;
+      this.#timeIsOver ||= this.#parts.clock.now() >= this.#end;
+      // It may stop the run.
+      onWait?.();
       const entries = this.#queues.flatMap(({ partitions }) => partitions.map((part) => this.#entryOf(part)));
       const waits = watch || entries.some(({ source }) => source.held && source.at < Number.POSITIVE_INFINITY);
-      const isIdle = true;
-      if (!waits || this.#isOver) {
-        return this.open.length > 0 ? { until: Number.POSITIVE_INFINITY, isIdle } : undefined;
-      }
+      const goesOn = waits && !this.#isOver;
+      if (!goesOn) return this.open.length > 0 ? { until: Number.POSITIVE_INFINITY } : undefined;
+      for (const entry of entries) this.#listenTo(entry);
       const times = entries.filter(({ calls }) => calls.length === 0).map(({ source }) => source.at);
-      return { until: times.reduce((a, b) => Math.min(a, b), end), isIdle };
+      return { until: times.reduce((a, b) => Math.min(a, b), this.#end) };
     }
   }
 
   /** No more calls are sent. */
   get #isOver(): boolean {
-    const { outages, isStopped, hasAll } = this.#options;
-    return this.failure !== undefined || this.#timeIsOver || outages.all || hasAll() || isStopped();
+    const { outages, takes } = this.#parts;
+    return this.failure !== undefined || this.#timeIsOver || outages.all || takes.left === 0 || this.#isStopped;
+  }
+
+  get #isStopped(): boolean {
+    return this.#options.signal?.aborted ?? false;
   }
 
   #entryOf(queue: Queue): Entry {
-    let entry = this.#entries.get(queue);
-    if (!entry) {
-      const { clock, watch } = this.#options;
-      entry = { queue, source: new Source(clock, watch), calls: [], hasMore: false };
-      this.#entries.set(queue, entry);
-    }
+    const known = this.#entries.get(queue);
+    if (known) return known;
+    const { watch = false } = this.#options;
+    const source = new Source(this.#parts.clock, watch);
+    const entry: Entry = { queue, source, calls: [], hasMore: false, isHeard: false };
+    this.#entries.set(queue, entry);
+    // The answer to the first call may miss later messages.
+    if (watch) this.#listenTo(entry);
     return entry;
+  }
+
+  #listenTo(entry: Entry): void {
+    if (!entry.isHeard) this.#parts.listen(entry.queue);
+    entry.isHeard = true;
   }
 
   /** The partitions of a queue in the order in which to ask them: those with open calls, then by their oldest jobs. */
   #inOrder(queue: Queue): Entry[] {
     const { partitions } = queue;
     if (partitions.length === 1) return [this.#entryOf(queue)];
-    this.#options.outages.drained(queue);
+    this.#parts.outages.drained(queue);
     // The queue was asked before its partitions were known.
     const entries = [queue, ...partitions].map((part) => this.#entryOf(part));
     const asked = entries.filter(({ calls }) => calls.length > 0);
@@ -186,7 +173,7 @@ export class Agenda {
 
   /** Returns what to do before the queues after this one are asked; `again`: begin with the first one. */
   #visit(entry: Entry): Step | 'again' | undefined {
-    const { ahead, clock, end } = this.#options;
+    const { clock } = this.#parts;
     const { queue, calls } = entry;
     this.#askInTime(entry);
     const [call] = calls;
@@ -197,11 +184,11 @@ export class Agenda {
         const other = this.#entryOf(part);
         if (!other.source.isDue) this.#askInTime(other, EARLY_MS);
       }
-    if (ahead) this.#askAhead(entry, call);
+    if (this.#options.ahead) this.#askAhead(entry, call);
     if (!call.outcome) {
       if (call.isLate) return undefined;
       call.waitUntil ??= this.#patienceEnd(call);
-      if (clock.now() < call.waitUntil) return { until: call.waitUntil, isIdle: false };
+      if (clock.now() < call.waitUntil) return { until: call.waitUntil };
       call.isLate = true;
       return undefined;
     }
@@ -214,33 +201,34 @@ export class Agenda {
     this.#answered(entry, call.outcome);
     const { taken } = call.outcome;
     const hasJobs = taken.jobs.length > 0;
-    if (hasJobs || entry.hasMore) this.#timeIsOver ||= clock.now() >= end;
+    if (hasJobs || entry.hasMore) this.#timeIsOver ||= clock.now() >= this.#end;
     if (hasJobs) return { taken };
     return entry.hasMore || calls.length > 0 ? 'again' : undefined;
   }
 
   #ask(entry: Entry): void {
     const { queue, source, calls } = entry;
-    const { outages, send } = this.#options;
+    const { outages, takes } = this.#parts;
     const isWhole = queue.whole === queue;
     const max = !isWhole && !source.isDue ? 0 : outages.isInTrouble(queue) ? 1 : isWhole ? undefined : PART_BATCH;
     source.sent(this.#nextPoll(queue));
-    calls.push(send(queue, max));
+    calls.push(takes.send(queue, max));
   }
 
   /** Calls a queue if its time has come, or comes within `earlyMs`. */
   #askInTime(entry: Entry, earlyMs = 0): void {
     const { queue, source, calls } = entry;
     if (calls.length > 0 || this.#isOver || !source.isTime(earlyMs)) return;
-    if (this.#options.outages.has(queue)) source.sent(this.#nextPoll(queue));
+    if (this.#parts.outages.has(queue)) source.sent(this.#nextPoll(queue));
     else this.#ask(entry);
   }
 
   /** Asks ahead, before the answer to `call` has come: the partition with the next oldest job, or the same again. */
   #askAhead(entry: Entry, call: TakeCall): void {
-    const { clock, end, outages } = this.#options;
+    const { clock, outages } = this.#parts;
     const [first] = this.#queues;
-    if (entry.queue.whole !== first || call.isLate || call.isLook || this.#isOver || clock.now() >= end) return;
+    if (entry.queue.whole !== first || call.isLate || call.isLook || this.#isOver) return;
+    if (clock.now() >= this.#end) return;
     const parts = first.partitions.map((part) => this.#entryOf(part));
     if (parts.reduce((sum, { calls }) => sum + calls.filter(({ isLate }) => !isLate).length, 0) > 1) return;
     const next =
@@ -251,11 +239,11 @@ export class Agenda {
 
   /** When a queue is polled next if nothing is learned until then. Never after the end, and only with `watch`. */
   #nextPoll(queue: Queue): number {
-    const { watch, clock, end, heardFrom } = this.#options;
+    const { clock, heardFrom } = this.#parts;
     const now = clock.now();
-    if (!watch || now >= end) return Number.POSITIVE_INFINITY;
+    if (!this.#options.watch || now >= this.#end) return Number.POSITIVE_INFINITY;
     // Partitions are polled as often as a queue until their wake channels are surely heard.
-    return Math.min(end, now + (now < heardFrom() ? POLL_MS : queue.pollMs));
+    return Math.min(this.#end, now + (now < heardFrom() ? POLL_MS : queue.pollMs));
   }
 
   #isAlone({ whole }: Queue): boolean {
@@ -264,7 +252,7 @@ export class Agenda {
 
   #patienceEnd({ queue, isLook, sentAt }: TakeCall): number {
     if (this.#isAlone(queue)) return Number.POSITIVE_INFINITY;
-    const { clock, outages } = this.#options;
+    const { clock, outages } = this.#parts;
     const now = clock.now();
     if (outages.isInTrouble(queue)) return now;
     const ms = this.open.some(({ isLate }) => isLate)
@@ -277,8 +265,7 @@ export class Agenda {
 
   #answered(entry: Entry, { drained }: TakeAnswer): void {
     const { queue, source, calls } = entry;
-    const { outages, onDrained } = this.#options;
-    outages.drained(queue);
+    this.#parts.outages.drained(queue);
     entry.hasMore = drained.state === 'more';
     // With a call in flight, its answer will say when to look next.
     source.answered(drained, calls.length === 0);
@@ -287,7 +274,7 @@ export class Agenda {
     const others = queue === queue.whole ? [] : queue.whole.partitions;
     const goesOn = drained.state === 'idle' && others.some((part) => this.sourceOf(part).isDue);
     if (goesOn || (entry.hasMore && calls.length === 0)) this.#askBefore(queue);
-    onDrained(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
+    this.#options.onDrained?.(queue.whole, goesOn ? { ...drained, state: 'more' } : drained);
   }
 
   /** Plans a look at each queue before this one, which has more; of several partitions at one, in turn. */
@@ -301,10 +288,10 @@ export class Agenda {
 
   #failed(entry: Entry, error: unknown): void {
     const { queue, source } = entry;
-    const { watch, clock, outages, isStopped } = this.#options;
+    const { clock, outages } = this.#parts;
     entry.hasMore = false;
-    if (isStopped() && isDelayqError(error, 'unknown')) this.failure ??= { queue, error };
-    else if (watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
+    if (this.#isStopped && isDelayqError(error, 'unknown')) this.failure ??= { queue, error };
+    else if (this.#options.watch && isPassing(error)) source.lookAt(clock.now() + outages.wait(queue, error));
     else if (isDelayqError(error) && (!isPassing(error) || !this.#isAlone(queue))) outages.failed(queue, error);
     else this.failure ??= { queue, error };
   }

@@ -1,34 +1,10 @@
-import { type Clock, realClock } from '../model/time.js';
+import { realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
-import type { Drained } from '../store/jobs.js';
 import { Agenda } from './agenda.js';
 import type { TakenJobs } from './leases.js';
 import { Outages } from './outages.js';
-import { inDoubt, type TakeOptions, Takes } from './takes.js';
-import type { OnTrouble } from './trouble.js';
+import { inDoubt, type PollOptions, Takes } from './takes.js';
 import { Wakes } from './wakes.js';
-
-/** How to poll queues. Durations are ms. */
-export interface PollOptions extends TakeOptions {
-  /** With `watch`: stop after this time. */
-  readonly forMs?: number | undefined;
-  /** Stops polling. Jobs that are already taken are still yielded. */
-  readonly signal?: AbortSignal | undefined;
-  /** Called when one of several queues is in trouble; with `watch` also when Redis is, and again when that is over. */
-  readonly onTrouble?: OnTrouble | undefined;
-  /**
-   * While there are more jobs, send the next call before the answer to the last one has arrived, so that neither Redis
-   * nor the consumer waits for the other. After a stop or an error, read on until the end: jobs in flight are still
-   * yielded. Breaking out of the loop gives them back.
-   */
-  readonly ahead?: boolean | undefined;
-  /** Called with the answer of each drain call. */
-  readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
-  /** Called before each wait: no more jobs come for now, even if the last answer promised some. */
-  readonly onWait?: (() => void) | undefined;
-  /** Default: that of this process. */
-  readonly clock?: Clock | undefined;
-}
 
 /**
  * Yields due jobs of `queues` until all that were due at the start are taken; with `watch`, until stopped. While a
@@ -52,33 +28,28 @@ export async function* poll(
   queues: readonly Queue[],
   options: PollOptions = {},
 ): AsyncGenerator<TakenJobs, void, number | undefined> {
-  const { watch = false, signal, leases, clock = realClock } = options;
+  const { signal, leases, clock = realClock } = options;
   const outages = leases?.outages ?? new Outages();
   outages.begin(queues, options);
   /** Ends the pause. */
   let ring = () => {};
   const takes = new Takes(queues, options, clock, () => ring());
-  const hearing = new Hearing(queues, clock, (queue, due) => agenda.sourceOf(queue).heard(due) && ring());
-  const agenda = new Agenda(queues, {
-    ...{ watch, clock, outages, ahead: options.ahead ?? false },
-    end: clock.now() + (options.forMs ?? Number.POSITIVE_INFINITY),
-    send: (queue, max) => takes.send(queue, max),
-    isStopped: () => signal?.aborted ?? false,
-    hasAll: () => takes.left === 0,
-    heardFrom: () => hearing.surelyFrom,
-    onDrained: (queue, drained) => options.onDrained?.(queue, drained),
-  });
+  const wakes = new Map<Queue['redis'], Wakes>();
+  const listen = (queue: Queue) => {
+    const heard = wakes.get(queue.redis) ?? new Wakes(queue.redis, clock);
+    wakes.set(queue.redis, heard);
+    heard.on(queue.wakeChannel, (due) => agenda.sourceOf(queue).heard(due) && ring());
+  };
+  const heardFrom = () => Math.max(0, ...[...wakes.values()].map(({ surelyFrom }) => surelyFrom));
+  const agenda = new Agenda(queues, options, { clock, takes, outages, listen, heardFrom });
   const stop = () => ring();
   signal?.addEventListener('abort', stop);
   if (leases) leases.onSettled = (queue) => agenda.ended(queue) && ring();
-  if (watch) hearing.listen();
   try {
     for (let step = agenda.next(); step; step = agenda.next()) {
       if ('taken' in step) takes.left += (yield step.taken) ?? 0;
       else {
-        const { until, isIdle } = step;
-        if (isIdle) options.onWait?.();
-        if (isIdle && until < Number.POSITIVE_INFINITY) hearing.listen();
+        const { until } = step;
         await new Promise<void>((resolve) => {
           // In a process that has stood still, what has come meanwhile is read first.
           const cancel = clock.after(until - clock.now(), () => setImmediate(resolve));
@@ -92,47 +63,10 @@ export async function* poll(
   } finally {
     for (const call of agenda.open) takes.abandon(call);
     signal?.removeEventListener('abort', stop);
-    hearing.close();
+    for (const heard of wakes.values()) heard.close();
     outages.end(agenda.timeIsOver && !signal?.aborted);
   }
   const { failure } = agenda;
   if (failure) throw signal?.aborted ? inDoubt(failure.queue, failure.error, options.leaseMs) : failure.error;
   if (outages.error) throw outages.error;
-}
-
-/** Hears of jobs that fall due in the queues, and in the partitions of them that are known. */
-class Hearing {
-  readonly #queues: readonly Queue[];
-  readonly #clock: Clock;
-  readonly #heard: (queue: Queue, due: number) => void;
-  readonly #wakes = new Map<Queue['redis'], Wakes>();
-  readonly #known = new Set<Queue>();
-
-  constructor(queues: readonly Queue[], clock: Clock, heard: (queue: Queue, due: number) => void) {
-    this.#queues = queues;
-    this.#clock = clock;
-    this.#heard = heard;
-  }
-
-  /** From when on all of them are surely heard, by the clock, ms. */
-  get surelyFrom(): number {
-    return Math.max(0, ...[...this.#wakes.values()].map(({ surelyFrom }) => surelyFrom));
-  }
-
-  /** Listens to those that it does not listen to yet. */
-  listen(): void {
-    for (const queue of this.#queues) {
-      for (const part of queue.partitions) {
-        if (this.#known.has(part)) continue;
-        this.#known.add(part);
-        const wakes = this.#wakes.get(queue.redis) ?? new Wakes(queue.redis, this.#clock);
-        this.#wakes.set(queue.redis, wakes);
-        wakes.on(part.wakeChannel, (due) => this.#heard(part, due));
-      }
-    }
-  }
-
-  close(): void {
-    for (const wakes of this.#wakes.values()) wakes.close();
-  }
 }

@@ -4,11 +4,11 @@ import { LONG_AGO, type Queue } from '../queue/queue.js';
 import { answerBy } from '../redis/retry.js';
 import type { Drained, Start } from '../store/jobs.js';
 import { MAX_CALL } from '../store/script.js';
-import type { TakeAnswer, TakeCall } from './agenda.js';
 import type { Leases, TakenJobs } from './leases.js';
+import type { OnTrouble } from './trouble.js';
 
-/** Which jobs to take. */
-export interface TakeOptions {
+/** How to poll queues, and which jobs to take. Durations are ms. */
+export interface PollOptions {
   /** The most jobs to take in all; default: no limit. */
   readonly limit?: number | undefined;
   /** The most jobs to take per call; a function is called before each call. */
@@ -21,11 +21,52 @@ export interface TakeOptions {
   readonly leaseMs?: number | undefined;
   /** Keep waiting for jobs. If not set, the run ends when all jobs that were due at its start are taken. */
   readonly watch?: boolean | undefined;
+  /** With `watch`: stop after this time. */
+  readonly forMs?: number | undefined;
+  /** Stops polling. Jobs that are already taken are still yielded. */
+  readonly signal?: AbortSignal | undefined;
   /**
    * Holds the leases of the jobs as soon as they arrive. After a stop, answers are awaited only until it gives up; jobs
    * that arrive later are given back.
    */
   readonly leases?: Leases | undefined;
+  /** Called when one of several queues is in trouble; with `watch` also when Redis is, and again when that is over. */
+  readonly onTrouble?: OnTrouble | undefined;
+  /**
+   * While there are more jobs, send the next call before the answer to the last one has arrived, so that neither Redis
+   * nor the consumer waits for the other. After a stop or an error, read on until the end: jobs in flight are still
+   * yielded. Breaking out of the loop gives them back.
+   */
+  readonly ahead?: boolean | undefined;
+  /** Called with the answer of each drain call. */
+  readonly onDrained?: ((queue: Queue, drained: Drained) => void) | undefined;
+  /** Called before each wait: no more jobs come for now, even if the last answer promised some. */
+  readonly onWait?: (() => void) | undefined;
+  /** Default: that of this process. */
+  readonly clock?: Clock | undefined;
+}
+
+/** The answer to a call for jobs. */
+export interface TakeAnswer {
+  readonly drained: Drained;
+  readonly taken: TakenJobs;
+}
+
+/** A call for jobs whose outcome nobody has dealt with yet. */
+export interface TakeCall {
+  readonly queue: Queue;
+  /** It only asks when the next job is due. */
+  readonly isLook: boolean;
+  /** By the clock, ms. */
+  readonly sentAt: number;
+  /** Until when the queues after this one wait for it; undefined: they do not yet. */
+  waitUntil?: number;
+  /** It takes long: the other queues go on meanwhile. */
+  isLate: boolean;
+  /** Its outcome was dealt with, or nobody waits for that any more. */
+  isDone: boolean;
+  /** Undefined: there was no answer yet. */
+  outcome?: TakeAnswer | { readonly error: unknown };
 }
 
 /** How long a job may wait for a busy consumer before it is given back to others, ms. */
@@ -39,7 +80,7 @@ type Cutoffs = Map<ReturnType<typeof clockOf>, number | Promise<number>>;
 /** Sends calls for jobs, within the limit of jobs and up to the cutoff time. */
 export class Takes {
   readonly #queues: readonly Queue[];
-  readonly #options: TakeOptions;
+  readonly #options: PollOptions;
   readonly #clock: Clock;
   readonly #onEnd: () => void;
   /** When the run began, by the clock, ms. */
@@ -50,7 +91,7 @@ export class Takes {
   left: number;
 
   /** Calls `onEnd` when a call has ended. */
-  constructor(queues: readonly Queue[], options: TakeOptions, clock: Clock, onEnd: () => void) {
+  constructor(queues: readonly Queue[], options: PollOptions, clock: Clock, onEnd: () => void) {
     this.#queues = queues;
     this.#options = options;
     this.#clock = clock;
@@ -63,10 +104,7 @@ export class Takes {
   send(queue: Queue, max = MAX_CALL): TakeCall {
     const { leases } = this.#options;
     const sentAt = this.#clock.now();
-    const call: TakeCall = {
-      ...{ queue, sentAt, isLook: max === 0, isLate: false, isDone: false },
-      ...{ waitUntil: undefined, outcome: undefined },
-    };
+    const call: TakeCall = { queue, sentAt, isLook: max === 0, isLate: false, isDone: false };
     const answer = this.#take(queue, max);
     (leases ? answerBy(() => leases.giveUpAt, answer) : answer)
       .then(

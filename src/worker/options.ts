@@ -1,4 +1,4 @@
-import type { PollOptions } from '../consume/poll.js';
+import type { PollOptions } from '../consume/takes.js';
 import { type OnTrouble, onStderr, troubleTeller } from '../consume/trouble.js';
 import { type Backoff, packBackoff, parseBackoff } from '../model/backoff.js';
 import { DelayqError } from '../model/errors.js';
