@@ -1,4 +1,4 @@
-import { checkName, DelayqError, parseUrl, printable, type SettingNames } from '../../internal.js';
+import { checkName, parseUrl, printable, type SettingNames } from '../../internal.js';
 import type { ServerOptions } from '../../serve/server.js';
 import { type CliCommand, usageError } from '../args/command.js';
 import { choice, count, duration } from '../args/options.js';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { Batcher } from '../../../src/serve/queues/batcher.js';
-import { until } from '../../support/until.js';
+import { Batcher } from '../../src/consume/batcher.js';
+import { until } from '../support/until.js';
 
 it('items of one turn share a call, and those that come while two are in flight share the next', async () => {
   const calls: number[][] = [];

@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest';
+import { troubleTeller } from '../../src/consume/trouble.js';
 import { Connection, DelayqError, Queue, Worker } from '../../src/index.js';
-import { troubleTeller } from '../../src/worker/trouble.js';
 import { afterwards, during } from '../support/afterwards.js';
 import { ManualClock } from '../support/manual-clock.js';
 import { freshQueue } from '../support/redis.js';

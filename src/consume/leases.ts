@@ -4,7 +4,6 @@ import { many } from '../model/text.js';
 import { type Clock, realClock } from '../model/time.js';
 import type { Queue } from '../queue/queue.js';
 import { type RetryLimits, withRetries } from '../redis/retry.js';
-import { MAX_CALL } from '../store/script.js';
 import type { NackOptions } from '../store/settle.js';
 import { Outages } from './outages.js';
 import type { OnTrouble } from './trouble.js';
@@ -190,25 +189,19 @@ export class Leases {
   ): Promise<A[]> {
     const answers = new Map<GiveBack, A>();
     const settleOf = async (queue: Queue | undefined, all: GiveBack[]): Promise<void> => {
-      // Each call is retried on its own, so that answered calls are not repeated.
-      for (let i = 0; queue && i < all.length; i += MAX_CALL) {
-        const some = all.slice(i, i + MAX_CALL);
-        const given = some.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
-        const settled = await this.#explain(() => call(queue, given)).catch((error: unknown) => {
-          if (!this.#canContinue(queue, error, true)) throw error;
-        });
-        if (!settled) {
-          // They are delivered again when their leases expire.
-          this.forget(all.slice(i).map(({ job }) => job));
-          return;
-        }
-        this.outages.settled(queue);
-        for (const [n, item] of some.entries()) {
-          answers.set(item, settled[n] as A);
-          this.#held.delete(item.job);
-        }
-        this.onSettled?.(queue);
+      if (!queue) return;
+      const given = all.map(({ job: { id, receipt }, delayMs, error }) => ({ id, receipt, delayMs, error }));
+      const settled = await this.#explain(() => call(queue, given)).catch((error: unknown) => {
+        if (!this.#canContinue(queue, error, true)) throw error;
+      });
+      // If there is no answer, they are delivered again when their leases expire.
+      for (const [i, item] of all.entries()) {
+        if (settled) answers.set(item, settled[i] as A);
+        this.#held.delete(item.job);
       }
+      if (!settled) return;
+      this.outages.settled(queue);
+      this.onSettled?.(queue);
     };
     // All queues at once: one that is in trouble must not delay the jobs of others.
     const groups = groupBy(items, ({ job }) => this.#held.get(job)?.queue);

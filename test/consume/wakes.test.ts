@@ -1,11 +1,12 @@
 import { expect, it } from 'vitest';
-import { Wakes } from '../../../src/serve/queues/wakes.js';
-import { afterwards } from '../../support/afterwards.js';
-import { admin, connection, freshName, listeners } from '../../support/redis.js';
-import { until } from '../../support/until.js';
+import { Wakes } from '../../src/consume/wakes.js';
+import { realClock } from '../../src/model/time.js';
+import { afterwards } from '../support/afterwards.js';
+import { admin, connection, freshName, listeners } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 it('all who wait for a channel hear its messages, until they leave', async () => {
-  const wakes = new Wakes(connection);
+  const wakes = new Wakes(connection, realClock);
   afterwards(() => wakes.close());
   const channel = `delayq:{${freshName()}}:wake`;
   const heard: string[] = [];
