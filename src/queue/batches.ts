@@ -17,17 +17,17 @@ export type BatchResult<J> =
   | { readonly batch: readonly J[]; readonly error: unknown };
 
 /**
- * Collects items into batches of at most `most` items (default: {@link MAX_CALL}) and about 1 MiB of payloads and
+ * Collects items into batches of at most `max` items (default: {@link MAX_CALL}) and about 1 MiB of payloads and
  * attributes.
  */
 export class Batches<T> {
   readonly #full: { items: T[]; units: number }[] = [];
   #last: { items: T[]; units: number } = { items: [], units: 0 };
 
-  add(item: T, units: number, most = MAX_CALL): void {
+  add(item: T, units: number, max = MAX_CALL): void {
     this.#last.items.push(item);
     this.#last.units += units;
-    if (this.#last.items.length >= most || this.#last.units >= BATCH_UNITS) this.#flush();
+    if (this.#last.items.length >= max || this.#last.units >= BATCH_UNITS) this.#flush();
   }
 
   #flush(): void {
@@ -94,9 +94,9 @@ export async function* inBatches<J extends NewJob>(
     else {
       for (const job of ready.turn.value) {
         // Jobs without an id get ids of one partition.
-        const most =
+        const max =
           job?.id === undefined ? MAX_CALL : Math.min(MAX_BATCH, Math.max(MAX_CALL, PER_PARTITION * partitions()));
-        waiting.add(...withJson(job), most);
+        waiting.add(...withJson(job), max);
       }
       next = pull();
     }

@@ -3,16 +3,16 @@ import { DelayqError, isDelayqError, isPassing } from '../model/errors.js';
 
 /**
  * Calls `send` with the number of the attempt, from 0, and again after each of `pausesMs` (default: once, at once)
- * while its reply is lost, but not once `mostMs` have passed. Only for calls that are safe to repeat. Other errors of the
+ * while its reply is lost, but not once `maxMs` have passed. Only for calls that are safe to repeat. Other errors of the
  * first attempt are thrown as they are. After a repeat the first attempt stays in doubt, whatever Redis answers: throws
  * its `unknown`, with the last error as the cause.
  */
 export async function repeatIfLost<T>(
   send: (attempt: number) => Promise<T>,
   pausesMs = [0],
-  mostMs = Number.POSITIVE_INFINITY,
+  maxMs = Number.POSITIVE_INFINITY,
 ): Promise<T> {
-  const until = performance.now() + mostMs;
+  const until = performance.now() + maxMs;
   let first: DelayqError | undefined;
   for (let attempt = 0; ; attempt++) {
     try {

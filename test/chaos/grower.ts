@@ -6,11 +6,11 @@ import { cronEnv } from '../support/cli.js';
 import type { Random } from './random.js';
 
 /** How often the process of a step is killed, at most, and how long it may live until then, ms. */
-const MOST_KILLS = 2;
+const MAX_KILLS = 2;
 const LIVES_MS = 600;
 
 /** How often it may say that it could not go on. */
-const MOST_STOPS = 50;
+const MAX_STOPS = 50;
 
 /** Statuses after which a growth is repeated: Redis could not be reached, or could not do it now. */
 const AGAIN = new Set([69, 75]);
@@ -44,7 +44,7 @@ export class Grower {
   async step(random: Random): Promise<void> {
     this.#isBusy = true;
     const n = this.#steps.shift() as number;
-    for (let kills = random.whole(1, MOST_KILLS); ; kills--) {
+    for (let kills = random.whole(1, MAX_KILLS); ; kills--) {
       const child = spawn('delayq', ['config', '--create', this.#queue, `partitions=${n}`], {
         env: cronEnv({ DELAYQ_REDIS_URL: this.#url }),
         stdio: ['ignore', 'ignore', 'pipe'],
@@ -62,7 +62,7 @@ export class Grower {
       await closed;
       if (child.exitCode === 0) break;
       if (child.signalCode === 'SIGKILL') this.killed += 1;
-      else if (AGAIN.has(child.exitCode ?? 0) && this.stopped < MOST_STOPS) this.stopped += 1;
+      else if (AGAIN.has(child.exitCode ?? 0) && this.stopped < MAX_STOPS) this.stopped += 1;
       else throw new Error(`the growth of ${this.#queue} to ${n} partitions ended with ${child.exitCode}: ${said}`);
     }
     this.#isBusy = false;

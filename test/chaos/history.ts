@@ -173,7 +173,7 @@ function drifted(state: State, by: number, unseen: readonly Unseen[]): State[] {
 const nameOf = ({ kind, version, receipt, ends }: State) => `${kind} ${version} ${receipt} ${ends}`;
 
 /** How many states of the search are visited before a history counts as undecided. */
-const MOST_VISITS = 100_000;
+const MAX_VISITS = 100_000;
 
 /**
  * Judges the history of one id, which begins without a job. Returns undefined if it is linearizable, and otherwise what
@@ -215,8 +215,8 @@ class Search {
 
   run(): string | undefined {
     if (this.#explains(NONE, 0)) return;
-    const isOpen = this.#tried.size >= MOST_VISITS;
-    const said = isOpen ? `undecided after ${MOST_VISITS} states: perhaps no order` : 'no order';
+    const isOpen = this.#tried.size >= MAX_VISITS;
+    const said = isOpen ? `undecided after ${MAX_VISITS} states: perhaps no order` : 'no order';
     const { done, state } = this.#best;
     const lines = this.#operations.map((one, i) => `${done[i] ? ' ' : '?'} ${line(one)}`);
     const first = done.indexOf(false);
@@ -231,7 +231,7 @@ class Search {
     const first = this.#operations.findIndex(({ to }, i) => !this.#done[i] && to < Number.POSITIVE_INFINITY);
     if (first < 0) return true;
     const key = `${first} ${this.#done.slice(first).map(Number).join('')} ${nameOf(state)}`;
-    if (this.#tried.has(key) || this.#tried.size >= MOST_VISITS) return false;
+    if (this.#tried.has(key) || this.#tried.size >= MAX_VISITS) return false;
     this.#tried.add(key);
     if (count > this.#best.count) this.#best = { done: [...this.#done], count, state };
     const deadline = this.#operations[first]?.to as number;

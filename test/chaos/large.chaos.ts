@@ -12,7 +12,7 @@ import { within } from '../support/until.js';
 const JOBS = 64;
 const PAYLOAD = 8 * 1024 * 1024;
 const WIDE = JOBS / 8;
-const MOST_RSS = 400 * 1024 * 1024;
+const MAX_RSS = 400 * 1024 * 1024;
 
 let server: Server;
 
@@ -45,7 +45,7 @@ async function lean(line: string): Promise<{ stdout: string; stderr: string }> {
   const { stdout, stderr } = await within(300_000, line, sh(line, { env }));
   const peaks = [...`${stdout}${stderr}`.matchAll(/^rss (\d+)\r?\n/gm)].map(([, kib]) => Number(kib) * 1024);
   expect(peaks.length).toBe(line.split('delayq ').length - 1);
-  for (const peak of peaks) expect(peak, line).toBeLessThan(MOST_RSS);
+  for (const peak of peaks) expect(peak, line).toBeLessThan(MAX_RSS);
   const plain = (text: string) => text.replace(/^rss \d+\r?\n/gm, '');
   return { stdout: plain(stdout), stderr: plain(stderr) };
 }

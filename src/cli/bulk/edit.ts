@@ -198,16 +198,16 @@ async function selectFiltered(run: Run, now: number): Promise<Selection | undefi
   }
   if (ids) return { ids: [ids], total: count, states };
   // At most as many as were counted: a job that dies again in the meantime must not be requeued for ever.
-  let most = count;
+  let max = count;
   let left = filter.limit ?? Number.POSITIVE_INFINITY;
   let { to } = filter;
   const list = async function* () {
-    for await (const some of inspector.ids(queue, { ...filter, to, limit: Math.min(most, left) })) {
+    for await (const some of inspector.ids(queue, { ...filter, to, limit: Math.min(max, left) })) {
       left -= some.length;
       yield some;
     }
     // For what a growth has kept from this list.
-    most = Number.POSITIVE_INFINITY;
+    max = Number.POSITIVE_INFINITY;
     if (states.every((state) => state === 'dead')) to = Math.min(to ?? now, now);
   };
   // What a growth is moving is not counted.

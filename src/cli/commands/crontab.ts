@@ -94,7 +94,7 @@ async function crontab(
   const prefix = checkName(context.prefix(options), 'prefix');
   // Parsed here, so that a mistake is reported now and not in a mail.
   context.redis(options);
-  const place = context.server(options);
+  const server = context.server(options);
   const url = context.url(options);
   const secret = hasLogin(url ?? '');
   const path = pathOf(context);
@@ -108,7 +108,7 @@ async function crontab(
     ...[node, resolve(file), 'drain', '-q'].map(quoted),
     ...(prefix === DEFAULT_PREFIX ? [] : ['--prefix', prefix]),
     ...Object.entries(URL_OPTIONS).flatMap(([name, [part, setting]]) => {
-      const value = (place[part] as Record<string, string> | undefined)?.[setting];
+      const value = (server[part] as Record<string, string> | undefined)?.[setting];
       return value === undefined ? [] : [`--${name}`, quoted(value)];
     }),
     ...(options.for === undefined ? [] : ['--for', exactDuration(options.for)]),

@@ -60,9 +60,9 @@ async function list(context: Context, queue: string, options: Options): Promise<
   const { states, text, from, to } = filter;
   const { width: columns, height } = sizeOf(context, context.stdout);
   const width = options.json || options.full ? undefined : columns;
-  const most = options.json ? Number.POSITIVE_INFINITY : Math.max(1, height - OTHER_LINES);
+  const max = options.json ? Number.POSITIVE_INFINITY : Math.max(1, height - OTHER_LINES);
   // One more than is shown tells whether there are more.
-  const limit = filter.limit ?? (Number.isFinite(most) ? most + 1 : undefined);
+  const limit = filter.limit ?? (Number.isFinite(max) ? max + 1 : undefined);
   const paint = options.json ? undefined : await colours(context, context.stdout);
   let shown = 0;
   let rows: StoredJob[] = [];
@@ -78,7 +78,7 @@ async function list(context: Context, queue: string, options: Options): Promise<
   };
   let isMore = false;
   for await (const job of inspector.list(queue, { ...filter, limit })) {
-    isMore = filter.limit === undefined && shown + rows.length === most;
+    isMore = filter.limit === undefined && shown + rows.length === max;
     if (isMore) break;
     const row = width === undefined ? job : brief(job, width);
     rows.push(row);
