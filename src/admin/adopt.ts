@@ -19,13 +19,13 @@ export interface AdoptOptions extends ForeignQueue {
 }
 
 const checkOptions = keysOf<AdoptOptions>('adopt', {
-  zset: '',
-  hash: '',
-  stringKeys: 'strings keys key pattern',
-  unit: 'units',
-  wrap: 'text',
-  ifExists: 'onConflict replace overwrite',
-  dryRun: '',
+  zset: true,
+  hash: true,
+  stringKeys: true,
+  unit: true,
+  wrap: true,
+  ifExists: true,
+  dryRun: true,
 });
 
 /**

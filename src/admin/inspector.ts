@@ -26,13 +26,7 @@ export interface Filter {
   readonly limit?: number | undefined;
 }
 
-const checkKeys = keysOf<Filter>('a filter', {
-  states: 'state status',
-  from: 'since after',
-  to: 'until before',
-  text: 'grep search contains',
-  limit: 'max count number n',
-});
+const checkKeys = keysOf<Filter>('a filter', { states: true, from: true, to: true, text: true, limit: true });
 
 /** Returns `filter` if its keys and states are valid. Throws `usage` otherwise. */
 export function checkFilter(filter: Filter): Filter {

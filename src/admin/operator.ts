@@ -10,19 +10,16 @@ import { type Growth, grow, type Partitioning, partitioningOf } from '../store/g
 import type { PrefixOption } from '../store/keys.js';
 import { Stores } from '../store/store.js';
 
-const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: 'keep remember' });
+const checkCancel = keysOf<{ keepId?: boolean | undefined }>('cancel', { keepId: true });
 /** New limits of jobs that are requeued. */
 interface RequeueOptions {
   readonly ttl?: number | string | undefined;
   readonly deliveries?: number | undefined;
 }
-const checkRequeue = keysOf<RequeueOptions>('requeue', {
-  ttl: 'expires expiresIn expire expiry',
-  deliveries: 'tries attempts maxDeliveries',
-});
-const checkBury = keysOf<{ reason?: string }>('bury', { reason: 'error message why' });
-const checkPurge = keysOf<{ due?: boolean | undefined }>('purge', { due: 'ready now' });
-const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: 'duration ms time' });
+const checkRequeue = keysOf<RequeueOptions>('requeue', { ttl: true, deliveries: true });
+const checkBury = keysOf<{ reason?: string }>('bury', { reason: true });
+const checkPurge = keysOf<{ due?: boolean | undefined }>('purge', { due: true });
+const checkPause = keysOf<{ forMs?: number | undefined }>('pause', { forMs: true });
 
 /** Changes queues and their jobs. See {@link Inspector} for reading them. */
 export class Operator {

@@ -21,7 +21,7 @@ export interface MoveOptions {
   readonly states?: readonly ('pending' | 'dead')[] | undefined;
 }
 
-const checkMove = keysOf<MoveOptions>('move', { to: 'into destination target queue', states: 'state from' });
+const checkMove = keysOf<MoveOptions>('move', { to: true, states: true });
 
 /** Moves jobs out of Redis and back, to another queue, and in from other software. */
 export class Transfer {

@@ -26,8 +26,8 @@ export interface Thresholds {
 /** The default limits: 2 minutes late or a dead job is a warning, 5 minutes late is critical. */
 export const DEFAULT_THRESHOLDS: Thresholds = { warn: { lag: LATE_MS, dead: 0 }, max: { lag: 300_000 } };
 
-const checkThresholds = keysOf<Thresholds>('check', { warn: 'warning', max: 'critical crit' });
-const checkLimits = keysOf<Limits>('a limit', { lag: 'lagMs age', dead: 'failed', drainAge: '', pending: 'waiting' });
+const checkThresholds = keysOf<Thresholds>('check', { warn: true, max: true });
+const checkLimits = keysOf<Limits>('a limit', { lag: true, dead: true, drainAge: true, pending: true });
 
 /** The result of a check, for monitoring. */
 export interface Checked {

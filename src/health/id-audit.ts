@@ -24,10 +24,10 @@ export interface AuditOptions {
 }
 
 export const checkOptions = keysOf<AuditOptions>('examine', {
-  mend: 'fix repair',
-  graceMs: '',
-  progress: 'onProgress',
-  signal: '',
+  mend: true,
+  graceMs: true,
+  progress: true,
+  signal: true,
 });
 
 /** The most suspects to collect before the second look: a pipeline may write this many payloads before their ids. */

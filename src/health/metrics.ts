@@ -21,7 +21,7 @@ interface MetricsOptions {
   readonly labels?: Labels;
 }
 
-const checkOptions = keysOf<MetricsOptions>('metricsText', { version: '', labels: 'label tags' });
+const checkOptions = keysOf<MetricsOptions>('metricsText', { version: true, labels: true });
 
 interface Metric {
   readonly name: string;

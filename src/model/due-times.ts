@@ -13,7 +13,7 @@ interface SpreadOptions {
   readonly stepMs?: number;
 }
 
-const checkOptions = keysOf<SpreadOptions>('a spread', { in: 'delay after', at: 'due', stepMs: 'every interval' });
+const checkOptions = keysOf<SpreadOptions>('a spread', { in: true, at: true, stepMs: true });
 
 /** Due times for jobs that follow one another. Each call that uses it continues where the call before it stopped. */
 export class Spread {

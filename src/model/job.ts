@@ -65,17 +65,17 @@ export interface NewJob<T = unknown> {
 
 /** Each key of a job, with words that people try instead. */
 const checkJob = keysOf<NewJob>('a job', {
-  payload: 'data body message value args json',
-  in: 'delay after wait',
-  at: 'due eta runAt run_at scheduledAt date time timestamp',
-  id: 'jobId job_id key uniqueKey',
-  tries: 'attempts retries retry maxRetries maxAttempts maxTries',
-  maxLost: 'maxStalledCount',
-  deliveries: 'maxDeliveries maxDeliver deliveryLimit deliveryCount maxReceiveCount receiveCount',
-  ttl: 'expires expiresIn expire expiry',
-  onceFor: 'once uniqueFor unique dedup deduplication debounce',
-  created: 'createdAt creationTime made madeAt publishedAt enqueuedAt',
-  attributes: 'headers metadata meta tags labels attrs attr',
+  payload: true,
+  in: true,
+  at: true,
+  id: true,
+  tries: true,
+  maxLost: true,
+  deliveries: true,
+  ttl: true,
+  onceFor: true,
+  created: true,
+  attributes: true,
 });
 
 /** The payload of a single job as it was typed. A queue of texts stores this text instead of JSON. */

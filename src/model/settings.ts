@@ -38,16 +38,16 @@ export interface Settings {
 export type SettingsChange = { readonly [K in keyof Settings]?: Settings[K] | null };
 
 const checkSettings = keysOf<SettingsChange>('a queue', {
-  tries: 'attempts retries maxRetries maxAttempts',
-  maxLost: 'maxStalledCount',
-  backoff: 'delay',
-  lease: 'timeout visibilityTimeout',
-  ttl: 'expires expiresIn',
-  rate: 'limiter rateLimit ratePerSecond',
-  burst: 'bucket',
-  maxActive: 'concurrency globalConcurrency',
-  onceFor: 'once uniqueFor unique deduplication',
-  text: 'texts plain string raw',
+  tries: true,
+  maxLost: true,
+  backoff: true,
+  lease: true,
+  ttl: true,
+  rate: true,
+  burst: true,
+  maxActive: true,
+  onceFor: true,
+  text: true,
 });
 
 /** The defaults of a queue without settings. The Lua scripts repeat these values. */

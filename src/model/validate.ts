@@ -64,16 +64,16 @@ export function checkWord<W extends string>(value: W, words: readonly W[], what:
   const given = String(value);
   throw new DelayqError('usage', `${what} cannot be ${printable(given)}`, {
     why: `it must be one of ${words.join(', ')}`,
-    next: suggestion(given, Object.fromEntries(words.map((word) => [word, '']))) ?? `write '${words[0]}', for example`,
+    next: suggestion(given, words) ?? `write '${words[0]}', for example`,
   });
 }
 
 /**
  * Returns a function that returns an object if it has only keys that are in `known`. It throws `usage` for any other key,
  * even if its value is undefined: a misspelt option would silently have no effect. It does not look at symbols. `what` is
- * what the options are for. The values in `known` are words that people write instead of the key.
+ * what the options are for.
  */
-export function keysOf<T extends object>(what: string, known: Readonly<Record<keyof T, string>>) {
+export function keysOf<T extends object>(what: string, known: Readonly<Record<keyof T, true>>) {
   const names = new Set(Object.keys(known));
   return <G extends Partial<T>>(given: G): G => {
     if (typeof given !== 'object' || given === null) {
@@ -83,21 +83,18 @@ export function keysOf<T extends object>(what: string, known: Readonly<Record<ke
       if (names.has(key)) continue;
       throw new DelayqError('usage', `${what} has no option ${printable(key)}`, {
         why: `it knows only ${[...names].join(', ')}`,
-        next: suggestion(key, known) ?? 'leave it out',
+        next: suggestion(key, [...names]) ?? 'leave it out',
       });
     }
     return given;
   };
 }
 
-/** Asks whether one of the keys in `known` was meant: one that is like `given`, or has a synonym that is. */
-function suggestion(given: string, known: Readonly<Record<string, string>>): string | undefined {
+/** Asks whether one of `known` was meant, with or without the unit in its name. */
+function suggestion(given: string, known: readonly string[]): string | undefined {
   const bare = (word: string) => word.toLowerCase().replace(/ms$/, '');
-  const names = new Map<string | undefined, string>();
-  for (const [name, synonyms] of Object.entries(known))
-    for (const word of `${name} ${synonyms}`.trim().split(' ')) names.set(bare(word), name);
-  const meant = names.get(closest(bare(given), [...names.keys()] as string[]));
-  return meant && `did you mean ${meant}?`;
+  const meant = closest(bare(given), known.map(bare));
+  return meant && `did you mean ${known.find((name) => bare(name) === meant)}?`;
 }
 
 /** Returns `by` if it names a consumer. Throws `usage` otherwise. */

@@ -12,31 +12,26 @@ import {
 
 /** The settings, with words that people try instead. */
 const checkSettings = keysOf<ConnectOptions>('connect()', {
-  host: 'hostname address server url',
-  port: '',
-  path: 'socket unix',
-  username: 'user',
-  password: 'pass auth',
-  db: 'database',
-  tls: 'ssl',
-  nodes: 'hosts servers startupNodes rootNodes',
-  cluster: '',
-  sentinel: 'sentinels',
+  host: true,
+  port: true,
+  path: true,
+  username: true,
+  password: true,
+  db: true,
+  tls: true,
+  nodes: true,
+  cluster: true,
+  sentinel: true,
 });
-const checkNode = keysOf<HostPort>('a node', { host: 'hostname address server url', port: '' });
+const checkNode = keysOf<HostPort>('a node', { host: true, port: true });
 const checkSentinel = keysOf<SentinelOptions>('sentinel', {
-  name: 'masterName sentinelMasterId service',
-  nodes: 'hosts servers sentinels',
-  username: 'user',
-  password: 'pass auth',
-  passwordFile: 'file',
+  name: true,
+  nodes: true,
+  username: true,
+  password: true,
+  passwordFile: true,
 });
-const checkTlsSettings = keysOf<TlsOptions>('tls', {
-  ca: 'cacert',
-  cert: 'certificate',
-  key: 'privateKey',
-  servername: 'sni',
-});
+const checkTlsSettings = keysOf<TlsOptions>('tls', { ca: true, cert: true, key: true, servername: true });
 
 /** Where and how to connect, checked. */
 export interface Address {

@@ -9,12 +9,7 @@ import { MAX_CALL } from '../store/script.js';
 import type { Store } from '../store/store.js';
 import { Batches } from './batches.js';
 
-const checkKeys = keysOf<EnqueueOptions>('enqueue', {
-  ifExists: 'onConflict replace overwrite',
-  durable: 'fsync sync',
-  replicas: 'wait',
-  repeatMs: 'retryMs repeat retry',
-});
+const checkKeys = keysOf<EnqueueOptions>('enqueue', { ifExists: true, durable: true, replicas: true, repeatMs: true });
 
 /** Returns the options if they are valid. Throws `usage` otherwise. */
 export function checkOptions(options: EnqueueOptions): EnqueueOptions {

@@ -28,12 +28,7 @@ interface DrainOptions {
 /** A cutoff before the due times of all jobs, ms: a drain takes nothing, and says when the next job is due. */
 export const LONG_AGO = -9e15;
 
-const checkDrain = keysOf<DrainOptions>('drain', {
-  limit: 'max count number batch',
-  leaseMs: 'visibilityTimeout timeout',
-  cutoff: 'until',
-  by: 'consumer name worker holder owner',
-});
+const checkDrain = keysOf<DrainOptions>('drain', { limit: true, leaseMs: true, cutoff: true, by: true });
 
 /** An option of a queue in a program. */
 export interface QueueOptions<T = unknown, Input = T> extends PrefixOption {
@@ -41,10 +36,7 @@ export interface QueueOptions<T = unknown, Input = T> extends PrefixOption {
   readonly schema?: Schema<Input, T> | undefined;
 }
 
-const checkQueue = keysOf<QueueOptions>('the constructor', {
-  prefix: 'keyPrefix namespace',
-  schema: 'validator validate type',
-});
+const checkQueue = keysOf<QueueOptions>('the constructor', { prefix: true, schema: true });
 
 /**
  * A queue: enqueue, drain, ack, nack and renew. What operators need is in Inspector and Operator.

@@ -28,18 +28,18 @@ export interface NewRecurring extends Pick<NewJob, 'payload' | 'tries' | 'maxLos
 }
 
 const checkRecurring = keysOf<NewRecurring>('a recurring job', {
-  id: 'jobId key name',
-  when: 'cron every pattern schedule expression interval at in spec',
-  payload: 'data body message value args json',
-  from: 'start startDate startsAt anchor',
-  tz: 'timezone timeZone zone',
-  missed: 'catchup catchUp misfire',
-  overlap: 'concurrency concurrencyPolicy',
-  tries: 'attempts retries',
-  maxLost: 'maxStalledCount',
-  ttl: 'expires expiresIn',
-  onceFor: 'once uniqueFor unique dedup deduplication debounce',
-  attributes: 'headers metadata meta tags labels attrs attr',
+  id: true,
+  when: true,
+  payload: true,
+  from: true,
+  tz: true,
+  missed: true,
+  overlap: true,
+  tries: true,
+  maxLost: true,
+  ttl: true,
+  onceFor: true,
+  attributes: true,
 });
 
 /** How the ids of its jobs end. */

@@ -11,7 +11,7 @@ export interface PrefixOption {
   readonly prefix?: string | undefined;
 }
 
-const checkOptions = keysOf<PrefixOption>('the constructor', { prefix: 'keyPrefix namespace' });
+const checkOptions = keysOf<PrefixOption>('the constructor', { prefix: true });
 
 /** Returns the prefix of all keys. Throws `usage` if it is invalid, for an unknown option, or without a connection. */
 export function prefixOf(redis: Connection, options: PrefixOption): string {

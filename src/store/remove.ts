@@ -19,10 +19,7 @@ export interface FinishOptions {
   readonly repeatMs?: number;
 }
 
-const checkFinish = keysOf<FinishOptions>('finish', {
-  by: 'consumer holder owner',
-  repeatMs: 'retryMs repeat retry',
-});
+const checkFinish = keysOf<FinishOptions>('finish', { by: true, repeatMs: true });
 
 /**
  * What a finish found: a job under a lease of the given consumers, which counts as done (`acked`), another job, which

@@ -27,14 +27,8 @@ export interface NackOptions extends AckOptions {
   readonly backoff?: Backoff | undefined;
 }
 
-const REPEAT_WORDS = 'retryMs repeat retry';
-const checkAck = keysOf<AckOptions>('ack', { repeatMs: REPEAT_WORDS });
-const checkNack = keysOf<NackOptions>('nack', {
-  mode: 'dead release retry',
-  error: 'reason message',
-  backoff: 'delay delayMs in',
-  repeatMs: REPEAT_WORDS,
-});
+const checkAck = keysOf<AckOptions>('ack', { repeatMs: true });
+const checkNack = keysOf<NackOptions>('nack', { mode: true, error: true, backoff: true, repeatMs: true });
 
 export const ACK: Asked<Answer> = { script: 'jobs/ack', letters: LEASES };
 export const RENEW: Asked<Answer> = { script: 'jobs/renew', letters: LEASES };

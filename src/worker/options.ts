@@ -57,27 +57,27 @@ export interface BatchWorkerOptions extends WorkerOptions {
 
 /** Each option, with words that people try instead. */
 const OPTIONS = {
-  limit: 'max count',
-  leaseMs: 'lockDuration visibilityTimeout',
-  forMs: 'duration',
-  onTrouble: 'onError error',
-  onDrained: '',
-  watch: 'wait follow',
-  concurrency: 'parallel parallelism workers threads',
-  backoff: 'delay retryDelay',
-  maxFailures: '',
-  ratePerSecond: 'rate limiter rateLimit',
-  timeoutMs: '',
-  graceMs: '',
-  abandonMs: '',
-  signal: 'abortSignal abort',
-  beforeStart: '',
-  refuse: 'filter accept validate',
-  onResult: 'onDone onSuccess onCompleted onFailed onFailure',
-};
+  limit: true,
+  leaseMs: true,
+  forMs: true,
+  onTrouble: true,
+  onDrained: true,
+  watch: true,
+  concurrency: true,
+  backoff: true,
+  maxFailures: true,
+  ratePerSecond: true,
+  timeoutMs: true,
+  graceMs: true,
+  abandonMs: true,
+  signal: true,
+  beforeStart: true,
+  refuse: true,
+  onResult: true,
+} as const;
 
 const checkWorkerKeys = keysOf<WorkerOptions>('Worker', OPTIONS);
-const checkKeys = keysOf<BatchWorkerOptions>('BatchWorker', { ...OPTIONS, batch: 'batchSize size' });
+const checkKeys = keysOf<BatchWorkerOptions>('BatchWorker', { ...OPTIONS, batch: true });
 
 /** Returns the options of a {@link Worker}. Throws `usage` for an unknown one. */
 export function checkSingle(options: WorkerOptions): WorkerOptions {
